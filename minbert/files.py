@@ -1,4 +1,4 @@
-"""Reading and writing files: the one place that reads JSON, hashes files, and writes so that a kill leaves no half file."""
+"""Files: the one place that reads JSON, hashes files, and writes so that a kill leaves no half file."""
 
 import hashlib
 import json
@@ -46,7 +46,7 @@ def sha256_of_file(path: Path) -> str:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; on success it is flushed to disk and renamed to `path`, on error removed."""
+    """Yield a temporary path beside `path`; flushed to disk and renamed to `path` on success, removed on error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)

@@ -1,0 +1,95 @@
+"""The shape of an encoder, as Hugging Face's `config.json` states it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from minbert.errors import InputError
+from minbert.files import read_json
+
+
+@dataclass(frozen=True)
+class BertConfig:
+    """Architecture of a BERT or RoBERTa encoder; named as in `config.json`; the defaults are bert-base-uncased's.
+
+    Raises:
+        InputError: sizes that do not fit together.
+    """
+
+    model_type: Literal["bert", "roberta"] = "bert"
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    pad_token_id: int = 0
+    layer_norm_eps: float = 1e-12
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    initializer_range: float = 0.02
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "type_vocab_size"):
+            if getattr(self, name) < 1:
+                raise InputError(f"config: {name} is {getattr(self, name)}; expected at least 1")
+        if self.hidden_size % self.num_attention_heads:
+            raise InputError(
+                f"config: hidden_size {self.hidden_size} cannot be split into {self.num_attention_heads} heads of equal size"
+            )
+        if self.max_length < 2:
+            raise InputError(
+                f"config: max_position_embeddings {self.max_position_embeddings} leaves no room for a sentence"
+            )
+
+    @property
+    def position_offset(self) -> int:
+        """Index of a sentence's first position embedding: RoBERTa counts from `pad_token_id` + 1, BERT from 0."""
+        return self.pad_token_id + 1 if self.model_type == "roberta" else 0
+
+    @property
+    def max_length(self) -> int:
+        """Longest sentence in tokens, specials included, that the position embeddings allow."""
+        return self.max_position_embeddings - self.position_offset
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], source: str = "config") -> "BertConfig":
+        """Take the architecture out of a parsed `config.json`; keys that do not shape the encoder are passed over.
+
+        Raises:
+            InputError: not a BERT or RoBERTa, or a variant that this encoder does not compute.
+        """
+        supported = {
+            "model_type": ("bert", "roberta"),
+            "hidden_act": ("gelu",),
+            "position_embedding_type": ("absolute",),
+            "is_decoder": (False,),
+            "add_cross_attention": (False,),
+        }
+        for key, accepted in supported.items():
+            value = values.get(key, None if key == "model_type" else accepted[0])
+            if value not in accepted:
+                raise InputError(
+                    f"{source}: {key} is {value!r}; this encoder computes {' or '.join(map(repr, accepted))}"
+                )
+        known = {field.name for field in fields(cls)}
+        return cls(**{key: value for key, value in values.items() if key in known})
+
+    @classmethod
+    def from_file(cls, path: Path) -> "BertConfig":
+        """Read a `config.json`. Raises InputError as `from_dict` and `read_json` do."""
+        values = read_json(path)
+        if not isinstance(values, dict):
+            raise InputError(f"{path}: expected a JSON object, found {type(values).__name__}")
+        return cls.from_dict(values, str(path))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `config.json` that `transformers.AutoModel` reads as the same encoder."""
+        architecture = {"bert": "BertModel", "roberta": "RobertaModel"}[self.model_type]
+        return asdict(self) | {
+            "architectures": [architecture],
+            "hidden_act": "gelu",
+            "position_embedding_type": "absolute",
+        }

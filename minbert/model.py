@@ -1,0 +1,180 @@
+"""BERT, from scratch, read top to bottom: embeddings, self-attention, layer, encoder.
+
+Notable about this one:
+- post-norm layers, exact GELU, learned absolute positions; BERT and RoBERTa differ in their config only;
+- one set of layers and two ways in: padded `[batch, seq]` and packed `[total_tokens]`, equal in value and gradient;
+- query, key and value are one matrix product.
+
+Source: Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers", arXiv 1810.04805.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, scaled_dot_product_attention
+
+from minbert.checkpoint import load_weights, resolve, weights_file
+from minbert.config import BertConfig
+from minbert.packing import PackedBatch, collect, spread
+
+# From queries, keys and values side by side [..., 3 * hidden] to contexts [..., hidden].
+Attend = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class BertOutput:
+    """What the padded path returns."""
+
+    last_hidden_state: Tensor  # [batch, seq, hidden]
+    pooler_output: Tensor  # [batch, hidden]
+
+
+class Embeddings(nn.Module):
+    """Sum of word, position and token-type embeddings, normalised."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.position_offset = config.position_offset
+        self.word = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.position = nn.Embedding(config.max_position_embeddings, config.hidden_size)
+        self.token_type = nn.Embedding(config.type_vocab_size, config.hidden_size)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, input_ids: Tensor, position_ids: Tensor, token_type_ids: Tensor) -> Tensor:
+        hidden = (
+            self.word(input_ids) + self.position(position_ids + self.position_offset) + self.token_type(token_type_ids)
+        )
+        return self.dropout(self.norm(hidden))
+
+
+class SelfAttention(nn.Module):
+    """Multi-head self-attention with its output projection."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.query_key_value = nn.Linear(config.hidden_size, 3 * config.hidden_size)
+        self.output = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
+        return self.output(attend(self.query_key_value(hidden)))
+
+
+class Layer(nn.Module):
+    """Self-attention and feed-forward network, each with dropout, residual and norm after it."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.attention = SelfAttention(config)
+        self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.intermediate = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.output = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.output_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
+        hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, attend)))
+        transformed = self.output(gelu(self.intermediate(hidden)))
+        return self.output_norm(hidden + self.dropout(transformed))
+
+
+class BertModel(nn.Module):
+    """The encoder. A new one has random weights; `from_pretrained` loads a checkpoint."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        self.apply(self._initialise)
+
+    @classmethod
+    def from_pretrained(cls, name: str, revision: str | None = None) -> Self:
+        """Load weights by name.
+
+        Args:
+            name: `all-minilm-l6-v2` (installed with this project), a folder, or a hub id such as `bert-base-uncased`.
+            revision: branch, tag or commit of a hub id.
+
+        Raises:
+            InputError: no such checkpoint, a hub that cannot be reached, or weights that do not fit the architecture.
+        """
+        folder = resolve(name, revision)
+        config = BertConfig.from_file(folder / "config.json")
+        with torch.device("meta"):  # no time spent on random weights that are replaced at once
+            model = cls(config)
+        model.load_state_dict(load_weights(config, weights_file(folder)), assign=True)
+        return model.eval()
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> BertOutput:
+        """The padded path.
+
+        Args:
+            input_ids: [batch, seq] int64, padded on the right.
+            attention_mask: [batch, seq], non-zero where a token stands; all tokens when left out.
+            token_type_ids: [batch, seq] int64; all zero when left out.
+        """
+        batch, seq = input_ids.shape
+        assert seq <= self.config.max_length, f"{seq} tokens exceed the encoder's {self.config.max_length}"
+        mask = None if attention_mask is None else attention_mask.bool()[:, None, None, :]  # [batch, 1, 1, seq]
+        positions = torch.arange(seq, device=input_ids.device).expand(batch, seq)
+        types = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+        hidden = self.embeddings(input_ids, positions, types)  # [batch, seq, hidden]
+
+        def attend(query_key_value: Tensor) -> Tensor:
+            return self._attend_in_grid(query_key_value, mask)
+
+        for layer in self.layers:
+            hidden = layer(hidden, attend)
+        return BertOutput(hidden, self.pool(hidden[:, 0]))
+
+    def forward_packed(self, batch: PackedBatch) -> Tensor:
+        """The packed path: the hidden states that `forward` gives at real tokens, without computing any padding.
+
+        Returns:
+            [total_tokens, hidden], in the batch's order.
+        """
+        sizes = [block.sentences * block.width for block in batch.blocks]
+        grid_size = sum(sizes)
+
+        def attend(query_key_value: Tensor) -> Tensor:
+            grids = spread(query_key_value, batch.slots, grid_size).split(
+                sizes
+            )  # blocks x [sentences * width, 3 * hidden]
+            contexts = [
+                self._attend_in_grid(grid.view(block.sentences, block.width, -1), block.mask).flatten(0, 1)
+                for grid, block in zip(grids, batch.blocks, strict=True)
+            ]
+            return collect(torch.cat(contexts), batch.slots)
+
+        hidden = self.embeddings(batch.input_ids, batch.position_ids, batch.token_type_ids)
+        for layer in self.layers:
+            hidden = layer(hidden, attend)
+        return hidden
+
+    def pool(self, first: Tensor) -> Tensor:
+        """BERT's pooler: tanh of a linear map of the first token's state, [batch, hidden] -> [batch, hidden]."""
+        return torch.tanh(self.pooler(first))
+
+    def _attend_in_grid(self, query_key_value: Tensor, mask: Tensor | None) -> Tensor:
+        """[batch, seq, 3 * hidden] and mask [batch, 1, 1, seq] -> [batch, seq, hidden]."""
+        batch, seq, _ = query_key_value.shape
+        heads = self.config.num_attention_heads
+        query, key, value = query_key_value.view(batch, seq, 3, heads, -1).permute(
+            2, 0, 3, 1, 4
+        )  # [batch, heads, seq, size]
+        dropout = self.config.attention_probs_dropout_prob if self.training else 0.0
+        context = scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+        return context.transpose(1, 2).reshape(batch, seq, -1)
+
+    def _initialise(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=self.config.initializer_range)
+        if isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)

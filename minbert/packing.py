@@ -1,0 +1,179 @@
+"""Sentences laid end to end without padding, and the plan by which attention keeps them apart.
+
+Linear layers, norms and activations work on `[total_tokens, ...]` and so on real tokens only. Attention needs a grid
+per sentence: sentences of similar length share a small padded grid (a block), so that little is spent on padding even
+when a batch mixes very short with very long sentences.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+# How much wider than its shortest sentence a block may be; a few more tokens always cost less than one more block.
+WIDEST_RATIO = 1.5
+FREE_WIDTH = 8
+
+
+@dataclass(frozen=True)
+class AttentionBlock:
+    """Sentences that attend in one padded grid of `sentences` rows by `width` tokens."""
+
+    sentences: int
+    width: int
+    mask: Tensor | None  # [sentences, 1, 1, width] bool, True where a token stands; None when nothing is padded
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """Token sequences end to end.
+
+    Sequence i is `input_ids[offsets[i]:offsets[i + 1]]`. `slots` says where each token lies in the concatenation of all
+    blocks' grids, flattened to `[grid_size]`.
+    """
+
+    input_ids: Tensor  # [total_tokens] int64
+    position_ids: Tensor  # [total_tokens] int64, 0 at each sentence's start
+    token_type_ids: Tensor  # [total_tokens] int64
+    offsets: Tensor  # [sentences + 1] int64
+    slots: Tensor  # [total_tokens] int64
+    blocks: tuple[AttentionBlock, ...]
+
+    @classmethod
+    def from_sequences(
+        cls, sequences: Sequence[NDArray[np.integer]], token_types: Sequence[NDArray[np.integer]] | None = None
+    ) -> "PackedBatch":
+        """Pack token sequences in the order given.
+
+        Args:
+            sequences: one 1-D integer array of token ids a sentence, specials included, none empty.
+            token_types: one array of the same length a sentence; all zero when left out.
+        """
+        lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        total = int(offsets[-1])
+        positions = np.arange(total) - np.repeat(offsets[:-1], lengths)
+        starts, blocks = _plan_blocks(lengths)
+        return cls(
+            input_ids=torch.from_numpy(np.concatenate(sequences).astype(np.int64)),
+            position_ids=torch.from_numpy(positions),
+            token_type_ids=torch.from_numpy(
+                np.zeros(total, np.int64) if token_types is None else np.concatenate(token_types).astype(np.int64)
+            ),
+            offsets=torch.from_numpy(offsets),
+            slots=torch.from_numpy(np.repeat(starts, lengths) + positions),
+            blocks=blocks,
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def total_tokens(self) -> int:
+        """Number of real tokens, specials included."""
+        return len(self.input_ids)
+
+    @property
+    def grid_size(self) -> int:
+        """Number of token slots in all blocks together, padding included."""
+        return sum(block.sentences * block.width for block in self.blocks)
+
+    def to(self, device: torch.device) -> "PackedBatch":
+        """The same batch on another device; copies to CUDA do not wait."""
+        if device.type == "cpu":
+            return self
+
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.pin_memory().to(device, non_blocking=True)
+
+        return PackedBatch(
+            move(self.input_ids),
+            move(self.position_ids),
+            move(self.token_type_ids),
+            move(self.offsets),
+            move(self.slots),
+            blocks=tuple(
+                AttentionBlock(b.sentences, b.width, None if b.mask is None else move(b.mask)) for b in self.blocks
+            ),
+        )
+
+
+def _plan_blocks(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[AttentionBlock, ...]]:
+    """Blocks of sentences of similar length, and each sentence's first slot in their grids, in the given order."""
+    order = np.argsort(lengths, kind="stable")
+    starts = np.empty(len(lengths), np.int64)
+    blocks = []
+    first = slot = 0
+    while first < len(order):
+        widest = max(int(lengths[order[first]] * WIDEST_RATIO), int(lengths[order[first]]) + FREE_WIDTH)
+        last = int(np.searchsorted(lengths[order], widest, side="right"))
+        members = order[first:last]
+        width = int(lengths[members[-1]])
+        starts[members] = slot + np.arange(len(members)) * width
+        full = bool((lengths[members] == width).all())
+        mask = None if full else torch.from_numpy(np.arange(width) < lengths[members][:, None])[:, None, None, :]
+        blocks.append(AttentionBlock(len(members), width, mask))
+        slot += len(members) * width
+        first = last
+    return starts, tuple(blocks)
+
+
+class _Spread(torch.autograd.Function):
+    """Put rows at distinct places of a larger zero tensor; the adjoint of `_Collect`."""
+
+    @staticmethod
+    def forward(rows: Tensor, places: Tensor, size: int) -> Tensor:
+        return rows.new_zeros(size, *rows.shape[1:]).index_copy_(0, places, rows)
+
+    @staticmethod
+    def setup_context(
+        ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, Tensor, int], output: Tensor
+    ) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None]:
+        (places,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        return collect(gradient, places), None, None
+
+
+class _Collect(torch.autograd.Function):
+    """Take rows from distinct places; the adjoint of `_Spread`."""
+
+    @staticmethod
+    def forward(source: Tensor, places: Tensor) -> Tensor:
+        return source.index_select(0, places)
+
+    @staticmethod
+    def setup_context(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+        ctx.size = len(inputs[0])  # type: ignore[attr-defined]
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
+        (places,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        return spread(gradient, places, ctx.size), None  # type: ignore[attr-defined]
+
+
+def spread(rows: Tensor, places: Tensor, size: int) -> Tensor:
+    """`out[places[i]] = rows[i]`, zero elsewhere; places must be distinct, so its gradient needs no accumulation.
+
+    Args:
+        rows: [n, ...].
+        places: [n] int64.
+        size: length of the result, [size, ...].
+    """
+    return _Spread.apply(rows, places, size)  # type: ignore[no-untyped-call]
+
+
+def collect(source: Tensor, places: Tensor) -> Tensor:
+    """`out[i] = source[places[i]]`; places must be distinct, so its gradient needs no accumulation.
+
+    Args:
+        source: [size, ...].
+        places: [n] int64.
+    """
+    return _Collect.apply(source, places)  # type: ignore[no-untyped-call]

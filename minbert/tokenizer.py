@@ -1,0 +1,152 @@
+"""Text to token ids with the Rust `tokenizers` library, from a checkpoint's own files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer as RustTokenizer
+from tokenizers import models, normalizers, pre_tokenizers, processors
+from torch import Tensor
+
+from minbert.checkpoint import resolve
+from minbert.config import BertConfig
+from minbert.errors import InputError
+from minbert.files import read_json, write_text
+from minbert.packing import PackedBatch
+
+# Files beside tokenizer.json that transformers reads; kept as they are when a checkpoint is saved.
+COMPANION_FILES = ("tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt")
+
+Ids = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class PaddedBatch:
+    """Sentences padded on the right to the longest."""
+
+    input_ids: Tensor  # [batch, seq] int64
+    attention_mask: Tensor  # [batch, seq] int64, 1 at tokens and 0 at padding
+    token_type_ids: Tensor  # [batch, seq] int64
+
+
+class Tokenizer:
+    """A checkpoint's tokenizer with explicit truncation: settings stored in its file have no effect.
+
+    Args:
+        backend: the Rust tokenizer.
+        max_length: longest encoding in tokens, specials included, that the encoder takes.
+        companions: other tokenizer files of the checkpoint, name to content, written back by `save`.
+    """
+
+    def __init__(self, backend: RustTokenizer, max_length: int, companions: dict[str, bytes]) -> None:
+        backend.no_padding()
+        backend.no_truncation()
+        self.backend = backend
+        self.max_length = max_length
+        self.companions = companions
+        self.pad_token_id = self._special("[PAD]", "<pad>")
+        self.mask_token_id = self._special("[MASK]", "<mask>")
+        self.special_ids = tuple(sorted(i for i, token in backend.get_added_tokens_decoder().items() if token.special))
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of token ids."""
+        return int(self.backend.get_vocab_size())
+
+    def fingerprint(self) -> str:
+        """SHA-256 of everything that decides the ids of a text."""
+        self.backend.no_truncation()
+        return sha256(self.backend.to_str().encode()).hexdigest()
+
+    def encode(self, sentences: Sequence[str], max_length: int | None = None) -> list[Ids]:
+        """One array of token ids a sentence, specials included, cut to `max_length` tokens (default: the encoder's)."""
+        return [np.array(encoding.ids, np.int32) for encoding in self._encode(list(sentences), max_length)]
+
+    def encode_pairs(
+        self, first: Sequence[str], second: Sequence[str], max_length: int | None = None
+    ) -> tuple[list[Ids], list[Ids]]:
+        """Joint encodings `[CLS] a [SEP] b [SEP]`: token ids and token types; the longer sentence is cut first."""
+        encodings = self._encode(list(zip(first, second, strict=True)), max_length)
+        return [np.array(e.ids, np.int32) for e in encodings], [np.array(e.type_ids, np.int32) for e in encodings]
+
+    def __call__(self, sentences: Sequence[str], max_length: int | None = None) -> PaddedBatch:
+        """Encode into the padded form."""
+        encoded = self.encode(sentences, max_length)
+        shape = len(encoded), max(map(len, encoded), default=0)
+        input_ids = torch.full(shape, self.pad_token_id, dtype=torch.int64)
+        attention_mask = torch.zeros(shape, dtype=torch.int64)
+        for row, ids in enumerate(encoded):
+            input_ids[row, : len(ids)] = torch.from_numpy(ids)
+            attention_mask[row, : len(ids)] = 1
+        return PaddedBatch(input_ids, attention_mask, torch.zeros_like(input_ids))
+
+    def pack(self, sentences: Sequence[str], max_length: int | None = None) -> PackedBatch:
+        """Encode into the packed form."""
+        return PackedBatch.from_sequences(self.encode(sentences, max_length))
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizer's files, as transformers' AutoTokenizer reads them."""
+        self.backend.no_truncation()
+        write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True))
+        for name, content in self.companions.items():
+            (folder / name).write_bytes(content)
+
+    def _encode(self, inputs: list[str] | list[tuple[str, str]], max_length: int | None) -> list[Any]:
+        length = self.max_length if max_length is None else max_length
+        if not 2 < length <= self.max_length:
+            raise InputError(f"max_length is {length}; this encoder takes 3 to {self.max_length} tokens")
+        self.backend.enable_truncation(length)
+        return self.backend.encode_batch_fast(inputs)
+
+    def _special(self, *candidates: str) -> int:
+        for token in candidates:
+            if (index := self.backend.token_to_id(token)) is not None:
+                return int(index)
+        raise InputError(
+            f"the tokenizer has none of the tokens {', '.join(candidates)}; it does not belong to a BERT or RoBERTa"
+        )
+
+
+def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:
+    """The tokenizer of a checkpoint, found by the same names as `BertModel.from_pretrained`.
+
+    Raises:
+        InputError: no such checkpoint, or it holds neither `tokenizer.json` nor `vocab.txt`.
+    """
+    folder = resolve(name, revision)
+    companions = {file: (folder / file).read_bytes() for file in COMPANION_FILES if (folder / file).is_file()}
+    return Tokenizer(_backend(folder), BertConfig.from_file(folder / "config.json").max_length, companions)
+
+
+def _backend(folder: Path) -> RustTokenizer:
+    if (path := folder / "tokenizer.json").is_file():
+        try:
+            return RustTokenizer.from_str(path.read_text(encoding="utf-8"))
+        except Exception as error:  # the Rust side raises bare Exception
+            raise InputError(f"{path}: not a tokenizer file ({error})") from None
+    if (path := folder / "vocab.txt").is_file():
+        return _word_piece(path, folder / "tokenizer_config.json")
+    raise InputError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt")
+
+
+def _word_piece(vocabulary: Path, settings: Path) -> RustTokenizer:
+    """BERT's original tokenizer from its vocabulary alone, for checkpoints older than tokenizer.json."""
+    options = read_json(settings) if settings.is_file() else {}
+    ids = {token: index for index, token in enumerate(vocabulary.read_text(encoding="utf-8").splitlines())}
+    if missing := [token for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if token not in ids]:
+        raise InputError(f"{vocabulary}: lacks {', '.join(missing)}; not a BERT vocabulary")
+    backend = RustTokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    backend.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    backend.normalizer = normalizers.BertNormalizer(
+        handle_chinese_chars=options.get("tokenize_chinese_chars", True),
+        strip_accents=options.get("strip_accents"),
+        lowercase=options.get("do_lower_case", True),
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
+    return backend
