@@ -37,7 +37,7 @@ class BertConfig:
                 raise InputError(f"config: {name} is {getattr(self, name)}; expected at least 1")
         if self.hidden_size % self.num_attention_heads:
             raise InputError(
-                f"config: hidden_size {self.hidden_size} cannot be split into {self.num_attention_heads} heads of equal size"
+                f"config: hidden_size {self.hidden_size} does not divide into {self.num_attention_heads} heads"
             )
         if self.max_length < 2:
             raise InputError(

@@ -38,6 +38,7 @@ class PackedBatch:
     input_ids: Tensor  # [total_tokens] int64
     position_ids: Tensor  # [total_tokens] int64, 0 at each sentence's start
     token_type_ids: Tensor  # [total_tokens] int64
+    sentence_ids: Tensor  # [total_tokens] int64, which sentence a token belongs to
     offsets: Tensor  # [sentences + 1] int64
     slots: Tensor  # [total_tokens] int64
     blocks: tuple[AttentionBlock, ...]
@@ -63,6 +64,7 @@ class PackedBatch:
             token_type_ids=torch.from_numpy(
                 np.zeros(total, np.int64) if token_types is None else np.concatenate(token_types).astype(np.int64)
             ),
+            sentence_ids=torch.from_numpy(np.repeat(np.arange(len(lengths)), lengths)),
             offsets=torch.from_numpy(offsets),
             slots=torch.from_numpy(np.repeat(starts, lengths) + positions),
             blocks=blocks,
@@ -93,6 +95,7 @@ class PackedBatch:
             move(self.input_ids),
             move(self.position_ids),
             move(self.token_type_ids),
+            move(self.sentence_ids),
             move(self.offsets),
             move(self.slots),
             blocks=tuple(

@@ -1,0 +1,19 @@
+"""Contrastive pre-training and multi-task fine-tuning of one small BERT on sentence tasks."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from multitask.encoder import SentenceEncoder
+    from multitask.model import MultitaskBert
+
+__all__ = ["MultitaskBert", "SentenceEncoder"]
+
+_HOMES = {"MultitaskBert": "model", "SentenceEncoder": "encoder"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that a command line that only prints its help does not wait for torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

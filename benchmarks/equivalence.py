@@ -1,0 +1,203 @@
+"""How far minbert is from transformers in fp32 evaluation: the largest differences, as a Markdown table.
+
+    python -m benchmarks.equivalence                  # random shapes, and all-MiniLM-L6-v2 on composed sentences
+    python -m benchmarks.equivalence sentences.txt    # the latter on 200 sentences of a file instead, one a line
+
+The gradient is that of a random projection of all hidden states and pooler outputs, with respect to every parameter.
+The tests hold these figures to their limits; see tests/minbert/test_model.py.
+"""
+
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
+
+import minbert
+from minbert.checkpoint import BUNDLED, resolve
+
+BATCH = 32
+WORDS = (
+    "the a two dogs cats ran slowly across wet green field while an unfathomable orchestra rehearsed Überraschung naïve "
+    "e-mail it's 3.14 isn't 2024 — “quoted” (aside) why? because! chrysanthemums, electroencephalography; tokenization"
+).split()
+
+Sequences = Sequence[NDArray[np.integer]]
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Largest differences from the reference over all real tokens, sentences and parameters."""
+
+    hidden: float  # absolute
+    pooler: float  # absolute
+    gradient: float  # of each parameter relative to its largest reference gradient
+
+
+def random_reference(
+    model_type: str, layers: int, width: int, heads: int, intermediate: int, positions: int, token_types: int
+) -> nn.Module:
+    """A transformers model with every parameter drawn at random, so that no bias or norm is idle."""
+    classes = {"bert": (BertConfig, BertModel), "roberta": (RobertaConfig, RobertaModel)}
+    config_class, model_class = classes[model_type]
+    config = config_class(
+        vocab_size=101,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=intermediate,
+        max_position_embeddings=positions,
+        type_vocab_size=token_types,
+        attn_implementation="eager",
+    )
+    model = model_class(config)
+    generator = torch.Generator().manual_seed(layers)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.normal_(0, 0.1, generator=generator)
+            if name.endswith("LayerNorm.weight"):
+                parameter.add_(1)
+    return model.eval()
+
+
+def random_inputs(reference: nn.Module, lengths: Sequence[int]) -> tuple[Sequences, Sequences]:
+    """Token ids (never the padding's) and token types of the given lengths."""
+    generator = np.random.default_rng(0)
+    ids = [generator.integers(2, reference.config.vocab_size, length) for length in lengths]
+    return ids, [generator.integers(0, reference.config.type_vocab_size, length) for length in lengths]
+
+
+def composed_sentences(count: int, longest: int) -> list[str]:
+    """Sentences of 1 to `longest` words, most of them short."""
+    generator = np.random.default_rng(0)
+    lengths = [1, longest, *(longest ** generator.random(count - 2) ** 2).astype(int)]
+    return [" ".join(generator.choice(WORDS, length)) for length in lengths]
+
+
+def measure(reference: nn.Module, sequences: Sequences, token_types: Sequences, packed: bool) -> Differences:
+    """Transfer the reference's weights through a saved folder, then compare values and gradients.
+
+    Args:
+        reference: a transformers BertModel or RobertaModel.
+        sequences: one array of token ids a sentence.
+        token_types: one array of the same length a sentence.
+        packed: measure the packed path instead of the padded one.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        reference.save_pretrained(folder)
+        model = minbert.BertModel.from_pretrained(folder)
+    run = _run_packed if packed else _run_padded
+    hidden = pooler = 0.0
+    reference.zero_grad()
+    order = np.argsort([len(sequence) for sequence in sequences])
+    for start in range(0, len(order), BATCH):
+        chosen = order[start : start + BATCH]
+        inputs = [sequences[i] for i in chosen], [token_types[i] for i in chosen]
+        theirs, ours = _run_padded(reference, *inputs), run(model, *inputs)
+        hidden = max(hidden, _distance(theirs[0], ours[0]))
+        pooler = max(pooler, _distance(theirs[1], ours[1]))
+        probes = [torch.randn(value.shape, generator=torch.Generator().manual_seed(start)) for value in theirs]
+        for values in (theirs, ours):
+            sum((value * probe).sum() for value, probe in zip(values, probes, strict=True)).backward()
+    return Differences(hidden, pooler, max(_gradient_differences(reference, model)))
+
+
+def _run_padded(model: nn.Module, sequences: Sequences, token_types: Sequences) -> tuple[Tensor, Tensor]:
+    """Hidden states of real tokens [total_tokens, hidden] and pooler outputs [sentences, hidden]."""
+
+    def pad(rows: Sequences, value: int) -> Tensor:
+        return nn.utils.rnn.pad_sequence([torch.from_numpy(row).long() for row in rows], True, value)
+
+    mask = pad([np.ones(len(sequence)) for sequence in sequences], 0)
+    out = model(pad(sequences, model.config.pad_token_id), attention_mask=mask, token_type_ids=pad(token_types, 0))
+    return out.last_hidden_state[mask.bool()], out.pooler_output
+
+
+def _run_packed(model: minbert.BertModel, sequences: Sequences, token_types: Sequences) -> tuple[Tensor, Tensor]:
+    batch = minbert.PackedBatch.from_sequences(sequences, token_types)
+    hidden = model.forward_packed(batch)
+    return hidden, model.pool(hidden[batch.offsets[:-1]])
+
+
+def _distance(theirs: Tensor, ours: Tensor) -> float:
+    return (theirs - ours).abs().max().item()
+
+
+def _gradient_differences(reference: nn.Module, model: minbert.BertModel) -> Iterator[float]:
+    for name, parameter in reference.named_parameters():
+        # The exact gradient of a key's bias is zero (softmax ignores what all scores share), and rounding noise has no
+        # relative error: it is measured against the query's.
+        measure_by = reference.get_parameter(name.replace("key.bias", "query.bias"))
+        scale = measure_by.grad.abs().max().item()
+        assert scale > 0, f"{name} has no gradient to compare"
+        yield _distance(parameter.grad, _gradient(model, name)) / scale
+
+
+def _gradient(model: minbert.BertModel, name: str) -> Tensor:
+    """Our gradient of the parameter that transformers calls `name`; query, key and value are thirds of one of ours."""
+    third = None
+    if match := re.search(r"self\.(query|key|value)", name):
+        third = ("query", "key", "value").index(match[1])
+        name = name.replace(match[0], "query_key_value")
+    for theirs, ours in (
+        ("_embeddings", ""),
+        ("attention.output.LayerNorm", "attention_norm"),
+        ("output.LayerNorm", "output_norm"),
+        ("LayerNorm", "norm"),
+        ("encoder.layer", "layers"),
+        (".dense", ""),
+    ):
+        name = name.replace(theirs, ours)
+    gradient = model.get_parameter(name).grad
+    return gradient if third is None else gradient.chunk(3)[third]
+
+
+def bundled_case(sentences: Sequence[str]) -> tuple[nn.Module, Sequences, Sequences]:
+    """all-MiniLM-L6-v2 in transformers, and the sentences' token ids and types."""
+    ids = minbert.load_tokenizer(BUNDLED).encode(sentences)
+    reference = BertModel.from_pretrained(resolve(BUNDLED), attn_implementation="eager").eval()
+    return reference, ids, [np.zeros_like(row) for row in ids]
+
+
+def random_case(*shape: str | int, lengths: Sequence[int] = (1, 2, 3, 17, 40, 41, 64)) -> Callable[[], tuple]:
+    """A random reference of that shape (see `random_reference`) with random inputs."""
+
+    def build() -> tuple[nn.Module, Sequences, Sequences]:
+        reference = random_reference(*shape)
+        return reference, *random_inputs(reference, lengths)
+
+    return build
+
+
+RANDOM_CASES = {
+    "BERT, 1 layer, width 32": random_case("bert", 1, 32, 2, 64, 64, 2),
+    "BERT, 3 layers, width 60": random_case("bert", 3, 60, 6, 100, 80, 3),
+    "BERT, 5 layers, width 96": random_case("bert", 5, 96, 4, 384, 512, 2, lengths=(512, 1, 30, 200)),
+    "RoBERTa, 2 layers, width 40": random_case("roberta", 2, 40, 5, 72, 66, 1),
+}
+
+
+def main() -> None:
+    """Print the table."""
+    if len(sys.argv) > 1:
+        sentences = Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()[:200]
+    else:
+        sentences = composed_sentences(200, 400)
+    cases = RANDOM_CASES | {f"all-MiniLM-L6-v2, {len(sentences)} sentences": lambda: bundled_case(sentences)}
+    print("| case | path | hidden, max abs | pooler, max abs | gradient, max relative |\n|---|---|---|---|---|")
+    for name, build in cases.items():
+        for packed in (False, True):
+            found = measure(*build(), packed=packed)
+            path = "packed" if packed else "padded"
+            print(f"| {name} | {path} | {found.hidden:.1e} | {found.pooler:.1e} | {found.gradient:.1e} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

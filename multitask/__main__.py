@@ -1,0 +1,8 @@
+"""`python -m multitask`."""
+
+import sys
+
+from multitask.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""A run is a value: its folder is named by the hash of everything that determines its bits.
+
+    runs/<stage>-<name>-<hash>/
+        config.json    the stage's full resolved configuration
+        inputs.json    hashes of parents, data and start weights, device and precision
+        ...            what the stage writes
+        state/         while running, for resume
+        DONE           written last
+
+Running the same stage again finds DONE and computes nothing; a run that was killed goes on from its state; a second
+process that wants the same artefact waits for the first.
+"""
+
+import fcntl
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from minbert.errors import InputError
+from minbert.files import read_json, write_json, write_text
+
+logger = logging.getLogger("multitask")
+
+# Raise when a change of the code changes the bits that the same configuration gives.
+FORMAT_VERSION = 1
+DONE = "DONE"
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """The folder of one run."""
+
+    folder: Path
+
+    @classmethod
+    def place(
+        cls, runs: Path, stage: str, name: str, config: Mapping[str, Any], inputs: Mapping[str, Any]
+    ) -> "Artefact":
+        """Find or name the artefact of a stage.
+
+        Args:
+            runs: folder of all artefacts.
+            stage: the stage's name.
+            name: a label for people; not part of the identity.
+            config: the full resolved configuration, as JSON types.
+            inputs: hashes of all that the stage reads, and how it computes.
+        """
+        identity = {"format": FORMAT_VERSION, "stage": stage, "config": config, "inputs": inputs}
+        digest = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+        existing = sorted(runs.glob(f"{stage}-*-{digest}"))
+        artefact = cls(existing[0] if existing else runs / f"{stage}-{name}-{digest}")
+        if not artefact.done:
+            write_json(artefact.folder / "config.json", config)
+            write_json(artefact.folder / "inputs.json", inputs)
+        return artefact
+
+    @property
+    def done(self) -> bool:
+        """Whether the run is complete."""
+        return (self.folder / DONE).is_file()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from building the same artefact; waits for one that does. A kill frees the lock."""
+        path = self.folder / ".lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                logger.warning("%s is being computed by another process; waiting for it", self.folder)
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def finish(self) -> None:
+        """Mark the run complete."""
+        write_text(self.folder / DONE, "")
+
+    def history(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl."""
+        lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    def model_folder(self, best_on: str = "overall") -> Path:
+        """The kept model with the best dev score.
+
+        Args:
+            best_on: `overall` or a task.
+
+        Raises:
+            InputError: the run is not complete or keeps no such model.
+        """
+        if not self.done:
+            raise InputError(f"{self.folder}: not a complete run; run the command that made it again to finish it")
+        best = read_json(self.folder / "best.json")
+        if best_on not in best:
+            raise InputError(f"{self.folder}: keeps no model that is best on {best_on}; it has {', '.join(best)}")
+        return self.folder / "checkpoints" / str(best[best_on])
+
+
+def locate_model(path: Path, best_on: str = "overall") -> Path:
+    """A model folder from what a user names: an artefact's folder, or a model folder itself."""
+    if (path / "best.json").is_file() or (path / "inputs.json").is_file():
+        return Artefact(path).model_folder(best_on)
+    if path.is_dir():
+        return path
+    raise InputError(f"{path}: no such folder; expected a run's folder or a model folder")

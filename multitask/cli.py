@@ -1,0 +1,134 @@
+"""The command line: from options to calls. What is slow to import is imported by the command that needs it."""
+
+import logging
+import sys
+from collections.abc import Sequence
+from functools import singledispatch
+from pathlib import Path
+
+import tyro
+
+from minbert.errors import InputError
+from multitask.commands import Command, Data, Embed, Evaluate, Fetch, Finetune, Predict
+from multitask.errors import Interrupted, TrainingError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Returns the exit code: 0, 1 for a run that failed, 2 for wrong input, 128 + n for signal n."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    command = tyro.cli(Command, args=arguments, prog="multitask", config=(tyro.conf.CascadeSubcommandArgs,))
+    try:
+        return run(command)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except TrainingError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except Interrupted as stop:
+        print(stop, file=sys.stderr)
+        return 128 + stop.signal_number
+    except KeyboardInterrupt:
+        return 130
+
+
+@singledispatch
+def run(command: object) -> int:
+    """Carry out a command; returns the exit code."""
+    raise NotImplementedError(type(command).__name__)
+
+
+@run.register
+def _(command: Data) -> int:
+    from multitask.datasets.check import check_folder
+    from multitask.datasets.fetch import fetch, load_sources
+    from multitask.tasks import TASKS
+
+    action = command.action
+    if isinstance(action, Fetch):
+        sources = load_sources()
+        for path in fetch(sources, action.folder, action.sets):
+            print(path)
+        terms = {source.name: source.terms for source in sources if not action.sets or source.name in action.sets}
+        print("\n".join(f"terms of {name}: {text}" for name, text in terms.items()))
+        return 0
+    report, problems = check_folder(action.folder, {name: task.schema for name, task in TASKS.items()})
+    print(report.render())
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    return 2 if problems else 0
+
+
+@run.register
+def _(command: Finetune) -> int:
+    from multitask.reporting.text import scores_table
+    from multitask.stages.finetune import finetune
+
+    artefact = finetune(command.start, command.data, command.config, command.options, command.revision)
+    print(scores_table(artefact.history()))
+    print(artefact.folder)
+    return 0
+
+
+@run.register
+def _(command: Evaluate) -> int:
+    from minbert.files import write_json
+    from minbert.tokenizer import load_tokenizer
+    from multitask.artefacts import locate_model
+    from multitask.evaluation.multitask import evaluate, load_split
+    from multitask.model import MultitaskBert
+    from multitask.reporting.text import metrics_table
+    from multitask.runtime import start
+
+    folder = locate_model(command.model, command.best_on)
+    runtime = start(command.device, command.precision)
+    model = MultitaskBert.load(folder).to(runtime.device)
+    scores = evaluate(model, load_split(model, load_tokenizer(str(folder)), command.data, command.split), runtime)
+    output = command.output or folder / f"evaluation-{command.split}.json"
+    write_json(
+        output, {"overall": scores.overall, "tasks": scores.metrics, "split": command.split, **runtime.describe()}
+    )
+    print(metrics_table(scores))
+    print(output)
+    return 0
+
+
+@run.register
+def _(command: Predict) -> int:
+    from minbert.tokenizer import load_tokenizer
+    from multitask.artefacts import locate_model
+    from multitask.datasets.schema import Split
+    from multitask.evaluation.multitask import load_split, write_predictions
+    from multitask.model import MultitaskBert
+    from multitask.runtime import start
+
+    folder = locate_model(command.model, command.best_on)
+    runtime = start(command.device, command.precision)
+    model = MultitaskBert.load(folder).to(runtime.device)
+    tokenizer = load_tokenizer(str(folder))
+    splits: tuple[Split, ...] = ("dev", "test")
+    data = {split: load_split(model, tokenizer, command.data, split) for split in splits}  # read all before writing any
+    for split in splits:
+        for path in write_predictions(model, data[split], split, command.output, runtime):
+            print(path)
+    return 0
+
+
+@run.register
+def _(command: Embed) -> int:
+    import numpy as np
+
+    from minbert.files import atomic_file
+    from multitask.datasets.readers import read_sentences
+    from multitask.encoder import SentenceEncoder
+
+    if command.output.suffix != ".npy":
+        raise InputError(f"{command.output}: expected a name that ends in .npy")
+    sentences = read_sentences(command.text).sentences
+    encoder = SentenceEncoder.load(command.model, command.revision, command.pooling, command.device, command.precision)
+    embeddings = encoder.encode(sentences, normalize=command.normalize, show_progress=True)
+    with atomic_file(command.output) as temporary, Path(temporary).open("wb") as file:
+        np.save(file, embeddings)
+    print(f"{command.output}: {embeddings.shape[0]} embeddings of size {embeddings.shape[1]}")
+    return 0

@@ -1,0 +1,101 @@
+"""The commands' options, as dataclasses: what `--help` shows. Imports nothing heavy; `cli.py` runs them."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from multitask.config import Device, FinetuneConfig, Pooling, Precision, RunOptions
+
+
+@dataclass(frozen=True)
+class Check:
+    """Check a data folder: rows, labels, lengths, duplicates, overlap between splits. Exit code 2 on errors."""
+
+    folder: tyro.conf.Positional[Path]
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Download the published data sets, verified, into a folder."""
+
+    folder: Path = Path("data/real")
+    sets: tuple[str, ...] | None = None
+    """Names of data sets; all when left out."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Check or fetch data."""
+
+    action: Annotated[Check, tyro.conf.subcommand("check")] | Annotated[Fetch, tyro.conf.subcommand("fetch")]
+
+
+@dataclass(frozen=True)
+class Finetune:
+    """Fine-tune an encoder on the tasks; the artefact keeps the best models on the dev sets."""
+
+    start: str = "all-minilm-l6-v2"
+    """Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased."""
+    revision: str | None = None
+    """Revision of a hub id."""
+    data: Path = Path("data/sample")
+    """Folder with the tasks' files."""
+    config: tyro.conf.OmitArgPrefixes[FinetuneConfig] = field(default_factory=FinetuneConfig)
+    options: tyro.conf.OmitArgPrefixes[RunOptions] = field(default_factory=RunOptions)
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Score a fine-tuned model on the tasks' labelled sets; prints a table and writes JSON."""
+
+    model: Path
+    """A run's folder or a model folder."""
+    data: Path = Path("data/sample")
+    split: Literal["train", "dev"] = "dev"
+    best_on: str = "overall"
+    """Which of a run's kept models: best on `overall` or on a task."""
+    output: Path | None = None
+    """JSON file; evaluation-{split}.json in the model's folder when left out."""
+    device: Device = "auto"
+    precision: Precision = "auto"
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Write the course's prediction files for dev and test, in file order."""
+
+    model: Path
+    """A run's folder or a model folder."""
+    data: Path = Path("data/sample")
+    output: Path = Path("predictions")
+    best_on: str = "overall"
+    """Which of a run's kept models: best on `overall` or on a task."""
+    device: Device = "auto"
+    precision: Precision = "auto"
+
+
+@dataclass(frozen=True)
+class Embed:
+    """Write embeddings of a text file, one sentence a line, to a .npy array [sentences, hidden] fp32."""
+
+    text: tyro.conf.Positional[Path]
+    output: tyro.conf.Positional[Path]
+    model: str = "all-minilm-l6-v2"
+    """A run's folder, a model folder, all-minilm-l6-v2 or a hub id."""
+    revision: str | None = None
+    pooling: Pooling = "auto"
+    normalize: bool = False
+    """Scale every embedding to length 1."""
+    device: Device = "auto"
+    precision: Precision = "auto"
+
+
+Command = (
+    Annotated[Data, tyro.conf.subcommand("data")]
+    | Annotated[Finetune, tyro.conf.subcommand("finetune")]
+    | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Predict, tyro.conf.subcommand("predict")]
+    | Annotated[Embed, tyro.conf.subcommand("embed")]
+)

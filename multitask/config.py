@@ -1,0 +1,95 @@
+"""Every setting of every stage, as typed frozen dataclasses. Defaults are the report's unless said otherwise.
+
+What decides the bits of a result stands in a stage's config; where things lie and how a run reports stands in
+`RunOptions`. Imports nothing heavy: the command line builds its help from here.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+TaskName = Literal["sentiment", "paraphrase", "similarity", "reviews"]
+Pooling = Literal["auto", "cls", "mean"]
+Device = Literal["auto", "cpu", "cuda"]
+Precision = Literal["auto", "fp32", "bf16"]
+Sharing = Literal["separate", "shared_first_layer", "shared", "none"]
+PairInput = Literal["embeddings", "features", "joint"]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where a run computes and what it leaves behind; none of it changes the result beyond device and precision."""
+
+    device: Device = "auto"
+    """Where to compute; `auto` takes CUDA when there is one."""
+    precision: Precision = "auto"
+    """Autocast precision; `auto` takes bf16 where the processor multiplies in it natively."""
+    runs: Path = Path("runs")
+    """Folder of all artefacts."""
+    name: str = "run"
+    """A label in the artefact's folder name."""
+    save_every: float = 120.0
+    """Seconds between saved states, the most that a kill can cost."""
+    tensorboard: bool = False
+    """Write TensorBoard event files beside metrics.jsonl."""
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """AdamW and its learning rate."""
+
+    learning_rate: float = 1e-5
+    """Peak learning rate of the encoder."""
+    head_learning_rate: float | None = None
+    """Peak learning rate of the heads; the encoder's when left out."""
+    schedule: Literal["constant", "linear"] = "constant"
+    """After the warm-up: stay, or fall to zero at the last step."""
+    warmup: float = 0.0
+    """Share of all steps over which the learning rate rises from zero."""
+    weight_decay: float = 0.01
+    """Decoupled weight decay; never on biases and norms."""
+    clip: float | None = 1.0
+    """Largest gradient norm; None for no clipping."""
+
+
+@dataclass(frozen=True)
+class HeadsConfig:
+    """Prediction heads on the sentence embeddings (report, section 4.2)."""
+
+    sharing: Sharing = "shared_first_layer"
+    """What paraphrase and similarity share; `none` predicts straight from the embeddings."""
+    pairs: PairInput = "embeddings"
+    """How a pair is read: two `embeddings` compared (the report), an MLP on their `features` |x-y|, x*y, x+y, or one
+    `joint` input [CLS] a [SEP] b [SEP]."""
+    hidden_size: int | None = None
+    """Width of the MLPs; the encoder's when left out (768 for bert-base, as in the report)."""
+    dropout: float = 0.3
+    """Dropout before each linear layer."""
+
+
+@dataclass(frozen=True)
+class FinetuneConfig:
+    """Multi-task or single-task fine-tuning."""
+
+    tasks: tuple[TaskName, ...] = ("sentiment", "paraphrase", "similarity")
+    """Tasks to train together; one name for single-task training."""
+    epochs: int = 10
+    batch_size: int = 16
+    """Examples of each task in a step."""
+    epoch_size: int | None = None
+    """Examples of each task in an epoch; the smallest task's training set when left out."""
+    train_limit: int | None = None
+    """Use only the first so many training rows of each task."""
+    scheduler: Literal["average"] = "average"
+    """How the tasks' losses make steps."""
+    pooling: Pooling = "auto"
+    """Sentence embedding from the first token or the mean; `auto` takes what the start weights were tuned with."""
+    max_length: int | None = None
+    """Cut sentences to so many tokens; the encoder's limit when left out (padding costs nothing here)."""
+    patience: int | None = None
+    """Stop after so many epochs without a better dev score."""
+    keep_task_bests: bool = True
+    """Keep each task's best checkpoint besides the best overall one, for ensembles."""
+    seed: int = 0
+    heads: HeadsConfig = field(default_factory=HeadsConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)

@@ -1,0 +1,1 @@
+"""Reading, checking, fetching and batching of the data files."""

@@ -1,0 +1,64 @@
+"""Which rows make which batch: pure functions of sizes, lengths and a seed, so a resumed run sees the same batches."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.int64]
+
+# Batches are cut from length-sorted stretches of this many: lengths agree within a batch, the order stays random.
+BATCHES_PER_STRETCH = 32
+
+
+def epoch_rows(size: int, take: int, epoch: int, seed: tuple[int, ...]) -> Rows:
+    """The rows of one epoch: the next `take` from an endless stream of fresh permutations of all `size` rows.
+
+    A set larger than `take` is thereby down-sampled differently each epoch and is seen whole after size / take epochs.
+
+    Args:
+        size: rows in the set.
+        take: rows in an epoch.
+        epoch: from 0.
+        seed: keys of the random stream.
+    """
+    first, last = epoch * take, (epoch + 1) * take
+    passes = range(first // size, (last - 1) // size + 1)
+    stream = np.concatenate([np.random.default_rng((*seed, number)).permutation(size) for number in passes])
+    return stream[first - passes.start * size :][:take]
+
+
+def batches_of_similar_length(
+    rows: Rows, lengths: NDArray[np.int64], batch_size: int, generator: np.random.Generator
+) -> list[Rows]:
+    """Cut shuffled rows into batches of similar length in random order; a last smaller batch keeps the remainder.
+
+    Args:
+        rows: row numbers, shuffled.
+        lengths: tokens of every row of the set.
+        batch_size: rows in a batch.
+        generator: for the order of the batches.
+    """
+    stretch = batch_size * BATCHES_PER_STRETCH
+    batches = []
+    for start in range(0, len(rows), stretch):
+        part = rows[start : start + stretch]
+        part = part[np.argsort(lengths[part], kind="stable")]
+        batches += [part[i : i + batch_size] for i in range(0, len(part), batch_size)]
+    return [batches[i] for i in generator.permutation(len(batches))]
+
+
+def batches_by_tokens(lengths: NDArray[np.int64], budget: int, most_rows: int | None = None) -> Iterator[Rows]:
+    """All rows, longest first, in batches of at most `budget` tokens (or one longer row). For evaluation.
+
+    Longest first, so that a batch that does not fit into memory fails at once and progress only gets faster.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    totals = np.cumsum(lengths[order])
+    start = 0
+    while start < len(order):
+        before = totals[start - 1] if start else 0
+        end = max(int(np.searchsorted(totals, before + budget, side="right")), start + 1)
+        end = min(end, start + most_rows) if most_rows else end
+        yield order[start:end]
+        start = end

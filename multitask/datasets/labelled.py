@@ -1,0 +1,74 @@
+"""A task's file with its tokens: what training and evaluation read rows from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minbert.packing import PackedBatch
+from minbert.tokenizer import Ids, Tokenizer
+from multitask.datasets.readers import Examples, read_examples
+from multitask.datasets.schema import Schema, Split
+from multitask.datasets.tokens import Tokens, tokenise
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LabelledData:
+    """Examples of one split of one task, tokenised."""
+
+    examples: Examples
+    columns: tuple[Tokens, ...]  # one a sentence column, or a single joint one
+
+    @classmethod
+    def load(
+        cls, folder: Path, schema: Schema, split: Split, tokenizer: Tokenizer, max_length: int | None, joint: bool
+    ) -> "LabelledData":
+        """Read, check and tokenise a split.
+
+        Args:
+            folder: the data folder.
+            schema: the task's file format.
+            split: test splits have no labels.
+            tokenizer: the start weights' tokenizer.
+            max_length: cut sentences to so many tokens; None for the encoder's limit.
+            joint: encode the two sentences of a pair as one input.
+
+        Raises:
+            InputError: a missing or malformed file.
+        """
+        examples = read_examples(schema.path(folder, split), schema, labelled=split != "test")
+        if joint and len(schema.sentence_columns) == 2:
+            first, second = examples.sentences
+            return cls(examples, (tokenise(first, tokenizer, max_length, f"{examples.fingerprint} joint", second),))
+        return cls(
+            examples,
+            tuple(
+                tokenise(sentences, tokenizer, max_length, f"{examples.fingerprint} column {index}")
+                for index, sentences in enumerate(examples.sentences)
+            ),
+        )
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each row, all its sentences together, [rows]."""
+        return np.sum([tokens.lengths for tokens in self.columns], axis=0)
+
+    def sequences(self, rows: Rows) -> tuple[list[Ids], list[Ids]]:
+        """Token ids and token types: the rows' first sentences, then (for pairs read apart) their second ones."""
+        ids = [tokens[row] for tokens in self.columns for row in rows]
+        types = [tokens.types_of(row) for tokens in self.columns for row in rows]
+        return ids, types
+
+
+def pack_together(parts: Sequence[tuple[list[Ids], list[Ids]]]) -> PackedBatch:
+    """One packed batch of several tasks' sequences, in order."""
+    return PackedBatch.from_sequences(
+        [ids for part, _ in parts for ids in part], [types for _, part in parts for types in part]
+    )

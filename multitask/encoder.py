@@ -1,0 +1,101 @@
+"""SentenceEncoder: sentences in, embeddings out, from any checkpoint or run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from minbert.errors import InputError
+from minbert.model import BertModel
+from minbert.packing import PackedBatch
+from minbert.tokenizer import Tokenizer, load_tokenizer
+from multitask.artefacts import locate_model
+from multitask.config import Device, Pooling, Precision
+from multitask.datasets.batching import batches_by_tokens
+from multitask.evaluation.multitask import TOKENS_PER_BATCH
+from multitask.model import resolve_pooling
+from multitask.pooling import pool
+from multitask.runtime import Runtime, start
+
+
+class SentenceEncoder:
+    """An encoder with its tokenizer and pooling.
+
+    Args:
+        model: the encoder, in eval mode on the runtime's device.
+        tokenizer: its tokenizer.
+        pooling: first token or mean.
+        runtime: device and precision.
+    """
+
+    def __init__(
+        self, model: BertModel, tokenizer: Tokenizer, pooling: Literal["cls", "mean"], runtime: Runtime
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.pooling = pooling
+        self.runtime = runtime
+
+    @classmethod
+    def load(
+        cls,
+        name: str | Path,
+        revision: str | None = None,
+        pooling: Pooling = "auto",
+        device: Device = "auto",
+        precision: Precision = "auto",
+    ) -> Self:
+        """Load from a run's folder, a model folder, `all-minilm-l6-v2` or a hub id.
+
+        Raises:
+            InputError: no such model.
+        """
+        checkpoint = str(locate_model(Path(name))) if Path(name).is_dir() else str(name)
+        runtime = start(device, precision)
+        model = BertModel.from_pretrained(checkpoint, revision).to(runtime.device)
+        return cls(model, load_tokenizer(checkpoint, revision), resolve_pooling(pooling, checkpoint, revision), runtime)
+
+    @torch.no_grad()
+    def encode(
+        self,
+        sentences: Sequence[str],
+        batch_size: int | None = None,
+        normalize: bool = False,
+        max_length: int | None = None,
+        show_progress: bool = False,
+    ) -> NDArray[np.float32]:
+        """Embed sentences.
+
+        Args:
+            sentences: any number of texts.
+            batch_size: at most so many sentences at once; by default batches are filled by tokens.
+            normalize: scale every embedding to length 1.
+            max_length: cut to so many tokens; the encoder's limit when left out.
+            show_progress: show a progress bar when standard error is a terminal.
+
+        Returns:
+            [sentences, hidden] fp32, in the order given.
+
+        Raises:
+            InputError: one string instead of a list of them.
+        """
+        if isinstance(sentences, str):
+            raise InputError("encode takes a list of sentences; wrap a single one in a list")
+        tokens = self.tokenizer.encode(sentences, max_length)
+        lengths = np.array([len(ids) for ids in tokens], np.int64)
+        embeddings = np.empty((len(tokens), self.model.config.hidden_size), np.float32)
+        pending: list[tuple[Any, torch.Tensor]] = []
+        with tqdm(total=len(tokens), unit="sentence", disable=None if show_progress else True) as bar:
+            for rows in batches_by_tokens(lengths, TOKENS_PER_BATCH[self.runtime.device.type], batch_size):
+                batch = PackedBatch.from_sequences([tokens[row] for row in rows]).to(self.runtime.device)
+                with self.runtime.autocast():
+                    pooled = pool(self.model.forward_packed(batch), batch, self.pooling)
+                pending.append((rows, torch.nn.functional.normalize(pooled) if normalize else pooled))
+                bar.update(len(rows))
+        for rows, pooled in pending:  # read at the end: a CUDA device is never waited for in between
+            embeddings[rows] = pooled.cpu().numpy()
+        return embeddings

@@ -1,0 +1,1 @@
+"""Evaluation: what a model scores, by whose protocol, and nothing that trains."""

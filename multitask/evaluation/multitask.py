@@ -1,0 +1,105 @@
+"""The tasks' dev and test sets: a model's outputs in file order, its predictions and scores."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from minbert.errors import InputError
+from minbert.files import write_text
+from minbert.tokenizer import Tokenizer
+from multitask.datasets.batching import batches_by_tokens
+from multitask.datasets.labelled import LabelledData, pack_together
+from multitask.datasets.schema import Split
+from multitask.model import MultitaskBert
+from multitask.runtime import Runtime
+from multitask.tasks import TASKS
+
+# Large enough to fill the processor, small enough to stay in its cache.
+TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 65536}
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Dev metrics of all tasks, and each task's own score; overall is the mean of the scores."""
+
+    metrics: dict[str, dict[str, Any]]
+    tasks: dict[str, float]
+
+    @property
+    def overall(self) -> float:
+        """Mean of the tasks' scores, the course's leaderboard measure."""
+        return float(np.mean(list(self.tasks.values())))
+
+
+def load_split(
+    model: MultitaskBert, tokenizer: Tokenizer, folder: Path, split: Split, max_length: int | None = None
+) -> dict[str, LabelledData]:
+    """The split's data of every task of the model, tokenised the way the model reads it.
+
+    Raises:
+        InputError: a missing or malformed file.
+    """
+    joint = model.heads_config.pairs == "joint"
+    return {
+        name: LabelledData.load(folder, TASKS[name].schema, split, tokenizer, max_length, joint) for name in model.tasks
+    }
+
+
+@torch.no_grad()
+def outputs(model: MultitaskBert, task: str, data: LabelledData, runtime: Runtime) -> NDArray[np.float32]:
+    """The head's outputs for every row, in file order: [rows, classes] or [rows]. The model must be in eval mode."""
+    results: NDArray[np.float32] | None = None
+    pending = []
+    for rows in batches_by_tokens(data.lengths, TOKENS_PER_BATCH[runtime.device.type]):
+        batch = pack_together([data.sequences(rows)]).to(runtime.device)
+        with runtime.autocast():
+            pending.append((rows, model(batch, {task: len(rows)})[task]))
+    for rows, values in pending:  # read at the end: a CUDA device is never waited for in between
+        array = values.cpu().numpy()
+        if results is None:
+            results = np.empty((len(data), *array.shape[1:]), np.float32)
+        results[rows] = array
+    assert results is not None, "data sets are never empty"
+    return results
+
+
+def evaluate(model: MultitaskBert, data: Mapping[str, LabelledData], runtime: Runtime) -> Scores:
+    """Scores of a model in eval mode on labelled data."""
+    metrics = {}
+    for name, split in data.items():
+        kind = TASKS[name].kind
+        labels = split.examples.labels
+        assert labels is not None, "labelled splits have labels"
+        metrics[name] = kind.metrics(kind.predict(outputs(model, name, split, runtime)), labels)
+    return Scores(metrics, {name: metrics[name][TASKS[name].kind.metric] for name in metrics})
+
+
+def write_predictions(
+    model: MultitaskBert, data: Mapping[str, LabelledData], split: Split, folder: Path, runtime: Runtime
+) -> list[Path]:
+    """Write the course's prediction files, `id , value` a line in file order after its header.
+
+    Returns:
+        The files written: `{sst,para,sts,cfimdb}-{dev,test}-output.csv` of the model's tasks.
+
+    Raises:
+        InputError: outputs that are not finite, which no file should carry.
+    """
+    paths = []
+    for name, rows in data.items():
+        task = TASKS[name]
+        raw = outputs(model, name, rows, runtime)
+        if not np.isfinite(raw).all():
+            raise InputError(f"{rows.examples.source}: the model's outputs are not finite; its weights are damaged")
+        lines = [f"id \t {task.prediction_header} \n"]
+        lines += [
+            f"{i} , {value} \n" for i, value in zip(rows.examples.ids, task.kind.predict(raw).tolist(), strict=True)
+        ]
+        paths.append(folder / f"{task.prediction_stem}-{split}-output.csv")
+        write_text(paths[-1], "".join(lines))
+    return paths

@@ -1,0 +1,138 @@
+"""Prediction heads on sentence embeddings, and how paraphrase and similarity share their layers.
+
+Source: the multi-task report, section 4.2: a 2-layer MLP with dropout before each linear layer; similarity is the
+cosine of the two transformed embeddings, paraphrase a bilinear form of the two.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity
+
+from minbert.errors import InputError
+from multitask.config import HeadsConfig
+from multitask.tasks import PairRegression, Task
+
+
+class Mlp(nn.Module):
+    """dropout, linear, ReLU, dropout, linear. [rows, inputs] -> [rows, outputs]."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.first = nn.Linear(inputs, hidden)
+        self.second = nn.Linear(hidden, outputs)
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        return self.second(self.dropout(torch.relu(self.first(self.dropout(embeddings)))))
+
+
+class SentenceHead(nn.Module):
+    """One sentence -> class logits [rows, classes]."""
+
+    def __init__(self, mlp: nn.Module) -> None:
+        super().__init__()
+        self.mlp = mlp
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        return self.mlp(embeddings)
+
+
+class CosineHead(nn.Module):
+    """Cosine of the two transformed embeddings, [rows]."""
+
+    def __init__(self, transform: nn.Module) -> None:
+        super().__init__()
+        self.transform = transform
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        return cosine_similarity(self.transform(first).float(), self.transform(second).float())
+
+
+class BilinearHead(nn.Module):
+    """x^T W y + b of the two transformed embeddings, a logit [rows]."""
+
+    def __init__(self, transform: nn.Module, size: int) -> None:
+        super().__init__()
+        self.transform = transform
+        self.form = nn.Linear(size, size, bias=False)
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        mapped = self.form(self.transform(second))
+        return (self.transform(first).float() * mapped.float()).sum(dim=1) + self.bias
+
+
+class FeatureHead(nn.Module):
+    """An MLP on |x-y|, x*y and x+y (InferSent's features made symmetric), one number a row [rows]."""
+
+    def __init__(self, mlp: nn.Module, bounded: bool) -> None:
+        super().__init__()
+        self.mlp = mlp
+        self.bounded = bounded
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        features = torch.cat([(first - second).abs(), first * second, first + second], dim=1)
+        return _number(self.mlp(features), self.bounded)
+
+
+class JointHead(nn.Module):
+    """An MLP on the embedding of a jointly encoded pair, one number a row [rows]."""
+
+    def __init__(self, mlp: nn.Module, bounded: bool) -> None:
+        super().__init__()
+        self.mlp = mlp
+        self.bounded = bounded
+
+    def forward(self, joint: Tensor) -> Tensor:
+        return _number(self.mlp(joint), self.bounded)
+
+
+def _number(outputs: Tensor, bounded: bool) -> Tensor:
+    """[rows, 1] -> [rows], squashed into 0..1 where the task's outputs are a share of a maximum."""
+    outputs = outputs.squeeze(1)
+    return outputs.sigmoid() if bounded else outputs
+
+
+def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> nn.ModuleDict:
+    """One head a task.
+
+    Args:
+        tasks: the tasks to predict.
+        width: size of the sentence embeddings.
+        config: sharing, how pairs are read, sizes.
+
+    Raises:
+        InputError: shared layers asked for where pairs are not read as two embeddings.
+    """
+    if config.pairs != "embeddings" and config.sharing not in ("separate", "shared_first_layer"):
+        raise InputError(
+            f"heads: sharing={config.sharing} needs pairs=embeddings; with pairs={config.pairs} use separate"
+        )
+    hidden = config.hidden_size or width
+    shared = Mlp(width, hidden, hidden, config.dropout)
+
+    def transform() -> nn.Module:
+        if config.sharing == "none":
+            return nn.Identity()
+        if config.sharing == "shared":
+            return shared
+        own = Mlp(width, hidden, hidden, config.dropout)
+        if config.sharing == "shared_first_layer":
+            own.first = shared.first
+        return own
+
+    def head(task: Task) -> nn.Module:
+        bounded = isinstance(task.kind, PairRegression)
+        if not task.kind.pair:
+            if config.sharing == "none":
+                return SentenceHead(nn.Sequential(nn.Dropout(config.dropout), nn.Linear(width, task.kind.outputs)))
+            return SentenceHead(Mlp(width, hidden, task.kind.outputs, config.dropout))
+        if config.pairs == "features":
+            return FeatureHead(Mlp(3 * width, hidden, 1, config.dropout), bounded)
+        if config.pairs == "joint":
+            return JointHead(Mlp(width, hidden, 1, config.dropout), bounded)
+        if bounded or config.sharing == "none":
+            return CosineHead(transform())
+        return BilinearHead(transform(), hidden)
+
+    return nn.ModuleDict({task.name: head(task) for task in tasks})

@@ -1,0 +1,125 @@
+"""MultitaskBert: an encoder, a pooling and one head a task; saved as a folder that transformers can read too."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Literal, Self, get_args
+
+import safetensors.torch
+from torch import Tensor, nn
+
+from minbert.checkpoint import resolve, save_encoder
+from minbert.errors import InputError
+from minbert.files import atomic_folder, read_json, write_json
+from minbert.model import BertModel
+from minbert.packing import PackedBatch
+from minbert.tokenizer import Tokenizer
+from multitask.config import HeadsConfig, Pooling
+from multitask.heads import build_heads
+from multitask.pooling import pool
+from multitask.tasks import TASKS
+
+DESCRIPTION = "multitask.json"
+HEADS = "heads.safetensors"
+
+
+class MultitaskBert(nn.Module):
+    """Encoder and heads.
+
+    Args:
+        encoder: the encoder, shared by all tasks.
+        tasks: names of the tasks that have a head.
+        pooling: sentence embedding from the first token or the mean.
+        heads: the heads' configuration.
+    """
+
+    def __init__(
+        self, encoder: BertModel, tasks: Sequence[str], pooling: Literal["cls", "mean"], heads: HeadsConfig
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.tasks = tuple(tasks)
+        self.pooling = pooling
+        self.heads_config = heads
+        self.heads = build_heads([TASKS[name] for name in tasks], encoder.config.hidden_size, heads)
+
+    def embed(self, batch: PackedBatch) -> Tensor:
+        """Sentence embeddings, [sentences, hidden] fp32."""
+        return pool(self.encoder.forward_packed(batch), batch, self.pooling)
+
+    def forward(self, batch: PackedBatch, rows: Mapping[str, int]) -> dict[str, Tensor]:
+        """Outputs of several tasks from one packed call.
+
+        Args:
+            batch: the tasks' sequences in the order of `rows`; for a pair task all first sentences, then all second.
+            rows: number of rows of each task.
+
+        Returns:
+            For each task its head's outputs in fp32, [rows, classes] or [rows].
+        """
+        parts = [(name, count) for name, count in rows.items() for _ in range(self.sequences_per_row(name))]
+        embeddings = self.embed(batch).split([count for _, count in parts])
+        inputs: dict[str, list[Tensor]] = {name: [] for name in rows}
+        for (name, _), part in zip(parts, embeddings, strict=True):
+            inputs[name].append(part)
+        return {name: self.heads[name](*tensors).float() for name, tensors in inputs.items()}
+
+    def sequences_per_row(self, task: str) -> int:
+        """How many encoder inputs a row makes: 2 for pairs read apart, else 1."""
+        return 2 if TASKS[task].kind.pair and self.heads_config.pairs != "joint" else 1
+
+    def save(self, folder: Path, tokenizer: Tokenizer) -> None:
+        """Write a folder with encoder, tokenizer and heads, atomically."""
+        with atomic_folder(folder) as temporary:
+            save_encoder(self.encoder, temporary)
+            tokenizer.save(temporary)
+            # Heads may share layers: safetensors wants each tensor once, and loading restores the sharing.
+            state = {name: tensor.detach().cpu().contiguous() for name, tensor in self._own_heads().items()}
+            safetensors.torch.save_file(state, temporary / HEADS)
+            description = {"tasks": self.tasks, "pooling": self.pooling, "heads": asdict(self.heads_config)}
+            write_json(temporary / DESCRIPTION, description)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            InputError: not such a folder, or a damaged one.
+        """
+        path = folder / DESCRIPTION
+        description = read_json(path)
+        try:
+            tasks, pooling = tuple(description["tasks"]), description["pooling"]
+            heads = HeadsConfig(**description["heads"])
+        except (TypeError, KeyError) as error:
+            raise InputError(f"{path}: not a description of a multitask model ({error})") from None
+        if unknown := set(tasks) - set(TASKS):
+            raise InputError(
+                f"{path}: unknown tasks {', '.join(sorted(unknown))}; this version knows {', '.join(TASKS)}"
+            )
+        model = cls(BertModel.from_pretrained(str(folder)), tasks, pooling, heads)
+        state = safetensors.torch.load_file(folder / HEADS)
+        if set(state) != set(own := model._own_heads()) or any(state[n].shape != own[n].shape for n in state):
+            raise InputError(f"{folder / HEADS}: its tensors do not fit {path.name}")
+        model.heads.load_state_dict(state, strict=False)
+        return model.eval()
+
+    def _own_heads(self) -> dict[str, Tensor]:
+        """The heads' parameters, each once even where heads share it."""
+        return dict(self.heads.named_parameters())
+
+
+def resolve_pooling(pooling: Pooling, start: str, revision: str | None = None) -> Literal["cls", "mean"]:
+    """What `auto` means for start weights: the mean where they were tuned with it, else the first token (the report's).
+
+    Tuning is read from a sentence-transformers folder's `1_Pooling/config.json` or from our own description.
+    """
+    if pooling != "auto":
+        return pooling
+    folder = resolve(start, revision)
+    if (folder / DESCRIPTION).is_file():
+        stored = read_json(folder / DESCRIPTION).get("pooling")
+        if stored in get_args(Literal["cls", "mean"]):
+            return stored
+    settings = folder / "1_Pooling" / "config.json"
+    return "mean" if settings.is_file() and read_json(settings).get("pooling_mode_mean_tokens") else "cls"

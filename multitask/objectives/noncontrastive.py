@@ -1,0 +1,203 @@
+"""Losses without contrast between a positive and negatives, plain or with the three components added.
+
+Source: arXiv 2402.18281, section 4. A pair without negatives (a batch of one, or all of them false) is not spread,
+its gate is closed, and its pull is 0 where a component relates it to the negatives. Defaults are the paper's
+settings of the plain forms; with components on, the paper uses uniformity_weight 1, dissipation 0.30, weight 0.05 and
+ratio 1.50 (barlow_twins, vicreg) or 1.75 (mhe, mhs).
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from minbert.errors import InputError
+from multitask.objectives.base import Objective, Pairs, register
+from multitask.objectives.components import dissipation_gate, weight_logits
+from multitask.objectives.negatives import only_negatives, zero_if_empty
+from multitask.objectives.parameters import number
+
+
+@dataclass(frozen=True)
+class NonContrastive(Objective):
+    """The components that all four share.
+
+    Args:
+        uniformity_weight: λ, of the spreading part.
+        dissipation: m of the gate; a view's row i keeps its gradient iff 1 − max_{j≠i} x_i·x_j < m.
+        weight: τ of the weights over negatives.
+        ratio: r, of the pull on the positive relative to the push from the negatives.
+    """
+
+    uniformity_weight: float = number(1.0, least=0)
+    dissipation: float | None = number(None, least=0, most=2)
+    weight: float | None = number(None, above=0)
+    ratio: float | None = number(None, least=0)
+
+    def loss(self, pairs: Pairs) -> Tensor:
+        if self.dissipation is not None:
+            excluded = pairs.excluded_within
+            pairs = replace(pairs, u=self._dissipate(pairs.u, excluded), v=self._dissipate(pairs.v, excluded))
+        return self.gated_loss(pairs)
+
+    def gated_loss(self, pairs: Pairs) -> Tensor:
+        """The formula, on views whose rows have passed the gate or lost their gradient."""
+        raise NotImplementedError
+
+    def active(self, pairs: Pairs) -> Tensor | None:
+        if self.dissipation is None:
+            return None
+        return torch.cat([self._gate(pairs.u, pairs.excluded_within), self._gate(pairs.v, pairs.excluded_within)])
+
+    def _dissipate(self, x: Tensor, excluded: Tensor) -> Tensor:
+        return x.where(self._gate(x.detach(), excluded)[:, None], x.detach())
+
+    def _gate(self, x: Tensor, excluded: Tensor) -> Tensor:
+        return dissipation_gate(x @ x.T, 1.0, excluded, self.dissipation)
+
+
+@register("mhe")
+@dataclass(frozen=True)
+class MinimumHypersphericalEnergy(NonContrastive):
+    """λ(U_u + U_v) + r Σ_i a_i (c^u_i + c^v_i)/2, with a_i = 2 − 2 u_i·v_i.
+
+    U_x = logsumexp over unordered pairs of x_i·x_j (over τ with `weight`). c = 1/N, or with `weight` the share of
+    row i in the push of the view: sg(exp(logsumexp_{j≠i}(x_i·x_j/τ) − U_x))/τ. `ratio` off: r = 1.
+    """
+
+    uniformity_weight: float = number(10.0, least=0)
+
+    def gated_loss(self, pairs: Pairs) -> Tensor:
+        distance = 2 - 2 * pairs.positive
+        energy_u, pull_u = self._energy(pairs.u, pairs.excluded_within)
+        energy_v, pull_v = self._energy(pairs.v, pairs.excluded_within)
+        ratio = 1.0 if self.ratio is None else self.ratio
+        return self.uniformity_weight * (energy_u + energy_v) + ratio * (distance * (pull_u + pull_v) / 2).sum()
+
+    def _energy(self, x: Tensor, excluded: Tensor) -> tuple[Tensor, Tensor]:
+        temperature = 1.0 if self.weight is None else self.weight
+        rows = only_negatives(x @ x.T / temperature, excluded).logsumexp(-1)  # [pairs]
+        energy = zero_if_empty(rows.logsumexp(-1) - math.log(2))  # the rows count each unordered pair twice
+        if self.weight is None:
+            return energy, torch.full_like(rows, 1 / len(x))
+        return energy, (rows - energy).detach().exp() / temperature
+
+
+@register("mhs")
+@dataclass(frozen=True)
+class MaximumHypersphericalSeparation(NonContrastive):
+    """−λ(mean h^u + mean h^v) + mean_i a_i (c^u_i + c^v_i)/2, with a_i = 2 − 2 u_i·v_i.
+
+    h^u_i = min_{j≠i} d(u_i, v_j) and h^v_i = min_{j≠i} d(v_i, u_j), where d(x, y) = sqrt(‖x − sg(y)‖² + 1e-4).
+    c = 1, or with `ratio` c^x_i = r/sg(h^x_i). `weight` has no effect: only the hardest negative is there.
+    """
+
+    def gated_loss(self, pairs: Pairs) -> Tensor:
+        distance = 2 - 2 * pairs.positive
+        separation_u, pull_u = self._separation(pairs.u, pairs.v.detach(), pairs.excluded)
+        separation_v, pull_v = self._separation(pairs.v, pairs.u.detach(), pairs.excluded.T)
+        spreading = -self.uniformity_weight * (separation_u + separation_v).mean()
+        return spreading + (distance * (pull_u + pull_v) / 2).mean()
+
+    def _separation(self, x: Tensor, y: Tensor, excluded: Tensor) -> tuple[Tensor, Tensor]:
+        # the nearest by ‖y_j‖² − 2 x_i·y_j, which is ‖x_i − y_j‖² up to the row's constant; then its exact distance
+        closeness = only_negatives(2 * x.detach() @ y.T - y.square().sum(-1), excluded)
+        nearest = y[closeness.argmax(-1)]  # [pairs, dim]
+        separation = ((x - nearest).square().sum(-1) + 1e-4).sqrt()
+        alone = excluded.all(-1)
+        pull = (
+            torch.ones_like(separation)
+            if self.ratio is None
+            else (self.ratio / separation.detach()).masked_fill(alone, 0)
+        )
+        return separation.masked_fill(alone, 0), pull
+
+
+@dataclass(frozen=True)
+class GradientForm(NonContrastive):
+    """V(u, v) + V(v, u) with V(x, y) = Σ_i [pos_i + λ Σ_j W_ij x_i·sg(x_j)], made for its gradient, not its value.
+
+    j runs over all pairs, i included. W_ij without gradient, from the view z that `reference` names:
+    plain (2/N²) z_i·z_j; with `weight` e^{z_i·z_j/τ} / Σ_{k≠l} e^{z_k·z_l/τ} (the diagonal is in the numerator only);
+    with `power` max(z_i·z_j, 1e-4)^p likewise. With `ratio` pos_i = −λ r (Σ_{j≠i} W_ij) x_i·y_i.
+
+    Args: power: p, instead of `weight`.
+    """
+
+    uniformity_weight: float = number(30.0, least=0)
+    power: float | None = number(None, least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.weight is not None and self.power is not None:
+            raise InputError(f"{self.name}: weight and power are two forms of one component; give one of them")
+
+    def reference(self, x: Tensor, y: Tensor) -> Tensor:
+        """The view whose similarities are the weights of V(x, y)."""
+        raise NotImplementedError
+
+    def plain_pull(self, x: Tensor, y: Tensor) -> Tensor:
+        """The direction that pos_i = −x_i·direction_i pulls towards when `ratio` is off  # [pairs, dim]."""
+        raise NotImplementedError
+
+    def gated_loss(self, pairs: Pairs) -> Tensor:
+        excluded = pairs.excluded_within
+        return self._view(pairs.u, pairs.v, excluded) + self._view(pairs.v, pairs.u, excluded)
+
+    def _view(self, x: Tensor, y: Tensor, excluded: Tensor) -> Tensor:
+        fixed = x.detach()
+        weights, own_weight = self._weights(self.reference(fixed, y.detach()), excluded)
+        # The diagonal's gradient is along x_i itself and ends in the normalisation; only its value is kept, since
+        # with small τ rounding would let some of a huge radial gradient through.
+        spreading = (x * (weights @ fixed)).sum() + (own_weight * fixed.square().sum(-1)).sum()
+        if self.ratio is None:
+            pull = (x * self.plain_pull(fixed, y.detach())).sum()
+        else:
+            pull = self.uniformity_weight * self.ratio * (weights.sum(-1) * (x * y).sum(-1)).sum()
+        return self.uniformity_weight * spreading - pull
+
+    def _weights(self, z: Tensor, excluded: Tensor) -> tuple[Tensor, Tensor]:
+        """W off the diagonal [pairs, pairs], and on it [pairs]."""
+        similarity = z @ z.T
+        if self.weight is None and self.power is None:
+            weights = similarity * (2 / len(z) ** 2)
+            return weights.masked_fill(excluded, 0), weights.diagonal()
+        logits = weight_logits(similarity, self.weight or 1.0, self.power)
+        negatives = only_negatives(logits, excluded)
+        weights = negatives.flatten().softmax(0).view_as(logits).masked_fill(excluded, 0)
+        normaliser = negatives.logsumexp((0, 1))
+        largest = math.log(torch.finfo(z.dtype).max) / 2  # a value beyond would overflow the loss; it has no gradient
+        own_weight = (logits.diagonal() - normaliser).clamp_max(largest).exp()
+        return weights, own_weight.masked_fill(excluded.all(), 0)
+
+
+@register("vicreg")
+@dataclass(frozen=True)
+class VICReg(GradientForm):
+    """VICReg in gradient form: W from x itself, plain pos_i = −(2/N) x_i·sg(y_i).
+
+    Plain, its gradient is that of mean_i‖x_i − y_i‖² + λ/2 (‖C_xx‖² + ‖C_yy‖²) with C_xx = xᵀx/N.
+    """
+
+    def reference(self, x: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
+        return x
+
+    def plain_pull(self, x: Tensor, y: Tensor) -> Tensor:
+        return y * (2 / len(x))
+
+
+@register("barlow_twins")
+@dataclass(frozen=True)
+class BarlowTwins(GradientForm):
+    """Barlow Twins in gradient form: W from y, plain pos_i = −Σ_d (2/N)(1 − (1−λ)·C_dd) x_id sg(y_id), C = sg(xᵀy)/N.
+
+    Plain, its gradient is that of Σ_d (1 − C_dd)² + λ Σ_{d≠e} C_de².
+    """
+
+    def reference(self, x: Tensor, y: Tensor) -> Tensor:  # noqa: ARG002
+        return y
+
+    def plain_pull(self, x: Tensor, y: Tensor) -> Tensor:
+        correlation = (x * y).mean(0)  # [dim], C_dd
+        return y * (1 - (1 - self.uniformity_weight) * correlation) * (2 / len(x))

@@ -1,0 +1,1 @@
+"""Reports: tables and figures from what the runs left, without any model."""

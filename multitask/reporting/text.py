@@ -1,0 +1,38 @@
+"""Plain-text tables for the terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from multitask.evaluation.multitask import Scores
+
+
+def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Rows of cells as aligned columns; the first `left` columns to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def scores_table(history: Sequence[Mapping[str, Any]]) -> str:
+    """Dev scores of each epoch from the lines of metrics.jsonl; `*` marks a column's best."""
+    names = list(history[0]["scores"])
+    best = {name: max(line["scores"][name] for line in history) for name in names}
+    rows = [["epoch", *names]]
+    for line in history:
+        cells = [f"{line['scores'][n]:.4f}{'*' if line['scores'][n] == best[n] else ' '}" for n in names]
+        rows.append([str(line["epoch"]), *cells])
+    return aligned(rows)
+
+
+def metrics_table(scores: "Scores") -> str:
+    """Every scalar metric of every task, and the overall score."""
+    rows = [["task", "metric", "value"]]
+    for task, metrics in scores.metrics.items():
+        rows += [[task, name, f"{value:.4f}"] for name, value in metrics.items() if isinstance(value, float)]
+    rows.append(["overall", "mean", f"{scores.overall:.4f}"])
+    return aligned(rows, left=2)

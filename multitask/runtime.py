@@ -1,0 +1,65 @@
+"""Where and how a run computes: device, precision, seeds, determinism."""
+
+import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from minbert.errors import InputError
+from multitask.config import Device, Precision
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A resolved device and autocast precision."""
+
+    device: torch.device
+    precision: Literal["fp32", "bf16"]
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Matrix products in bf16 when the precision says so; weights and sums stay in fp32."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
+
+    def describe(self) -> dict[str, str]:
+        """What of this decides a result's bits, for the artefact's hash."""
+        return {"device": self.device.type, "precision": self.precision}
+
+
+def start(device: Device, precision: Precision) -> Runtime:
+    """Resolve `auto` settings and make the device deterministic.
+
+    Raises:
+        InputError: CUDA was asked for and there is none.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda: torch sees no CUDA device here; use --device cpu or auto")
+    kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    if kind == "cuda":
+        # cuBLAS needs a fixed workspace to sum in the same order every time; read when its first handle is made.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    native = {"cuda": _cuda_has_bf16, "cpu": _cpu_has_bf16}[kind]
+    chosen = ("bf16" if native() else "fp32") if precision == "auto" else precision
+    return Runtime(torch.device(kind), chosen)
+
+
+def seed_everything(seed: int) -> None:
+    """Seed torch on all devices; data orders take their own generators from `generator`."""
+    torch.manual_seed(seed)
+
+
+def generator(*keys: int) -> np.random.Generator:
+    """An independent random stream for a tuple of non-negative integers, e.g. (seed, epoch, task)."""
+    return np.random.default_rng(np.random.SeedSequence(keys))
+
+
+def _cuda_has_bf16() -> bool:
+    return torch.cuda.get_device_capability() >= (8, 0)
+
+
+def _cpu_has_bf16() -> bool:
+    capabilities = torch.cpu.get_capabilities()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))

@@ -1,0 +1,1 @@
+"""Stages: each a function from a configuration and its inputs to an artefact."""

@@ -1,0 +1,142 @@
+"""Fine-tuning on labelled tasks, together or alone (report, section 4.2)."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from minbert.checkpoint import resolve, weights_file
+from minbert.files import sha256_of_file
+from minbert.model import BertModel
+from minbert.tokenizer import Tokenizer, load_tokenizer
+from multitask.artefacts import Artefact
+from multitask.config import FinetuneConfig, RunOptions
+from multitask.datasets.batching import batches_of_similar_length, epoch_rows
+from multitask.datasets.labelled import LabelledData, pack_together
+from multitask.evaluation.multitask import evaluate, load_split
+from multitask.model import MultitaskBert, resolve_pooling
+from multitask.runtime import Runtime, generator, seed_everything, start
+from multitask.schedulers import AverageLoss, Scheduler
+from multitask.tasks import TASKS, labels_to_tensor
+from multitask.tensorboard import tensorboard_log
+from multitask.training import Evaluation, LoopConfig, Losses, Update, train
+
+logger = logging.getLogger("multitask")
+
+
+def finetune(
+    start_weights: str, data: Path, config: FinetuneConfig, options: RunOptions, revision: str | None = None
+) -> Artefact:
+    """Fine-tune an encoder with fresh heads; the artefact keeps the best models on the dev sets.
+
+    Args:
+        start_weights: a checkpoint as `BertModel.from_pretrained` takes it.
+        data: folder with the tasks' files.
+        config: what to train and how.
+        options: where to compute and to write.
+        revision: of a hub id.
+
+    Raises:
+        InputError: a bad checkpoint, file or setting.
+        TrainingError: training diverged.
+        Interrupted: stopped by a signal, to be resumed.
+    """
+    runtime = start(options.device, options.precision)
+    tokenizer = load_tokenizer(start_weights, revision)
+    pooling = resolve_pooling(config.pooling, start_weights, revision)
+    seed_everything(config.seed)
+    encoder = BertModel.from_pretrained(start_weights, revision)
+    model = MultitaskBert(encoder, config.tasks, pooling, config.heads).to(runtime.device)
+    training = load_split(model, tokenizer, data, "train", config.max_length)
+    dev = load_split(model, tokenizer, data, "dev", config.max_length)
+    inputs: dict[str, Any] = {
+        "start": {
+            "name": start_weights,
+            "revision": revision,
+            "sha256": sha256_of_file(weights_file(resolve(start_weights, revision))),
+            "pooling": pooling,
+        },
+        "tokenizer": tokenizer.fingerprint(),
+        "data": {
+            name: {"train": training[name].examples.fingerprint, "dev": dev[name].examples.fingerprint}
+            for name in config.tasks
+        },
+        **runtime.describe(),
+    }
+    artefact = Artefact.place(options.runs, "finetune", options.name, asdict(config), inputs)
+    with artefact.locked():
+        if artefact.done:
+            logger.info("already computed")
+            return artefact
+        problem = Finetuning(model, tokenizer, training, dev, config, runtime)
+        with tensorboard_log(artefact.folder if options.tensorboard else None) as on_evaluation:
+            train(
+                problem,
+                problem.scheduler.backward,
+                LoopConfig(config.epochs, config.optimizer, config.patience),
+                artefact.folder,
+                runtime,
+                options.save_every,
+                on_evaluation,
+            )
+        artefact.finish()
+    return artefact
+
+
+class Finetuning:
+    """Supervised training of a `MultitaskBert`, as the loop's `Trainable`."""
+
+    def __init__(
+        self,
+        model: MultitaskBert,
+        tokenizer: Tokenizer,
+        training: dict[str, LabelledData],
+        dev: dict[str, LabelledData],
+        config: FinetuneConfig,
+        runtime: Runtime,
+    ) -> None:
+        self.module: nn.Module = model
+        self.model = model
+        self.tokenizer = tokenizer
+        self.training = training
+        self.dev = dev
+        self.config = config
+        self.runtime = runtime
+        self.scheduler: Scheduler = AverageLoss()
+
+    def plan(self, epoch: int) -> Sequence[Update]:
+        config = self.config
+        sizes = {name: min(len(data), config.train_limit or len(data)) for name, data in self.training.items()}
+        batches = {}
+        for number, (name, take) in enumerate(self.scheduler.epoch_sizes(sizes, config.epoch_size).items()):
+            rows = epoch_rows(sizes[name], take, epoch, (config.seed, number))
+            order = generator(config.seed, number, epoch)
+            batches[name] = batches_of_similar_length(rows, self.training[name].lengths, config.batch_size, order)
+        return self.scheduler.arrange(batches, generator(config.seed, len(sizes), epoch))
+
+    def losses(self, update: Update) -> Losses:
+        parts = {batch.source: batch for batch in update}
+        packed = pack_together([self.training[name].sequences(batch.rows) for name, batch in parts.items()])
+        with self.runtime.autocast():
+            outputs = self.model(
+                packed.to(self.runtime.device), {name: len(batch.rows) for name, batch in parts.items()}
+            )
+        terms = {}
+        for name, batch in parts.items():
+            labels = self.training[name].examples.labels
+            assert labels is not None, "training data has labels"
+            terms[name] = TASKS[name].kind.loss(
+                outputs[name], labels_to_tensor(labels[batch.rows], self.runtime.device)
+            )
+        return Losses(terms, packed.total_tokens)
+
+    def evaluate(self) -> Evaluation:
+        scores = evaluate(self.model, self.dev, self.runtime)
+        kept = scores.tasks if self.config.keep_task_bests else {}
+        return Evaluation(scores.metrics, {"overall": scores.overall, **kept})
+
+    def save(self, folder: Path) -> None:
+        self.model.save(folder, self.tokenizer)

@@ -1,0 +1,157 @@
+"""The tasks: their files, and how a head's output becomes a loss, a prediction, a score. A new task is one entry.
+
+Example rows: sentiment "Effective but too-tepid biopic" -> 2; paraphrase ("How old is he?", "What is his age?") -> 1;
+similarity ("A man is playing a guitar.", "A man plays a flute.") -> 2.4.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from multitask.datasets.schema import Schema
+from multitask.metrics import classification_metrics, correlation_metrics
+
+
+class Kind(ABC):
+    """What a head's raw outputs mean."""
+
+    outputs: int  # width of a head's output; 1 stands for one number a row
+    pair: bool  # whether rows are pairs of sentences
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Mean loss, scalar. Outputs [rows, outputs], or [rows] for one number a row; labels [rows] fp32."""
+
+    @abstractmethod
+    def predict(self, outputs: NDArray[np.float32]) -> NDArray[Any]:
+        """Predictions [rows] in the labels' own units."""
+
+    @abstractmethod
+    def metrics(self, predictions: NDArray[Any], labels: NDArray[np.float32]) -> dict[str, Any]:
+        """All scores; the task's own is under `metric`."""
+
+    metric: str
+
+
+@dataclass(frozen=True)
+class Classification(Kind):
+    """One sentence, one of `outputs` classes: cross-entropy, accuracy."""
+
+    outputs: int
+    pair = False
+    metric = "accuracy"
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, labels.long())
+
+    def predict(self, outputs: NDArray[np.float32]) -> NDArray[Any]:
+        return outputs.argmax(axis=1)
+
+    def metrics(self, predictions: NDArray[Any], labels: NDArray[np.float32]) -> dict[str, Any]:
+        return classification_metrics(predictions, labels.astype(int), self.outputs)
+
+
+@dataclass(frozen=True)
+class PairClassification(Kind):
+    """A pair is a paraphrase or not: a logit with binary cross-entropy, accuracy at logit 0."""
+
+    outputs = 1
+    pair = True
+    metric = "accuracy"
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(outputs, labels)
+
+    def predict(self, outputs: NDArray[np.float32]) -> NDArray[Any]:
+        return (outputs > 0).astype(int)
+
+    def metrics(self, predictions: NDArray[Any], labels: NDArray[np.float32]) -> dict[str, Any]:
+        return classification_metrics(predictions, labels.astype(int), classes=2)
+
+
+@dataclass(frozen=True)
+class PairRegression(Kind):
+    """A pair's similarity from 0 to `maximum`: outputs in units of the maximum, squared error, Pearson correlation.
+
+    Source of the loss: Reimers & Gurevych 2019 (Sentence-BERT), section 3, regression objective.
+    """
+
+    maximum: float
+    outputs = 1
+    pair = True
+    metric = "pearson"
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return F.mse_loss(outputs, labels / self.maximum)
+
+    def predict(self, outputs: NDArray[np.float32]) -> NDArray[Any]:
+        return np.clip(outputs, 0, 1) * self.maximum
+
+    def metrics(self, predictions: NDArray[Any], labels: NDArray[np.float32]) -> dict[str, Any]:
+        return correlation_metrics(predictions, labels)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task.
+
+    Args:
+        name: how options and tables call it.
+        schema: its files, columns and legal labels.
+        kind: loss, prediction and score.
+        prediction_stem: prediction files are `{prediction_stem}-{dev,test}-output.csv`.
+        prediction_header: the course's second column title of these files, spelled as the course does.
+    """
+
+    name: str
+    schema: Schema
+    kind: Kind
+    prediction_stem: str
+    prediction_header: str
+
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task(
+            "sentiment",
+            Schema("ids-sst", ("sentence",), "sentiment", 0, 4, integral=True),
+            Classification(5),
+            "sst",
+            "Predicted_Sentiment",
+        ),
+        Task(
+            "paraphrase",
+            Schema("quora", ("sentence1", "sentence2"), "is_duplicate", 0, 1, integral=True),
+            PairClassification(),
+            "para",
+            "Predicted_Is_Paraphrase",
+        ),
+        Task(
+            "similarity",
+            Schema("sts", ("sentence1", "sentence2"), "similarity", 0, 5, integral=False),
+            PairRegression(5.0),
+            "sts",
+            "Predicted_Similiary",
+        ),
+        Task(
+            "reviews",
+            Schema("ids-cfimdb", ("sentence",), "sentiment", 0, 1, integral=True),
+            Classification(2),
+            "cfimdb",
+            "Predicted_Sentiment",
+        ),
+    )
+}
+
+
+def labels_to_tensor(labels: NDArray[np.float32], device: torch.device) -> Tensor:
+    """Labels [rows] as fp32 on the device, without waiting for the copy."""
+    tensor = torch.from_numpy(labels)
+    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)

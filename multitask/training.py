@@ -1,0 +1,363 @@
+"""The one training loop: updates in a planned order, evaluation, checkpoints, and a state that survives a kill.
+
+It knows nothing of tasks and objectives: a stage hands it a `Trainable` and a way to turn losses into gradients. An
+epoch's plan is a pure function of the configuration and the epoch, and all randomness within a step comes from torch's
+generators, so weights, optimizer, generators and a step number are the whole state: a resumed run gives the same bits.
+"""
+
+import json
+import logging
+import math
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
+from tqdm import tqdm
+
+from minbert.files import atomic_file, write_json, write_text
+from multitask.config import OptimizerConfig
+from multitask.datasets.batching import Rows
+from multitask.errors import Interrupted, TrainingError
+from multitask.runtime import Runtime
+
+logger = logging.getLogger("multitask")
+
+# On CUDA reading a loss waits for the device, so losses are looked at together; a CPU has nothing to wait for.
+STEPS_BETWEEN_CHECKS = {"cuda": 20, "cpu": 1}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of one of the stage's data sets."""
+
+    source: str
+    rows: Rows
+
+
+Update = tuple[Batch, ...]  # what one optimizer step trains on
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Scalar losses by name, and the number of real tokens behind them."""
+
+    terms: dict[str, Tensor]
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Dev metrics, and the scores (higher is better) that checkpoints are kept by; the first decides early stopping."""
+
+    metrics: dict[str, Any]
+    scores: dict[str, float]
+
+
+class Trainable(Protocol):
+    """What a stage hands to the loop. Parameters `encoder.*` have the encoder's learning rate, others the heads'."""
+
+    module: nn.Module
+
+    def plan(self, epoch: int) -> Sequence[Update]:
+        """The epoch's updates; a pure function of the configuration and the epoch, equally many in each."""
+
+    def losses(self, update: Update) -> Losses:
+        """The losses of an update's batches, with graph."""
+
+    def evaluate(self) -> Evaluation:
+        """Dev metrics of the module as it is; uses no randomness."""
+
+    def save(self, folder: Path) -> None:
+        """Write the model as it is into a new folder, atomically."""
+
+
+@dataclass(frozen=True)
+class LoopConfig:
+    """What the loop needs of a stage's configuration."""
+
+    epochs: int
+    optimizer: OptimizerConfig
+    patience: int | None = None  # epochs
+
+
+@dataclass
+class Progress:
+    """How far a run is: everything in its state that is not tensors."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    stale_epochs: int = 0  # evaluations since the leading score last rose
+    scores: dict[str, float] = field(default_factory=dict)  # best so far
+    best: dict[str, str] = field(default_factory=dict)  # score -> checkpoint
+    history: list[dict[str, Any]] = field(default_factory=list)  # lines of metrics.jsonl
+    loss_sums: dict[str, float] = field(default_factory=dict)  # since the last evaluation
+    loss_counts: dict[str, int] = field(default_factory=dict)
+
+
+def train(
+    trainable: Trainable,
+    backward: Callable[[Trainable, Update], Losses],
+    config: LoopConfig,
+    folder: Path,
+    runtime: Runtime,
+    save_every: float,
+    on_evaluation: Callable[[int, dict[str, Any]], None] = lambda step, record: None,
+) -> dict[str, str]:
+    """Train, from the saved state if there is one.
+
+    Args:
+        trainable: the module, its data and its evaluation.
+        backward: puts an update's gradient into the parameters.
+        config: epochs, optimizer, patience.
+        folder: the artefact's folder; gets metrics.jsonl, checkpoints/, best.json and, while running, state/.
+        runtime: device and precision.
+        save_every: seconds between saved states.
+        on_evaluation: called with the step and the line that metrics.jsonl gets.
+
+    Returns:
+        For each score the name of its best checkpoint, as in best.json.
+
+    Raises:
+        TrainingError: a loss or gradient is not finite.
+        Interrupted: SIGTERM or SIGINT came; the state is saved.
+    """
+    run = _Run(trainable, config, folder, runtime)
+    run.resume()
+    updates = trainable.plan(run.progress.step // run.steps_per_epoch)
+    saved = started = time.monotonic()
+    with _stop_signals() as stop, run.progress_bar() as bar:
+        while run.progress.step < run.total_steps and not run.out_of_patience():
+            epoch, index = divmod(run.progress.step, run.steps_per_epoch)
+            if index == 0:
+                updates = trainable.plan(epoch)
+            losses = backward(trainable, updates[index])
+            run.step(updates[index], losses)
+            bar.update()
+            if run.progress.step % run.steps_per_epoch == 0:
+                run.progress.seconds += time.monotonic() - started
+                on_evaluation(run.progress.step, run.evaluate(epoch + 1))
+                started = time.monotonic()
+            if run.check_due():
+                run.check()
+                bar.set_postfix(run.summary(time.monotonic() - started), refresh=False)
+            if stop or time.monotonic() - saved > save_every:
+                run.progress.seconds += time.monotonic() - started
+                run.save_state()
+                saved = started = time.monotonic()
+            if stop:
+                raise Interrupted(stop[0])
+    return run.finish()
+
+
+class _Run:
+    """The loop's mutable half: optimizer, progress and files."""
+
+    def __init__(self, trainable: Trainable, config: LoopConfig, folder: Path, runtime: Runtime) -> None:
+        self.trainable = trainable
+        self.config = config
+        self.folder = folder
+        self.runtime = runtime
+        self.progress = Progress()
+        self.optimizer = build_optimizer(trainable.module, config.optimizer)
+        self.peaks = [group["lr"] for group in self.optimizer.param_groups]
+        self.parameters = [p for p in trainable.module.parameters() if p.requires_grad]
+        self.steps_per_epoch = len(trainable.plan(0))
+        self.total_steps = self.steps_per_epoch * config.epochs
+        self.unchecked: list[tuple[int, Update, list[str], Tensor]] = []
+        trainable.module.train()
+
+    def step(self, update: Update, losses: Losses) -> None:
+        """One optimizer step on the gradient in place."""
+        norm = clip_grad_norm_(self.parameters, self.config.optimizer.clip or float("inf"))
+        names = [*losses.terms, "gradient"]
+        self.unchecked.append((self.progress.step + 1, update, names, torch.stack([*losses.terms.values(), norm])))
+        if self.runtime.device.type == "cpu":
+            self.check()  # before the step, so that even the weights in memory stay good
+        factor = learning_rate_factor(self.progress.step, self.total_steps, self.config.optimizer)
+        for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
+            group["lr"] = peak * factor
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.progress.step += 1
+        self.progress.tokens += losses.tokens
+
+    def check_due(self) -> bool:
+        """Whether it is time to look at the losses."""
+        return self.progress.step % STEPS_BETWEEN_CHECKS[self.runtime.device.type] == 0
+
+    def check(self) -> None:
+        """Read the losses since the last check. Raises TrainingError at the first that is not finite."""
+        if not self.unchecked:
+            return
+        values = iter(torch.cat([vector for *_, vector in self.unchecked]).tolist())
+        for step, update, names, _ in self.unchecked:
+            for name in names:
+                value = next(values)
+                if not math.isfinite(value):
+                    raise TrainingError(_not_finite(step, update, name, value))
+                self.progress.loss_sums[name] = self.progress.loss_sums.get(name, 0.0) + value
+                self.progress.loss_counts[name] = self.progress.loss_counts.get(name, 0) + 1
+        self.unchecked.clear()
+
+    def evaluate(self, epoch: int) -> dict[str, Any]:
+        """Evaluate, keep the model where a score is a new best, and add a line to metrics.jsonl."""
+        self.check()
+        progress = self.progress
+        self.trainable.module.eval()
+        with torch.no_grad():
+            evaluation = self.trainable.evaluate()
+        self.trainable.module.train()
+        record = {
+            "step": progress.step,
+            "epoch": epoch,
+            "training": self.mean_losses(),
+            "dev": evaluation.metrics,
+            "scores": evaluation.scores,
+            "tokens": progress.tokens,
+            "seconds": round(progress.seconds, 3),
+        }
+        progress.loss_sums.clear()
+        progress.loss_counts.clear()
+        better = [name for name, score in evaluation.scores.items() if score > progress.scores.get(name, -1e9)]
+        leading = next(iter(evaluation.scores), None)
+        progress.stale_epochs = 0 if leading in better else progress.stale_epochs + 1
+        if better or not evaluation.scores:
+            checkpoint = f"step-{progress.step:07d}"
+            self.trainable.save(self.folder / "checkpoints" / checkpoint)
+            progress.scores.update({name: evaluation.scores[name] for name in better})
+            progress.best.update(dict.fromkeys(better or ["last"], checkpoint))
+        progress.history.append(record)
+        self.write_history()
+        logger.info("epoch %d: %s", epoch, ", ".join(f"{n} {s:.4f}" for n, s in evaluation.scores.items()))
+        return record
+
+    def out_of_patience(self) -> bool:
+        """Whether the leading score has not risen for `patience` epochs."""
+        return self.config.patience is not None and self.progress.stale_epochs >= self.config.patience
+
+    def mean_losses(self) -> dict[str, float]:
+        """Mean of each loss and of the gradient norm since the last evaluation."""
+        return {name: total / self.progress.loss_counts[name] for name, total in self.progress.loss_sums.items()}
+
+    def summary(self, seconds: float) -> dict[str, str]:
+        """Losses and speed for the progress bar."""
+        speed = self.progress.tokens / max(self.progress.seconds + seconds, 1e-9)
+        return {name: f"{value:.3f}" for name, value in self.mean_losses().items()} | {"tokens/s": f"{speed:.0f}"}
+
+    def progress_bar(self) -> "tqdm[Any]":
+        """Quiet when not a terminal."""
+        return tqdm(total=self.total_steps, initial=self.progress.step, unit="step", disable=None)
+
+    def save_state(self) -> None:
+        """Write everything that the rest of the run depends on."""
+        self.check()
+        generators = {"cpu": torch.get_rng_state()}
+        if self.runtime.device.type == "cuda":
+            generators["cuda"] = torch.cuda.get_rng_state()
+        state = {
+            "progress": json.dumps(asdict(self.progress)),
+            "module": self.trainable.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "generators": generators,
+        }
+        with atomic_file(self.folder / "state" / "state.pt") as temporary:
+            torch.save(state, temporary)
+        self.drop_old_checkpoints()
+
+    def resume(self) -> None:
+        """Take up the saved state, if there is one."""
+        path = self.folder / "state" / "state.pt"
+        if not path.is_file():
+            return
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        self.progress = Progress(**json.loads(state["progress"]))
+        self.trainable.module.load_state_dict(state["module"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["generators"]["cpu"])
+        if self.runtime.device.type == "cuda":
+            torch.cuda.set_rng_state(state["generators"]["cuda"])
+        self.write_history()
+        logger.info("resuming at step %d of %d", self.progress.step, self.total_steps)
+
+    def write_history(self) -> None:
+        """Write metrics.jsonl whole: a kill leaves neither half a line nor one from a future that is computed anew."""
+        write_text(self.folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in self.progress.history))
+
+    def drop_old_checkpoints(self) -> None:
+        """Remove checkpoints that no saved state refers to any more."""
+        for checkpoint in (self.folder / "checkpoints").glob("step-*"):
+            if checkpoint.name not in self.progress.best.values():
+                shutil.rmtree(checkpoint)
+
+    def finish(self) -> dict[str, str]:
+        """Name the best checkpoints and remove the state."""
+        self.check()
+        write_json(self.folder / "best.json", self.progress.best)
+        self.drop_old_checkpoints()
+        shutil.rmtree(self.folder / "state", ignore_errors=True)
+        return self.progress.best
+
+
+def _not_finite(step: int, update: Update, name: str, value: float) -> str:
+    batches = [batch for batch in update if batch.source == name] or update
+    rows = "; ".join(f"{batch.source} rows {', '.join(map(str, batch.rows.tolist()))}" for batch in batches)
+    what = "gradient norm" if name == "gradient" else f"{name} loss"
+    return (
+        f"step {step}: the {what} is {value} ({rows}, counted from 0 in the training data); the last saved state and "
+        "the checkpoints are good: try a lower learning rate, clipping or --precision fp32"
+    )
+
+
+def build_optimizer(module: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
+    """Fused AdamW with the heads' own learning rate, and no weight decay on vectors (biases and norms)."""
+    head_rate = config.learning_rate if config.head_learning_rate is None else config.head_learning_rate
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            rate = config.learning_rate if name.startswith("encoder.") else head_rate
+            decay = config.weight_decay if parameter.ndim > 1 else 0.0
+            groups.setdefault((rate, decay), []).append(parameter)
+    return torch.optim.AdamW(
+        [{"params": parameters, "lr": rate, "weight_decay": decay} for (rate, decay), parameters in groups.items()],
+        fused=True,
+    )
+
+
+def learning_rate_factor(step: int, total: int, config: OptimizerConfig) -> float:
+    """Share of the peak learning rate at a step (from 0): linear warm-up, then constant or linear to zero."""
+    warmup = round(config.warmup * total)
+    if step < warmup:
+        return (step + 1) / warmup
+    if config.schedule == "constant":
+        return 1.0
+    return (total - step) / max(total - warmup, 1)
+
+
+@contextmanager
+def _stop_signals() -> Iterator[list[int]]:
+    """Collect SIGTERM and SIGINT instead of dying of them; a second SIGINT kills as usual."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received  # only the main thread may handle signals
+        return
+
+    def note(number: int, _frame: object) -> None:
+        received.append(number)
+        signal.signal(number, signal.SIG_DFL)
+
+    previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

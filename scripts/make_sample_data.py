@@ -1,0 +1,106 @@
+"""Write the bundled sample data: small files of our own (CC0) in the formats of the course's and the pre-training data.
+
+Run `python scripts/make_sample_data.py` to remake data/sample/. The same seed always gives the same bytes, and no
+sentence of a task's split occurs in another split of that task. Nothing but the standard library is needed.
+"""
+
+import argparse
+import csv
+import hashlib
+import io
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sample_data import inference, paraphrase, reviews, sentiment, similarity, unlabelled
+from sample_data.grammar import SPLITS, Example, Split, collect
+
+SEED = 2024
+TRIPLETS = 900
+UNLABELLED = 3200
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task's files: their stem, columns, rows of train, dev and test, and what makes a row."""
+
+    stem: str
+    sentence_columns: tuple[str, ...]
+    label_column: str
+    rows: tuple[int, int, int]
+    make: Callable[[random.Random, Split], Example]
+    whole_labels: bool = False
+
+
+TASKS = (
+    Task("ids-sst", ("sentence",), "sentiment", (1200, 300, 300), sentiment.make_opinion, whole_labels=True),
+    Task("quora", ("sentence1", "sentence2"), "is_duplicate", (1500, 350, 350), paraphrase.make_pair),
+    Task("sts", ("sentence1", "sentence2"), "similarity", (1000, 250, 250), similarity.make_pair),
+    Task("ids-cfimdb", ("sentence",), "sentiment", (160, 60, 60), reviews.make_review, whole_labels=True),
+)
+
+
+def table(rows: list[list[str]], delimiter: str) -> str:
+    """Rows as CSV text with Unix line ends."""
+    buffer = io.StringIO()
+    csv.writer(buffer, delimiter=delimiter, lineterminator="\n").writerows(rows)
+    return buffer.getvalue()
+
+
+def row_id(stem: str, split: Split, index: int) -> str:
+    """25 hex digits, as in the course's files."""
+    return hashlib.sha256(f"{stem}/{split}/{index}".encode()).hexdigest()[:25]
+
+
+def task_file(task: Task, split: Split, examples: list[Example]) -> str:
+    """The text of one split's file; test files have no label column."""
+    labelled = split != "test"
+    rows = [["", "id", *task.sentence_columns, *([task.label_column] if labelled else [])]]
+    for index, example in enumerate(examples):
+        label = example.label
+        shown = [str(int(label) if task.whole_labels else label)] if labelled and label is not None else []
+        rows.append([str(index), row_id(task.stem, split, index), *example.sentences, *shown])
+    return table(rows, delimiter="\t")
+
+
+def all_files(seed: int) -> dict[str, str]:
+    """Every file's name and text."""
+    files = {}
+    evaluation_sentences: set[str] = set()
+    for task in TASKS:
+        rng = random.Random(f"{seed}/{task.stem}")
+        taken: set[str] = set()
+        for split, count in zip(SPLITS, task.rows, strict=True):
+            examples = collect(lambda rng=rng, task=task, split=split: task.make(rng, split), count, taken)
+            name = f"{task.stem}-{'test-student' if split == 'test' else split}.csv"
+            files[name] = task_file(task, split, examples)
+            if split != "train":
+                evaluation_sentences.update(*(example.sentences for example in examples))
+
+    rng = random.Random(f"{seed}/nli")
+    triplets = collect(lambda: inference.make_triplet(rng, "train"), TRIPLETS, set(evaluation_sentences))
+    header = ["sent0", "sent1", "hard_neg"]
+    files["nli_triplets.csv"] = table([header, *(list(triplet.sentences) for triplet in triplets)], delimiter=",")
+
+    rng = random.Random(f"{seed}/unlabelled")
+    make_sentence = lambda: Example((unlabelled.make_sentence(rng, "train"),))  # noqa: E731
+    sentences = collect(make_sentence, UNLABELLED, set(evaluation_sentences))
+    files["sentences.txt"] = "".join(f"{sentence.sentences[0]}\n" for sentence in sentences)
+    return files
+
+
+def main() -> None:
+    repository = Path(__file__).resolve().parent.parent
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=repository / "data" / "sample", help="folder to write to")
+    parser.add_argument("--seed", type=int, default=SEED)
+    arguments = parser.parse_args()
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    for name, text in all_files(arguments.seed).items():
+        (arguments.output / name).write_text(text, encoding="utf-8", newline="\n")
+        print(f"{arguments.output / name}: {len(text.splitlines())} lines")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The little grammar that every sample text is made with: alternatives, slots, articles and held-out items.
+
+`[big|large] {animal}` means one of two words and a slot. All choices come from the `random.Random` that is passed in.
+"""
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+Split = Literal["train", "dev", "test"]
+SPLITS: tuple[Split, ...] = ("train", "dev", "test")
+Item = TypeVar("Item")
+
+_ALTERNATIVES = re.compile(r"\[([^\[\]]*)\]")
+_WRONG_A = re.compile(
+    r"\b([Aa]) (?=(?:[aeiouAEIOU](?!ne\b|uro|ni[oqtv]|se[df]?\b|su|te[nr]|ku)|hour|honest|11\b|18\b|8))"
+)
+
+
+def expand(template: str, rng: random.Random, **slots: str) -> str:
+    """Fill the slots, then choose one of every `[a|b]` (also of those that came with a slot's value)."""
+    text = template
+    for name, value in slots.items():
+        text = text.replace("{" + name + "}", value)
+    while _ALTERNATIVES.search(text):
+        text = _ALTERNATIVES.sub(lambda match: rng.choice(match.group(1).split("|")), text)
+    return text
+
+
+def tidy(text: str) -> str:
+    """Repair articles (`a apple`), doubled spaces and the first letter."""
+    text = re.sub(r"\s+", " ", text).strip()
+    text = re.sub(r" ([,.;?!])", r"\1", text)
+    text = _WRONG_A.sub(r"\1n ", text)
+    return text[0].upper() + text[1:]
+
+
+def lines(block: str) -> list[str]:
+    """The non-empty lines of a block of text, stripped."""
+    return [line.strip() for line in block.splitlines() if line.strip()]
+
+
+def available(items: Sequence[Item], split: Split, every: int = 4) -> list[Item]:
+    """What a split may use: training never sees each `every`-th item, dev and test see all of them."""
+    if split != "train":
+        return list(items)
+    return [item for index, item in enumerate(items) if index % every != every - 1]
+
+
+def own_values(items: Sequence[Item], split: Split) -> list[Item]:
+    """A partition of a list: the last four items go to dev and test in pairs, the others to training."""
+    return list({"train": items[:-4], "dev": items[-4:-2], "test": items[-2:]}[split])
+
+
+@dataclass(frozen=True)
+class Example:
+    """One row: its sentences and, where the task has one, its label."""
+
+    sentences: tuple[str, ...]
+    label: float | None = None
+
+
+def collect(make: Callable[[], Example], count: int, taken: set[str]) -> list[Example]:
+    """`count` distinct examples of `make` without a sentence in `taken`, to which the new sentences are then added."""
+    chosen: dict[frozenset[str], Example] = {}
+    while len(chosen) < count:
+        example = make()
+        words = frozenset(example.sentences)
+        if len(words) == len(example.sentences) and not words & taken:
+            chosen.setdefault(words, example)
+    taken.update(*chosen)
+    return list(chosen.values())

@@ -1,0 +1,287 @@
+"""Every formula again as loops over i and j in float64, to check the vectorised code against. Slow and obvious on purpose.
+
+Scalars are torch scalars, so that autograd differentiates the loop; `.detach()` stands where the formula says sg.
+`false[i][j]` says that positive j is no negative of anchor i; inside one view i and j are unordered.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from multitask.objectives import Objective
+
+Rows = list[Tensor]
+Mask = list[list[bool]]
+ZERO = torch.zeros((), dtype=torch.float64)
+
+
+def loop_loss(
+    objective: Objective,
+    anchors: Tensor,
+    positives: Tensor,
+    hard_negatives: Tensor | None = None,
+    labels: Tensor | None = None,
+    false_negatives: Tensor | None = None,
+    false_hard_negatives: Tensor | None = None,
+) -> Tensor:
+    n = len(anchors)
+    false = [[False] * n for _ in range(n)] if false_negatives is None else false_negatives.tolist()
+    u, v = normalised(anchors), normalised(positives)
+    if objective.name in ("infonce", "arccon", "mnrl"):
+        hard = [] if hard_negatives is None else normalised(hard_negatives)
+        false_hard = [[False] * len(hard)] * n if false_hard_negatives is None else false_hard_negatives.tolist()
+        loss = infonce(objective, u, v, hard, false, false_hard)
+    elif labels is not None:
+        loss = LABELLED[objective.name](objective, u, v, labels.tolist(), false)
+    else:
+        loss = LOOPS[objective.name](objective, u, v, false)
+    return loss + 0 * (anchors.sum() + positives.sum())  # differentiable also where every row was cut
+
+
+def normalised(x: Tensor) -> Rows:
+    return [row / row.square().sum().sqrt() if bool((row != 0).any()) else row / 1.0 for row in x]
+
+
+def dot(x: Tensor, y: Tensor) -> Tensor:
+    return (x * y).sum()
+
+
+def mean(values: list[Tensor]) -> Tensor:
+    return sum(values, ZERO) / len(values)
+
+
+def log_sum_exp(values: list[Tensor]) -> Tensor:
+    return torch.log(sum((torch.exp(value) for value in values), ZERO))
+
+
+def negatives(i: int, n: int, false: Mask) -> list[int]:
+    return [j for j in range(n) if j != i and not false[i][j]]
+
+
+def transposed(false: Mask) -> Mask:
+    return [list(column) for column in zip(*false, strict=True)]
+
+
+def unordered(false: Mask) -> Mask:
+    n = len(false)
+    return [[false[i][j] or false[j][i] for j in range(n)] for i in range(n)]
+
+
+def infonce(o: Objective, u: Rows, v: Rows, hard: Rows, false: Mask, false_hard: Mask) -> Tensor:
+    temperature = 1 / o.scale if o.name == "mnrl" else o.temperature
+    own_weight = 0.0 if o.name == "mnrl" else o.hard_negative_weight
+    losses = []
+    for i in range(len(u)):
+        positive = dot(u[i], v[i])
+        if o.name == "arccon":
+            positive = torch.cos(torch.arccos(positive.clamp(-1 + 1e-16, 1 - 1e-16)) + o.angle)
+        logits = [positive / temperature]
+        logits += [dot(u[i], v[j]) / temperature for j in negatives(i, len(v), false)]
+        for k in range(len(hard)):
+            if not false_hard[i][k]:
+                logits.append(dot(u[i], hard[k]) / temperature + (own_weight if k == i else 0.0))
+        losses.append(log_sum_exp(logits) - logits[0])
+    return mean(losses)
+
+
+def margin(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
+    losses = []
+    for i in range(len(u)):
+        others = negatives(i, len(v), false)
+        excess = -torch.ones(())
+        if others and o.name == "mpt":
+            excess = max(dot(u[i], v[j]) for j in others) - dot(u[i], v[i]) + o.margin
+        if others and o.name == "met":
+            d = [(2 - 2 * dot(u[i], y)).clamp_min(1e-4).sqrt() for y in v]
+            excess = d[i] - min(d[j] for j in others) + o.margin
+        if others and o.name == "mat":
+            theta = [torch.arccos(dot(u[i], y).clamp(-1 + 1e-16, 1 - 1e-16)) for y in v]
+            excess = theta[i] - min(theta[j] for j in others) + o.margin * math.pi
+        losses.append(excess if excess > 0 else ZERO)
+    return mean(losses)
+
+
+def dcl(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
+    losses = []
+    for i in range(len(u)):
+        others = negatives(i, len(v), false)
+        loss = -dot(u[i], v[i]) / o.temperature
+        if others:
+            loss = loss + log_sum_exp([dot(u[i], v[j]) / o.temperature for j in others])
+        if o.name == "dcl_positive" and (not others or loss < 0):
+            loss = ZERO
+        losses.append(loss)
+    return mean(losses)
+
+
+def align_uniform(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
+    distances = [(x - y).norm() ** o.alpha for x, y in zip(u, v, strict=True)]
+    spread = ZERO
+    for x in (u, v):
+        kernel = []
+        for i in range(len(x)):
+            for j in range(i + 1, len(x)):
+                if not unordered(false)[i][j]:
+                    kernel.append(torch.exp(-o.t * (x[i] - x[j]).square().sum()))
+        if kernel:
+            spread = spread + torch.log(mean(kernel)) / 2
+    return (1 - o.uniformity_weight) * mean(distances) + o.uniformity_weight * (2 * o.t + spread)
+
+
+def cosine(o: Objective, u: Rows, v: Rows, labels: list[float], false: Mask) -> Tensor:
+    return mean([(dot(u[i], v[i]) - labels[i]) ** 2 for i in range(len(u))])
+
+
+def quora_pairs(o: Objective, u: Rows, v: Rows, labels: list[float], false: Mask) -> Tensor:
+    losses = []
+    for i in range(len(u)):
+        own = dot(u[i], v[i]) / o.temperature
+        row = [own] + [dot(u[i], v[j]) / o.temperature for j in negatives(i, len(v), false)]
+        column = [own] + [dot(u[j], v[i]) / o.temperature for j in negatives(i, len(u), transposed(false))]
+        if labels[i] == 1:
+            losses.append(log_sum_exp(row) - own)
+        elif o.form == "literal":
+            losses.append(own - log_sum_exp(row))
+        else:
+            itself = ZERO + 1 / o.temperature  # a sentence's similarity to itself is 1
+            losses.append((log_sum_exp([itself, *row]) - itself + log_sum_exp([itself, *column]) - itself) / 2)
+    return mean(losses)
+
+
+def gradient(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
+    def half(x: Rows, y: Rows, false: Mask) -> Tensor:
+        n = len(x)
+        entries = []
+        for i in range(n):
+            others = negatives(i, n, false)
+            similarity = [dot(x[i], y[j].detach()) for j in range(n)]
+            a = dot(x[i], y[i])
+            if o.dissipation is not None:
+                if not others:
+                    continue
+                gap = a.detach() - max(similarity[j].detach() for j in others)
+                if gap >= o.dissipation:
+                    continue
+            if o.power is None:
+                unnormalised = {j: torch.exp(similarity[j].detach() / o.weight) for j in others}
+            else:
+                unnormalised = {j: similarity[j].detach().clamp_min(1e-4) ** o.power for j in others}
+            for j in range(n):
+                if j in unnormalised:
+                    weight = unnormalised[j] / sum(unnormalised.values())
+                    entries.append(weight * (similarity[j] - o.ratio * a))
+                else:
+                    entries.append(ZERO)
+        return mean(entries) if entries else ZERO
+
+    return half(u, v, false) + half(v, u, transposed(false))
+
+
+def dissipated(o: Objective, x: Rows, false: Mask) -> Rows:
+    if o.dissipation is None:
+        return x
+    rows = []
+    for i in range(len(x)):
+        others = negatives(i, len(x), unordered(false))
+        near = bool(others) and bool(1 - max(dot(x[i], x[j]) for j in others) < o.dissipation)
+        rows.append(x[i] if near else x[i].detach())
+    return rows
+
+
+def mhe(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
+    u, v = dissipated(o, u, false), dissipated(o, v, false)
+    n = len(u)
+    temperature = o.weight or 1.0
+    ratio = 1.0 if o.ratio is None else o.ratio
+    loss = ZERO
+    for x in (u, v):
+        pairs = [(i, j) for i in range(n) for j in range(i) if not unordered(false)[i][j]]
+        energy = log_sum_exp([dot(x[i], x[j]) / temperature for i, j in pairs]) if pairs else ZERO
+        loss = loss + o.uniformity_weight * energy
+        for i in range(n):
+            pull = ZERO + 1 / n
+            if o.weight is not None:
+                others = negatives(i, n, unordered(false))
+                push = log_sum_exp([dot(x[i], x[j]) / temperature for j in others])
+                pull = torch.exp(push - energy).detach() / temperature if others else ZERO
+            loss = loss + ratio * (2 - 2 * dot(u[i], v[i])) * pull / 2
+    return loss
+
+
+def mhs(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
+    u, v = dissipated(o, u, false), dissipated(o, v, false)
+    n = len(u)
+    loss = ZERO
+    for x, y, mask in ((u, v, false), (v, u, transposed(false))):
+        for i in range(n):
+            others = negatives(i, n, mask)
+            pull = ZERO if o.ratio is not None else ZERO + 1
+            if others:
+                h = min(((x[i] - y[j].detach()).square().sum() + 1e-4).sqrt() for j in others)
+                loss = loss - o.uniformity_weight * h / n
+                if o.ratio is not None:
+                    pull = o.ratio / h.detach()
+            loss = loss + (2 - 2 * dot(u[i], v[i])) * pull / 2 / n
+    return loss
+
+
+def gradient_form(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
+    u, v = dissipated(o, u, false), dissipated(o, v, false)
+    n, mask = len(u), unordered(false)
+
+    def view(x: Rows, y: Rows) -> Tensor:
+        z = x if o.name == "vicreg" else y
+        similarity = [[dot(z[i], z[j]).detach() for j in range(n)] for i in range(n)]
+        off_diagonal = [(i, j) for i in range(n) for j in range(n) if i != j and not mask[i][j]]
+
+        def strength(i: int, j: int) -> Tensor:
+            if o.power is not None:
+                return similarity[i][j].clamp_min(1e-4) ** o.power
+            return torch.exp(similarity[i][j] / o.weight)
+
+        def weight(i: int, j: int) -> Tensor:
+            if i != j and mask[i][j]:
+                return ZERO
+            if o.weight is None and o.power is None:
+                return 2 / n**2 * similarity[i][j]
+            if not off_diagonal:
+                return ZERO
+            return strength(i, j) / sum(strength(k, m) for k, m in off_diagonal)
+
+        loss = ZERO
+        for i in range(n):
+            for j in range(n):
+                loss = loss + o.uniformity_weight * weight(i, j) * dot(x[i], x[j].detach())
+            if o.ratio is not None:
+                push = sum((weight(i, j) for j in range(n) if j != i), ZERO)
+                loss = loss - o.uniformity_weight * o.ratio * push * dot(x[i], y[i])
+            elif o.name == "vicreg":
+                loss = loss - 2 / n * dot(x[i], y[i].detach())
+            else:
+                for d in range(len(x[i])):
+                    c = sum((x[k][d] * y[k][d] for k in range(n)), ZERO).detach() / n
+                    loss = loss - 2 / n * (1 - (1 - o.uniformity_weight) * c) * x[i][d] * y[i][d].detach()
+        return loss
+
+    return view(u, v) + view(v, u)
+
+
+LOOPS: dict[str, Callable[[Objective, Rows, Rows, Mask], Tensor]] = {
+    "mpt": margin,
+    "met": margin,
+    "mat": margin,
+    "dcl": dcl,
+    "dcl_positive": dcl,
+    "align_uniform": align_uniform,
+    "gradient": gradient,
+    "mhe": mhe,
+    "mhs": mhs,
+    "vicreg": gradient_form,
+    "barlow_twins": gradient_form,
+}
+LABELLED: dict[str, Callable[[Objective, Rows, Rows, list[float], Mask], Tensor]] = {
+    "cosine": cosine,
+    "quora_pairs": quora_pairs,
+}
