@@ -11,7 +11,6 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,26 +18,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
+from transformers.utils.logging import disable_progress_bar
 
 import minbert
 from minbert.checkpoint import BUNDLED, resolve
 
 BATCH = 32
 WORDS = (
-    "the a two dogs cats ran slowly across wet green field while an unfathomable orchestra rehearsed Überraschung naïve "
-    "e-mail it's 3.14 isn't 2024 — “quoted” (aside) why? because! chrysanthemums, electroencephalography; tokenization"
-).split()
+    *"the a two dogs cats ran slowly across wet green field while an unfathomable orchestra rehearsed it's isn't".split(),
+    *"Überraschung naïve e-mail 3.14 2024 — “quoted” (aside) why? because! chrysanthemums, tokenization".split(),
+)
 
 Sequences = Sequence[NDArray[np.integer]]
-
-
-@dataclass(frozen=True)
-class Differences:
-    """Largest differences from the reference over all real tokens, sentences and parameters."""
-
-    hidden: float  # absolute
-    pooler: float  # absolute
-    gradient: float  # of each parameter relative to its largest reference gradient
+Inputs = tuple[Sequences, Sequences]  # token ids and token types, one array a sentence
+Case = tuple[nn.Module, Inputs]
 
 
 def random_reference(
@@ -67,61 +60,72 @@ def random_reference(
     return model.eval()
 
 
-def random_inputs(reference: nn.Module, lengths: Sequence[int]) -> tuple[Sequences, Sequences]:
+def random_inputs(reference: nn.Module, lengths: Sequence[int]) -> Inputs:
     """Token ids (never the padding's) and token types of the given lengths."""
     generator = np.random.default_rng(0)
     ids = [generator.integers(2, reference.config.vocab_size, length) for length in lengths]
     return ids, [generator.integers(0, reference.config.type_vocab_size, length) for length in lengths]
 
 
-def composed_sentences(count: int, longest: int) -> list[str]:
-    """Sentences of 1 to `longest` words, most of them short."""
+def composed_sentences(count: int) -> list[str]:
+    """Sentences of 1 to 400 words, most of them below 40."""
     generator = np.random.default_rng(0)
-    lengths = [1, longest, *(longest ** generator.random(count - 2) ** 2).astype(int)]
+    lengths = [400, 200, 100, *(40 ** generator.random(count - 3)).astype(int)]
     return [" ".join(generator.choice(WORDS, length)) for length in lengths]
 
 
-def measure(reference: nn.Module, sequences: Sequences, token_types: Sequences, packed: bool) -> Differences:
-    """Transfer the reference's weights through a saved folder, then compare values and gradients.
-
-    Args:
-        reference: a transformers BertModel or RobertaModel.
-        sequences: one array of token ids a sentence.
-        token_types: one array of the same length a sentence.
-        packed: measure the packed path instead of the padded one.
-    """
+def transfer(reference: nn.Module) -> minbert.BertModel:
+    """The same weights in our model, by way of a saved folder."""
     with tempfile.TemporaryDirectory() as folder:
         reference.save_pretrained(folder)
-        model = minbert.BertModel.from_pretrained(folder)
+        return minbert.BertModel.from_pretrained(folder)
+
+
+@torch.no_grad()
+def value_differences(
+    reference: nn.Module, model: minbert.BertModel, inputs: Inputs, packed: bool
+) -> tuple[float, float]:
+    """Largest absolute differences of hidden states at real tokens and of pooler outputs."""
     run = _run_packed if packed else _run_padded
-    hidden = pooler = 0.0
-    reference.zero_grad()
+    pairs = [(_run_padded(reference, batch), run(model, batch)) for batch in _batches(inputs)]
+    hidden, pooler = (max(_distance(theirs[part], ours[part]) for theirs, ours in pairs) for part in (0, 1))
+    return hidden, pooler
+
+
+def gradient_difference(reference: nn.Module, model: minbert.BertModel, inputs: Inputs, packed: bool) -> float:
+    """Largest difference of a parameter's gradient, relative to the largest entry of the reference's gradient."""
+    runs = (reference, _run_padded), (model, _run_packed if packed else _run_padded)
+    for module, run in runs:
+        module.zero_grad()
+        generator = torch.Generator().manual_seed(0)
+        for batch in _batches(inputs):
+            values = run(module, batch)
+            torch.autograd.backward(values, [torch.randn(value.shape, generator=generator) for value in values])
+    return max(_gradient_differences(reference, model))
+
+
+def _batches(inputs: Inputs) -> Iterator[Inputs]:
+    sequences, token_types = inputs
     order = np.argsort([len(sequence) for sequence in sequences])
     for start in range(0, len(order), BATCH):
         chosen = order[start : start + BATCH]
-        inputs = [sequences[i] for i in chosen], [token_types[i] for i in chosen]
-        theirs, ours = _run_padded(reference, *inputs), run(model, *inputs)
-        hidden = max(hidden, _distance(theirs[0], ours[0]))
-        pooler = max(pooler, _distance(theirs[1], ours[1]))
-        probes = [torch.randn(value.shape, generator=torch.Generator().manual_seed(start)) for value in theirs]
-        for values in (theirs, ours):
-            sum((value * probe).sum() for value, probe in zip(values, probes, strict=True)).backward()
-    return Differences(hidden, pooler, max(_gradient_differences(reference, model)))
+        yield [sequences[i] for i in chosen], [token_types[i] for i in chosen]
 
 
-def _run_padded(model: nn.Module, sequences: Sequences, token_types: Sequences) -> tuple[Tensor, Tensor]:
+def _run_padded(model: nn.Module, inputs: Inputs) -> tuple[Tensor, Tensor]:
     """Hidden states of real tokens [total_tokens, hidden] and pooler outputs [sentences, hidden]."""
 
     def pad(rows: Sequences, value: int) -> Tensor:
         return nn.utils.rnn.pad_sequence([torch.from_numpy(row).long() for row in rows], True, value)
 
+    sequences, token_types = inputs
     mask = pad([np.ones(len(sequence)) for sequence in sequences], 0)
     out = model(pad(sequences, model.config.pad_token_id), attention_mask=mask, token_type_ids=pad(token_types, 0))
     return out.last_hidden_state[mask.bool()], out.pooler_output
 
 
-def _run_packed(model: minbert.BertModel, sequences: Sequences, token_types: Sequences) -> tuple[Tensor, Tensor]:
-    batch = minbert.PackedBatch.from_sequences(sequences, token_types)
+def _run_packed(model: minbert.BertModel, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    batch = minbert.PackedBatch.from_sequences(*inputs)
     hidden = model.forward_packed(batch)
     return hidden, model.pool(hidden[batch.offsets[:-1]])
 
@@ -159,19 +163,19 @@ def _gradient(model: minbert.BertModel, name: str) -> Tensor:
     return gradient if third is None else gradient.chunk(3)[third]
 
 
-def bundled_case(sentences: Sequence[str]) -> tuple[nn.Module, Sequences, Sequences]:
+def bundled_case(sentences: Sequence[str]) -> Case:
     """all-MiniLM-L6-v2 in transformers, and the sentences' token ids and types."""
     ids = minbert.load_tokenizer(BUNDLED).encode(sentences)
     reference = BertModel.from_pretrained(resolve(BUNDLED), attn_implementation="eager").eval()
-    return reference, ids, [np.zeros_like(row) for row in ids]
+    return reference, (ids, [np.zeros_like(row) for row in ids])
 
 
-def random_case(*shape: str | int, lengths: Sequence[int] = (1, 2, 3, 17, 40, 41, 64)) -> Callable[[], tuple]:
+def random_case(*shape: str | int, lengths: Sequence[int] = (1, 2, 3, 17, 40, 41, 64)) -> Callable[[], Case]:
     """A random reference of that shape (see `random_reference`) with random inputs."""
 
-    def build() -> tuple[nn.Module, Sequences, Sequences]:
+    def build() -> Case:
         reference = random_reference(*shape)
-        return reference, *random_inputs(reference, lengths)
+        return reference, random_inputs(reference, lengths)
 
     return build
 
@@ -189,14 +193,18 @@ def main() -> None:
     if len(sys.argv) > 1:
         sentences = Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()[:200]
     else:
-        sentences = composed_sentences(200, 400)
+        sentences = composed_sentences(200)
     cases = RANDOM_CASES | {f"all-MiniLM-L6-v2, {len(sentences)} sentences": lambda: bundled_case(sentences)}
+    disable_progress_bar()
     print("| case | path | hidden, max abs | pooler, max abs | gradient, max relative |\n|---|---|---|---|---|")
     for name, build in cases.items():
+        reference, inputs = build()
+        model = transfer(reference)
         for packed in (False, True):
-            found = measure(*build(), packed=packed)
+            hidden, pooler = value_differences(reference, model, inputs, packed)
+            gradient = gradient_difference(reference, model, inputs, packed)
             path = "packed" if packed else "padded"
-            print(f"| {name} | {path} | {found.hidden:.1e} | {found.pooler:.1e} | {found.gradient:.1e} |", flush=True)
+            print(f"| {name} | {path} | {hidden:.1e} | {pooler:.1e} | {gradient:.1e} |", flush=True)
 
 
 if __name__ == "__main__":

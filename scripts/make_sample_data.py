@@ -11,6 +11,7 @@ import io
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from sample_data import inference, paraphrase, reviews, sentiment, similarity, unlabelled
@@ -23,21 +24,24 @@ UNLABELLED = 3200
 
 @dataclass(frozen=True)
 class Task:
-    """One task's files: their stem, columns, rows of train, dev and test, and what makes a row."""
+    """One task's files: their stem, columns, rows of train, dev and test, what makes a row, and classes.
+
+    More than one class means whole-number labels, each as frequent as the others.
+    """
 
     stem: str
     sentence_columns: tuple[str, ...]
     label_column: str
     rows: tuple[int, int, int]
     make: Callable[[random.Random, Split], Example]
-    whole_labels: bool = False
+    classes: int = 1
 
 
 TASKS = (
-    Task("ids-sst", ("sentence",), "sentiment", (1200, 300, 300), sentiment.make_opinion, whole_labels=True),
+    Task("ids-sst", ("sentence",), "sentiment", (1200, 300, 300), sentiment.make_opinion, classes=5),
     Task("quora", ("sentence1", "sentence2"), "is_duplicate", (1500, 350, 350), paraphrase.make_pair),
     Task("sts", ("sentence1", "sentence2"), "similarity", (1000, 250, 250), similarity.make_pair),
-    Task("ids-cfimdb", ("sentence",), "sentiment", (160, 60, 60), reviews.make_review, whole_labels=True),
+    Task("ids-cfimdb", ("sentence",), "sentiment", (160, 60, 60), reviews.make_review, classes=2),
 )
 
 
@@ -59,7 +63,7 @@ def task_file(task: Task, split: Split, examples: list[Example]) -> str:
     rows = [["", "id", *task.sentence_columns, *([task.label_column] if labelled else [])]]
     for index, example in enumerate(examples):
         label = example.label
-        shown = [str(int(label) if task.whole_labels else label)] if labelled and label is not None else []
+        shown = [str(int(label) if task.classes > 1 else label)] if labelled and label is not None else []
         rows.append([str(index), row_id(task.stem, split, index), *example.sentences, *shown])
     return table(rows, delimiter="\t")
 
@@ -72,20 +76,20 @@ def all_files(seed: int) -> dict[str, str]:
         rng = random.Random(f"{seed}/{task.stem}")
         taken: set[str] = set()
         for split, count in zip(SPLITS, task.rows, strict=True):
-            examples = collect(lambda rng=rng, task=task, split=split: task.make(rng, split), count, taken)
+            examples = collect(partial(task.make, rng, split), count, taken, task.classes)
+            rng.shuffle(examples)
             name = f"{task.stem}-{'test-student' if split == 'test' else split}.csv"
             files[name] = task_file(task, split, examples)
             if split != "train":
                 evaluation_sentences.update(*(example.sentences for example in examples))
 
     rng = random.Random(f"{seed}/nli")
-    triplets = collect(lambda: inference.make_triplet(rng, "train"), TRIPLETS, set(evaluation_sentences))
+    triplets = collect(partial(inference.make_triplet, rng, "train"), TRIPLETS, set(evaluation_sentences))
     header = ["sent0", "sent1", "hard_neg"]
     files["nli_triplets.csv"] = table([header, *(list(triplet.sentences) for triplet in triplets)], delimiter=",")
 
     rng = random.Random(f"{seed}/unlabelled")
-    make_sentence = lambda: Example((unlabelled.make_sentence(rng, "train"),))  # noqa: E731
-    sentences = collect(make_sentence, UNLABELLED, set(evaluation_sentences))
+    sentences = collect(partial(unlabelled.make_sentence, rng, "train"), UNLABELLED, set(evaluation_sentences))
     files["sentences.txt"] = "".join(f"{sentence.sentences[0]}\n" for sentence in sentences)
     return files
 

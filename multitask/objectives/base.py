@@ -64,7 +64,7 @@ class Objective:
         """The formula: unit vectors -> scalar."""
         raise NotImplementedError
 
-    def active(self, pairs: Pairs) -> Tensor | None:  # noqa: ARG002
+    def active(self, pairs: Pairs) -> Tensor | None:
         """Which rows the gate or hinge lets through (bool, any shape); None: the objective has neither."""
         return None
 

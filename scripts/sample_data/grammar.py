@@ -5,6 +5,7 @@
 
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -62,13 +63,19 @@ class Example:
     label: float | None = None
 
 
-def collect(make: Callable[[], Example], count: int, taken: set[str]) -> list[Example]:
-    """`count` distinct examples of `make` without a sentence in `taken`, to which the new sentences are then added."""
+def collect(make: Callable[[], Example], count: int, taken: set[str], classes: int = 1) -> list[Example]:
+    """`count` distinct examples of `make` without a sentence in `taken`, to which the new sentences are then added.
+
+    With more than one class, every label gets the same number of examples.
+    """
     chosen: dict[frozenset[str], Example] = {}
+    per_label: Counter[float | None] = Counter()
     while len(chosen) < count:
         example = make()
         words = frozenset(example.sentences)
-        if len(words) == len(example.sentences) and not words & taken:
-            chosen.setdefault(words, example)
+        full = classes > 1 and per_label[example.label] == count // classes
+        if len(words) == len(example.sentences) and not words & taken and words not in chosen and not full:
+            chosen[words] = example
+            per_label[example.label] += 1
     taken.update(*chosen)
     return list(chosen.values())

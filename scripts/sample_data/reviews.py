@@ -129,12 +129,12 @@ def make_review(rng: random.Random, split: Split) -> Example:
 
     def clauses(level: int, count: int) -> list[str]:
         """Clauses on things that the review has not spoken of yet, so that it cannot contradict itself."""
-        texts = available(FILM.clauses[level], split)
+        texts = available(FILM.clauses[level], split, every=3)
         texts = [text for text in rng.sample(texts, len(texts)) if text.split()[1] not in subjects][:count]
         subjects.update(text.split()[1] for text in texts)
         return [expand(text, rng) for text in texts]
 
-    own_side = available(PRAISE if label else BLAME, split)
+    own_side = available(PRAISE if label else BLAME, split, every=3)
     neutral = [tidy(text + ".") for text in clauses(0, rng.choice((1, 2)))]
     opinions = [tidy(text + ".") for text in clauses(sign, rng.choice((1, 2, 3)))]
     opinions += [tidy(text + ".") for text in clauses(2 * sign, rng.choice((0, 1, 1)))]
@@ -144,7 +144,7 @@ def make_review(rng: random.Random, split: Split) -> Example:
     if rng.random() < 0.6:
         opinions.append(expand(rng.choice(RECEPTION[label]), rng, x=noun))
     rng.shuffle(opinions)
-    verdict = expand(rng.choice(available(VERDICTS_BY_LEVEL[rng.choice((1, 2)) * sign], split)), rng, x=noun)
+    verdict = expand(rng.choice(available(VERDICTS_BY_LEVEL[rng.choice((1, 2)) * sign], split, every=3)), rng, x=noun)
     opening = expand(rng.choice(OPENINGS), rng, x=noun)
     parts = [opening, *neutral, _summary(rng, noun), *opinions, tidy(verdict + ".")]
     review = " ".join(parts)

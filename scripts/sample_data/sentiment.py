@@ -80,7 +80,7 @@ class Speaker:
     def opinion(self, level: Level, *, verdict: bool) -> Opinion:
         """A random clause of the level."""
         table = VERDICTS_BY_LEVEL if verdict else self.domain.clauses
-        text = expand(self.rng.choice(available(table[level], self.split)), self.rng, x=self.noun)
+        text = expand(self.rng.choice(available(table[level], self.split, every=3)), self.rng, x=self.noun)
         return Opinion(text, level, verdict)
 
 

@@ -3,7 +3,7 @@
 import random
 
 from . import events, inference, paraphrase
-from .grammar import Split, expand, lines, tidy
+from .grammar import Example, Split, expand, lines, tidy
 from .scenes import make_scene
 from .sentiment import make_opinion
 
@@ -63,8 +63,12 @@ def _two_scenes(rng: random.Random, split: Split) -> str:
     return tidy(form.replace("{a}", first[0].lower() + first[1:]).replace("{b}", second[0].lower() + second[1:]))
 
 
-def make_sentence(rng: random.Random, split: Split = "train") -> str:
-    """One sentence of any kind."""
+def make_sentence(rng: random.Random, split: Split) -> Example:
+    """One sentence of any kind, without a label."""
+    return Example((_sentence(rng, split),))
+
+
+def _sentence(rng: random.Random, split: Split) -> str:
     kind = rng.randrange(10)
     if kind < 4:
         return _fact(rng)

@@ -1,4 +1,4 @@
-"""Every formula again as loops over i and j in float64, to check the vectorised code against. Slow and obvious on purpose.
+"""Every formula again as loops over i and j in float64, slow and obvious on purpose: what the fast code must equal.
 
 Scalars are torch scalars, so that autograd differentiates the loop; `.detach()` stands where the formula says sg.
 `false[i][j]` says that positive j is no negative of anchor i; inside one view i and j are unordered.
@@ -120,11 +120,8 @@ def align_uniform(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
     distances = [(x - y).norm() ** o.alpha for x, y in zip(u, v, strict=True)]
     spread = ZERO
     for x in (u, v):
-        kernel = []
-        for i in range(len(x)):
-            for j in range(i + 1, len(x)):
-                if not unordered(false)[i][j]:
-                    kernel.append(torch.exp(-o.t * (x[i] - x[j]).square().sum()))
+        pairs = [(i, j) for i in range(len(x)) for j in range(i + 1, len(x)) if not unordered(false)[i][j]]
+        kernel = [torch.exp(-o.t * (x[i] - x[j]).square().sum()) for i, j in pairs]
         if kernel:
             spread = spread + torch.log(mean(kernel)) / 2
     return (1 - o.uniformity_weight) * mean(distances) + o.uniformity_weight * (2 * o.t + spread)
@@ -227,7 +224,7 @@ def mhs(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
     return loss
 
 
-def gradient_form(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:
+def gradient_form(o: Objective, u: Rows, v: Rows, false: Mask) -> Tensor:  # noqa: C901
     u, v = dissipated(o, u, false), dissipated(o, v, false)
     n, mask = len(u), unordered(false)
 

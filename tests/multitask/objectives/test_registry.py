@@ -1,0 +1,154 @@
+"""Building objectives by name, their parameters, and what is refused."""
+
+import ast
+import copy
+import math
+import pickle
+import sys
+from dataclasses import FrozenInstanceError, dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import multitask.objectives
+from minbert.errors import InputError
+from multitask.objectives import OBJECTIVES, Objective, build_objective
+from multitask.objectives.base import Pairs, register
+from multitask.objectives.parameters import number
+
+from .batches import ALL_OBJECTIVES
+
+
+def test_every_published_name_is_there() -> None:
+    contrastive = {"infonce", "mnrl", "arccon", "mpt", "met", "mat", "dcl", "dcl_positive", "align_uniform", "gradient"}
+    non_contrastive = {"mhe", "mhs", "barlow_twins", "vicreg"}
+    assert set(OBJECTIVES) == contrastive | non_contrastive | {"cosine", "quora_pairs"}
+
+
+def test_defaults_are_those_of_the_papers() -> None:
+    assert str(build_objective("infonce")) == "infonce(temperature=0.05, hard_negative_weight=0.0)"
+    assert build_objective("arccon").angle == pytest.approx(math.radians(10))
+    margins = {name: build_objective(name).margin for name in ("mpt", "met", "mat")}
+    assert margins == {"mpt": 0.23, "met": 0.45, "mat": 0.15}
+    assert str(build_objective("align_uniform")) == "align_uniform(uniformity_weight=0.5, alpha=2.0, t=2.0)"
+    assert str(build_objective("gradient")) == "gradient(dissipation=0.3, weight=0.05, ratio=1.0, power=None)"
+    weights = {name: OBJECTIVES[name]().uniformity_weight for name in ("mhe", "mhs", "barlow_twins", "vicreg")}
+    assert weights == {"mhe": 10, "mhs": 1, "barlow_twins": 30, "vicreg": 30}
+
+
+@pytest.mark.parametrize("objective", ALL_OBJECTIVES, ids=str)
+def test_an_objective_is_a_value(objective: Objective) -> None:
+    assert copy.deepcopy(objective) == objective
+    assert pickle.loads(pickle.dumps(objective)) == objective
+    assert len({objective, copy.copy(objective)}) == 1
+
+
+def test_whole_numbers_are_the_same_parameters_as_fractions() -> None:
+    assert str(build_objective("mnrl", scale=20)) == str(build_objective("mnrl", scale=20.0))
+
+
+def test_parameters_cannot_be_changed_afterwards() -> None:
+    with pytest.raises(FrozenInstanceError):
+        build_objective("infonce").temperature = 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("infonse", {}, 'unknown objective "infonse"; expected one of: align_uniform, arccon, .*vicreg'),
+        ("infonce", {"tau": 0.05}, 'infonce has no parameter "tau"; it takes: temperature, hard_negative_weight'),
+        ("cosine", {"name": "x"}, 'cosine has no parameter "name"'),
+        ("infonce", {"temperature": 0}, r"infonce: temperature is 0.0; expected a number above 0"),
+        ("infonce", {"temperature": "0.05"}, r"temperature is '0.05'; expected a number above 0"),
+        ("infonce", {"temperature": None}, "temperature is None; expected a number above 0$"),
+        ("infonce", {"temperature": math.nan}, "temperature is nan"),
+        ("infonce", {"hard_negative_weight": math.inf}, "hard_negative_weight is inf; expected a number"),
+        ("mnrl", {"scale": True}, "scale is True; expected a number"),
+        ("mpt", {"margin": 2.5}, "margin is 2.5; expected a number at least 0 and at most 2"),
+        ("align_uniform", {"alpha": 0.5}, "alpha is 0.5; expected a number at least 1"),
+        ("vicreg", {"weight": -1}, r"weight is -1.0; expected a number above 0 or None \(off\)"),
+        ("vicreg", {"weight": 0.05, "power": 2}, "weight and power are two forms"),
+        ("quora_pairs", {"form": "free"}, 'form is \'free\'; expected "bounded" or "literal"'),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_is_valid(name: str, parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        build_objective(name, **parameters)
+    assert "\n" not in str(caught.value)
+
+
+PAIRS_OF_3 = (torch.eye(3), torch.eye(3))
+MASK_OF_3 = torch.zeros(3, 3, dtype=torch.bool)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("mpt", {"hard_negatives": torch.eye(3)}, "mpt cannot use hard negatives; .*one of: .*infonce"),
+        ("infonce", {"hard_negatives": torch.eye(4)}, r"shape \[4, 4\]; expected \[hard_negatives, 3\]"),
+        ("infonce", {"labels": torch.ones(3)}, "infonce takes no labels; .*one of: cosine, quora_pairs"),
+        ("cosine", {}, "cosine needs labels, one for each pair: similarity from 0 to 1"),
+        ("cosine", {"labels": torch.tensor([0, 1, 4.6])}, "a label is 4.6; expected similarity from 0 to 1"),
+        ("cosine", {"labels": torch.tensor([0, 1, math.nan])}, "a label is nan"),
+        ("quora_pairs", {"labels": torch.tensor([0, 1, 0.5])}, "a label is 0.5; expected 0 or 1"),
+        ("quora_pairs", {"labels": torch.ones(3, 1)}, r"labels have shape \[3, 1\]; expected \[3\]"),
+        ("infonce", {"false_negatives": MASK_OF_3[:2]}, r"false_negatives has shape \[2, 3\]"),
+        ("infonce", {"false_negatives": MASK_OF_3.float()}, "torch.float32; expected .* torch.bool"),
+        ("infonce", {"false_hard_negatives": MASK_OF_3}, r"false_hard_negatives has shape .*expected \[3, 0\]"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(name: str, arguments: dict[str, Tensor], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        build_objective(name)(*PAIRS_OF_3, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("anchors", "positives"),
+    [
+        (torch.eye(3), torch.eye(2)),
+        (torch.ones(3), torch.ones(3)),
+        (torch.ones(0, 3), torch.ones(0, 3)),
+    ],
+)
+def test_shapes_of_anchors_and_positives_must_agree(anchors: Tensor, positives: Tensor) -> None:
+    with pytest.raises(InputError, match=r"expected \[pairs, dim\] twice"):
+        build_objective("mpt")(anchors, positives)
+
+
+def test_weight_of_the_own_hard_negative_needs_one_for_each_pair() -> None:
+    with pytest.raises(InputError, match="2 hard negatives for 3 pairs"):
+        build_objective("infonce", hard_negative_weight=1)(*PAIRS_OF_3, torch.ones(2, 3))
+
+
+def test_adding_an_objective_is_one_class() -> None:
+    before = set(OBJECTIVES)
+
+    @register("product")
+    @dataclass(frozen=True)
+    class Product(Objective):
+        scale: float = number(1.0, above=0)
+
+        def loss(self, pairs: Pairs) -> Tensor:
+            return -self.scale * pairs.positive.mean()
+
+    try:
+        objective = build_objective("product", scale=2)
+        assert str(objective) == "product(scale=2.0)"
+        assert objective(*PAIRS_OF_3) == -2
+    finally:
+        del OBJECTIVES["product"]
+    assert set(OBJECTIVES) == before
+
+
+def test_objectives_know_nothing_of_models() -> None:
+    folder = Path(multitask.objectives.__file__).parent
+    allowed = set(sys.stdlib_module_names) | {"torch"}
+    for file in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                ours = name == "minbert.errors" or name.startswith("multitask.objectives")
+                assert ours or name.split(".")[0] in allowed, f"{file.name} imports {name}"
