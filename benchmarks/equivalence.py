@@ -24,9 +24,9 @@ import minbert
 from minbert.checkpoint import BUNDLED, resolve
 
 BATCH = 32
-WORDS = (
-    *"the a two dogs cats ran slowly across wet green field while an unfathomable orchestra rehearsed it's isn't".split(),
-    *"Überraschung naïve e-mail 3.14 2024 — “quoted” (aside) why? because! chrysanthemums, tokenization".split(),
+TEXT = (
+    "the a two dogs cats ran slowly across wet green field while an unfathomable orchestra rehearsed it's isn't why? "
+    "Überraschung naïve e-mail 3.14 2024 — “quoted” (aside) because! chrysanthemums, tokenization"
 )
 
 Sequences = Sequence[NDArray[np.integer]]
@@ -71,7 +71,7 @@ def composed_sentences(count: int) -> list[str]:
     """Sentences of 1 to 400 words, most of them below 40."""
     generator = np.random.default_rng(0)
     lengths = [400, 200, 100, *(40 ** generator.random(count - 3)).astype(int)]
-    return [" ".join(generator.choice(WORDS, length)) for length in lengths]
+    return [" ".join(generator.choice(TEXT.split(), length)) for length in lengths]
 
 
 def transfer(reference: nn.Module) -> minbert.BertModel:

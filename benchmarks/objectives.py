@@ -3,7 +3,7 @@
     python -m benchmarks.objectives [--pairs 4096] [--false-negatives]
 
 Memory is what one pass at `--pairs` adds to a process's peak (its resident set, each objective in its own process); an
-fp32 matrix [pairs, pairs] takes 64 MiB at 4096. Time is the median step at 128 pairs.
+fp32 matrix [pairs, pairs] takes 64 MiB at 4096. Time is the median step at 128 pairs on one thread.
 """
 
 import argparse
@@ -62,6 +62,7 @@ def added_memory(label: str, pairs: int, masked: bool) -> float:
 
 
 def milliseconds(label: str, masked: bool) -> float:
+    torch.set_num_threads(1)
     batch = make(label, 128, masked)
     times = []
     for _ in range(60):

@@ -1,9 +1,9 @@
 """Checkpoints: from a name to verified files, from files to weights, and back into a folder that transformers loads."""
 
 import contextlib
+import functools
 import importlib.util
 import logging
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from minbert.config import BertConfig
 from minbert.errors import InputError
-from minbert.files import sha256_of_file, write_json
+from minbert.files import atomic_file, sha256_of_file, write_json
 
 if TYPE_CHECKING:
     from minbert.model import BertModel
@@ -116,7 +115,8 @@ def save_encoder(model: "BertModel", folder: Path) -> None:
         rows = place.shape[0]
         tensors[place.theirs] = state[place.ours][start : start + rows].detach().cpu().contiguous().clone()
         taken[place.ours] = start + rows
-    safetensors.torch.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with atomic_file(folder / "model.safetensors") as temporary:
+        safetensors.torch.save_file(tensors, temporary, metadata={"format": "pt"})
     write_json(folder / "config.json", model.config.to_dict())
 
 
@@ -177,7 +177,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)
         tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+    except Exception as error:  # damaged bytes make the unpickler raise almost anything
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{path}: not a readable weights file ({reason})") from None
     if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
@@ -185,6 +185,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
+@functools.cache
 def _bundled_folder() -> Path:
     spec = importlib.util.find_spec(BUNDLED_PACKAGE)
     if spec is None or spec.origin is None:
@@ -201,7 +202,8 @@ def _bundled_folder() -> Path:
 
 
 def _from_hub(name: str, revision: str | None) -> Path:
-    from huggingface_hub import hf_hub_download  # a slow import that local checkpoints do not need
+    # Slow imports that local checkpoints do without.
+    from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import (
         EntryNotFoundError,
         HFValidationError,
@@ -210,23 +212,25 @@ def _from_hub(name: str, revision: str | None) -> Path:
         RevisionNotFoundError,
     )
 
-    def download(file: str) -> Path | None:
+    def download(file: str, at: str | None) -> Path | None:
+        if try_to_load_from_cache(name, file, revision=at) is _CACHED_NO_EXIST:  # an earlier look found no such file
+            return None
         try:
-            return Path(hf_hub_download(name, file, revision=revision))
+            return Path(hf_hub_download(name, file, revision=at))
         except LocalEntryNotFoundError:
             raise
         except EntryNotFoundError:
             return None
 
     try:
-        config = download("config.json")
-        if config is None or not any(download(file) for file in WEIGHT_FILES):
-            raise InputError(f"{name}: the hub repository lacks config.json or both of {', '.join(WEIGHT_FILES)}")
-        for file in HUB_EXTRAS:
-            with contextlib.suppress(
-                LocalEntryNotFoundError
-            ):  # not cached: the next reader says so if it needs the file
-                download(file)
+        if (config := download("config.json", revision)) is None:
+            raise InputError(f"{name}: the hub repository has no config.json")
+        commit = config.parent.name  # all other files from the same commit, even if the branch moves on meanwhile
+        if not any(download(file, commit) for file in WEIGHT_FILES):
+            raise InputError(f"{name}: the hub repository has no weights; expected {' or '.join(WEIGHT_FILES)}")
+        with contextlib.suppress(LocalEntryNotFoundError):  # offline: a reader that needs a missing file says so
+            for file in HUB_EXTRAS:
+                download(file, commit)
     except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError) as error:
         where = name if revision is None else f"{name} at revision {revision}"
         reason = str(error).strip().splitlines()[0]

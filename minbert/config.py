@@ -8,6 +8,9 @@ from typing import Any, Literal
 from minbert.errors import InputError
 from minbert.files import read_json
 
+# Where a RoBERTa's config.json that leaves a value out means another one than a BERT's.
+ROBERTA_DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "pad_token_id": 1}
+
 
 @dataclass(frozen=True)
 class BertConfig:
@@ -74,8 +77,12 @@ class BertConfig:
                 raise InputError(
                     f"{source}: {key} is {value!r}; this encoder computes {' or '.join(map(repr, accepted))}"
                 )
-        known = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in values.items() if key in known})
+        known = {field.name: type(field.default) for field in fields(cls)}
+        taken = {key: value for key, value in values.items() if key in known}
+        for key, value in taken.items():
+            if not isinstance(value, (int, float) if known[key] is float else known[key]):
+                raise InputError(f"{source}: {key} is {value!r}; expected {known[key].__name__}")
+        return cls(**(ROBERTA_DEFAULTS if values["model_type"] == "roberta" else {}) | taken)
 
     @classmethod
     def from_file(cls, path: Path) -> "BertConfig":

@@ -16,7 +16,7 @@ from torch import Tensor
 from minbert.checkpoint import resolve
 from minbert.config import BertConfig
 from minbert.errors import InputError
-from minbert.files import read_json, write_text
+from minbert.files import atomic_file, read_json, write_text
 from minbert.packing import PackedBatch
 
 # Files beside tokenizer.json that transformers reads; kept as they are when a checkpoint is saved.
@@ -94,7 +94,8 @@ class Tokenizer:
         self.backend.no_truncation()
         write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True))
         for name, content in self.companions.items():
-            (folder / name).write_bytes(content)
+            with atomic_file(folder / name) as temporary:
+                temporary.write_bytes(content)
 
     def _encode(self, inputs: list[str] | list[tuple[str, str]], max_length: int | None) -> list[Any]:
         length = self.max_length if max_length is None else max_length
@@ -137,7 +138,8 @@ def _backend(folder: Path) -> RustTokenizer:
 def _word_piece(vocabulary: Path, settings: Path) -> RustTokenizer:
     """BERT's original tokenizer from its vocabulary alone, for checkpoints older than tokenizer.json."""
     options = read_json(settings) if settings.is_file() else {}
-    ids = {token: index for index, token in enumerate(vocabulary.read_text(encoding="utf-8").splitlines())}
+    lines = vocabulary.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # a token may be any other separator
+    ids = {token: index for index, token in enumerate(lines)}
     if missing := [token for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if token not in ids]:
         raise InputError(f"{vocabulary}: lacks {', '.join(missing)}; not a BERT vocabulary")
     backend = RustTokenizer(models.WordPiece(ids, unk_token="[UNK]"))

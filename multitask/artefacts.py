@@ -21,6 +21,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from minbert.checkpoint import resolve
 from minbert.errors import InputError
 from minbert.files import read_json, write_json, write_text
 
@@ -39,7 +40,13 @@ class Artefact:
 
     @classmethod
     def place(
-        cls, runs: Path, stage: str, name: str, config: Mapping[str, Any], inputs: Mapping[str, Any]
+        cls,
+        runs: Path,
+        stage: str,
+        name: str,
+        config: Mapping[str, Any],
+        inputs: Mapping[str, Any],
+        labels: Mapping[str, str],
     ) -> "Artefact":
         """Find or name the artefact of a stage.
 
@@ -49,6 +56,7 @@ class Artefact:
             name: a label for people; not part of the identity.
             config: the full resolved configuration, as JSON types.
             inputs: hashes of all that the stage reads, and how it computes.
+            labels: what people call the inputs; kept in inputs.json but not part of the identity.
         """
         identity = {"format": FORMAT_VERSION, "stage": stage, "config": config, "inputs": inputs}
         digest = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
@@ -56,7 +64,7 @@ class Artefact:
         artefact = cls(existing[0] if existing else runs / f"{stage}-{name}-{digest}")
         if not artefact.done:
             write_json(artefact.folder / "config.json", config)
-            write_json(artefact.folder / "inputs.json", inputs)
+            write_json(artefact.folder / "inputs.json", {**inputs, "labels": dict(labels)})
         return artefact
 
     @property
@@ -86,27 +94,32 @@ class Artefact:
         lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines]
 
-    def model_folder(self, best_on: str = "overall") -> Path:
+    def model_folder(self, best_on: str | None = None) -> Path:
         """The kept model with the best dev score.
 
         Args:
-            best_on: `overall` or a task.
+            best_on: a score, e.g. `overall` or a task; the leading one when left out.
 
         Raises:
             InputError: the run is not complete or keeps no such model.
         """
         if not self.done:
             raise InputError(f"{self.folder}: not a complete run; run the command that made it again to finish it")
-        best = read_json(self.folder / "best.json")
-        if best_on not in best:
-            raise InputError(f"{self.folder}: keeps no model that is best on {best_on}; it has {', '.join(best)}")
-        return self.folder / "checkpoints" / str(best[best_on])
+        best = read_json(self.folder / "best.json")  # score -> checkpoint, the leading score first
+        score = best_on or next(iter(best))
+        if score not in best:
+            raise InputError(f"{self.folder}: keeps no model that is best on {score}; it has {', '.join(best)}")
+        return self.folder / "checkpoints" / str(best[score])
 
 
-def locate_model(path: Path, best_on: str = "overall") -> Path:
-    """A model folder from what a user names: an artefact's folder, or a model folder itself."""
-    if (path / "best.json").is_file() or (path / "inputs.json").is_file():
-        return Artefact(path).model_folder(best_on)
-    if path.is_dir():
-        return path
-    raise InputError(f"{path}: no such folder; expected a run's folder or a model folder")
+def locate_model(name: str | Path, revision: str | None = None, best_on: str | None = None) -> Path:
+    """A model folder from what a user names: a run's folder, or a checkpoint as `minbert.checkpoint.resolve` takes it.
+
+    Args:
+        name: of the run or checkpoint.
+        revision: of a hub id.
+        best_on: of a run's kept models the one that is best on this score; the leading score when left out.
+    """
+    if (Path(name) / "inputs.json").is_file():
+        return Artefact(Path(name)).model_folder(best_on)
+    return resolve(str(name), revision)

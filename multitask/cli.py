@@ -81,7 +81,7 @@ def _(command: Evaluate) -> int:
     from multitask.reporting.text import metrics_table
     from multitask.runtime import start
 
-    folder = locate_model(command.model, command.best_on)
+    folder = locate_model(command.model, best_on=command.best_on)
     runtime = start(command.device, command.precision)
     model = MultitaskBert.load(folder).to(runtime.device)
     scores = evaluate(model, load_split(model, load_tokenizer(str(folder)), command.data, command.split), runtime)
@@ -103,7 +103,7 @@ def _(command: Predict) -> int:
     from multitask.model import MultitaskBert
     from multitask.runtime import start
 
-    folder = locate_model(command.model, command.best_on)
+    folder = locate_model(command.model, best_on=command.best_on)
     runtime = start(command.device, command.precision)
     model = MultitaskBert.load(folder).to(runtime.device)
     tokenizer = load_tokenizer(str(folder))

@@ -54,8 +54,8 @@ class Evaluate:
     """A run's folder or a model folder."""
     data: Path = Path("data/sample")
     split: Literal["train", "dev"] = "dev"
-    best_on: str = "overall"
-    """Which of a run's kept models: best on `overall` or on a task."""
+    best_on: str | None = None
+    """Which of a run's kept models: best on `overall` (when left out) or on a task."""
     output: Path | None = None
     """JSON file; evaluation-{split}.json in the model's folder when left out."""
     device: Device = "auto"
@@ -70,8 +70,8 @@ class Predict:
     """A run's folder or a model folder."""
     data: Path = Path("data/sample")
     output: Path = Path("predictions")
-    best_on: str = "overall"
-    """Which of a run's kept models: best on `overall` or on a task."""
+    best_on: str | None = None
+    """Which of a run's kept models: best on `overall` (when left out) or on a task."""
     device: Device = "auto"
     precision: Precision = "auto"
 

@@ -73,6 +73,8 @@ class FinetuneConfig:
 
     tasks: tuple[TaskName, ...] = ("sentiment", "paraphrase", "similarity")
     """Tasks to train together; one name for single-task training."""
+    untrained: tuple[TaskName, ...] = ()
+    """Further tasks to score without training them; meant for sharing=none, where pairs need no trained head."""
     epochs: int = 10
     batch_size: int = 16
     """Examples of each task in a step."""

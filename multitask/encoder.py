@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tqdm import tqdm
+from torch import Tensor
 
 from minbert.errors import InputError
 from minbert.model import BertModel
@@ -15,8 +15,8 @@ from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.artefacts import locate_model
 from multitask.config import Device, Pooling, Precision
-from multitask.datasets.batching import batches_by_tokens
-from multitask.evaluation.multitask import TOKENS_PER_BATCH
+from multitask.datasets.batching import Rows
+from multitask.inference import for_all_rows
 from multitask.model import resolve_pooling
 from multitask.pooling import pool
 from multitask.runtime import Runtime, start
@@ -54,12 +54,11 @@ class SentenceEncoder:
         Raises:
             InputError: no such model.
         """
-        checkpoint = str(locate_model(Path(name))) if Path(name).is_dir() else str(name)
+        folder = locate_model(name, revision)
         runtime = start(device, precision)
-        model = BertModel.from_pretrained(checkpoint, revision).to(runtime.device)
-        return cls(model, load_tokenizer(checkpoint, revision), resolve_pooling(pooling, checkpoint, revision), runtime)
+        model = BertModel.from_pretrained(str(folder)).to(runtime.device)
+        return cls(model, load_tokenizer(str(folder)), resolve_pooling(pooling, folder), runtime)
 
-    @torch.no_grad()
     def encode(
         self,
         sentences: Sequence[str],
@@ -85,17 +84,14 @@ class SentenceEncoder:
         """
         if isinstance(sentences, str):
             raise InputError("encode takes a list of sentences; wrap a single one in a list")
+        if not sentences:
+            return np.empty((0, self.model.config.hidden_size), np.float32)
         tokens = self.tokenizer.encode(sentences, max_length)
+
+        def embed(rows: Rows) -> Tensor:
+            batch = PackedBatch.from_sequences([tokens[row] for row in rows]).to(self.runtime.device)
+            pooled = pool(self.model.forward_packed(batch), batch, self.pooling)
+            return torch.nn.functional.normalize(pooled) if normalize else pooled
+
         lengths = np.array([len(ids) for ids in tokens], np.int64)
-        embeddings = np.empty((len(tokens), self.model.config.hidden_size), np.float32)
-        pending: list[tuple[Any, torch.Tensor]] = []
-        with tqdm(total=len(tokens), unit="sentence", disable=None if show_progress else True) as bar:
-            for rows in batches_by_tokens(lengths, TOKENS_PER_BATCH[self.runtime.device.type], batch_size):
-                batch = PackedBatch.from_sequences([tokens[row] for row in rows]).to(self.runtime.device)
-                with self.runtime.autocast():
-                    pooled = pool(self.model.forward_packed(batch), batch, self.pooling)
-                pending.append((rows, torch.nn.functional.normalize(pooled) if normalize else pooled))
-                bar.update(len(rows))
-        for rows, pooled in pending:  # read at the end: a CUDA device is never waited for in between
-            embeddings[rows] = pooled.cpu().numpy()
-        return embeddings
+        return for_all_rows(lengths, embed, self.runtime, batch_size, show_progress)

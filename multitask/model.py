@@ -8,7 +8,7 @@ from typing import Literal, Self, get_args
 import safetensors.torch
 from torch import Tensor, nn
 
-from minbert.checkpoint import resolve, save_encoder
+from minbert.checkpoint import save_encoder
 from minbert.errors import InputError
 from minbert.files import atomic_folder, read_json, write_json
 from minbert.model import BertModel
@@ -31,16 +31,23 @@ class MultitaskBert(nn.Module):
         tasks: names of the tasks that have a head.
         pooling: sentence embedding from the first token or the mean.
         heads: the heads' configuration.
+        max_length: the model reads sentences cut to so many tokens; None for the encoder's limit.
     """
 
     def __init__(
-        self, encoder: BertModel, tasks: Sequence[str], pooling: Literal["cls", "mean"], heads: HeadsConfig
+        self,
+        encoder: BertModel,
+        tasks: Sequence[str],
+        pooling: Literal["cls", "mean"],
+        heads: HeadsConfig,
+        max_length: int | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.tasks = tuple(tasks)
         self.pooling = pooling
         self.heads_config = heads
+        self.max_length = max_length
         self.heads = build_heads([TASKS[name] for name in tasks], encoder.config.hidden_size, heads)
 
     def embed(self, batch: PackedBatch) -> Tensor:
@@ -76,7 +83,12 @@ class MultitaskBert(nn.Module):
             # Heads may share layers: safetensors wants each tensor once, and loading restores the sharing.
             state = {name: tensor.detach().cpu().contiguous() for name, tensor in self._own_heads().items()}
             safetensors.torch.save_file(state, temporary / HEADS)
-            description = {"tasks": self.tasks, "pooling": self.pooling, "heads": asdict(self.heads_config)}
+            description = {
+                "tasks": self.tasks,
+                "pooling": self.pooling,
+                "heads": asdict(self.heads_config),
+                "max_length": self.max_length,
+            }
             write_json(temporary / DESCRIPTION, description)
 
     @classmethod
@@ -90,14 +102,14 @@ class MultitaskBert(nn.Module):
         description = read_json(path)
         try:
             tasks, pooling = tuple(description["tasks"]), description["pooling"]
-            heads = HeadsConfig(**description["heads"])
+            heads, max_length = HeadsConfig(**description["heads"]), description["max_length"]
         except (TypeError, KeyError) as error:
             raise InputError(f"{path}: not a description of a multitask model ({error})") from None
         if unknown := set(tasks) - set(TASKS):
             raise InputError(
                 f"{path}: unknown tasks {', '.join(sorted(unknown))}; this version knows {', '.join(TASKS)}"
             )
-        model = cls(BertModel.from_pretrained(str(folder)), tasks, pooling, heads)
+        model = cls(BertModel.from_pretrained(str(folder)), tasks, pooling, heads, max_length)
         state = safetensors.torch.load_file(folder / HEADS)
         if set(state) != set(own := model._own_heads()) or any(state[n].shape != own[n].shape for n in state):
             raise InputError(f"{folder / HEADS}: its tensors do not fit {path.name}")
@@ -109,14 +121,13 @@ class MultitaskBert(nn.Module):
         return dict(self.heads.named_parameters())
 
 
-def resolve_pooling(pooling: Pooling, start: str, revision: str | None = None) -> Literal["cls", "mean"]:
+def resolve_pooling(pooling: Pooling, folder: Path) -> Literal["cls", "mean"]:
     """What `auto` means for start weights: the mean where they were tuned with it, else the first token (the report's).
 
     Tuning is read from a sentence-transformers folder's `1_Pooling/config.json` or from our own description.
     """
     if pooling != "auto":
         return pooling
-    folder = resolve(start, revision)
     if (folder / DESCRIPTION).is_file():
         stored = read_json(folder / DESCRIPTION).get("pooling")
         if stored in get_args(Literal["cls", "mean"]):

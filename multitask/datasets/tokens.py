@@ -77,7 +77,7 @@ def tokenise(
             if types is not None:
                 np.save(temporary / "types.npy", np.concatenate([*types, np.empty(0, np.int32)]))
     return Tokens(
-        ids=np.load(folder / "ids.npy", mmap_mode="r"),
-        types=np.load(folder / "types.npy", mmap_mode="r") if second is not None else None,
+        ids=np.asarray(np.load(folder / "ids.npy", mmap_mode="r")),
+        types=np.asarray(np.load(folder / "types.npy", mmap_mode="r")) if second is not None else None,
         offsets=np.load(folder / "offsets.npy"),
     )

@@ -1,26 +1,24 @@
 """The tasks' dev and test sets: a model's outputs in file order, its predictions and scores."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from minbert.errors import InputError
 from minbert.files import write_text
 from minbert.tokenizer import Tokenizer
-from multitask.datasets.batching import batches_by_tokens
+from multitask.datasets.batching import Rows
 from multitask.datasets.labelled import LabelledData, pack_together
 from multitask.datasets.schema import Split
+from multitask.inference import for_all_rows
 from multitask.model import MultitaskBert
 from multitask.runtime import Runtime
 from multitask.tasks import TASKS
-
-# Large enough to fill the processor, small enough to stay in its cache.
-TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 65536}
 
 
 @dataclass(frozen=True)
@@ -37,35 +35,28 @@ class Scores:
 
 
 def load_split(
-    model: MultitaskBert, tokenizer: Tokenizer, folder: Path, split: Split, max_length: int | None = None
+    model: MultitaskBert, tokenizer: Tokenizer, folder: Path, split: Split, tasks: Sequence[str] | None = None
 ) -> dict[str, LabelledData]:
-    """The split's data of every task of the model, tokenised the way the model reads it.
+    """The split's data of the tasks (all that the model has a head for when left out), as the model reads it.
 
     Raises:
         InputError: a missing or malformed file.
     """
     joint = model.heads_config.pairs == "joint"
     return {
-        name: LabelledData.load(folder, TASKS[name].schema, split, tokenizer, max_length, joint) for name in model.tasks
+        name: LabelledData.load(folder, TASKS[name].schema, split, tokenizer, model.max_length, joint)
+        for name in tasks or model.tasks
     }
 
 
-@torch.no_grad()
 def outputs(model: MultitaskBert, task: str, data: LabelledData, runtime: Runtime) -> NDArray[np.float32]:
     """The head's outputs for every row, in file order: [rows, classes] or [rows]. The model must be in eval mode."""
-    results: NDArray[np.float32] | None = None
-    pending = []
-    for rows in batches_by_tokens(data.lengths, TOKENS_PER_BATCH[runtime.device.type]):
+
+    def compute(rows: Rows) -> Tensor:
         batch = pack_together([data.sequences(rows)]).to(runtime.device)
-        with runtime.autocast():
-            pending.append((rows, model(batch, {task: len(rows)})[task]))
-    for rows, values in pending:  # read at the end: a CUDA device is never waited for in between
-        array = values.cpu().numpy()
-        if results is None:
-            results = np.empty((len(data), *array.shape[1:]), np.float32)
-        results[rows] = array
-    assert results is not None, "data sets are never empty"
-    return results
+        return model(batch, {task: len(rows)})[task]
+
+    return for_all_rows(data.lengths, compute, runtime)
 
 
 def evaluate(model: MultitaskBert, data: Mapping[str, LabelledData], runtime: Runtime) -> Scores:

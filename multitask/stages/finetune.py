@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import nn
 
-from minbert.checkpoint import resolve, weights_file
+from minbert.checkpoint import weights_file
 from minbert.files import sha256_of_file
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.artefacts import Artefact
+from multitask.artefacts import Artefact, locate_model
 from multitask.config import FinetuneConfig, RunOptions
 from multitask.datasets.batching import batches_of_similar_length, epoch_rows
 from multitask.datasets.labelled import LabelledData, pack_together
@@ -33,7 +33,7 @@ def finetune(
     """Fine-tune an encoder with fresh heads; the artefact keeps the best models on the dev sets.
 
     Args:
-        start_weights: a checkpoint as `BertModel.from_pretrained` takes it.
+        start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
         data: folder with the tasks' files.
         config: what to train and how.
         options: where to compute and to write.
@@ -45,28 +45,25 @@ def finetune(
         Interrupted: stopped by a signal, to be resumed.
     """
     runtime = start(options.device, options.precision)
-    tokenizer = load_tokenizer(start_weights, revision)
-    pooling = resolve_pooling(config.pooling, start_weights, revision)
+    checkpoint = locate_model(start_weights, revision)
+    tokenizer = load_tokenizer(str(checkpoint))
+    pooling = resolve_pooling(config.pooling, checkpoint)
     seed_everything(config.seed)
-    encoder = BertModel.from_pretrained(start_weights, revision)
-    model = MultitaskBert(encoder, config.tasks, pooling, config.heads).to(runtime.device)
-    training = load_split(model, tokenizer, data, "train", config.max_length)
-    dev = load_split(model, tokenizer, data, "dev", config.max_length)
+    encoder = BertModel.from_pretrained(str(checkpoint))
+    tasks = (*config.tasks, *config.untrained)
+    model = MultitaskBert(encoder, tasks, pooling, config.heads, config.max_length).to(runtime.device)
+    training = load_split(model, tokenizer, data, "train", config.tasks)
+    dev = load_split(model, tokenizer, data, "dev")
     inputs: dict[str, Any] = {
-        "start": {
-            "name": start_weights,
-            "revision": revision,
-            "sha256": sha256_of_file(weights_file(resolve(start_weights, revision))),
-            "pooling": pooling,
-        },
+        "start": {"sha256": sha256_of_file(weights_file(checkpoint)), "config": asdict(encoder.config)},
+        "pooling": pooling,
         "tokenizer": tokenizer.fingerprint(),
-        "data": {
-            name: {"train": training[name].examples.fingerprint, "dev": dev[name].examples.fingerprint}
-            for name in config.tasks
-        },
+        "training": {name: split.examples.fingerprint for name, split in training.items()},
+        "dev": {name: split.examples.fingerprint for name, split in dev.items()},
         **runtime.describe(),
     }
-    artefact = Artefact.place(options.runs, "finetune", options.name, asdict(config), inputs)
+    labels = {"start": start_weights if revision is None else f"{start_weights}@{revision}", "data": str(data)}
+    artefact = Artefact.place(options.runs, "finetune", options.name, asdict(config), inputs, labels)
     with artefact.locked():
         if artefact.done:
             logger.info("already computed")

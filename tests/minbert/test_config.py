@@ -1,0 +1,72 @@
+"""A config is what transformers reads out of the same `config.json`, or an error that names the key."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import BertConfig as TheirBert
+from transformers import RobertaConfig as TheirRoberta
+
+from minbert.config import BertConfig
+from minbert.errors import InputError
+
+THEIRS = {"bert": TheirBert, "roberta": TheirRoberta}
+KEYS = [key for key in BertConfig().to_dict() if key in TheirBert().to_dict() and key != "architectures"]
+
+
+@given(
+    model_type=st.sampled_from(["bert", "roberta"]), left_out=st.sets(st.sampled_from(KEYS)), heads=st.integers(1, 8)
+)
+def test_values_and_defaults_are_those_of_transformers(model_type, left_out, heads):
+    written = THEIRS[model_type](hidden_size=heads * 96, num_attention_heads=heads, type_vocab_size=1).to_dict()
+    left_out = left_out - {"model_type", "hidden_size", "num_attention_heads"}
+    values = {key: value for key, value in written.items() if key not in left_out}
+    expected = THEIRS[model_type].from_dict(values).to_dict()
+    ours = BertConfig.from_dict(values).to_dict()
+    assert {key: ours[key] for key in KEYS} == {key: expected[key] for key in KEYS}
+
+
+@pytest.mark.parametrize("config", [BertConfig(), BertConfig(model_type="roberta", pad_token_id=1, type_vocab_size=1)])
+def test_round_trip_through_a_file(config, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
+    assert BertConfig.from_file(tmp_path / "config.json") == config
+
+
+def test_roberta_counts_positions_from_after_the_padding_id():
+    roberta = BertConfig(model_type="roberta", pad_token_id=1, max_position_embeddings=514)
+    assert (roberta.position_offset, roberta.max_length) == (2, 512)
+    assert (BertConfig().position_offset, BertConfig().max_length) == (0, 512)
+
+
+@pytest.mark.parametrize(
+    "change, complaint",
+    [
+        ({"model_type": "gpt2"}, "model_type is 'gpt2'"),
+        ({"model_type": None}, "model_type is None"),
+        ({"hidden_act": "relu"}, "hidden_act is 'relu'; this encoder computes 'gelu'"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+        ({"is_decoder": True}, "is_decoder is True"),
+        ({"hidden_size": 770}, "hidden_size 770 does not divide into 12 heads"),
+        ({"hidden_size": "768"}, "hidden_size is '768'; expected int"),
+        ({"vocab_size": None}, "vocab_size is None; expected int"),
+        ({"layer_norm_eps": "tiny"}, "layer_norm_eps is 'tiny'; expected float"),
+        ({"vocab_size": 0}, "vocab_size is 0; expected at least 1"),
+        ({"max_position_embeddings": 1}, "max_position_embeddings 1 leaves no room"),
+        ({"model_type": "roberta", "pad_token_id": 1, "max_position_embeddings": 3}, "leaves no room"),
+    ],
+)
+def test_an_unsupported_config_is_refused(change, complaint):
+    with pytest.raises(InputError) as caught:
+        BertConfig.from_dict(BertConfig().to_dict() | change)
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["[1, 2]", "{not json", "", None])
+def test_an_unreadable_file_is_named(content, tmp_path):
+    path = tmp_path / "config.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError) as caught:
+        BertConfig.from_file(path)
+    assert str(caught.value).startswith(str(path))

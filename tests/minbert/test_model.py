@@ -1,0 +1,102 @@
+"""The encoder computes what transformers computes, in value and gradient; the limits are those of fp32."""
+
+import pytest
+import torch
+from transformers.utils.logging import disable_progress_bar
+
+from benchmarks.equivalence import (
+    RANDOM_CASES,
+    bundled_case,
+    composed_sentences,
+    gradient_difference,
+    transfer,
+    value_differences,
+)
+from minbert import BertConfig, BertModel, load_tokenizer
+from minbert.checkpoint import BUNDLED
+
+VALUES, GRADIENTS = 1e-5, 1e-4
+SMALL = BertConfig(
+    vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, type_vocab_size=2
+)
+
+disable_progress_bar()
+
+
+@pytest.mark.parametrize("case", RANDOM_CASES)
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+def test_random_shapes_equal_transformers(case, packed):
+    reference, inputs = RANDOM_CASES[case]()
+    model = transfer(reference)
+    assert max(value_differences(reference, model, inputs, packed)) < VALUES
+    assert gradient_difference(reference, model, inputs, packed) < GRADIENTS
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+def test_real_weights_equal_transformers_on_sentences_of_mixed_length(packed):
+    reference, (ids, types) = bundled_case(composed_sentences(200))
+    model = BertModel.from_pretrained(BUNDLED)
+    assert max(value_differences(reference, model, (ids, types), packed)) < VALUES
+    assert gradient_difference(reference, model, (ids[2:30], types[2:30]), packed) < GRADIENTS
+
+
+def test_token_types_matter_and_default_to_zero():
+    torch.manual_seed(0)
+    model = BertModel(SMALL).eval()
+    ids = torch.randint(1, 50, (3, 7))
+    zero, one = torch.zeros_like(ids), torch.ones_like(ids)
+    left_out = model(ids).last_hidden_state
+    assert torch.equal(left_out, model(ids, torch.ones_like(ids), zero).last_hidden_state)
+    assert not torch.allclose(left_out, model(ids, token_type_ids=one).last_hidden_state, atol=1e-2)
+
+
+def test_padding_has_no_influence_on_real_tokens():
+    torch.manual_seed(0)
+    model = BertModel(SMALL).eval()
+    ids = torch.randint(1, 50, (2, 9))
+    mask = torch.tensor([[1] * 9, [1] * 4 + [0] * 5])
+    other = torch.where(mask.bool(), ids, 49 - ids)
+    assert torch.equal(
+        model(ids, mask).last_hidden_state[mask.bool()], model(other, mask).last_hidden_state[mask.bool()]
+    )
+    alone = model(ids[1:, :4]).last_hidden_state
+    assert torch.allclose(alone[0], model(ids, mask).last_hidden_state[1, :4], atol=1e-6)
+
+
+def test_a_text_beyond_the_encoders_length_is_cut_by_the_tokenizer_and_refused_by_the_model():
+    model, tokenizer = BertModel.from_pretrained(BUNDLED), load_tokenizer(BUNDLED)
+    with torch.no_grad():
+        batch = tokenizer(["word " * 1000])
+        assert batch.input_ids.shape == (1, 512)
+        assert model(batch.input_ids, batch.attention_mask).last_hidden_state.shape == (1, 512, 384)
+    with pytest.raises(AssertionError, match="513 tokens exceed the encoder's 512"):
+        model(torch.ones(1, 513, dtype=torch.int64))
+
+
+def test_dropout_acts_in_training_only():
+    torch.manual_seed(0)
+    model = BertModel(SMALL)
+    ids = torch.randint(1, 50, (2, 6))
+    assert not torch.equal(model(ids).last_hidden_state, model(ids).last_hidden_state)
+    model.eval()
+    assert torch.equal(model(ids).last_hidden_state, model(ids).last_hidden_state)
+
+
+def test_attention_dropout_acts_on_its_own():
+    torch.manual_seed(0)
+    config = BertConfig(**(vars(SMALL) | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.5}))
+    model = BertModel(config)
+    ids = torch.randint(1, 50, (2, 6))
+    assert not torch.equal(model(ids).last_hidden_state, model(ids).last_hidden_state)
+
+
+def test_initialisation_follows_the_config():
+    torch.manual_seed(0)
+    model = BertModel(BertConfig(num_hidden_layers=1, initializer_range=0.05))
+    for name, parameter in model.named_parameters():
+        if "norm" in name:
+            assert (parameter == (1.0 if name.endswith("weight") else 0.0)).all(), name
+        elif name.endswith("bias"):
+            assert (parameter == 0).all(), name
+        else:
+            assert parameter.std().item() == pytest.approx(0.05, rel=0.05), name

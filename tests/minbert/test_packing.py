@@ -1,0 +1,200 @@
+"""Packing is a matter of speed only: values and gradients are those of the padded path."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from minbert import BertConfig, BertModel, PackedBatch
+from minbert.packing import collect, spread
+
+CONFIG = BertConfig(vocab_size=50, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40)
+LIMIT = 1e-5
+
+mixed_lengths = st.lists(st.one_of(st.integers(1, 12), st.integers(1, 512)), min_size=1, max_size=10)
+
+
+def small_model(config: BertConfig = CONFIG) -> BertModel:
+    """With weights so large that attention is far from uniform."""
+    torch.manual_seed(0)
+    model = BertModel(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return model
+
+
+MODEL = small_model()
+
+
+def sentences_of(lengths: list[int]) -> list[np.ndarray]:
+    generator = np.random.default_rng(sum(lengths))
+    return [generator.integers(1, CONFIG.vocab_size, length).astype(np.int32) for length in lengths]
+
+
+def run_padded(model: BertModel, sentences: list[np.ndarray]) -> Tensor:
+    """Hidden states of the real tokens, [total_tokens, hidden]."""
+    ids = torch.zeros(len(sentences), max(map(len, sentences)), dtype=torch.int64)
+    mask = torch.zeros_like(ids)
+    for row, sentence in enumerate(sentences):
+        ids[row, : len(sentence)] = torch.from_numpy(sentence)
+        mask[row, : len(sentence)] = 1
+    return model(ids, mask).last_hidden_state[mask.bool()]
+
+
+def run_packed(model: BertModel, sentences: list[np.ndarray]) -> Tensor:
+    return model.forward_packed(PackedBatch.from_sequences(sentences))
+
+
+def gradients(model: BertModel, hidden: Tensor) -> list[Tensor]:
+    probe = torch.randn(hidden.shape, generator=torch.Generator().manual_seed(0))
+    used = [parameter for name, parameter in model.named_parameters() if not name.startswith("pooler")]
+    return list(torch.autograd.grad((hidden * probe).sum() / len(hidden), used))
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training without dropout"])
+@settings(max_examples=25, deadline=None)
+@given(lengths=mixed_lengths)
+@example(lengths=[1])
+@example(lengths=[1, 1, 1])
+@example(lengths=[7])
+@example(lengths=[5, 5, 5, 5])
+@example(lengths=[512, 1])
+@example(lengths=[512])
+@example(lengths=[3, 512, 1, 40, 41, 8, 9, 300])
+def test_packed_equals_padded_in_values_and_gradients(training, lengths):
+    model = small_model(replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)).train(training)
+    sentences = sentences_of(lengths)
+    padded, packed = run_padded(model, sentences), run_packed(model, sentences)
+    assert (padded - packed).abs().max() < LIMIT
+    for theirs, ours in zip(gradients(model, padded), gradients(model, packed), strict=True):
+        assert (theirs - ours).abs().max() < LIMIT * max(1, theirs.abs().max())
+
+
+@settings(max_examples=30, deadline=None)
+@given(lengths=mixed_lengths, data=st.data())
+def test_a_sentence_does_not_depend_on_the_others(lengths, data):
+    sentences = sentences_of(lengths)
+    chosen = data.draw(st.integers(0, len(sentences) - 1))
+    with torch.no_grad():
+        alone = run_packed(MODEL, [sentences[chosen]])
+        together = run_packed(MODEL, sentences).split(lengths)[chosen]
+    assert (alone - together).abs().max() < LIMIT
+
+
+def test_no_gradient_flows_from_one_sentence_to_another():
+    sentences = sentences_of([4, 5, 30])
+    batch = PackedBatch.from_sequences(sentences)
+    embedded = []
+
+    def remember(_module: object, _inputs: object, output: Tensor) -> None:
+        output.retain_grad()
+        embedded.append(output)
+
+    with MODEL.embeddings.register_forward_hook(remember):
+        MODEL.forward_packed(batch)[4:9].sum().backward()
+    per_sentence = [part.abs().sum().item() for part in embedded[0].grad.split([4, 5, 30])]
+    assert per_sentence[1] > 0
+    assert per_sentence[0] == per_sentence[2] == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(lengths=mixed_lengths, seed=st.integers(0, 1000))
+def test_permuted_sentences_give_permuted_outputs(lengths, seed):
+    sentences = sentences_of(lengths)
+    order = np.random.default_rng(seed).permutation(len(sentences))
+    with torch.no_grad():
+        plain = run_packed(MODEL, sentences).split(lengths)
+        permuted = run_packed(MODEL, [sentences[i] for i in order]).split([lengths[i] for i in order])
+    for position, index in enumerate(order):
+        assert (permuted[position] - plain[index]).abs().max() < LIMIT
+
+
+@given(lengths=st.lists(st.integers(1, 512), min_size=1, max_size=60))
+@example(lengths=[1])
+@example(lengths=[512] * 3)
+def test_plan(lengths):
+    sentences = sentences_of(lengths)
+    batch = PackedBatch.from_sequences(sentences)
+    assert len(batch) == len(lengths)
+    assert batch.total_tokens == sum(lengths)
+    for i, sentence in enumerate(sentences):
+        own = slice(batch.offsets[i], batch.offsets[i + 1])
+        assert batch.input_ids[own].tolist() == sentence.tolist()
+        assert batch.position_ids[own].tolist() == list(range(len(sentence)))
+        assert batch.sentence_ids[own].tolist() == [i] * len(sentence)
+    assert not batch.token_type_ids.any()
+
+    slots = batch.slots.tolist()
+    assert len(set(slots)) == len(slots)
+    assert min(slots) >= 0
+    assert max(slots) < batch.grid_size
+    # No sentence stands in a row wider than half as much again as itself, or than itself and eight tokens.
+    assert batch.grid_size <= sum(max(1.5 * length, length + 8) for length in lengths)
+    assert sum(block.sentences for block in batch.blocks) == len(lengths)
+
+    occupied = torch.zeros(batch.grid_size, dtype=torch.bool)
+    occupied[batch.slots] = True
+    owner = torch.full((batch.grid_size,), -1)
+    owner[batch.slots] = batch.sentence_ids
+    sizes = [block.sentences * block.width for block in batch.blocks]
+    grids = zip(batch.blocks, occupied.split(sizes), owner.split(sizes), strict=True)
+    for block, places, owners in grids:
+        places, owners = places.view(block.sentences, block.width), owners.view(block.sentences, block.width)
+        if block.mask is None:
+            assert places.all()
+        else:
+            assert torch.equal(block.mask[:, 0, 0], places)
+        assert all(len(set(row[kept].tolist())) == 1 for row, kept in zip(owners, places, strict=True))
+
+
+def test_equal_lengths_need_no_mask_and_no_padding():
+    batch = PackedBatch.from_sequences(sentences_of([9] * 5))
+    assert [(block.sentences, block.width, block.mask) for block in batch.blocks] == [(5, 9, None)]
+
+
+def test_token_types_reach_the_embeddings():
+    sentences = sentences_of([4, 6])
+    types = [np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1, 1, 1])]
+    with torch.no_grad():
+        packed = MODEL.forward_packed(PackedBatch.from_sequences(sentences, types)).split([4, 6])
+        for sentence, kinds, found in zip(sentences, types, packed, strict=True):
+            ids = torch.from_numpy(sentence).long()[None]
+            expected = MODEL(ids, token_type_ids=torch.from_numpy(kinds)[None]).last_hidden_state[0]
+            assert (expected - found).abs().max() < LIMIT
+
+
+@settings(max_examples=30, deadline=None)
+@given(size=st.integers(1, 12), seed=st.integers(0, 1000), data=st.data())
+def test_spread_and_collect_are_indexing(size, seed, data):
+    count = data.draw(st.integers(1, size))
+    generator = torch.Generator().manual_seed(seed)
+    places = torch.randperm(size, generator=generator)[:count]
+    rows = torch.randn(count, 2, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    source = torch.randn(size, 2, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    expected = torch.zeros(size, 2, 3, dtype=torch.float64)
+    expected[places] = rows.detach()
+    assert torch.equal(spread(rows, places, size), expected)
+    assert torch.equal(collect(source, places), source[places])
+    assert torch.autograd.gradcheck(lambda x: spread(x, places, size), rows)
+    assert torch.autograd.gradcheck(lambda x: collect(x, places), source)
+    assert torch.autograd.gradgradcheck(lambda x: spread(x, places, size), rows)
+    assert torch.autograd.gradgradcheck(lambda x: collect(x, places), source)
+
+
+def test_moving_to_the_cpu_changes_nothing():
+    batch = PackedBatch.from_sequences(sentences_of([3, 4]))
+    assert batch.to(torch.device("cpu")) is batch
+
+
+@pytest.mark.gpu
+def test_moving_to_cuda_keeps_values():
+    sentences = sentences_of([1, 40, 3, 512, 200])
+    batch = PackedBatch.from_sequences(sentences).to(torch.device("cuda"))
+    with torch.no_grad():
+        moved = small_model().to("cuda").forward_packed(batch).cpu()
+        assert (moved - run_packed(MODEL, sentences)).abs().max() < 1e-4
