@@ -23,7 +23,7 @@ from transformers.utils.logging import disable_progress_bar
 import minbert
 from minbert.checkpoint import BUNDLED, resolve
 
-BATCH = 32
+BATCH = 8
 TEXT = (
     "the a two dogs cats ran slowly across wet green field while an unfathomable orchestra rehearsed it's isn't why? "
     "Überraschung naïve e-mail 3.14 2024 — “quoted” (aside) because! chrysanthemums, tokenization"
@@ -32,6 +32,7 @@ TEXT = (
 Sequences = Sequence[NDArray[np.integer]]
 Inputs = tuple[Sequences, Sequences]  # token ids and token types, one array a sentence
 Case = tuple[nn.Module, Inputs]
+Run = Callable[[nn.Module, Inputs], tuple[Tensor, Tensor]]
 
 
 def random_reference(
@@ -82,26 +83,33 @@ def transfer(reference: nn.Module) -> minbert.BertModel:
 
 
 @torch.no_grad()
-def value_differences(
-    reference: nn.Module, model: minbert.BertModel, inputs: Inputs, packed: bool
-) -> tuple[float, float]:
-    """Largest absolute differences of hidden states at real tokens and of pooler outputs."""
-    run = _run_packed if packed else _run_padded
-    pairs = [(_run_padded(reference, batch), run(model, batch)) for batch in _batches(inputs)]
-    hidden, pooler = (max(_distance(theirs[part], ours[part]) for theirs, ours in pairs) for part in (0, 1))
-    return hidden, pooler
+def value_differences(reference: nn.Module, model: minbert.BertModel, inputs: Inputs) -> dict[str, tuple[float, float]]:
+    """By path, the largest absolute differences of hidden states at real tokens and of pooler outputs."""
+    expected = [_run_padded(reference, batch) for batch in _batches(inputs)]
+    differences = {}
+    for path, run in PATHS.items():
+        pairs = [(theirs, run(model, batch)) for theirs, batch in zip(expected, _batches(inputs), strict=True)]
+        hidden, pooler = (max(_distance(theirs[part], ours[part]) for theirs, ours in pairs) for part in (0, 1))
+        differences[path] = hidden, pooler
+    return differences
 
 
-def gradient_difference(reference: nn.Module, model: minbert.BertModel, inputs: Inputs, packed: bool) -> float:
-    """Largest difference of a parameter's gradient, relative to the largest entry of the reference's gradient."""
-    runs = (reference, _run_padded), (model, _run_packed if packed else _run_padded)
-    for module, run in runs:
-        module.zero_grad()
-        generator = torch.Generator().manual_seed(0)
-        for batch in _batches(inputs):
-            values = run(module, batch)
-            torch.autograd.backward(values, [torch.randn(value.shape, generator=generator) for value in values])
-    return max(_gradient_differences(reference, model))
+def gradient_differences(reference: nn.Module, model: minbert.BertModel, inputs: Inputs) -> dict[str, float]:
+    """By path, the largest difference of a parameter's gradient, relative to the reference gradient's largest entry."""
+    _differentiate(reference, _run_padded, inputs)
+    differences = {}
+    for path, run in PATHS.items():
+        _differentiate(model, run, inputs)
+        differences[path] = max(_gradient_differences(reference, model))
+    return differences
+
+
+def _differentiate(model: nn.Module, run: Run, inputs: Inputs) -> None:
+    model.zero_grad()
+    generator = torch.Generator().manual_seed(0)
+    for batch in _batches(inputs):
+        values = run(model, batch)
+        torch.autograd.backward(values, [torch.randn(value.shape, generator=generator) for value in values])
 
 
 def _batches(inputs: Inputs) -> Iterator[Inputs]:
@@ -128,6 +136,9 @@ def _run_packed(model: minbert.BertModel, inputs: Inputs) -> tuple[Tensor, Tenso
     batch = minbert.PackedBatch.from_sequences(*inputs)
     hidden = model.forward_packed(batch)
     return hidden, model.pool(hidden[batch.offsets[:-1]])
+
+
+PATHS = {"padded": _run_padded, "packed": _run_packed}
 
 
 def _distance(theirs: Tensor, ours: Tensor) -> float:
@@ -200,11 +211,9 @@ def main() -> None:
     for name, build in cases.items():
         reference, inputs = build()
         model = transfer(reference)
-        for packed in (False, True):
-            hidden, pooler = value_differences(reference, model, inputs, packed)
-            gradient = gradient_difference(reference, model, inputs, packed)
-            path = "packed" if packed else "padded"
-            print(f"| {name} | {path} | {hidden:.1e} | {pooler:.1e} | {gradient:.1e} |", flush=True)
+        values, gradients = value_differences(reference, model, inputs), gradient_differences(reference, model, inputs)
+        for path, (hidden, pooler) in values.items():
+            print(f"| {name} | {path} | {hidden:.1e} | {pooler:.1e} | {gradients[path]:.1e} |", flush=True)
 
 
 if __name__ == "__main__":

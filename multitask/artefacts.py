@@ -11,9 +11,7 @@ Running the same stage again finds DONE and computes nothing; a run that was kil
 process that wants the same artefact waits for the first.
 """
 
-import fcntl
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,11 +19,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from minbert.checkpoint import resolve
 from minbert.errors import InputError
 from minbert.files import read_json, write_json, write_text
-
-logger = logging.getLogger("multitask")
+from multitask.locking import exclusive
 
 # Raise when a change of the code changes the bits that the same configuration gives.
 FORMAT_VERSION = 1
@@ -68,6 +64,11 @@ class Artefact:
         return artefact
 
     @property
+    def digest(self) -> str:
+        """The hash of everything that determines the run's bits, 16 hex digits."""
+        return self.folder.name.rsplit("-", 1)[1]
+
+    @property
     def done(self) -> bool:
         """Whether the run is complete."""
         return (self.folder / DONE).is_file()
@@ -75,14 +76,7 @@ class Artefact:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from building the same artefact; waits for one that does. A kill frees the lock."""
-        path = self.folder / ".lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                logger.warning("%s is being computed by another process; waiting for it", self.folder)
-                fcntl.flock(file, fcntl.LOCK_EX)
+        with exclusive(self.folder / ".lock", f"{self.folder} is being computed by another process; waiting for it"):
             yield
 
     def finish(self) -> None:
@@ -122,4 +116,6 @@ def locate_model(name: str | Path, revision: str | None = None, best_on: str | N
     """
     if (Path(name) / "inputs.json").is_file():
         return Artefact(Path(name)).model_folder(best_on)
+    from minbert.checkpoint import resolve  # imports torch, which reading a run does without
+
     return resolve(str(name), revision)

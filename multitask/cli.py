@@ -96,22 +96,12 @@ def _(command: Evaluate) -> int:
 
 @run.register
 def _(command: Predict) -> int:
-    from minbert.tokenizer import load_tokenizer
-    from multitask.artefacts import locate_model
-    from multitask.datasets.schema import Split
-    from multitask.evaluation.multitask import load_split, write_predictions
-    from multitask.model import MultitaskBert
-    from multitask.runtime import start
+    from multitask.predict import predict_files
 
-    folder = locate_model(command.model, best_on=command.best_on)
-    runtime = start(command.device, command.precision)
-    model = MultitaskBert.load(folder).to(runtime.device)
-    tokenizer = load_tokenizer(str(folder))
-    splits: tuple[Split, ...] = ("dev", "test")
-    data = {split: load_split(model, tokenizer, command.data, split) for split in splits}  # read all before writing any
-    for split in splits:
-        for path in write_predictions(model, data[split], split, command.output, runtime):
-            print(path)
+    for path in predict_files(
+        command.model, command.data, command.output, command.best_on, command.device, command.precision
+    ):
+        print(path)
     return 0
 
 

@@ -64,12 +64,17 @@ class MultitaskBert(nn.Module):
         Returns:
             For each task its head's outputs in fp32, [rows, classes] or [rows].
         """
-        parts = [(name, count) for name, count in rows.items() for _ in range(self.sequences_per_row(name))]
-        embeddings = self.embed(batch).split([count for _, count in parts])
-        inputs: dict[str, list[Tensor]] = {name: [] for name in rows}
-        for (name, _), part in zip(parts, embeddings, strict=True):
-            inputs[name].append(part)
-        return {name: self.heads[name](*tensors).float() for name, tensors in inputs.items()}
+        embeddings = self.embed(batch).split([count * self.sequences_per_row(name) for name, count in rows.items()])
+        return {name: self.head(name, part) for name, part in zip(rows, embeddings, strict=True)}
+
+    def head(self, task: str, embeddings: Tensor) -> Tensor:
+        """A task's outputs in fp32, [rows, classes] or [rows], from its sequences' embeddings.
+
+        Args:
+            task: the task's name.
+            embeddings: [rows * sequences_per_row, hidden]; of pairs read apart all first sentences, then all second.
+        """
+        return self.heads[task](*embeddings.chunk(self.sequences_per_row(task))).float()
 
     def sequences_per_row(self, task: str) -> int:
         """How many encoder inputs a row makes: 2 for pairs read apart, else 1."""

@@ -1,5 +1,7 @@
 """Where and how a run computes: device, precision, seeds, determinism."""
 
+import contextlib
+import ctypes
 import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -41,9 +43,19 @@ def start(device: Device, precision: Precision) -> Runtime:
         # cuBLAS needs a fixed workspace to sum in the same order every time; read when its first handle is made.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
+    else:
+        _keep_freed_memory()
     native = {"cuda": _cuda_has_bf16, "cpu": _cpu_has_bf16}[kind]
     chosen = ("bf16" if native() else "fp32") if precision == "auto" else precision
     return Runtime(torch.device(kind), chosen)
+
+
+def _keep_freed_memory() -> None:
+    """Let the C library keep freed memory; by default large blocks go back and the next step pays page faults for new."""
+    with contextlib.suppress(OSError, AttributeError):  # not glibc
+        library = ctypes.CDLL("libc.so.6")
+        library.mallopt(ctypes.c_int(-4), ctypes.c_int(0))  # M_MMAP_MAX: large blocks from the heap too
+        library.mallopt(ctypes.c_int(-1), ctypes.c_int(2**31 - 1))  # M_TRIM_THRESHOLD
 
 
 def seed_everything(seed: int) -> None:

@@ -46,7 +46,7 @@ class AverageLoss:
     def backward(self, trainable: Trainable, update: Update) -> Losses:
         losses = trainable.losses(update)
         mean_of(losses.terms).backward()
-        return Losses({name: term.detach() for name, term in losses.terms.items()}, losses.tokens)
+        return losses.detached()
 
 
 def mean_of(terms: Mapping[str, Tensor]) -> Tensor:

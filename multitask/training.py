@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -48,10 +48,15 @@ Update = tuple[Batch, ...]  # what one optimizer step trains on
 
 @dataclass(frozen=True)
 class Losses:
-    """Scalar losses by name, and the number of real tokens behind them."""
+    """Scalar losses by name, the number of real tokens behind them, and scalars to watch beside."""
 
     terms: dict[str, Tensor]
     tokens: int
+    watched: dict[str, Tensor] = field(default_factory=dict)
+
+    def detached(self) -> "Losses":
+        """The same without graph."""
+        return replace(self, terms={name: term.detach() for name, term in self.terms.items()})
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,7 @@ def train(
         TrainingError: a loss or gradient is not finite.
         Interrupted: SIGTERM or SIGINT came; the state is saved.
     """
-    run = _Run(trainable, config, folder, runtime)
+    run = TrainingRun(trainable, config, folder, runtime)
     run.resume()
     updates = trainable.plan(run.progress.step // run.steps_per_epoch)
     saved = started = time.monotonic()
@@ -159,7 +164,7 @@ def train(
     return run.finish()
 
 
-class _Run:
+class TrainingRun:
     """The loop's mutable half: optimizer, progress and files."""
 
     def __init__(self, trainable: Trainable, config: LoopConfig, folder: Path, runtime: Runtime) -> None:
@@ -179,8 +184,8 @@ class _Run:
     def step(self, update: Update, losses: Losses) -> None:
         """One optimizer step on the gradient in place."""
         norm = clip_grad_norm_(self.parameters, self.config.optimizer.clip or float("inf"))
-        names = [*losses.terms, "gradient"]
-        self.unchecked.append((self.progress.step + 1, update, names, torch.stack([*losses.terms.values(), norm])))
+        seen = {**losses.terms, "gradient": norm, **losses.watched}
+        self.unchecked.append((self.progress.step + 1, update, list(seen), torch.stack(list(seen.values()))))
         if self.runtime.device.type == "cpu":
             self.check()  # before the step, so that even the weights in memory stay good
         factor = learning_rate_factor(self.progress.step, self.total_steps, self.config.optimizer)

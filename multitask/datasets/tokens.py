@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from minbert.files import atomic_folder
 from minbert.tokenizer import Ids, Tokenizer
+from multitask.locking import exclusive
 
 FORMAT = 1  # raise when the layout of cached arrays changes
 
@@ -62,22 +63,29 @@ def tokenise(
         source: what the texts are, e.g. the fingerprint of their file and the column; the cache's key with the above.
         second: second texts, for joint encodings `[CLS] text [SEP] second [SEP]`.
     """
-    key = sha256(repr((FORMAT, source, tokenizer.fingerprint(), max_length, second is not None)).encode()).hexdigest()[
-        :32
-    ]
-    folder = cache_folder() / "tokens" / key
+    length = tokenizer.max_length if max_length is None else max_length
+    identity = (FORMAT, source, tokenizer.fingerprint(), length, second is not None)
+    folder = cache_folder() / "tokens" / sha256(repr(identity).encode()).hexdigest()[:32]
     if not folder.is_dir():
-        if second is None:
-            ids, types = tokenizer.encode(texts, max_length), None
-        else:
-            ids, types = tokenizer.encode_pairs(texts, second, max_length)
-        with atomic_folder(folder) as temporary:
-            np.save(temporary / "ids.npy", np.concatenate([*ids, np.empty(0, np.int32)]))
-            np.save(temporary / "offsets.npy", np.cumsum([0, *map(len, ids)], dtype=np.int64))
-            if types is not None:
-                np.save(temporary / "types.npy", np.concatenate([*types, np.empty(0, np.int32)]))
+        with exclusive(folder.with_suffix(".lock")):
+            if not folder.is_dir():  # another process may have made it meanwhile
+                _write(folder, texts, second, tokenizer, length)
     return Tokens(
         ids=np.asarray(np.load(folder / "ids.npy", mmap_mode="r")),
         types=np.asarray(np.load(folder / "types.npy", mmap_mode="r")) if second is not None else None,
         offsets=np.load(folder / "offsets.npy"),
     )
+
+
+def _write(
+    folder: Path, texts: Sequence[str], second: Sequence[str] | None, tokenizer: Tokenizer, max_length: int
+) -> None:
+    if second is None:
+        ids, types = tokenizer.encode(texts, max_length), None
+    else:
+        ids, types = tokenizer.encode_pairs(texts, second, max_length)
+    with atomic_folder(folder) as temporary:
+        np.save(temporary / "ids.npy", np.concatenate([*ids, np.empty(0, np.int32)]))
+        np.save(temporary / "offsets.npy", np.cumsum([0, *map(len, ids)], dtype=np.int64))
+        if types is not None:
+            np.save(temporary / "types.npy", np.concatenate([*types, np.empty(0, np.int32)]))

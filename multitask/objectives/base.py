@@ -87,7 +87,7 @@ class Objective:
                 since on a GPU the check would wait for the device.
             false_negatives: [pairs, pairs] bool, True where positive j must not count as a negative of anchor i (it is
                 a duplicate of the anchor or of its positive). The diagonal is ignored. Where sentences of one
-                view are compared, i and j are kept apart if either entry (i, j) or (j, i) is True.
+                view are compared, entry (i, j) or (j, i) is enough to leave the pair i, j out.
             false_hard_negatives: [pairs, hard_negatives] bool, the same for the hard negatives.
 
         Raises:

@@ -38,6 +38,8 @@ class LabelledPairs(Objective):
     - "literal": −ℓ_i, the contrastive loss maximised, as the multi-task report words it. It never stops pushing, and
       what lowers it is not only a smaller s_ii but also any other pair that comes closer.
 
+    The tables of this repository use "bounded" where they do not say otherwise.
+
     Args:
         temperature: τ.
         form: of the pairs with label 0.

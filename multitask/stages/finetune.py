@@ -15,12 +15,12 @@ from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.artefacts import Artefact, locate_model
 from multitask.config import FinetuneConfig, RunOptions
 from multitask.datasets.batching import batches_of_similar_length, epoch_rows
-from multitask.datasets.labelled import LabelledData, pack_together
+from multitask.datasets.labelled import LabelledData
 from multitask.evaluation.multitask import evaluate, load_split
 from multitask.model import MultitaskBert, resolve_pooling
 from multitask.runtime import Runtime, generator, seed_everything, start
 from multitask.schedulers import AverageLoss, Scheduler
-from multitask.tasks import TASKS, labels_to_tensor
+from multitask.sources import TaskSource, losses_of
 from multitask.tensorboard import tensorboard_log
 from multitask.training import Evaluation, LoopConfig, Losses, Update, train
 
@@ -103,6 +103,7 @@ class Finetuning:
         self.config = config
         self.runtime = runtime
         self.scheduler: Scheduler = AverageLoss()
+        self.sources = {name: TaskSource(model, name, split) for name, split in training.items()}
 
     def plan(self, epoch: int) -> Sequence[Update]:
         config = self.config
@@ -115,20 +116,7 @@ class Finetuning:
         return self.scheduler.arrange(batches, generator(config.seed, len(sizes), epoch))
 
     def losses(self, update: Update) -> Losses:
-        parts = {batch.source: batch for batch in update}
-        packed = pack_together([self.training[name].sequences(batch.rows) for name, batch in parts.items()])
-        with self.runtime.autocast():
-            outputs = self.model(
-                packed.to(self.runtime.device), {name: len(batch.rows) for name, batch in parts.items()}
-            )
-        terms = {}
-        for name, batch in parts.items():
-            labels = self.training[name].examples.labels
-            assert labels is not None, "training data has labels"
-            terms[name] = TASKS[name].kind.loss(
-                outputs[name], labels_to_tensor(labels[batch.rows], self.runtime.device)
-            )
-        return Losses(terms, packed.total_tokens)
+        return losses_of(self.model.encoder, self.model.pooling, self.sources, update, self.runtime)
 
     def evaluate(self) -> Evaluation:
         scores = evaluate(self.model, self.dev, self.runtime)

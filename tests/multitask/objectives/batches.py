@@ -69,6 +69,8 @@ def _forms() -> list[Objective]:
         build_objective("infonce", temperature=0.5),
         build_objective("infonce", temperature=0.1, hard_negative_weight=1.0),
         build_objective("arccon", angle=0.5, temperature=0.2),
+        build_objective("met", margin=2),  # every hinge open, so that the floor under the distance shows
+        build_objective("mat", margin=1),
         build_objective("align_uniform", alpha=1, t=3, uniformity_weight=0.2),
         build_objective("gradient", dissipation=None, ratio=1.5),
         build_objective("gradient", power=0, dissipation=0.8),

@@ -15,7 +15,10 @@ def test_objectives_with_a_hinge_or_a_gate_have_a_rate_and_no_other() -> None:
     assert [o for o in ALL_OBJECTIVES if o.name in always or getattr(o, "dissipation", None) is not None] == GATED
 
 
-@pytest.mark.parametrize("objective", GATED, ids=str)
+CAN_CLOSE = [o for o in GATED if getattr(o, "margin", 0) < 1]  # a margin as wide as the sphere is never met
+
+
+@pytest.mark.parametrize("objective", CAN_CLOSE, ids=str)
 def test_rate_is_zero_for_pairs_far_apart_and_one_for_collapsed_ones(objective: Objective) -> None:
     apart, together = torch.eye(4), torch.ones(4, 4)
     assert objective.gate_rate(apart, apart) == 0

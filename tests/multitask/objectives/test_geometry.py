@@ -43,6 +43,13 @@ def test_unit_vectors_have_norm_one_in_full_precision_and_zero_stays_zero() -> N
         torch.testing.assert_close(norms, torch.tensor([1, 1, 0, 1], dtype=expected))
 
 
+def test_gradient_of_a_zero_vector_is_no_larger_than_the_one_that_arrives() -> None:
+    x = torch.zeros(1, 4, requires_grad=True)
+    unit(x).sum().backward()
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, torch.ones(1, 4))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_arccos_is_exact_inside_and_finite_at_the_ends(dtype: torch.dtype) -> None:
     inside = torch.linspace(-0.99, 0.99, 9, dtype=dtype)

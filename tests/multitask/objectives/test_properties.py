@@ -153,18 +153,36 @@ def test_one_pair_leaves_dcl_its_positive_part_and_align_uniform_its_alignment()
 
 @pytest.mark.gpu
 @all_objectives
-def test_cuda_equals_cpu(objective: Objective) -> None:
-    for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
-        for batch in (random_batch(5, pairs=64, dim=32), *(b for b in AWKWARD_BATCHES if b.differentiable)):
-            pairs = len(batch.anchors)
-            labels = None if labels_for(objective, 1) is None else torch.arange(pairs).remainder(2).double()
-            anchors, positives = batch.anchors.to(dtype), batch.positives.to(dtype)
-            results = []
-            for device in ("cpu", "cuda"):
-                on_device = Batch(batch.name, anchors.to(device), positives.to(device))
-                moved = None if labels is None else labels.to(device)
-                results.append([r.cpu() for r in value_and_gradient(objective, on_device, dtype, labels=moved)])
-            for cpu, cuda in zip(*results, strict=True):
-                torch.testing.assert_close(
-                    cuda, cpu, rtol=tolerance, atol=tolerance * max(cpu.abs().max().item(), 1e-30)
-                )
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)], ids=str)
+def test_cuda_equals_cpu(objective: Objective, dtype: torch.dtype, tolerance: float) -> None:
+    batch = random_batch(5, pairs=64, dim=32)
+    arguments = {
+        "hard_negatives": random_batch(6, pairs=64, dim=32).anchors.to(dtype)
+        if objective.takes_hard_negatives
+        else None,
+        "labels": None if objective.takes_labels == "none" else torch.arange(64) % 2,
+        "false_negatives": some_false_negatives(64),
+    }
+    on_cuda = Batch("cuda", batch.anchors.cuda(), batch.positives.cuda())
+    moved = {name: None if x is None else x.cuda() for name, x in arguments.items()}
+    expected = value_and_gradient(objective, batch, dtype, **arguments)
+    actual = tuple(x.cpu() for x in value_and_gradient(objective, on_cuda, dtype, **moved))
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.gpu
+@all_objectives
+def test_objectives_never_wait_for_the_device(objective: Objective) -> None:
+    batch = random_batch(5)
+    anchors, positives, mask = (
+        batch.anchors.cuda().requires_grad_(),
+        batch.positives.cuda(),
+        some_false_negatives(6).cuda(),
+    )
+    labels = None if objective.takes_labels == "none" else (torch.arange(6) % 2).cuda()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        objective(anchors, positives, labels=labels, false_negatives=mask).backward()
+        objective.gate_rate(anchors, positives, mask)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

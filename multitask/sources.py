@@ -1,0 +1,108 @@
+"""Sources: rows of data with the loss that trains on them. A stage is a set of sources, an order and an evaluation.
+
+All sources of an update go through the encoder in one packed call.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from minbert.model import BertModel
+from minbert.packing import PackedBatch
+from minbert.tokenizer import Ids
+from multitask.datasets.batching import Rows
+from multitask.datasets.labelled import LabelledData
+from multitask.model import MultitaskBert
+from multitask.pooling import pool
+from multitask.runtime import Runtime
+from multitask.tasks import TASKS, labels_to_tensor
+from multitask.training import Losses, Update
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a source sends through the encoder for some rows, and what it needs again for the loss."""
+
+    ids: list[Ids]
+    types: list[Ids]
+    targets: Any
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What the encoder made of a source's sequences."""
+
+    embeddings: Tensor  # [sequences, hidden] fp32, pooled
+    hidden: Tensor  # [tokens, hidden], the sequences' token states end to end
+
+
+class Source(ABC):
+    """Rows that can be trained on."""
+
+    lengths: NDArray[np.int64]  # tokens of each row, all its sequences together
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @abstractmethod
+    def inputs(self, rows: Rows) -> Inputs:
+        """Token sequences of the rows."""
+
+    @abstractmethod
+    def loss(self, encoded: Encoded, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        """The rows' loss, scalar fp32, and scalars to watch (without gradient). Called under autocast."""
+
+
+class TaskSource(Source):
+    """Supervised training of one task's head.
+
+    Args:
+        model: the model with the head.
+        task: the task's name.
+        data: its labelled training data.
+    """
+
+    def __init__(self, model: MultitaskBert, task: str, data: LabelledData) -> None:
+        assert data.examples.labels is not None, "training data has labels"
+        self.model = model
+        self.task = task
+        self.data = data
+        self.labels = data.examples.labels
+        self.lengths = data.lengths
+
+    def inputs(self, rows: Rows) -> Inputs:
+        ids, types = self.data.sequences(rows)
+        return Inputs(ids, types, self.labels[rows])
+
+    def loss(self, encoded: Encoded, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        outputs = self.model.head(self.task, encoded.embeddings)
+        labels = labels_to_tensor(targets, outputs.device)
+        return TASKS[self.task].kind.loss(outputs, labels), {}
+
+
+def losses_of(
+    encoder: BertModel,
+    pooling: Literal["cls", "mean"],
+    sources: Mapping[str, Source],
+    update: Update,
+    runtime: Runtime,
+) -> Losses:
+    """The losses of an update's batches, named by their sources, from one packed call of the encoder."""
+    parts = [sources[batch.source].inputs(batch.rows) for batch in update]
+    packed = PackedBatch.from_sequences([i for part in parts for i in part.ids], [t for p in parts for t in p.types])
+    batch = packed.to(runtime.device)
+    terms: dict[str, Tensor] = {}
+    watched: dict[str, Tensor] = {}
+    with runtime.autocast():
+        hidden = encoder.forward_packed(batch)
+        embeddings = pool(hidden, batch, pooling).split([len(part.ids) for part in parts])
+        states = hidden.split([sum(map(len, part.ids)) for part in parts])
+        for item, part, *encoded in zip(update, parts, embeddings, states, strict=True):
+            terms[item.source], seen = sources[item.source].loss(Encoded(*encoded), part.targets)
+            watched |= {f"{item.source} {name}": value for name, value in seen.items()}
+    return Losses(terms, packed.total_tokens, watched)
