@@ -140,6 +140,8 @@ class BertModel(nn.Module):
         Returns:
             [total_tokens, hidden], in the batch's order.
         """
+        widest = max(block.width for block in batch.blocks)
+        assert widest <= self.config.max_length, f"{widest} tokens exceed the encoder's {self.config.max_length}"
         sizes = [block.sentences * block.width for block in batch.blocks]
         grid_size = sum(sizes)
 

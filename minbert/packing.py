@@ -85,11 +85,11 @@ class PackedBatch:
 
     def to(self, device: torch.device) -> "PackedBatch":
         """The same batch on another device; copies to CUDA do not wait."""
-        if device.type == "cpu":
+        if device == self.input_ids.device:
             return self
 
         def move(tensor: Tensor) -> Tensor:
-            return tensor.pin_memory().to(device, non_blocking=True)
+            return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 
         return PackedBatch(
             move(self.input_ids),

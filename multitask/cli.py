@@ -9,7 +9,7 @@ from pathlib import Path
 import tyro
 
 from minbert.errors import InputError
-from multitask.commands import Command, Data, Embed, Evaluate, Fetch, Finetune, Predict
+from multitask.commands import Command, Data, Embed, Evaluate, Experiments, Fetch, Finetune, Predict, Pretrain, Report
 from multitask.errors import Interrupted, TrainingError
 
 
@@ -17,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code: 0, 1 for a run that failed, 2 for wrong input, 128 + n for signal n."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # not every retry: the outcome is one line of ours
     command = tyro.cli(Command, args=arguments, prog="multitask", config=(tyro.conf.OmitSubcommandPrefixes,))
     try:
         return run(command)
@@ -58,6 +59,15 @@ def _(command: Data) -> int:
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     return 2 if problems else 0
+
+
+@run.register
+def _(command: Pretrain) -> int:
+    from multitask.stages.pretrain import pretrain
+
+    artefact = pretrain(command.start, command.data, command.config, command.options, command.revision)
+    print(artefact.folder)
+    return 0
 
 
 @run.register
@@ -121,4 +131,33 @@ def _(command: Embed) -> int:
     with atomic_file(command.output) as temporary, Path(temporary).open("wb") as file:
         np.save(file, embeddings)
     print(f"{command.output}: {embeddings.shape[0]} embeddings of size {embeddings.shape[1]}")
+    return 0
+
+
+@run.register
+def _(command: Experiments) -> int:
+    from dataclasses import replace
+
+    from multitask.config import RunOptions
+    from multitask.experiments.presets import PRESETS
+    from multitask.experiments.run import run_preset, write_best_predictions
+    from multitask.reporting.report import write_report
+
+    preset = PRESETS[command.preset]
+    preset = replace(preset, start=command.start or preset.start, data=command.data or preset.data)
+    options = RunOptions(command.device, command.precision, command.runs)
+    record = run_preset(preset, command.seeds, options)
+    for path in write_best_predictions(preset, record, options, command.predictions):
+        print(path)
+    print(write_report(command.runs, command.preset, command.report))
+    for label, failed in record.failures:
+        print(f"error: {label}, seed {failed.seed}: {failed.error}", file=sys.stderr)
+    return 1 if record.failures else 0
+
+
+@run.register
+def _(command: Report) -> int:
+    from multitask.reporting.report import write_report
+
+    print(write_report(command.runs, command.preset, command.report))
     return 0

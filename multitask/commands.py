@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from multitask.config import Device, FinetuneConfig, Pooling, Precision, RunOptions
+from multitask.config import Device, FinetuneConfig, Pooling, Precision, PretrainConfig, RunOptions
+from multitask.experiments.presets import PresetName
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,20 @@ class Finetune:
     data: Path = Path("data/sample")
     """Folder with the tasks' files."""
     config: tyro.conf.OmitArgPrefixes[FinetuneConfig] = field(default_factory=FinetuneConfig)
+    options: tyro.conf.OmitArgPrefixes[RunOptions] = field(default_factory=RunOptions)
+
+
+@dataclass(frozen=True)
+class Pretrain:
+    """Pre-train an encoder contrastively; the artefact is a start for finetune."""
+
+    start: str = "all-minilm-l6-v2"
+    """Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased."""
+    revision: str | None = None
+    """Revision of a hub id."""
+    data: Path = Path("data/sample")
+    """Folder with the sources' files."""
+    config: tyro.conf.OmitArgPrefixes[PretrainConfig] = field(default_factory=PretrainConfig)
     options: tyro.conf.OmitArgPrefixes[RunOptions] = field(default_factory=RunOptions)
 
 
@@ -92,10 +107,46 @@ class Embed:
     precision: Precision = "auto"
 
 
+@dataclass(frozen=True)
+class Experiments:
+    """Run a preset's tables and write the report. What was computed before is taken from the store."""
+
+    preset: tyro.conf.Positional[PresetName]
+    """`sample`: the bundled data, minutes on a processor; `paper`: the fetched data with the report's settings."""
+    start: str | None = None
+    """Start weights in place of the preset's: a folder or a hub id."""
+    data: Path | None = None
+    """Folder with the tasks' files in place of the preset's."""
+    seeds: int = 1
+    """Train every row with so many seeds, from 0."""
+    runs: Path = Path("runs")
+    """Folder of all artefacts."""
+    report: Path = Path("report")
+    """Folder of the report."""
+    predictions: Path = Path("predictions")
+    """Folder of the best models' prediction files."""
+    device: Device = "auto"
+    precision: Precision = "auto"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write the report of a preset that was run, from the store alone."""
+
+    preset: tyro.conf.Positional[PresetName] = "sample"
+    runs: Path = Path("runs")
+    """Folder of all artefacts."""
+    report: Path = Path("report")
+    """Folder of the report."""
+
+
 Command = (
     Annotated[Data, tyro.conf.subcommand("data")]
+    | Annotated[Pretrain, tyro.conf.subcommand("pretrain")]
     | Annotated[Finetune, tyro.conf.subcommand("finetune")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Predict, tyro.conf.subcommand("predict")]
     | Annotated[Embed, tyro.conf.subcommand("embed")]
+    | Annotated[Experiments, tyro.conf.subcommand("experiments")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+ContrastiveName = Literal["unlabelled", "nli", "pairs", "quora", "sentiment", "paraphrase", "similarity", "reviews"]
 TaskName = Literal["sentiment", "paraphrase", "similarity", "reviews"]
 Pooling = Literal["auto", "cls", "mean"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -94,4 +95,60 @@ class FinetuneConfig:
     """Keep each task's best checkpoint besides the best overall one, for ensembles."""
     seed: int = 0
     heads: HeadsConfig = field(default_factory=HeadsConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+
+
+@dataclass(frozen=True)
+class ObjectiveConfig:
+    """A contrastive or non-contrastive objective by name; a parameter left out takes the objective's own default."""
+
+    objective: str = "infonce"
+    """infonce, mnrl, arccon, mpt, met, mat, dcl, dcl_positive, align_uniform, gradient, mhe, mhs, barlow_twins or
+    vicreg."""
+    temperature: float | None = None
+    scale: float | None = None
+    angle: float | None = None
+    margin: float | None = None
+    alpha: float | None = None
+    t: float | None = None
+    hard_negative_weight: float | None = None
+    uniformity_weight: float | None = None
+    power: float | None = None
+    dissipation: float | None = None
+    weight: float | None = None
+    ratio: float | None = None
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """Contrastive pre-training (report, section 4.1; SimCSE, arXiv 2104.08821)."""
+
+    sources: tuple[ContrastiveName, ...] = ("unlabelled",)
+    """What to train on, one after the other within each epoch: dropout views of `unlabelled` sentences or of a task's
+    sentences, supervised `quora` pairs, `nli` triplets, `pairs` of paraphrases. The report's "3 given" procedure is
+    quora sentiment similarity; a sequence of pre-trainings is a run that starts from another."""
+    epochs: int = 1
+    batch_size: int = 16
+    """Rows (pairs, triplets, or sentences in two views) in a step."""
+    quora_share: float = 1.0
+    """Share of the Quora rows that an epoch takes, different ones each time (the report: 0.06 unsupervised)."""
+    train_limit: int | None = None
+    """Use only the first so many rows of each source."""
+    negative_pairs: Literal["bounded", "literal", "left_out"] = "bounded"
+    """Quora pairs with label 0: pushed apart in the bounded or the report's literal form, or left out."""
+    mask_duplicates: bool = True
+    """Leave equal sentences within a batch out of the negatives."""
+    projection: Literal["mlp", "linear", "none"] = "mlp"
+    """Head between embedding and objective, thrown away afterwards."""
+    pooling: Pooling = "auto"
+    max_length: int | None = None
+    """Cut sentences to so many tokens; the encoder's limit when left out."""
+    chunk: int | None = None
+    """Gradient caching: encode so many rows at a time, for batches larger than the memory holds."""
+    evaluate_every: int | None = None
+    """Steps between evaluations; every epoch when left out."""
+    select: Literal["similarity", "last"] = "similarity"
+    """Keep the state with the best Spearman correlation on the similarity dev set, or the last one."""
+    seed: int = 0
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)

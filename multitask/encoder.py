@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from multitask.config import Device, Pooling, Precision
 from multitask.datasets.batching import Rows
 from multitask.inference import for_all_rows
 from multitask.model import resolve_pooling
-from multitask.pooling import pool
+from multitask.pooling import PoolingMethod, pool
 from multitask.runtime import Runtime, start
 
 
@@ -32,9 +32,7 @@ class SentenceEncoder:
         runtime: device and precision.
     """
 
-    def __init__(
-        self, model: BertModel, tokenizer: Tokenizer, pooling: Literal["cls", "mean"], runtime: Runtime
-    ) -> None:
+    def __init__(self, model: BertModel, tokenizer: Tokenizer, pooling: PoolingMethod, runtime: Runtime) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.pooling = pooling
@@ -84,7 +82,7 @@ class SentenceEncoder:
         """
         if isinstance(sentences, str):
             raise InputError("encode takes a list of sentences; wrap a single one in a list")
-        if not sentences:
+        if len(sentences) == 0:  # an array has no truth value
             return np.empty((0, self.model.config.hidden_size), np.float32)
         tokens = self.tokenizer.encode(sentences, max_length)
 

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Self, get_args
 
+import safetensors
 import safetensors.torch
 from torch import Tensor, nn
 
@@ -16,7 +17,7 @@ from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer
 from multitask.config import HeadsConfig, Pooling
 from multitask.heads import build_heads
-from multitask.pooling import pool
+from multitask.pooling import PoolingMethod, pool
 from multitask.tasks import TASKS
 
 DESCRIPTION = "multitask.json"
@@ -38,7 +39,7 @@ class MultitaskBert(nn.Module):
         self,
         encoder: BertModel,
         tasks: Sequence[str],
-        pooling: Literal["cls", "mean"],
+        pooling: PoolingMethod,
         heads: HeadsConfig,
         max_length: int | None = None,
     ) -> None:
@@ -110,12 +111,17 @@ class MultitaskBert(nn.Module):
             heads, max_length = HeadsConfig(**description["heads"]), description["max_length"]
         except (TypeError, KeyError) as error:
             raise InputError(f"{path}: not a description of a multitask model ({error})") from None
+        if pooling not in get_args(PoolingMethod):
+            raise InputError(f"{path}: pooling is {pooling!r}; expected {' or '.join(get_args(PoolingMethod))}")
         if unknown := set(tasks) - set(TASKS):
             raise InputError(
                 f"{path}: unknown tasks {', '.join(sorted(unknown))}; this version knows {', '.join(TASKS)}"
             )
         model = cls(BertModel.from_pretrained(str(folder)), tasks, pooling, heads, max_length)
-        state = safetensors.torch.load_file(folder / HEADS)
+        try:
+            state = safetensors.torch.load_file(folder / HEADS)
+        except (OSError, safetensors.SafetensorError) as error:
+            raise InputError(f"{folder / HEADS}: missing or damaged ({error})") from None
         if set(state) != set(own := model._own_heads()) or any(state[n].shape != own[n].shape for n in state):
             raise InputError(f"{folder / HEADS}: its tensors do not fit {path.name}")
         model.heads.load_state_dict(state, strict=False)
@@ -126,7 +132,7 @@ class MultitaskBert(nn.Module):
         return dict(self.heads.named_parameters())
 
 
-def resolve_pooling(pooling: Pooling, folder: Path) -> Literal["cls", "mean"]:
+def resolve_pooling(pooling: Pooling, folder: Path) -> PoolingMethod:
     """What `auto` means for start weights: the mean where they were tuned with it, else the first token (the report's).
 
     Tuning is read from a sentence-transformers folder's `1_Pooling/config.json` or from our own description.
@@ -135,7 +141,7 @@ def resolve_pooling(pooling: Pooling, folder: Path) -> Literal["cls", "mean"]:
         return pooling
     if (folder / DESCRIPTION).is_file():
         stored = read_json(folder / DESCRIPTION).get("pooling")
-        if stored in get_args(Literal["cls", "mean"]):
+        if stored in get_args(PoolingMethod):
             return stored
     settings = folder / "1_Pooling" / "config.json"
     return "mean" if settings.is_file() and read_json(settings).get("pooling_mode_mean_tokens") else "cls"

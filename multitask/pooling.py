@@ -6,8 +6,10 @@ from torch import Tensor
 
 from minbert.packing import PackedBatch, collect
 
+PoolingMethod = Literal["cls", "mean"]
 
-def pool(hidden: Tensor, batch: PackedBatch, method: Literal["cls", "mean"]) -> Tensor:
+
+def pool(hidden: Tensor, batch: PackedBatch, method: PoolingMethod) -> Tensor:
     """[total_tokens, hidden] -> [sentences, hidden] fp32: the first token's state, or the mean over all real tokens."""
     if method == "cls":
         return collect(hidden, batch.offsets[:-1]).float()

@@ -51,7 +51,7 @@ def start(device: Device, precision: Precision) -> Runtime:
 
 
 def _keep_freed_memory() -> None:
-    """Let the C library keep freed memory; by default large blocks go back and the next step pays page faults for new."""
+    """Let the C library keep freed memory; by default large blocks go back, and each step pays page faults for new."""
     with contextlib.suppress(OSError, AttributeError):  # not glibc
         library = ctypes.CDLL("libc.so.6")
         library.mallopt(ctypes.c_int(-4), ctypes.c_int(0))  # M_MMAP_MAX: large blocks from the heap too

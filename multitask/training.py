@@ -12,9 +12,11 @@ import shutil
 import signal
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -73,7 +75,7 @@ class Trainable(Protocol):
     module: nn.Module
 
     def plan(self, epoch: int) -> Sequence[Update]:
-        """The epoch's updates; a pure function of the configuration and the epoch, equally many in each."""
+        """The epoch's updates; a pure function of the configuration and the epoch."""
 
     def losses(self, update: Update) -> Losses:
         """The losses of an update's batches, with graph."""
@@ -91,7 +93,8 @@ class LoopConfig:
 
     epochs: int
     optimizer: OptimizerConfig
-    patience: int | None = None  # epochs
+    patience: int | None = None  # evaluations
+    evaluate_every: int | None = None  # steps; after every epoch when left out, and always at the end
 
 
 @dataclass
@@ -101,7 +104,7 @@ class Progress:
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
-    stale_epochs: int = 0  # evaluations since the leading score last rose
+    stale: int = 0  # evaluations since the leading score last rose
     scores: dict[str, float] = field(default_factory=dict)  # best so far
     best: dict[str, str] = field(default_factory=dict)  # score -> checkpoint
     history: list[dict[str, Any]] = field(default_factory=list)  # lines of metrics.jsonl
@@ -138,17 +141,17 @@ def train(
     """
     run = TrainingRun(trainable, config, folder, runtime)
     run.resume()
-    updates = trainable.plan(run.progress.step // run.steps_per_epoch)
+    planned, updates = -1, list[Update]()
     saved = started = time.monotonic()
     with _stop_signals() as stop, run.progress_bar() as bar:
         while run.progress.step < run.total_steps and not run.out_of_patience():
-            epoch, index = divmod(run.progress.step, run.steps_per_epoch)
-            if index == 0:
-                updates = trainable.plan(epoch)
+            epoch, index = run.position()
+            if epoch != planned:
+                planned, updates = epoch, list(trainable.plan(epoch))
             losses = backward(trainable, updates[index])
             run.step(updates[index], losses)
             bar.update()
-            if run.progress.step % run.steps_per_epoch == 0:
+            if run.evaluation_due():
                 run.progress.seconds += time.monotonic() - started
                 on_evaluation(run.progress.step, run.evaluate(epoch + 1))
                 started = time.monotonic()
@@ -176,8 +179,8 @@ class TrainingRun:
         self.optimizer = build_optimizer(trainable.module, config.optimizer)
         self.peaks = [group["lr"] for group in self.optimizer.param_groups]
         self.parameters = [p for p in trainable.module.parameters() if p.requires_grad]
-        self.steps_per_epoch = len(trainable.plan(0))
-        self.total_steps = self.steps_per_epoch * config.epochs
+        self.epoch_ends = list(accumulate(len(trainable.plan(epoch)) for epoch in range(config.epochs)))
+        self.total_steps = self.epoch_ends[-1]
         self.unchecked: list[tuple[int, Update, list[str], Tensor]] = []
         trainable.module.train()
 
@@ -195,6 +198,17 @@ class TrainingRun:
         self.optimizer.zero_grad()
         self.progress.step += 1
         self.progress.tokens += losses.tokens
+
+    def position(self) -> tuple[int, int]:
+        """The epoch that the next step belongs to, and its index there."""
+        epoch = bisect_right(self.epoch_ends, self.progress.step)
+        return epoch, self.progress.step - (self.epoch_ends[epoch - 1] if epoch else 0)
+
+    def evaluation_due(self) -> bool:
+        """Whether it is time to evaluate: at an epoch's end or every so many steps, and at the end."""
+        if self.config.evaluate_every is None:
+            return self.progress.step in self.epoch_ends
+        return self.progress.step % self.config.evaluate_every == 0 or self.progress.step == self.total_steps
 
     def check_due(self) -> bool:
         """Whether it is time to look at the losses."""
@@ -235,7 +249,7 @@ class TrainingRun:
         progress.loss_counts.clear()
         better = [name for name, score in evaluation.scores.items() if score > progress.scores.get(name, -1e9)]
         leading = next(iter(evaluation.scores), None)
-        progress.stale_epochs = 0 if leading in better else progress.stale_epochs + 1
+        progress.stale = 0 if leading in better else progress.stale + 1
         if better or not evaluation.scores:
             checkpoint = f"step-{progress.step:07d}"
             self.trainable.save(self.folder / "checkpoints" / checkpoint)
@@ -243,12 +257,17 @@ class TrainingRun:
             progress.best.update(dict.fromkeys(better or ["last"], checkpoint))
         progress.history.append(record)
         self.write_history()
-        logger.info("epoch %d: %s", epoch, ", ".join(f"{n} {s:.4f}" for n, s in evaluation.scores.items()))
+        logger.info(
+            "epoch %d, step %d: %s",
+            epoch,
+            progress.step,
+            ", ".join(f"{n} {s:.4f}" for n, s in evaluation.scores.items()),
+        )
         return record
 
     def out_of_patience(self) -> bool:
-        """Whether the leading score has not risen for `patience` epochs."""
-        return self.config.patience is not None and self.progress.stale_epochs >= self.config.patience
+        """Whether the leading score has not risen for `patience` evaluations."""
+        return self.config.patience is not None and self.progress.stale >= self.config.patience
 
     def mean_losses(self) -> dict[str, float]:
         """Mean of each loss and of the gradient norm since the last evaluation."""

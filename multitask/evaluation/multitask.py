@@ -59,15 +59,24 @@ def outputs(model: MultitaskBert, task: str, data: LabelledData, runtime: Runtim
     return for_all_rows(data.lengths, compute, runtime)
 
 
-def evaluate(model: MultitaskBert, data: Mapping[str, LabelledData], runtime: Runtime) -> Scores:
-    """Scores of a model in eval mode on labelled data."""
+def predict(model: MultitaskBert, data: Mapping[str, LabelledData], runtime: Runtime) -> dict[str, NDArray[Any]]:
+    """Predictions in the labels' own units for every row, in file order: [rows]. The model must be in eval mode."""
+    return {name: TASKS[name].kind.predict(outputs(model, name, split, runtime)) for name, split in data.items()}
+
+
+def score(predictions: Mapping[str, NDArray[Any]], data: Mapping[str, LabelledData]) -> Scores:
+    """Scores of predictions, [rows] in file order, on labelled data."""
     metrics = {}
     for name, split in data.items():
-        kind = TASKS[name].kind
         labels = split.examples.labels
         assert labels is not None, "labelled splits have labels"
-        metrics[name] = kind.metrics(kind.predict(outputs(model, name, split, runtime)), labels)
+        metrics[name] = TASKS[name].kind.metrics(predictions[name], labels)
     return Scores(metrics, {name: metrics[name][TASKS[name].kind.metric] for name in metrics})
+
+
+def evaluate(model: MultitaskBert, data: Mapping[str, LabelledData], runtime: Runtime) -> Scores:
+    """Scores of a model in eval mode on labelled data."""
+    return score(predict(model, data, runtime), data)
 
 
 def write_predictions(

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BertConfig as TheirBert
 from transformers import RobertaConfig as TheirRoberta
@@ -15,6 +15,7 @@ THEIRS = {"bert": TheirBert, "roberta": TheirRoberta}
 KEYS = [key for key in BertConfig().to_dict() if key in TheirBert().to_dict() and key != "architectures"]
 
 
+@settings(deadline=None)
 @given(
     model_type=st.sampled_from(["bert", "roberta"]), left_out=st.sets(st.sampled_from(KEYS)), heads=st.integers(1, 8)
 )

@@ -15,6 +15,16 @@ from minbert.errors import InputError
 from minbert.files import atomic_file, atomic_folder, read_json, sha256_of_file, write_json, write_text
 
 
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def fail_within(context, inner, error):
+    with context as temporary:
+        (temporary / inner).write_text("half")
+        raise error
+
+
 def test_atomic_file_replaces_the_content_only_at_the_end(tmp_path):
     path = tmp_path / "deep" / "file.txt"
     write_text(path, "old")
@@ -22,7 +32,7 @@ def test_atomic_file_replaces_the_content_only_at_the_end(tmp_path):
         temporary.write_text("new")
         assert path.read_text() == "old"
     assert path.read_text() == "new"
-    assert os.listdir(path.parent) == ["file.txt"]
+    assert names(path.parent) == ["file.txt"]
 
 
 def test_atomic_folder_replaces_the_content_only_at_the_end(tmp_path):
@@ -31,9 +41,9 @@ def test_atomic_folder_replaces_the_content_only_at_the_end(tmp_path):
         with atomic_folder(path) as temporary:
             (temporary / "inner").mkdir()
             (temporary / "inner" / content).write_text(content)
-            assert not path.exists() or os.listdir(path / "inner") == ["old"]
-    assert os.listdir(path.parent) == ["folder"]
-    assert os.listdir(path / "inner") == ["new"]
+            assert not path.exists() or names(path / "inner") == ["old"]
+    assert names(path.parent) == ["folder"]
+    assert names(path / "inner") == ["new"]
 
 
 @pytest.mark.parametrize("exists_before", [True, False])
@@ -42,9 +52,8 @@ def test_atomic_file_leaves_everything_as_it_was_on_an_error(tmp_path, exists_be
     path = tmp_path / "file.txt"
     if exists_before:
         path.write_text("old")
-    with pytest.raises(error), atomic_file(path) as temporary:
-        temporary.write_text("half")
-        raise error
+    with pytest.raises(error):
+        fail_within(atomic_file(path), "", error)
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == ([("file.txt", "old")] if exists_before else [])
 
 
@@ -55,9 +64,8 @@ def test_atomic_folder_leaves_everything_as_it_was_on_an_error(tmp_path, exists_
     if exists_before:
         path.mkdir()
         (path / "kept.txt").write_text("old")
-    with pytest.raises(error), atomic_folder(path) as temporary:
-        (temporary / "half.txt").write_text("half")
-        raise error
+    with pytest.raises(error):
+        fail_within(atomic_folder(path), "half.txt", error)
     assert [str(p.relative_to(tmp_path)) for p in sorted(tmp_path.rglob("*"))] == (
         ["folder", "folder/kept.txt"] if exists_before else []
     )
@@ -116,7 +124,7 @@ def test_a_value_that_json_cannot_hold_leaves_the_old_file(tmp_path):
     with pytest.raises(TypeError):
         write_json(tmp_path / "x.json", [object()])
     assert read_json(tmp_path / "x.json") == [1]
-    assert os.listdir(tmp_path) == ["x.json"]
+    assert names(tmp_path) == ["x.json"]
 
 
 @pytest.mark.parametrize("content", [b'{"a": 1', b"", b'"\xff"', None])

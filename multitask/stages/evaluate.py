@@ -1,0 +1,58 @@
+"""Scoring a fine-tuned model on its dev sets, every prediction kept: what tables, figures and tests are made from."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minbert.errors import InputError
+from minbert.files import atomic_file, read_json, write_json
+from minbert.tokenizer import load_tokenizer
+from multitask.artefacts import Artefact
+from multitask.config import RunOptions
+from multitask.evaluation.multitask import load_split, predict, score
+from multitask.model import MultitaskBert
+from multitask.runtime import start
+from multitask.tasks import TASKS
+
+
+def evaluate_run(run: Artefact, data: Path, options: RunOptions) -> Artefact:
+    """Score the best model of a fine-tuning on the dev sets that it was selected on.
+
+    The artefact holds evaluation.json (overall score, each task's own score and its name, all metrics) and
+    predictions.npz (`{task}_predictions` and `{task}_labels`, each [rows] in file order).
+
+    Args:
+        run: a complete fine-tuning.
+        data: the folder with its data.
+        options: where to compute and to write.
+
+    Raises:
+        InputError: the dev files are not those of the run.
+    """
+    runtime = start(options.device, options.precision)
+    config = {"split": "dev", "best_on": "overall"}
+    inputs = {"model": run.digest, **runtime.describe()}
+    artefact = Artefact.place(options.runs, "evaluate", options.name, config, inputs, {"data": str(data)})
+    with artefact.locked():
+        if artefact.done:
+            return artefact
+        folder = run.model_folder("overall")
+        model = MultitaskBert.load(folder).to(runtime.device)
+        dev = load_split(model, load_tokenizer(str(folder)), data, "dev")
+        for name, fingerprint in read_json(run.folder / "inputs.json")["dev"].items():
+            if dev[name].examples.fingerprint != fingerprint:
+                raise InputError(f"{dev[name].examples.source}: not the file that {run.folder} was selected on")
+        predictions = predict(model, dev, runtime)
+        scores = score(predictions, dev)
+        arrays: dict[str, Any] = {f"{name}_predictions": values for name, values in predictions.items()}
+        arrays |= {f"{name}_labels": np.asarray(split.examples.labels) for name, split in dev.items()}
+        with atomic_file(artefact.folder / "predictions.npz") as temporary, temporary.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+        measures = {name: TASKS[name].kind.metric for name in scores.tasks}
+        write_json(
+            artefact.folder / "evaluation.json",
+            {"overall": scores.overall, "scores": scores.tasks, "measures": measures, "metrics": scores.metrics},
+        )
+        artefact.finish()
+    return artefact

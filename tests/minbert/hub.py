@@ -1,0 +1,67 @@
+"""A local server that answers as the Hugging Face hub does when files are fetched."""
+
+import contextlib
+import http.server
+import threading
+from collections.abc import Iterator
+
+COMMIT = {"main": "a" * 40, "v1": "b" * 40}
+
+
+class Hub(http.server.ThreadingHTTPServer):
+    """Answers as the hub does; `repositories` maps id to revision to file name to content."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), HubHandler)
+        self.repositories: dict[str, dict[str, dict[str, bytes]]] = {}
+        self.requested: list[str] = []
+
+
+class HubHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self) -> None:
+        self.answer(with_body=False)
+
+    def do_GET(self) -> None:
+        self.answer(with_body=True)
+
+    def answer(self, with_body: bool) -> None:
+        self.server.requested.append(self.path)
+        name, _, rest = self.path.lstrip("/").partition("/resolve/")
+        revision, _, file = rest.partition("/")
+        revision = {commit: branch for branch, commit in COMMIT.items()}.get(revision, revision)
+        headers = {"X-Repo-Commit": COMMIT.get(revision, ""), "X-Linked-Size": "0"}
+        content, status = b"", 404
+        if name not in self.server.repositories:
+            headers = {"X-Error-Code": "RepoNotFound"}
+        elif revision not in self.server.repositories[name]:
+            headers = {"X-Error-Code": "RevisionNotFound"}
+        elif file not in self.server.repositories[name][revision]:
+            headers["X-Error-Code"] = "EntryNotFound"
+        else:
+            content, status = self.server.repositories[name][revision][file], 200
+            headers |= {"ETag": f'"{hash(content):x}"', "X-Linked-Size": str(len(content))}
+        self.send_response(status)
+        for key, value in (headers | {"Content-Length": str(len(content))}).items():
+            self.send_header(key, value)
+        self.end_headers()
+        if with_body:
+            self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def running(hub: Hub) -> Iterator[None]:
+    thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield
+    finally:
+        hub.shutdown()
+        hub.server_close()
+        thread.join()

@@ -1,0 +1,290 @@
+"""Ids are those of transformers' tokenizers, whatever settings a checkpoint's file carries."""
+
+import csv
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tokenizers import ByteLevelBPETokenizer
+from tokenizers import Tokenizer as RustTokenizer
+from tokenizers.processors import RobertaProcessing
+from transformers import AutoTokenizer, RobertaConfig, RobertaTokenizerFast
+
+from benchmarks.equivalence import composed_sentences
+from minbert import load_tokenizer
+from minbert.checkpoint import BUNDLED, resolve
+from minbert.errors import InputError
+
+SHARED_DATA = os.environ.get("MINBERT_SHARED_DATA")
+VARIED = [
+    "",
+    " ",
+    "Hello, world!",
+    "naïve café ÜBER Straße",
+    "中文 and 日本語 mixed",
+    "[MASK] inside [SEP] a [CLS] text",
+    "a\tb\nc\u00a0d\u200be\x00f\ufffdg",
+    "don't 'quote' ``this'' -LRB- \\/ -RRB-",
+    "x" * 150,
+    "😀 👩‍👩‍👧 ﬁ ① e\u0301",
+    *composed_sentences(40),
+]
+
+
+@pytest.fixture(scope="module")
+def ours():
+    return load_tokenizer(BUNDLED)
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    return AutoTokenizer.from_pretrained(resolve(BUNDLED))
+
+
+def their_ids(tokenizer, *texts, max_length=512):
+    return tokenizer(*texts, truncation=True, max_length=max_length, padding=False)["input_ids"]
+
+
+def copy_files(folder: Path, *names: str) -> Path:
+    for name in names:
+        shutil.copy(resolve(BUNDLED) / name, folder)
+    return folder
+
+
+def test_varied_sentences(ours, theirs):
+    assert [ids.tolist() for ids in ours.encode(VARIED)] == their_ids(theirs, VARIED)
+
+
+@settings(deadline=None)
+@given(text=st.text(max_size=60))
+@example(text="İstanbul ǅ ß ſ ΙΧΣ")
+def test_any_unicode(ours, theirs, text):
+    assert ours.encode([text])[0].tolist() == their_ids(theirs, [text])[0]
+
+
+@settings(deadline=None)
+@given(
+    first=st.lists(st.sampled_from(["dog", "unfathomable", "é", "."]), max_size=30),
+    second=st.lists(st.sampled_from(["cat", "chrysanthemum"]), max_size=30),
+    max_length=st.integers(4, 40),
+)
+def test_pairs_are_cut_as_transformers_cuts_them(ours, theirs, first, second, max_length):
+    pair = [" ".join(first)], [" ".join(second)]
+    expected = theirs(*pair, truncation="longest_first", max_length=max_length)
+    ids, types = ours.encode_pairs(*pair, max_length)
+    assert ids[0].tolist() == expected["input_ids"][0]
+    assert types[0].tolist() == expected["token_type_ids"][0]
+
+
+@pytest.mark.parametrize("max_length", [3, 7, 128, 512, None])
+def test_truncation(ours, theirs, max_length):
+    cut = ours.encode(VARIED, max_length)
+    assert [ids.tolist() for ids in cut] == their_ids(theirs, VARIED, max_length=max_length or 512)
+    assert max(map(len, cut)) == (max_length or 512)
+
+
+@pytest.mark.parametrize("max_length", [-1, 0, 2, 513])
+def test_an_impossible_length_is_refused(ours, max_length):
+    with pytest.raises(InputError, match=f"max_length is {max_length}; this encoder takes 3 to 512 tokens"):
+        ours.encode(["a"], max_length)
+
+
+def test_stored_padding_and_truncation_do_not_leak():
+    stored = json.loads((resolve(BUNDLED) / "tokenizer.json").read_text())
+    assert stored["padding"] is not None
+    assert stored["truncation"]["max_length"] == 128
+    short, long = load_tokenizer(BUNDLED).encode(["a dog", "dog " * 300])
+    assert (len(short), len(long)) == (4, 302)
+
+
+def test_one_call_does_not_change_the_next(ours):
+    before = ours.fingerprint()
+    assert len(ours.encode(["dog " * 300], 10)[0]) == 10
+    assert len(ours.encode(["dog " * 300])[0]) == 302
+    assert ours.fingerprint() == before == load_tokenizer(BUNDLED).fingerprint()
+
+
+def test_padded_and_packed_forms_hold_the_encodings(ours):
+    sentences = ["a dog runs", "", "cats"]
+    encoded = ours.encode(sentences)
+    padded, packed = ours(sentences), ours.pack(sentences)
+    assert padded.attention_mask.sum(1).tolist() == [len(ids) for ids in encoded]
+    assert not padded.token_type_ids.any()
+    for row, ids in enumerate(encoded):
+        expected = torch.from_numpy(ids).long()
+        assert torch.equal(padded.input_ids[row, : len(ids)], expected)
+        assert (padded.input_ids[row, len(ids) :] == ours.pad_token_id).all()
+        assert torch.equal(packed.input_ids[packed.offsets[row] : packed.offsets[row + 1]], expected)
+    assert ours([]).input_ids.shape == (0, 0)
+
+
+def test_special_ids(ours, theirs):
+    assert list(ours.special_ids) == sorted(theirs.all_special_ids)
+    assert (ours.pad_token_id, ours.mask_token_id) == (theirs.pad_token_id, theirs.mask_token_id)
+    assert ours.vocabulary_size == len(theirs) == 30522
+
+
+@settings(deadline=None)
+@given(text=st.text(max_size=60))
+@example(text="[MASK] Don't İ 中")
+def test_the_vocabulary_alone_gives_the_same_ids(ours, from_vocabulary, text):
+    assert from_vocabulary.encode([text])[0].tolist() == ours.encode([text])[0].tolist()
+
+
+@pytest.fixture(scope="module")
+def from_vocabulary(tmp_path_factory):
+    return load_tokenizer(str(copy_files(tmp_path_factory.mktemp("vocabulary"), "config.json", "vocab.txt")))
+
+
+def test_the_vocabulary_alone_gives_the_same_pairs(ours, from_vocabulary):
+    for expected, found in zip(
+        ours.encode_pairs(VARIED, VARIED[::-1], 50), from_vocabulary.encode_pairs(VARIED, VARIED[::-1], 50), strict=True
+    ):
+        assert [row.tolist() for row in found] == [row.tolist() for row in expected]
+
+
+def test_a_cased_vocabulary_follows_its_settings(tmp_path):
+    copy_files(tmp_path, "config.json", "vocab.txt")
+    uncased = load_tokenizer(str(tmp_path))
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false, "tokenizer_class": "BertTokenizer"}')
+    cased = load_tokenizer(str(tmp_path))
+    texts = ["Dog café", "dog"]
+    assert [ids.tolist() for ids in cased.encode(texts)] == their_ids(AutoTokenizer.from_pretrained(tmp_path), texts)
+    assert cased.encode(texts)[0].tolist() != uncased.encode(texts)[0].tolist()
+    assert cased.fingerprint() != uncased.fingerprint()
+
+
+def test_a_token_may_be_an_unusual_line_separator(tmp_path):
+    copy_files(tmp_path, "config.json")
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "\u2028", "\x85", "\x0c", "b"]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    assert load_tokenizer(str(tmp_path)).encode(["a b"])[0].tolist() == [2, 5, 9, 3]
+
+
+@pytest.mark.parametrize(
+    "files, complaint",
+    [
+        ({}, "no tokenizer; expected tokenizer.json or vocab.txt"),
+        ({"tokenizer.json": "{}"}, "not a tokenizer file"),
+        ({"tokenizer.json": "not json"}, "not a tokenizer file"),
+        ({"vocab.txt": "[PAD]\n[UNK]\na\n"}, r"lacks \[CLS\], \[SEP\], \[MASK\]; not a BERT vocabulary"),
+        ({"vocab.txt": "[PAD]\n", "tokenizer_config.json": "{"}, "tokenizer_config.json: not valid JSON"),
+    ],
+)
+def test_unusable_files_are_refused(tmp_path, files, complaint):
+    copy_files(tmp_path, "config.json")
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=complaint) as caught:
+        load_tokenizer(str(tmp_path))
+    assert str(caught.value).startswith(str(tmp_path))
+
+
+def test_a_tokenizer_without_padding_token_is_refused(tmp_path):
+    copy_files(tmp_path, "config.json")
+    RustTokenizer.from_str((resolve(BUNDLED) / "tokenizer.json").read_text().replace("[PAD]", "[NIL]")).save(
+        str(tmp_path / "tokenizer.json")
+    )
+    with pytest.raises(InputError, match=r"none of the tokens \[PAD\], <pad>"):
+        load_tokenizer(str(tmp_path))
+
+
+def test_save_keeps_ids_and_settings(ours, theirs, tmp_path):
+    copy_files(tmp_path, "config.json")
+    ours.encode(["a"], 5)
+    ours.save(tmp_path)
+    stored = json.loads((tmp_path / "tokenizer.json").read_text())
+    assert stored["truncation"] is stored["padding"] is None
+    again = load_tokenizer(str(tmp_path))
+    assert again.fingerprint() == ours.fingerprint()
+    assert again.companions == ours.companions
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert loaded(VARIED)["input_ids"] == theirs(VARIED, padding=False, truncation=False)["input_ids"]
+
+
+# RoBERTa: a byte-level BPE trained here.
+
+
+@pytest.fixture(scope="module")
+def roberta_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("roberta")
+    bpe = ByteLevelBPETokenizer()
+    specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    bpe.train_from_iterator(composed_sentences(200), vocab_size=400, special_tokens=specials)
+    bpe.save_model(str(folder))
+    bpe.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0))
+    bpe.enable_padding(length=64, pad_id=1, pad_token="<pad>")
+    bpe.enable_truncation(20)
+    bpe.save(str(folder / "tokenizer.json"))
+    config = RobertaConfig(vocab_size=400, max_position_embeddings=66, type_vocab_size=1)
+    (folder / "config.json").write_text(json.dumps(config.to_dict()))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def their_roberta(roberta_folder):
+    return RobertaTokenizerFast(vocab=str(roberta_folder / "vocab.json"), merges=str(roberta_folder / "merges.txt"))
+
+
+@settings(deadline=None)
+@given(text=st.text(max_size=60))
+@example(text="two <mask> dogs <pad> ran")
+def test_roberta_ids(roberta_folder, their_roberta, text):
+    tokenizer = load_tokenizer(str(roberta_folder))
+    assert tokenizer.max_length == 64
+    assert tokenizer.encode([text])[0].tolist() == their_ids(their_roberta, [text], max_length=64)[0]
+
+
+def test_roberta_pairs_have_one_token_type(roberta_folder, their_roberta):
+    tokenizer = load_tokenizer(str(roberta_folder))
+    ids, types = tokenizer.encode_pairs(["two dogs ran " * 9], ["a cat"], 24)
+    assert ids[0].tolist() == their_ids(their_roberta, "two dogs ran " * 9, "a cat", max_length=24)
+    assert not types[0].any()
+    assert (tokenizer.pad_token_id, tokenizer.mask_token_id) == (1, 4)
+
+
+# The course lower-cases and spaces out some punctuation before it tokenises, which our readers do not.
+
+
+def as_the_course_does(sentence: str) -> str:
+    for mark in ".?,'":
+        sentence = sentence.replace(mark, f" {mark}")
+    return " ".join(sentence.lower().split())
+
+
+@settings(deadline=None)
+@given(words=st.lists(st.from_regex(r"[A-Za-z]{0,6}['.?,\-!\"]{0,3}[A-Za-zé0-9]{1,3}", fullmatch=True), max_size=12))
+def test_the_courses_preprocessing_changes_no_ids(ours, words):
+    sentence = " ".join(words)
+    assert ours.encode([sentence])[0].tolist() == ours.encode([as_the_course_does(sentence)])[0].tolist()
+
+
+@pytest.fixture(scope="module")
+def shared_sentences():
+    if SHARED_DATA is None:
+        pytest.skip("MINBERT_SHARED_DATA names no folder of real data")
+    sentences = []
+    for path in sorted(Path(SHARED_DATA, "cs224n").glob("*.csv")):
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file, delimiter="\t"):
+                sentences += [row[column] for column in ("sentence", "sentence1", "sentence2") if row.get(column)]
+    assert sentences
+    return sentences
+
+
+def test_every_sentence_of_the_real_data(ours, theirs, shared_sentences):
+    assert [ids.tolist() for ids in ours.encode(shared_sentences)] == their_ids(theirs, shared_sentences)
+
+
+def test_the_courses_preprocessing_changes_no_ids_of_the_real_data(ours, shared_sentences):
+    plain = ours.encode(shared_sentences)
+    prepared = ours.encode([as_the_course_does(sentence) for sentence in shared_sentences])
+    changed = [s for s, x, y in zip(shared_sentences, plain, prepared, strict=True) if x.tolist() != y.tolist()]
+    # Python's lower() knows the final form of the Greek sigma, BERT's normaliser does not.
+    assert [sentence for sentence in changed if not re.search(r"Σ\b", sentence)] == []
