@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from minbert.errors import InputError
+
 ContrastiveName = Literal["unlabelled", "nli", "pairs", "quora", "sentiment", "paraphrase", "similarity", "reviews"]
 TaskName = Literal["sentiment", "paraphrase", "similarity", "reviews"]
 Pooling = Literal["auto", "cls", "mean"]
@@ -15,6 +17,13 @@ Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["auto", "fp32", "bf16"]
 Sharing = Literal["separate", "shared_first_layer", "shared", "none"]
 PairInput = Literal["embeddings", "features", "joint"]
+
+
+def _check_range(config: object, least: int, names: tuple[str, ...]) -> None:
+    """Refuse numbers below the least legal one; None stands for a setting that is left out."""
+    for name in names:
+        if (value := getattr(config, name)) is not None and not value >= least:
+            raise InputError(f"{name} is {value}; expected at least {least}")
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,9 @@ class OptimizerConfig:
     clip: float | None = 1.0
     """Largest gradient norm; None for no clipping."""
 
+    def __post_init__(self) -> None:
+        _check_range(self, 0, ("learning_rate", "head_learning_rate", "warmup", "weight_decay", "clip"))
+
 
 @dataclass(frozen=True)
 class HeadsConfig:
@@ -62,10 +74,17 @@ class HeadsConfig:
     pairs: PairInput = "embeddings"
     """How a pair is read: two `embeddings` compared (the report), an MLP on their `features` |x-y|, x*y, x+y, or one
     `joint` input [CLS] a [SEP] b [SEP]."""
+    residual: bool = False
+    """Add the embedding to its transform, which starts at zero: pair heads then begin with the start weights' own
+    geometry instead of a random one. For start weights that are already tuned for similarity."""
     hidden_size: int | None = None
     """Width of the MLPs; the encoder's when left out (768 for bert-base, as in the report)."""
     dropout: float = 0.3
     """Dropout before each linear layer."""
+
+    def __post_init__(self) -> None:
+        _check_range(self, 1, ("hidden_size",))
+        _check_range(self, 0, ("dropout",))
 
 
 @dataclass(frozen=True)
@@ -96,6 +115,13 @@ class FinetuneConfig:
     seed: int = 0
     heads: HeadsConfig = field(default_factory=HeadsConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+
+    def __post_init__(self) -> None:
+        _check_range(self, 1, ("epochs", "batch_size", "epoch_size", "train_limit", "patience"))
+        _check_range(self, 0, ("seed",))
+        named = (*self.tasks, *self.untrained)
+        if not self.tasks or len(set(named)) < len(named):
+            raise InputError(f"tasks are {', '.join(named) or 'none'}; expected one or more to train, each named once")
 
 
 @dataclass(frozen=True)
@@ -152,3 +178,7 @@ class PretrainConfig:
     seed: int = 0
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+
+    def __post_init__(self) -> None:
+        _check_range(self, 1, ("epochs", "batch_size", "train_limit", "chunk", "evaluate_every"))
+        _check_range(self, 0, ("seed",))

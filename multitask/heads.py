@@ -26,6 +26,19 @@ class Mlp(nn.Module):
         return self.second(self.dropout(torch.relu(self.first(self.dropout(embeddings)))))
 
 
+class Residual(nn.Module):
+    """x + transform(x), where the transform starts at zero. [rows, width] -> [rows, width]."""
+
+    def __init__(self, transform: Mlp) -> None:
+        super().__init__()
+        self.transform = transform
+        nn.init.zeros_(transform.second.weight)
+        nn.init.zeros_(transform.second.bias)
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        return embeddings + self.transform(embeddings)
+
+
 class SentenceHead(nn.Module):
     """One sentence -> class logits [rows, classes]."""
 
@@ -109,17 +122,16 @@ def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> nn.Module
             f"heads: sharing={config.sharing} needs pairs=embeddings; with pairs={config.pairs} use separate"
         )
     hidden = config.hidden_size or width
-    shared = Mlp(width, hidden, hidden, config.dropout)
+    size = width if config.residual else hidden  # of a transformed embedding
+    shared = Mlp(width, hidden, size, config.dropout)
 
     def transform() -> nn.Module:
         if config.sharing == "none":
             return nn.Identity()
-        if config.sharing == "shared":
-            return shared
-        own = Mlp(width, hidden, hidden, config.dropout)
+        own = shared if config.sharing == "shared" else Mlp(width, hidden, size, config.dropout)
         if config.sharing == "shared_first_layer":
             own.first = shared.first
-        return own
+        return Residual(own) if config.residual else own
 
     def head(task: Task) -> nn.Module:
         bounded = isinstance(task.kind, PairRegression)
@@ -133,6 +145,6 @@ def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> nn.Module
             return JointHead(Mlp(width, hidden, 1, config.dropout), bounded)
         if bounded or config.sharing == "none":
             return CosineHead(transform())
-        return BilinearHead(transform(), hidden)
+        return BilinearHead(transform(), size)
 
     return nn.ModuleDict({task.name: head(task) for task in tasks})
