@@ -12,8 +12,10 @@ process that wants the same artefact waits for the first.
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import re
+import shutil
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -53,7 +55,12 @@ class Artefact:
             config: the full resolved configuration, as JSON types.
             inputs: hashes of all that the stage reads, and how it computes.
             labels: what people call the inputs; kept in inputs.json but not part of the identity.
+
+        Raises:
+            InputError: a name that cannot stand in a folder's name.
         """
+        if not re.fullmatch(r"[\w.+-]+", name):
+            raise InputError(f"--name {name}: expected letters, digits and the signs . _ + -")
         identity = {"format": FORMAT_VERSION, "stage": stage, "config": config, "inputs": inputs}
         digest = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
         existing = sorted(runs.glob(f"{stage}-*-{digest}"))
@@ -73,15 +80,14 @@ class Artefact:
         """Whether the run is complete."""
         return (self.folder / DONE).is_file()
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Keep other processes from building the same artefact; waits for one that does. A kill frees the lock."""
-        with exclusive(self.folder / ".lock", f"{self.folder} is being computed by another process; waiting for it"):
-            yield
+        return exclusive(self.folder / ".lock", f"{self.folder} is being computed by another process; waiting for it")
 
     def finish(self) -> None:
-        """Mark the run complete."""
+        """Mark the run complete; only then is the state that it could be resumed from removed."""
         write_text(self.folder / DONE, "")
+        shutil.rmtree(self.folder / "state", ignore_errors=True)
 
     def history(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl."""

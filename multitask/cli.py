@@ -18,12 +18,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # not every retry: the outcome is one line of ours
-    command = tyro.cli(Command, args=arguments, prog="multitask", config=(tyro.conf.OmitSubcommandPrefixes,))
     try:
-        return run(command)
+        return run(tyro.cli(Command, args=arguments, prog="multitask", config=(tyro.conf.OmitSubcommandPrefixes,)))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:  # a full disk, a folder that may not be written, a file where a folder should be
+        print(f"error: {error.filename or 'input or output'}: {error.strerror or error}", file=sys.stderr)
+        return 1
     except TrainingError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -149,7 +151,7 @@ def _(command: Experiments) -> int:
     record = run_preset(preset, command.seeds, options)
     for path in write_best_predictions(preset, record, options, command.predictions):
         print(path)
-    print(write_report(command.runs, command.preset, command.report))
+    print(f"report: {write_report(command.runs, command.preset, command.report).resolve()}")
     for label, failed in record.failures:
         print(f"error: {label}, seed {failed.seed}: {failed.error}", file=sys.stderr)
     return 1 if record.failures else 0
@@ -159,5 +161,5 @@ def _(command: Experiments) -> int:
 def _(command: Report) -> int:
     from multitask.reporting.report import write_report
 
-    print(write_report(command.runs, command.preset, command.report))
+    print(f"report: {write_report(command.runs, command.preset, command.report).resolve()}")
     return 0

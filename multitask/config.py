@@ -74,6 +74,8 @@ class HeadsConfig:
     pairs: PairInput = "embeddings"
     """How a pair is read: two `embeddings` compared (the report), an MLP on their `features` |x-y|, x*y, x+y, or one
     `joint` input [CLS] a [SEP] b [SEP]."""
+    similarity_pairs: PairInput | None = None
+    """How similarity reads its pairs, where that differs from paraphrase."""
     residual: bool = False
     """Add the embedding to its transform, which starts at zero: pair heads then begin with the start weights' own
     geometry instead of a random one. For start weights that are already tuned for similarity."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from minbert.errors import InputError
-from multitask.config import HeadsConfig
+from multitask.config import HeadsConfig, PairInput
 from multitask.tasks import PairRegression, Task
 
 
@@ -106,6 +106,13 @@ def _number(outputs: Tensor, bounded: bool) -> Tensor:
     return outputs.sigmoid() if bounded else outputs
 
 
+def pair_input(task: Task, config: HeadsConfig) -> PairInput:
+    """How a pair task's two sentences are read."""
+    if config.similarity_pairs is not None and isinstance(task.kind, PairRegression):
+        return config.similarity_pairs
+    return config.pairs
+
+
 def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> nn.ModuleDict:
     """One head a task.
 
@@ -117,10 +124,11 @@ def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> nn.Module
     Raises:
         InputError: shared layers asked for where pairs are not read as two embeddings.
     """
-    if config.pairs != "embeddings" and config.sharing not in ("separate", "shared_first_layer"):
-        raise InputError(
-            f"heads: sharing={config.sharing} needs pairs=embeddings; with pairs={config.pairs} use separate"
-        )
+    for pairs in (config.pairs, config.similarity_pairs or config.pairs):
+        if pairs != "embeddings" and config.sharing not in ("separate", "shared_first_layer"):
+            raise InputError(
+                f"heads: sharing={config.sharing} needs pairs=embeddings; with pairs={pairs} use sharing=separate"
+            )
     hidden = config.hidden_size or width
     size = width if config.residual else hidden  # of a transformed embedding
     shared = Mlp(width, hidden, size, config.dropout)
@@ -139,9 +147,10 @@ def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> nn.Module
             if config.sharing == "none":
                 return SentenceHead(nn.Sequential(nn.Dropout(config.dropout), nn.Linear(width, task.kind.outputs)))
             return SentenceHead(Mlp(width, hidden, task.kind.outputs, config.dropout))
-        if config.pairs == "features":
+        pairs = pair_input(task, config)
+        if pairs == "features":
             return FeatureHead(Mlp(3 * width, hidden, 1, config.dropout), bounded)
-        if config.pairs == "joint":
+        if pairs == "joint":
             return JointHead(Mlp(width, hidden, 1, config.dropout), bounded)
         if bounded or config.sharing == "none":
             return CosineHead(transform())

@@ -16,7 +16,7 @@ from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer
 from multitask.config import HeadsConfig, Pooling
-from multitask.heads import build_heads
+from multitask.heads import build_heads, pair_input
 from multitask.pooling import PoolingMethod, pool
 from multitask.tasks import TASKS
 
@@ -79,7 +79,11 @@ class MultitaskBert(nn.Module):
 
     def sequences_per_row(self, task: str) -> int:
         """How many encoder inputs a row makes: 2 for pairs read apart, else 1."""
-        return 2 if TASKS[task].kind.pair and self.heads_config.pairs != "joint" else 1
+        return 2 if TASKS[task].kind.pair and not self.reads_jointly(task) else 1
+
+    def reads_jointly(self, task: str) -> bool:
+        """Whether the two sentences of the task's pairs make one encoder input."""
+        return TASKS[task].kind.pair and pair_input(TASKS[task], self.heads_config) == "joint"
 
     def save(self, folder: Path, tokenizer: Tokenizer) -> None:
         """Write a folder with encoder, tokenizer and heads, atomically."""

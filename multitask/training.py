@@ -127,7 +127,7 @@ def train(
         trainable: the module, its data and its evaluation.
         backward: puts an update's gradient into the parameters.
         config: epochs, optimizer, patience.
-        folder: the artefact's folder; gets metrics.jsonl, checkpoints/, best.json and, while running, state/.
+        folder: the artefact's folder; gets metrics.jsonl, checkpoints/, best.json and state/.
         runtime: device and precision.
         save_every: seconds between saved states.
         on_evaluation: called with the step and the line that metrics.jsonl gets.
@@ -296,7 +296,7 @@ class TrainingRun:
         }
         with atomic_file(self.folder / "state" / "state.pt") as temporary:
             torch.save(state, temporary)
-        self.drop_old_checkpoints()
+        self.drop_leftovers()
 
     def resume(self) -> None:
         """Take up the saved state, if there is one."""
@@ -317,18 +317,19 @@ class TrainingRun:
         """Write metrics.jsonl whole: a kill leaves neither half a line nor one from a future that is computed anew."""
         write_text(self.folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in self.progress.history))
 
-    def drop_old_checkpoints(self) -> None:
-        """Remove checkpoints that no saved state refers to any more."""
-        for checkpoint in (self.folder / "checkpoints").glob("step-*"):
+    def drop_leftovers(self) -> None:
+        """Remove checkpoints that no saved state refers to any more, and what a kill left half written."""
+        for checkpoint in (self.folder / "checkpoints").glob("*"):
             if checkpoint.name not in self.progress.best.values():
                 shutil.rmtree(checkpoint)
+        for temporary in (self.folder / "state").glob(".*"):
+            temporary.unlink()
 
     def finish(self) -> dict[str, str]:
-        """Name the best checkpoints and remove the state."""
+        """Name the best checkpoints. The state stays until the whole run is marked as done: a kill may come before."""
         self.check()
         write_json(self.folder / "best.json", self.progress.best)
-        self.drop_old_checkpoints()
-        shutil.rmtree(self.folder / "state", ignore_errors=True)
+        self.drop_leftovers()
         return self.progress.best
 
 

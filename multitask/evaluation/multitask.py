@@ -42,9 +42,10 @@ def load_split(
     Raises:
         InputError: a missing or malformed file.
     """
-    joint = model.heads_config.pairs == "joint"
     return {
-        name: LabelledData.load(folder, TASKS[name].schema, split, tokenizer, model.max_length, joint)
+        name: LabelledData.load(
+            folder, TASKS[name].schema, split, tokenizer, model.max_length, model.reads_jointly(name)
+        )
         for name in tasks or model.tasks
     }
 

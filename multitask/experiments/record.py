@@ -63,15 +63,9 @@ class Record:
 
     @property
     def failures(self) -> list[tuple[str, RecordedRun]]:
-        """Runs that failed, each once, with the label of a row that they stand in."""
-        failed = {
-            (run.error, run.seed, row.label): (row.label, run)
-            for table in self.tables
-            for row in table.rows
-            for run in row.runs
-            if run.error is not None
-        }
-        return list(failed.values())
+        """Runs that failed, with the labels of their rows, in the tables' order."""
+        rows = (row for table in self.tables for row in table.rows)
+        return [(row.label, run) for row in rows for run in row.runs if run.error is not None]
 
     def best_training(self, runs: Path, tasks: Collection[str]) -> str | None:
         """The training with the best overall dev score among those that were scored on exactly these tasks.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from multitask.config import FinetuneConfig, HeadsConfig, Sharing
+from multitask.config import FinetuneConfig, PairInput, Sharing
 
 
 @dataclass(frozen=True)
@@ -29,25 +29,26 @@ class Table:
 
 
 def heads_table(base: FinetuneConfig) -> Table:
-    """What the heads share (report, Table 3), pair features in their place, and a baseline without pair heads."""
+    """What the heads share (report, Table 3), two other ways to compare a pair, and a baseline without pair heads."""
 
-    def heads(sharing: Sharing) -> HeadsConfig:
-        return replace(base.heads, sharing=sharing)
+    def heads(sharing: Sharing, residual: bool = False, pairs: PairInput = "embeddings") -> FinetuneConfig:
+        return replace(base, heads=replace(base.heads, sharing=sharing, residual=residual, pairs=pairs))
 
     return Table(
         "What the prediction heads share",
-        "Sentiment, paraphrase and similarity trained together. The first three rows compare two transformed "
-        "embeddings: paraphrase by a bilinear form, similarity by the cosine. Pair features are |x-y|, x*y and x+y, "
-        "read by an MLP for each task. The baseline trains sentiment alone and takes the cosine of a pair's embeddings "
-        "for both (above 0: a paraphrase).",
+        "Sentiment, paraphrase and similarity trained together. The first four rows compare two transformed "
+        "embeddings: paraphrase by a bilinear form, similarity by the cosine; residual transforms begin as the "
+        "identity. Pair features are |x-y|, x*y and x+y, read by an MLP for each task. The baseline trains sentiment "
+        "alone and takes the cosine of a pair's embeddings for both (above 0: a paraphrase).",
         (
-            Row("Shared first layer", replace(base, heads=heads("shared_first_layer"))),
-            Row("Separate heads", replace(base, heads=heads("separate"))),
-            Row("Shared heads", replace(base, heads=heads("shared"))),
-            Row("Pair features", replace(base, heads=replace(heads("separate"), pairs="features"))),
+            Row("Shared first layer", heads("shared_first_layer")),
+            Row("Separate heads", heads("separate")),
+            Row("Shared heads", heads("shared")),
+            Row("Shared first layer, residual", heads("shared_first_layer", residual=True)),
+            Row("Pair features", heads("separate", pairs="features")),
             Row(
                 "No pair heads (baseline)",
-                replace(base, heads=heads("none"), tasks=("sentiment",), untrained=("paraphrase", "similarity")),
+                replace(heads("none"), tasks=("sentiment",), untrained=("paraphrase", "similarity")),
             ),
         ),
     )
@@ -57,8 +58,7 @@ def tasks_table(base: FinetuneConfig) -> Table:
     """One model for three tasks beside one model for each."""
     return Table(
         "One model for all tasks, or one for each",
-        "The single models see only their own task's rows, each row once an epoch; together, larger sets are sampled "
-        "down to the smallest.",
+        "The single models have the heads and settings of the first row, and train on their own task only.",
         (
             Row("Together", base),
             Row("Sentiment alone", replace(base, tasks=("sentiment",))),
@@ -73,5 +73,5 @@ def reviews_table(base: FinetuneConfig) -> Table:
     return Table(
         "Long reviews",
         "Binary sentiment of whole film reviews, trained alone.",
-        (Row("Reviews", replace(base, tasks=("reviews",))),),
+        (Row("Reviews", replace(base, tasks=("reviews",), epoch_size=None)),),
     )

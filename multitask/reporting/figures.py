@@ -24,7 +24,7 @@ INK = "#010203"
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
-    "font.size": 9,
+    "font.size": 10,
     "text.color": INK,
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
@@ -56,12 +56,12 @@ def learning_curve(title: str, curves: Mapping[int, Sequence[Sequence[float]]], 
                 axes.fill_between(
                     x, scores.mean(axis=0) - spread, scores.mean(axis=0) + spread, color=colour, alpha=0.2, linewidth=0
                 )
-        axes.set_title(title, fontsize=10)
+        axes.set_title(title, fontsize=11)
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(axis="y", alpha=0.15, color=INK)
 
-    return _svg(draw, (3.2, 2.3), description)
+    return _svg(draw, (3.2, 2.4), description)
 
 
 def confusion_matrix(counts: Sequence[Sequence[int]], description: str) -> str:
@@ -111,7 +111,7 @@ def _inline(document: str, description: str) -> str:
     svg = document[document.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r' (xmlns(:xlink)?|version|width|height)="[^"]*"', "", svg[: svg.index(">")]) + svg[svg.index(">") :]
-    svg = re.sub(r' id="[A-Za-z]\w*_\d+"', "", svg)
+    svg = re.sub(r' id="[A-Za-z][\w.]*_\d+"', "", svg)
     svg = svg.replace(INK, "currentColor")
     text = escape(description)
     return svg.replace("<svg", f'<svg role="img" aria-label="{text}"', 1).replace(">", f"><title>{text}</title>", 1)

@@ -68,7 +68,8 @@ def _curves(table: TableResult) -> list[Markup]:
             for place, seeds in curves.items()
         )
         title = table.heading(column)
-        panels.append(Markup(learning_curve(title, curves, f"{title} after every epoch; after the last: {ends}")))
+        description = f"{table.title}: {title} after every epoch; after the last: {ends}"
+        panels.append(Markup(learning_curve(title, curves, description)))
     return panels
 
 

@@ -16,6 +16,7 @@ from multitask.experiments.record import Record, RecordedRow, RecordedRun, Recor
 
 MAIN_TASKS = ("sentiment", "paraphrase", "similarity")
 OVERALL = "overall"
+MEASURES = {"accuracy": "accuracy", "pearson": "Pearson correlation"}
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class TableResult:
 
     def heading(self, column: str) -> str:
         """A column's title."""
-        return f"{column.capitalize()} {self.measures[column]}" if column in self.measures else "Overall"
+        return "Overall" if column == OVERALL else f"{column.capitalize()} {MEASURES[self.measures[column]]}"
 
     def scores(self, row: RowResult, column: str) -> list[float]:
         """A row's scores in a column. Overall is left out for rows that were not scored on every task."""

@@ -1,4 +1,4 @@
-"""Gradient caching gives the gradient of the whole batch, with dropout on, and leaves the generator as one pass does."""
+"""Gradient caching gives the whole batch's gradient, dropout included, and leaves the generator as one pass does."""
 
 import pytest
 import torch

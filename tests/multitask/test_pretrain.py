@@ -222,6 +222,6 @@ def test_kept_encoder_has_the_recorded_score_and_starts_a_fine_tuning(
 
 
 def test_training_raises_the_contrast_on_what_it_trains_on(data: Path, tiny_encoder: Path, tmp_path: Path) -> None:
-    config = replace(CONFIG, sources=("pairs",), epochs=8, evaluate_every=5, projection="none", batch_size=8)
+    config = replace(CONFIG, sources=("pairs",), epochs=20, projection="none", optimizer=OptimizerConfig(5e-3))
     history = run(tiny_encoder, data, tmp_path, config).history()
     assert history[-1]["training"]["pairs"] < 0.7 * history[0]["training"]["pairs"]

@@ -1,0 +1,88 @@
+"""What many tests share: a tiny random encoder, the bundled sample data, and a small cut of it."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer as RustTokenizer
+from tokenizers import models, normalizers, pre_tokenizers, processors
+
+from minbert.checkpoint import save_encoder
+from minbert.config import BertConfig
+from minbert.model import BertModel
+from minbert.tokenizer import Tokenizer
+
+ROOT = Path(__file__).parents[1]
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SMALL_ROWS = {"train": 64, "dev": 32, "test-student": 16}
+VOCABULARY_SIZE = 600
+
+
+@pytest.fixture(scope="session", autouse=True)
+def token_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Keep the user's cache out of the tests; child processes inherit the setting."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MULTITASK_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def sample_data() -> Path:
+    """The bundled data."""
+    return ROOT / "data" / "sample"
+
+
+@pytest.fixture(scope="session")
+def small_data(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first rows of every task's files: 64 to train, 32 dev, 16 test."""
+    folder = tmp_path_factory.mktemp("small-data")
+    for split, rows in SMALL_ROWS.items():
+        for path in sample_data.glob(f"*-{split}.csv"):
+            with path.open(encoding="utf-8", newline="") as file:
+                (folder / path.name).write_text("".join(islice(file, rows + 1)), encoding="utf-8", newline="")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint folder: a random BERT of 2 layers and width 32 with its own vocabulary of the sample's words."""
+    folder = tmp_path_factory.mktemp("tiny-encoder")
+    vocabulary = sample_vocabulary(sample_data)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        initializer_range=0.1,  # a tiny network of the usual 0.02 hardly tells sentences apart
+    )
+    save_encoder(BertModel(config), folder)
+    Tokenizer(word_piece(vocabulary), config.max_length, {}).save(folder)
+    return folder
+
+
+def sample_vocabulary(sample_data: Path) -> list[str]:
+    """The special tokens, all characters of the sample (at a word's start and within), and its most frequent words."""
+    text = "".join(path.read_text(encoding="utf-8").lower() for path in sorted(sample_data.glob("*.csv")))
+    characters = sorted({c for c in text if not c.isspace()})
+    start = [*SPECIALS, *characters, *(f"##{c}" for c in characters)]
+    words = [word for word, _ in Counter(re.findall(r"[a-z]{2,}", text)).most_common(VOCABULARY_SIZE - len(start))]
+    return start + words
+
+
+def word_piece(vocabulary: list[str]) -> RustTokenizer:
+    """An uncased BERT tokenizer over the vocabulary."""
+    ids = {token: index for index, token in enumerate(vocabulary)}
+    backend = RustTokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    backend.add_special_tokens(list(SPECIALS))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
+    return backend

@@ -1,0 +1,84 @@
+"""Who may import whom: the encoder knows nothing of tasks, objectives nothing of models, nothing imports upwards."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+# A module imports from layers above it in this list and from its own folder only. A new module has to be put here.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors", "config", "locking"),
+    ("objectives", "datasets", "metrics", "runtime", "artefacts", "tensorboard", "gradient_cache"),
+    ("tasks", "pooling", "inference", "training"),
+    ("heads",),
+    ("model",),
+    ("encoder", "evaluation", "schedulers", "sources"),
+    ("contrastive", "predict"),
+    ("stages",),
+    ("experiments",),
+    ("reporting",),
+    ("commands",),
+    ("cli",),
+    ("__main__",),
+)
+LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
+MINBERT_NEEDS = {"minbert", "torch", "tokenizers", "safetensors", "numpy", "huggingface_hub"}
+
+
+def modules(package: str) -> list[Path]:
+    """The package's modules but for its __init__.py, which only names the public ones."""
+    files = [path.relative_to(ROOT) for path in sorted((ROOT / package).rglob("*.py"))]
+    return [path for path in files if path != Path(package, "__init__.py")]
+
+
+def imports(path: Path) -> set[str]:
+    """Dotted names of all that a module imports, within functions too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= names if node.module in ("multitask", "minbert") else {str(node.module)}
+    return found
+
+
+def foreign(path: Path) -> set[str]:
+    """Top-level packages outside the standard library."""
+    return {name.partition(".")[0] for name in imports(path)} - sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("path", modules("multitask"), ids=str)
+def test_nothing_imports_upwards(path):
+    own = path.with_suffix("").parts[1]
+    assert own in LAYER, f"{path}: say in LAYERS where it belongs"
+    for name in imports(path):
+        package, _, rest = name.partition(".")
+        other = rest.partition(".")[0]
+        if package == "multitask" and other != own:
+            assert LAYER[other] < LAYER[own], f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("path", modules("minbert"), ids=str)
+def test_the_encoder_stands_alone(path):
+    assert foreign(path) <= MINBERT_NEEDS
+
+
+@pytest.mark.parametrize("path", modules("multitask/objectives"), ids=str)
+def test_objectives_know_tensors_only(path):
+    assert foreign(path) <= {"torch", "multitask", "minbert"}
+    ours = {name for name in imports(path) if name.startswith(("multitask", "minbert"))}
+    assert all(name.startswith("multitask.objectives") or name == "minbert.errors" for name in ours)
+
+
+@pytest.mark.parametrize("path", modules("minbert") + modules("multitask"), ids=str)
+def test_transformers_is_for_tests_only(path):
+    assert not foreign(path) & {"transformers", "sentence_transformers", "pytest", "tests"}
+
+
+def test_each_module_has_one_layer():
+    assert sum(map(len, LAYERS)) == len(LAYER)
