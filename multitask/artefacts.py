@@ -121,6 +121,8 @@ def locate_model(name: str | Path, revision: str | None = None, best_on: str | N
         best_on: of a run's kept models the one that is best on this score; the leading score when left out.
     """
     if (Path(name) / "inputs.json").is_file():
+        if revision is not None:
+            raise InputError(f"{name} is a run and has no revision {revision!r}; leave the revision out")
         return Artefact(Path(name)).model_folder(best_on)
     from minbert.checkpoint import resolve  # imports torch, which reading a run does without
 

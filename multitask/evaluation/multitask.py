@@ -51,13 +51,20 @@ def load_split(
 
 
 def outputs(model: MultitaskBert, task: str, data: LabelledData, runtime: Runtime) -> NDArray[np.float32]:
-    """The head's outputs for every row, in file order: [rows, classes] or [rows]. The model must be in eval mode."""
+    """The head's outputs for every row, in file order: [rows, classes] or [rows]. The model must be in eval mode.
+
+    Raises:
+        InputError: outputs that are not finite, of which no score or file should be made.
+    """
 
     def compute(rows: Rows) -> Tensor:
         batch = pack_together([data.sequences(rows)]).to(runtime.device)
         return model(batch, {task: len(rows)})[task]
 
-    return for_all_rows(data.lengths, compute, runtime)
+    raw = for_all_rows(data.lengths, compute, runtime)
+    if not np.isfinite(raw).all():
+        raise InputError(f"{data.examples.source}: the model's outputs are not finite; its weights are damaged")
+    return raw
 
 
 def predict(model: MultitaskBert, data: Mapping[str, LabelledData], runtime: Runtime) -> dict[str, NDArray[Any]]:
@@ -89,18 +96,13 @@ def write_predictions(
         The files written: `{sst,para,sts,cfimdb}-{dev,test}-output.csv` of the model's tasks.
 
     Raises:
-        InputError: outputs that are not finite, which no file should carry.
+        InputError: outputs that are not finite.
     """
     paths = []
-    for name, rows in data.items():
+    for name, predictions in predict(model, data, runtime).items():  # all of them before the first file
         task = TASKS[name]
-        raw = outputs(model, name, rows, runtime)
-        if not np.isfinite(raw).all():
-            raise InputError(f"{rows.examples.source}: the model's outputs are not finite; its weights are damaged")
         lines = [f"id \t {task.prediction_header} \n"]
-        lines += [
-            f"{i} , {value} \n" for i, value in zip(rows.examples.ids, task.kind.predict(raw).tolist(), strict=True)
-        ]
+        lines += [f"{i} , {value} \n" for i, value in zip(data[name].examples.ids, predictions.tolist(), strict=True)]
         paths.append(folder / f"{task.prediction_stem}-{split}-output.csv")
         write_text(paths[-1], "".join(lines))
     return paths

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 from scipy.stats import pearsonr
 
 from multitask.artefacts import Artefact
@@ -287,6 +288,17 @@ def test_predict_writes_all_files_or_none(missing, run, small_data, tmp_path, ca
     assert_refused(capsys, f"{data / missing}: no such file", "predict", "--model", run, "--data", data,
                    "--output", tmp_path / "output", *CPU)  # fmt: skip
     assert not (tmp_path / "output").exists()
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+def test_damaged_weights_make_no_scores_and_no_files(command, run, small_data, tmp_path, capsys):
+    model = shutil.copytree(Artefact(run).model_folder(), tmp_path / "model")
+    tensors = load_file(model / "heads.safetensors")
+    save_file({name: tensor * float("nan") for name, tensor in tensors.items()}, model / "heads.safetensors")
+    output = tmp_path / "output"
+    assert_refused(capsys, "outputs are not finite", command, "--model", model, "--data", small_data,
+                   "--output", output, *CPU)  # fmt: skip
+    assert not output.exists()
 
 
 def test_embed_refuses(tiny_encoder, tmp_path, capsys):

@@ -185,9 +185,17 @@ def test_a_single_task(run, task):
     assert MultitaskBert.load(artefact.model_folder()).tasks == (task,)
 
 
-@pytest.mark.parametrize("pairs", ["features", "joint"])
-def test_other_ways_to_read_pairs(run, pairs):
-    config = replace(CONFIG, epochs=1, heads=HeadsConfig("separate", pairs), tasks=("paraphrase", "similarity"))
+@pytest.mark.parametrize(
+    "heads",
+    [
+        HeadsConfig("separate", "features"),
+        HeadsConfig("separate", "joint"),
+        HeadsConfig("separate", "joint", similarity_pairs="embeddings", residual=True),
+    ],
+    ids=str,
+)
+def test_other_ways_to_read_pairs(run, heads):
+    config = replace(CONFIG, epochs=1, heads=heads, tasks=("paraphrase", "similarity"))
     artefact = run(config)
     assert MultitaskBert.load(artefact.model_folder()).heads_config == config.heads
     assert all(np.isfinite(value) for value in scores(artefact)[0].values())

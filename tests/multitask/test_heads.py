@@ -17,9 +17,9 @@ PAIR_INPUTS = ("embeddings", "features", "joint")
 SHARINGS = ("separate", "shared_first_layer", "shared", "none")
 
 
-def build(sharing="separate", pairs="embeddings", hidden=HIDDEN, tasks=ALL):
+def build(sharing="separate", pairs="embeddings", hidden=HIDDEN, tasks=ALL, **more):
     torch.manual_seed(0)
-    return build_heads(tasks, WIDTH, HeadsConfig(sharing=sharing, pairs=pairs, hidden_size=hidden)).eval()
+    return build_heads(tasks, WIDTH, HeadsConfig(sharing=sharing, pairs=pairs, hidden_size=hidden, **more)).eval()
 
 
 def mlp_size(inputs, hidden, outputs):
@@ -57,6 +57,11 @@ def test_what_paraphrase_and_similarity_share(sharing, expected):
     assert all(tasks == {"paraphrase", "similarity"} for _, tasks in shared)
 
 
+@pytest.mark.parametrize("sharing, count", [("separate", 0), ("shared_first_layer", 2), ("shared", 4)])
+def test_residual_heads_share_the_same(sharing, count):
+    assert sum(len(tasks) > 1 for _, tasks in owners(build(sharing, residual=True))) == count
+
+
 @pytest.mark.parametrize("pairs", ["features", "joint"])
 @pytest.mark.parametrize("sharing", ["separate", "shared_first_layer"])
 def test_nothing_is_shared_where_pairs_are_not_two_embeddings(pairs, sharing):
@@ -85,8 +90,11 @@ def test_number_of_parameters():
 @pytest.mark.parametrize("sharing, pairs", list(itertools.product(SHARINGS, PAIR_INPUTS)))
 def test_shared_layers_need_pairs_of_embeddings(sharing, pairs):
     if pairs != "embeddings" and sharing in ("shared", "none"):
-        with pytest.raises(InputError, match=f"sharing={sharing} needs pairs=embeddings; with pairs={pairs}"):
+        message = f"sharing={sharing} needs pairs=embeddings; with pairs={pairs}"
+        with pytest.raises(InputError, match=message):
             build(sharing, pairs)
+        with pytest.raises(InputError, match=message):
+            build(sharing, similarity_pairs=pairs)
     else:
         assert set(build(sharing, pairs)) == set(TASKS)
 
@@ -136,6 +144,28 @@ def test_joint_head(bounded):
     head, x = JointHead(Mlp(WIDTH, HIDDEN, 1, 0.3), bounded).eval(), draw(ROWS, WIDTH)
     expected = head.mlp(x)[:, 0]
     torch.testing.assert_close(head(x), expected.sigmoid() if bounded else expected)
+
+
+@pytest.mark.parametrize("sharing", ["separate", "shared_first_layer", "shared"])
+def test_residual_heads_begin_with_the_embeddings_own_geometry(sharing):
+    heads, x, y = build(sharing, residual=True), draw(ROWS, WIDTH), draw(2 * ROWS, WIDTH)[ROWS:]
+    torch.testing.assert_close(heads["similarity"](x, y), torch.cosine_similarity(x, y))
+    bilinear = heads["paraphrase"]
+    torch.testing.assert_close(bilinear(x, y), ((x @ bilinear.form.weight) * y).sum(dim=1))
+    with torch.no_grad():
+        for parameter in heads.parameters():
+            parameter.normal_()
+    first, second = (z + heads["similarity"].transform.transform(z) for z in (x, y))
+    torch.testing.assert_close(heads["similarity"](x, y), torch.cosine_similarity(first, second))
+
+
+@pytest.mark.parametrize(
+    "similarity, kind", [("embeddings", CosineHead), ("features", FeatureHead), ("joint", JointHead)]
+)
+def test_similarity_may_read_its_pairs_differently(similarity, kind):
+    heads = build(pairs="joint", similarity_pairs=similarity)
+    assert type(heads["similarity"]) is kind
+    assert type(heads["paraphrase"]) is JointHead
 
 
 @pytest.mark.parametrize("pairs", ["features", "joint"])

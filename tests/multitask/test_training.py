@@ -443,6 +443,17 @@ def test_resumed_after_a_cut_around_an_evaluation(tmp_path, whole, evaluation, w
     assert_resumed_like(whole, tmp_path)
 
 
+def test_lines_from_after_the_saved_state_go_when_it_is_taken_up(tmp_path):
+    with pytest.raises(Cut):
+        run(tmp_path, step=cut_before(5), save_every=-1)
+    with pytest.raises(Cut):
+        run(tmp_path, step=cut_before(7))  # evaluates at 7 and 11 without saving a state
+    assert [line["step"] for line in history(tmp_path)] == [3, 7, 11]
+    with pytest.raises(Cut):
+        run(tmp_path, step=cut_before(0))
+    assert [line["step"] for line in history(tmp_path)] == [3]
+
+
 def test_resumed_after_a_cut_at_the_very_end(tmp_path, whole, monkeypatch):
     def failing(*_):
         raise Cut
