@@ -149,9 +149,10 @@ def _(command: Experiments) -> int:
     preset = replace(preset, start=command.start or preset.start, data=command.data or preset.data)
     options = RunOptions(command.device, command.precision, command.runs)
     record = run_preset(preset, command.seeds, options)
+    page = write_report(command.runs, command.preset, command.report)
     for path in write_best_predictions(preset, record, options, command.predictions):
         print(path)
-    print(f"report: {write_report(command.runs, command.preset, command.report).resolve()}")
+    print(f"report: {page.resolve()}")
     for label, failed in record.failures:
         print(f"error: {label}, seed {failed.seed}: {failed.error}", file=sys.stderr)
     return 1 if record.failures else 0

@@ -106,6 +106,8 @@ class FinetuneConfig:
     """Use only the first so many training rows of each task."""
     scheduler: Literal["average"] = "average"
     """How the tasks' losses make steps."""
+    weights: tuple[float, ...] | None = None
+    """Weight of each task's loss, in the order of the tasks; all 1 when left out."""
     pooling: Pooling = "auto"
     """Sentence embedding from the first token or the mean; `auto` takes what the start weights were tuned with."""
     max_length: int | None = None
@@ -121,6 +123,10 @@ class FinetuneConfig:
     def __post_init__(self) -> None:
         _check_range(self, 1, ("epochs", "batch_size", "epoch_size", "train_limit", "patience"))
         _check_range(self, 0, ("seed",))
+        if self.weights is not None and (len(self.weights) != len(self.tasks) or not min(self.weights) > 0):
+            raise InputError(
+                f"weights are {self.weights}; expected {len(self.tasks)} positive numbers, one for each task"
+            )
         named = (*self.tasks, *self.untrained)
         if not self.tasks or len(set(named)) < len(named):
             raise InputError(f"tasks are {', '.join(named) or 'none'}; expected one or more to train, each named once")

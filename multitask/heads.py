@@ -58,7 +58,7 @@ class CosineHead(nn.Module):
         self.transform = transform
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        return cosine_similarity(self.transform(first).float(), self.transform(second).float())
+        return cosine_similarity(self.transform(first), self.transform(second))
 
 
 class BilinearHead(nn.Module):
@@ -72,7 +72,7 @@ class BilinearHead(nn.Module):
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
         mapped = self.form(self.transform(second))
-        return (self.transform(first).float() * mapped.float()).sum(dim=1) + self.bias
+        return (self.transform(first) * mapped).sum(dim=1) + self.bias
 
 
 class FeatureHead(nn.Module):

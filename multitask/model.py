@@ -7,6 +7,7 @@ from typing import Self, get_args
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor, nn
 
 from minbert.checkpoint import save_encoder
@@ -75,7 +76,10 @@ class MultitaskBert(nn.Module):
             task: the task's name.
             embeddings: [rows * sequences_per_row, hidden]; of pairs read apart all first sentences, then all second.
         """
-        return self.heads[task](*embeddings.chunk(self.sequences_per_row(task))).float()
+        with torch.autocast(
+            embeddings.device.type, enabled=False
+        ):  # heads are small; bf16 would round what they predict
+            return self.heads[task](*embeddings.chunk(self.sequences_per_row(task)))
 
     def sequences_per_row(self, task: str) -> int:
         """How many encoder inputs a row makes: 2 for pairs read apart, else 1."""

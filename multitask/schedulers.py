@@ -8,7 +8,6 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from multitask.datasets.batching import Rows
 from multitask.training import Batch, Losses, Trainable, Update
@@ -28,11 +27,17 @@ class Scheduler(Protocol):
 
 
 class AverageLoss:
-    """A batch of every task in each step; the gradient of the mean of their losses (report, section 4.2).
+    """A batch of every task in each step; the gradient of the weighted mean of their losses (report, section 4.2).
 
     All tasks go through the encoder in one packed call. Larger sets are re-sampled each epoch to the smallest one's
     length, the report's balance.
+
+    Args:
+        weights: each task's factor; the sum is divided by the number of tasks.
     """
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        self.weights = weights
 
     def epoch_sizes(self, sizes: Mapping[str, int], epoch_size: int | None) -> dict[str, int]:
         return dict.fromkeys(sizes, epoch_size or min(sizes.values()))
@@ -45,10 +50,5 @@ class AverageLoss:
 
     def backward(self, trainable: Trainable, update: Update) -> Losses:
         losses = trainable.losses(update)
-        mean_of(losses.terms).backward()
+        torch.stack([self.weights[name] * term for name, term in losses.terms.items()]).mean().backward()
         return losses.detached()
-
-
-def mean_of(terms: Mapping[str, Tensor]) -> Tensor:
-    """Mean of scalar losses."""
-    return torch.stack(list(terms.values())).mean()

@@ -102,7 +102,9 @@ class Finetuning:
         self.dev = dev
         self.config = config
         self.runtime = runtime
-        self.scheduler: Scheduler = AverageLoss()
+        self.scheduler: Scheduler = AverageLoss(
+            dict(zip(config.tasks, config.weights or [1.0] * len(config.tasks), strict=True))
+        )
         self.sources = {name: TaskSource(model, name, split) for name, split in training.items()}
 
     def plan(self, epoch: int) -> Sequence[Update]:
