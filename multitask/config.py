@@ -123,7 +123,7 @@ class FinetuneConfig:
     def __post_init__(self) -> None:
         _check_range(self, 1, ("epochs", "batch_size", "epoch_size", "train_limit", "patience"))
         _check_range(self, 0, ("seed",))
-        if self.weights is not None and (len(self.weights) != len(self.tasks) or not min(self.weights) > 0):
+        if self.weights is not None and (len(self.weights) != len(self.tasks) or not all(w > 0 for w in self.weights)):
             raise InputError(
                 f"weights are {self.weights}; expected {len(self.tasks)} positive numbers, one for each task"
             )
