@@ -10,8 +10,6 @@ from typing import Literal
 
 from minbert.errors import InputError
 
-ContrastiveName = Literal["unlabelled", "nli", "pairs", "quora", "sentiment", "paraphrase", "similarity", "reviews"]
-TaskName = Literal["sentiment", "paraphrase", "similarity", "reviews"]
 Pooling = Literal["auto", "cls", "mean"]
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["auto", "fp32", "bf16"]
@@ -93,9 +91,9 @@ class HeadsConfig:
 class FinetuneConfig:
     """Multi-task or single-task fine-tuning."""
 
-    tasks: tuple[TaskName, ...] = ("sentiment", "paraphrase", "similarity")
-    """Tasks to train together; one name for single-task training."""
-    untrained: tuple[TaskName, ...] = ()
+    tasks: tuple[str, ...] = ("sentiment", "paraphrase", "similarity")
+    """Of sentiment, paraphrase, similarity and reviews. Tasks to train together; one name for single-task training."""
+    untrained: tuple[str, ...] = ()
     """Further tasks to score without training them; meant for sharing=none, where pairs need no trained head."""
     epochs: int = 10
     batch_size: int = 16
@@ -157,7 +155,7 @@ class ObjectiveConfig:
 class PretrainConfig:
     """Contrastive pre-training (report, section 4.1; SimCSE, arXiv 2104.08821)."""
 
-    sources: tuple[ContrastiveName, ...] = ("unlabelled",)
+    sources: tuple[str, ...] = ("unlabelled",)
     """What to train on, one after the other within each epoch: dropout views of `unlabelled` sentences or of a task's
     sentences, supervised `quora` pairs, `nli` triplets, `pairs` of paraphrases. The report's "3 given" procedure is
     quora sentiment similarity; a sequence of pre-trainings is a run that starts from another."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
-from multitask.config import ContrastiveName, ObjectiveConfig, PretrainConfig
+from multitask.config import ObjectiveConfig, PretrainConfig
 from multitask.datasets.batching import Rows
 from multitask.datasets.readers import read_examples, read_pairs, read_sentences, read_triplets
 from multitask.datasets.tokens import Tokens, tokenise
@@ -128,7 +128,7 @@ def objective_of(config: ObjectiveConfig) -> Objective:
 
 
 def load_contrastive(
-    name: ContrastiveName, folder: Path, config: PretrainConfig, tokenizer: Tokenizer, projection: nn.Module
+    name: str, folder: Path, config: PretrainConfig, tokenizer: Tokenizer, projection: nn.Module
 ) -> tuple[ContrastiveSource, str]:
     """A contrastive source by name, and the fingerprint of its file.
 
@@ -165,7 +165,7 @@ def load_contrastive(
 
 
 def _read(
-    name: ContrastiveName, folder: Path, config: PretrainConfig
+    name: str, folder: Path, config: PretrainConfig
 ) -> tuple[list[Sequence[str]], NDArray[np.float32] | None, str]:
     """Columns of texts, labels where the objective uses them, and the file's fingerprint."""
     if name == "unlabelled":
@@ -177,6 +177,10 @@ def _read(
     if name == "pairs":
         pairs = read_pairs(folder / "positive_pairs.tsv")
         return [pairs.anchors, pairs.positives], None, pairs.fingerprint
+    if name not in ("quora", *TASKS):
+        raise InputError(
+            f'unknown source "{name}"; expected unlabelled, nli, pairs, quora or one of {", ".join(TASKS)}'
+        )
     schema = TASKS["paraphrase" if name == "quora" else name].schema
     examples = read_examples(schema.path(folder, "train"), schema, labelled=True)
     if name != "quora":

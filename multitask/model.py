@@ -19,7 +19,7 @@ from minbert.tokenizer import Tokenizer
 from multitask.config import HeadsConfig, Pooling
 from multitask.heads import build_heads, pair_input
 from multitask.pooling import PoolingMethod, pool
-from multitask.tasks import TASKS
+from multitask.tasks import TASKS, task_named
 
 DESCRIPTION = "multitask.json"
 HEADS = "heads.safetensors"
@@ -50,7 +50,7 @@ class MultitaskBert(nn.Module):
         self.pooling = pooling
         self.heads_config = heads
         self.max_length = max_length
-        self.heads = build_heads([TASKS[name] for name in tasks], encoder.config.hidden_size, heads)
+        self.heads = build_heads([task_named(name) for name in tasks], encoder.config.hidden_size, heads)
 
     def embed(self, batch: PackedBatch) -> Tensor:
         """Sentence embeddings, [sentences, hidden] fp32."""

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from minbert.errors import InputError
 from multitask.datasets.schema import Schema
 from multitask.metrics import classification_metrics, correlation_metrics
 
@@ -149,6 +150,13 @@ TASKS: dict[str, Task] = {
         ),
     )
 }
+
+
+def task_named(name: str) -> Task:
+    """The task of that name. Raises InputError, which lists the names there are."""
+    if name not in TASKS:
+        raise InputError(f'unknown task "{name}"; expected one of: {", ".join(TASKS)}')
+    return TASKS[name]
 
 
 def labels_to_tensor(labels: NDArray[np.float32], device: torch.device) -> Tensor:

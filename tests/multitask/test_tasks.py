@@ -6,8 +6,9 @@ import torch
 from scipy.special import expit, log_softmax
 from scipy.stats import pearsonr
 
+from minbert.errors import InputError
 from multitask.config import FinetuneConfig
-from multitask.tasks import TASKS, labels_to_tensor
+from multitask.tasks import TASKS, labels_to_tensor, task_named
 
 ROWS = 9
 
@@ -88,3 +89,8 @@ def test_labels_become_a_tensor_on_the_device():
     tensor = labels_to_tensor(labels, torch.device("cpu"))
     assert tensor.dtype == torch.float32
     assert tensor.tolist() == labels.tolist()
+
+
+def test_unknown_task_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InputError, match='unknown task "mood"; expected one of: sentiment, paraphrase, similarity'):
+        task_named("mood")
