@@ -10,15 +10,20 @@ Source: Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transforme
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from minbert.checkpoint import load_weights, resolve, weights_file
+from minbert.checkpoint import load_weights, resolve, save_encoder, weights_file
 from minbert.config import BertConfig
+from minbert.files import atomic_folder
 from minbert.packing import PackedBatch, collect, spread
+
+if TYPE_CHECKING:
+    from minbert.tokenizer import Tokenizer  # builds on checkpoints, as this module does
 
 # From queries, keys and values side by side [..., 3 * hidden] to contexts [..., hidden].
 Attend = Callable[[Tensor], Tensor]
@@ -90,6 +95,7 @@ class BertModel(nn.Module):
         self.embeddings = Embeddings(config)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        self.attention_dropout = config.attention_probs_dropout_prob
         self.apply(self._initialise)
 
     @classmethod
@@ -109,6 +115,12 @@ class BertModel(nn.Module):
             model = cls(config)
         model.load_state_dict(load_weights(config, weights_file(folder)), assign=True)
         return model.eval()
+
+    def save(self, folder: Path, tokenizer: "Tokenizer") -> None:
+        """Write a checkpoint folder that `from_pretrained` and transformers' AutoModel and AutoTokenizer load."""
+        with atomic_folder(folder) as temporary:
+            save_encoder(self, temporary)
+            tokenizer.save(temporary)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
@@ -160,6 +172,13 @@ class BertModel(nn.Module):
             hidden = layer(hidden, attend)
         return hidden
 
+    def set_dropout(self, probability: float) -> None:
+        """Use this dropout everywhere when training, in place of the config's, which stays what the checkpoint says."""
+        self.attention_dropout = probability
+        for module in self.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = probability
+
     def pool(self, first: Tensor) -> Tensor:
         """BERT's pooler: tanh of a linear map of the first token's state, [batch, hidden] -> [batch, hidden]."""
         return torch.tanh(self.pooler(first))
@@ -171,7 +190,7 @@ class BertModel(nn.Module):
         query, key, value = query_key_value.view(batch, seq, 3, heads, -1).permute(
             2, 0, 3, 1, 4
         )  # [batch, heads, seq, size]
-        dropout = self.config.attention_probs_dropout_prob if self.training else 0.0
+        dropout = self.attention_dropout if self.training else 0.0
         context = scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
         return context.transpose(1, 2).reshape(batch, seq, -1)
 

@@ -89,7 +89,8 @@ class PackedBatch:
             return self
 
         def move(tensor: Tensor) -> Tensor:
-            return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+            pinned = tensor.pin_memory() if device.type == "cuda" and tensor.device.type == "cpu" else tensor
+            return pinned.to(device, non_blocking=True)
 
         return PackedBatch(
             move(self.input_ids),

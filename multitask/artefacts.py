@@ -14,8 +14,8 @@ process that wants the same artefact waits for the first.
 import json
 import re
 import shutil
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -37,7 +37,8 @@ class Artefact:
     folder: Path
 
     @classmethod
-    def place(
+    @contextmanager
+    def building(
         cls,
         runs: Path,
         stage: str,
@@ -45,8 +46,10 @@ class Artefact:
         config: Mapping[str, Any],
         inputs: Mapping[str, Any],
         labels: Mapping[str, str],
-    ) -> "Artefact":
-        """Find or name the artefact of a stage.
+    ) -> Iterator["Artefact"]:
+        """The artefact of a stage, while no other process may build it; waits for one that does. A kill frees the lock.
+
+        The caller looks whether it is done, and otherwise builds and finishes it.
 
         Args:
             runs: folder of all artefacts.
@@ -63,12 +66,16 @@ class Artefact:
             raise InputError(f"--name {name}: expected letters, digits and the signs . _ + -")
         identity = {"format": FORMAT_VERSION, "stage": stage, "config": config, "inputs": inputs}
         digest = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-        existing = sorted(runs.glob(f"{stage}-*-{digest}"))
-        artefact = cls(existing[0] if existing else runs / f"{stage}-{name}-{digest}")
-        if not artefact.done:
-            write_json(artefact.folder / "config.json", config)
-            write_json(artefact.folder / "inputs.json", {**inputs, "labels": dict(labels)})
-        return artefact
+        waiting = f"{stage} {digest} is being computed by another process; waiting for it"
+        with exclusive(runs / ".locks" / f"{stage}-{digest}", waiting):
+            existing = [cls(folder) for folder in sorted(runs.glob(f"{stage}-*-{digest}"))]
+            artefact = existing[0] if existing else cls(runs / f"{stage}-{name}-{digest}")
+            if artefact.done:
+                shutil.rmtree(artefact.folder / "state", ignore_errors=True)  # of a kill right after DONE
+            else:
+                write_json(artefact.folder / "config.json", config)
+                write_json(artefact.folder / "inputs.json", {**inputs, "labels": dict(labels)})
+            yield artefact
 
     @property
     def digest(self) -> str:
@@ -79,10 +86,6 @@ class Artefact:
     def done(self) -> bool:
         """Whether the run is complete."""
         return (self.folder / DONE).is_file()
-
-    def locked(self) -> AbstractContextManager[None]:
-        """Keep other processes from building the same artefact; waits for one that does. A kill frees the lock."""
-        return exclusive(self.folder / ".lock", f"{self.folder} is being computed by another process; waiting for it")
 
     def finish(self) -> None:
         """Mark the run complete; only then is the state that it could be resumed from removed."""
@@ -105,10 +108,12 @@ class Artefact:
         """
         if not self.done:
             raise InputError(f"{self.folder}: not a complete run; run the command that made it again to finish it")
-        best = read_json(self.folder / "best.json")  # score -> checkpoint, the leading score first
-        score = best_on or next(iter(best))
+        path = self.folder / "best.json"
+        best = read_json(path) if path.is_file() else {}  # score -> checkpoint, the leading score first
+        score = best_on or next(iter(best), None)
         if score not in best:
-            raise InputError(f"{self.folder}: keeps no model that is best on {score}; it has {', '.join(best)}")
+            kept = f"it has {', '.join(best)}" if best else "pass a run of finetune or pretrain"
+            raise InputError(f"{self.folder}: keeps no model{f' that is best on {score}' if score else ''}; {kept}")
         return self.folder / "checkpoints" / str(best[score])
 
 

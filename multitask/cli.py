@@ -9,7 +9,19 @@ from pathlib import Path
 import tyro
 
 from minbert.errors import InputError
-from multitask.commands import Command, Data, Embed, Evaluate, Experiments, Fetch, Finetune, Predict, Pretrain, Report
+from multitask.commands import (
+    Command,
+    Data,
+    Embed,
+    Evaluate,
+    Experiments,
+    Export,
+    Fetch,
+    Finetune,
+    Predict,
+    Pretrain,
+    Report,
+)
 from multitask.errors import Interrupted, TrainingError
 
 
@@ -133,6 +145,17 @@ def _(command: Embed) -> int:
     with atomic_file(command.output) as temporary, Path(temporary).open("wb") as file:
         np.save(file, embeddings)
     print(f"{command.output}: {embeddings.shape[0]} embeddings of size {embeddings.shape[1]}")
+    return 0
+
+
+@run.register
+def _(command: Export) -> int:
+    from minbert import BertModel, load_tokenizer
+    from multitask.artefacts import locate_model
+
+    folder = str(locate_model(command.model, command.revision))
+    BertModel.from_pretrained(folder).save(command.output, load_tokenizer(folder))
+    print(command.output)
     return 0
 
 

@@ -108,6 +108,17 @@ class Embed:
 
 
 @dataclass(frozen=True)
+class Export:
+    """Write an encoder and its tokenizer as a folder that transformers' AutoModel and AutoTokenizer load."""
+
+    model: tyro.conf.Positional[str]
+    """A run's folder, a model folder, all-minilm-l6-v2 or a hub id."""
+    output: tyro.conf.Positional[Path]
+    revision: str | None = None
+    """Revision of a hub id."""
+
+
+@dataclass(frozen=True)
 class Experiments:
     """Run a preset's tables and write the report. What was computed before is taken from the store."""
 
@@ -147,6 +158,7 @@ Command = (
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Predict, tyro.conf.subcommand("predict")]
     | Annotated[Embed, tyro.conf.subcommand("embed")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[Experiments, tyro.conf.subcommand("experiments")]
     | Annotated[Report, tyro.conf.subcommand("report")]
 )

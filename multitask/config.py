@@ -4,6 +4,7 @@ What decides the bits of a result stands in a stage's config; where things lie a
 `RunOptions`. Imports nothing heavy: the command line builds its help from here.
 """
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -17,11 +18,12 @@ Sharing = Literal["separate", "shared_first_layer", "shared", "none"]
 PairInput = Literal["embeddings", "features", "joint"]
 
 
-def _check_range(config: object, least: int, names: tuple[str, ...]) -> None:
-    """Refuse numbers below the least legal one; None stands for a setting that is left out."""
+def _check_range(config: object, least: float, names: tuple[str, ...], most: float = math.inf) -> None:
+    """Refuse numbers out of range; None stands for a setting that is left out."""
     for name in names:
-        if (value := getattr(config, name)) is not None and not value >= least:
-            raise InputError(f"{name} is {value}; expected at least {least}")
+        if (value := getattr(config, name)) is not None and not least <= value <= most:
+            expected = f"at least {least}" if most == math.inf else f"{least} to {most}"
+            raise InputError(f"{name} is {value}; expected {expected}")
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,16 @@ class OptimizerConfig:
     schedule: Literal["constant", "linear"] = "constant"
     """After the warm-up: stay, or fall to zero at the last step."""
     warmup: float = 0.0
-    """Share of all steps over which the learning rate rises from zero."""
+    """Share of all steps over which the learning rate rises."""
     weight_decay: float = 0.01
     """Decoupled weight decay; never on biases and norms."""
     clip: float | None = 1.0
     """Largest gradient norm; None for no clipping."""
 
     def __post_init__(self) -> None:
-        _check_range(self, 0, ("learning_rate", "head_learning_rate", "warmup", "weight_decay", "clip"))
+        _check_range(self, 0, ("learning_rate", "head_learning_rate", "weight_decay"))
+        _check_range(self, 0, ("warmup",), most=1)
+        _check_range(self, 1e-9, ("clip",))
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class HeadsConfig:
     """Prediction heads on the sentence embeddings (report, section 4.2)."""
 
     sharing: Sharing = "shared_first_layer"
-    """What paraphrase and similarity share; `none` predicts straight from the embeddings."""
+    """What paraphrase and similarity share where both compare embeddings; `none` predicts straight from them."""
     pairs: PairInput = "embeddings"
     """How a pair is read: two `embeddings` compared (the report), an MLP on their `features` |x-y|, x*y, x+y, or one
     `joint` input [CLS] a [SEP] b [SEP]."""
@@ -84,7 +88,7 @@ class HeadsConfig:
 
     def __post_init__(self) -> None:
         _check_range(self, 1, ("hidden_size",))
-        _check_range(self, 0, ("dropout",))
+        _check_range(self, 0, ("dropout",), most=0.99)
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,9 @@ class FinetuneConfig:
     """Sentence embedding from the first token or the mean; `auto` takes what the start weights were tuned with."""
     max_length: int | None = None
     """Cut sentences to so many tokens; the encoder's limit when left out (padding costs nothing here)."""
+    encoder_dropout: float | None = None
+    """Dropout within the encoder; the checkpoint's when left out. Dropout moves the two embeddings of a pair apart, in
+    training only, so that heads which compare them find pairs more alike in evaluation than they learned."""
     patience: int | None = None
     """Stop after so many epochs without a better dev score."""
     keep_task_bests: bool = True
@@ -121,6 +128,7 @@ class FinetuneConfig:
     def __post_init__(self) -> None:
         _check_range(self, 1, ("epochs", "batch_size", "epoch_size", "train_limit", "patience"))
         _check_range(self, 0, ("seed",))
+        _check_range(self, 0, ("encoder_dropout",), most=0.99)
         if self.weights is not None and (len(self.weights) != len(self.tasks) or not all(w > 0 for w in self.weights)):
             raise InputError(
                 f"weights are {self.weights}; expected {len(self.tasks)} positive numbers, one for each task"
@@ -187,4 +195,5 @@ class PretrainConfig:
 
     def __post_init__(self) -> None:
         _check_range(self, 1, ("epochs", "batch_size", "train_limit", "chunk", "evaluate_every"))
+        _check_range(self, 1e-6, ("quora_share",), most=1)
         _check_range(self, 0, ("seed",))

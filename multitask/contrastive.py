@@ -13,10 +13,18 @@ from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.config import ObjectiveConfig, PretrainConfig
 from multitask.datasets.batching import Rows
-from multitask.datasets.readers import read_examples, read_pairs, read_sentences, read_triplets
+from multitask.datasets.readers import (
+    PAIRS_FILE,
+    SENTENCES_FILE,
+    TRIPLETS_FILE,
+    read_examples,
+    read_pairs,
+    read_sentences,
+    read_triplets,
+)
 from multitask.datasets.tokens import Tokens, tokenise
 from multitask.objectives import Objective, alignment, build_objective, uniformity, unit
-from multitask.sources import Encoded, Inputs, Source
+from multitask.sources import Inputs, Source
 from multitask.tasks import TASKS, labels_to_tensor
 
 Columns = tuple[Tokens, ...]
@@ -55,8 +63,8 @@ class ContrastiveSource(Source):
         ids = [tokens[row] for tokens in self.columns for row in rows]
         return Inputs(ids, [np.zeros_like(sequence) for sequence in ids], rows)
 
-    def loss(self, encoded: Encoded, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        return self.loss_of_views(self.project(encoded.embeddings), targets)
+    def loss(self, embeddings: Tensor, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        return self.loss_of_views(self.project(embeddings), targets)
 
     def project(self, embeddings: Tensor) -> Tensor:
         """[columns * rows, hidden] -> [columns, rows, dim] fp32."""
@@ -146,18 +154,24 @@ def load_contrastive(
     if config.train_limit is not None:
         texts = [column[: config.train_limit] for column in texts]
         labels = labels if labels is None else labels[: config.train_limit]
-    columns = [
-        tokenise(c, tokenizer, config.max_length, f"{fingerprint} {name} {i} {len(c)}") for i, c in enumerate(texts)
-    ]
+    # The cache's key names the texts: Quora's rows differ with and without its negative pairs.
+    selection = f"{fingerprint} {name} {'all' if labels is None else 'labelled'}"
+    columns = [tokenise(c, tokenizer, config.max_length, f"{selection} {i} {len(c)}") for i, c in enumerate(texts)]
     numbers: dict[str, int] = {}
     identities = [np.array([numbers.setdefault(text, len(numbers)) for text in column]) for column in texts]
     if len(columns) == 1:  # two views of every sentence
         columns, identities = columns * 2, identities * 2
     objective = objective_of(config.objective)
     if name == "quora" and config.negative_pairs != "left_out":
+        if objective.name != "infonce":
+            raise InputError(
+                f"quora's negative pairs go with infonce, not {objective.name}; try --negative-pairs left_out"
+            )
         objective = build_objective(
             "quora_pairs", temperature=config.objective.temperature or 0.05, form=config.negative_pairs
         )
+    if (labels is None) != (objective.takes_labels == "none"):
+        raise InputError(f"{objective.name} learns from labels, which {name} does not have; choose another objective")
     return (
         ContrastiveSource(tuple(columns), tuple(identities), objective, projection, labels, config.mask_duplicates),
         fingerprint,
@@ -169,13 +183,13 @@ def _read(
 ) -> tuple[list[Sequence[str]], NDArray[np.float32] | None, str]:
     """Columns of texts, labels where the objective uses them, and the file's fingerprint."""
     if name == "unlabelled":
-        sentences = read_sentences(folder / "sentences.txt", config.train_limit)
+        sentences = read_sentences(folder / SENTENCES_FILE, config.train_limit)
         return [sentences.sentences], None, sentences.fingerprint
     if name == "nli":
-        triplets = read_triplets(folder / "nli_triplets.csv")
+        triplets = read_triplets(folder / TRIPLETS_FILE)
         return [triplets.anchors, triplets.positives, triplets.hard_negatives], None, triplets.fingerprint
     if name == "pairs":
-        pairs = read_pairs(folder / "positive_pairs.tsv")
+        pairs = read_pairs(folder / PAIRS_FILE)
         return [pairs.anchors, pairs.positives], None, pairs.fingerprint
     if name not in ("quora", *TASKS):
         raise InputError(

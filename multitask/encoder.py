@@ -17,7 +17,7 @@ from multitask.artefacts import locate_model
 from multitask.config import Device, Pooling, Precision
 from multitask.datasets.batching import Rows
 from multitask.inference import for_all_rows
-from multitask.model import resolve_pooling
+from multitask.model import resolve_pooling, stored_max_length
 from multitask.pooling import PoolingMethod, pool
 from multitask.runtime import Runtime, start
 
@@ -30,13 +30,22 @@ class SentenceEncoder:
         tokenizer: its tokenizer.
         pooling: first token or mean.
         runtime: device and precision.
+        max_length: the model was trained on sentences cut to so many tokens; None for the encoder's limit.
     """
 
-    def __init__(self, model: BertModel, tokenizer: Tokenizer, pooling: PoolingMethod, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        model: BertModel,
+        tokenizer: Tokenizer,
+        pooling: PoolingMethod,
+        runtime: Runtime,
+        max_length: int | None = None,
+    ) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.pooling = pooling
         self.runtime = runtime
+        self.max_length = max_length
 
     @classmethod
     def load(
@@ -55,7 +64,9 @@ class SentenceEncoder:
         folder = locate_model(name, revision)
         runtime = start(device, precision)
         model = BertModel.from_pretrained(str(folder)).to(runtime.device)
-        return cls(model, load_tokenizer(str(folder)), resolve_pooling(pooling, folder), runtime)
+        return cls(
+            model, load_tokenizer(str(folder)), resolve_pooling(pooling, folder), runtime, stored_max_length(folder)
+        )
 
     def encode(
         self,
@@ -71,7 +82,7 @@ class SentenceEncoder:
             sentences: any number of texts.
             batch_size: at most so many sentences at once; by default batches are filled by tokens.
             normalize: scale every embedding to length 1.
-            max_length: cut to so many tokens; the encoder's limit when left out.
+            max_length: cut to so many tokens; when left out as in training, or the encoder's limit.
             show_progress: show a progress bar when standard error is a terminal.
 
         Returns:
@@ -84,7 +95,7 @@ class SentenceEncoder:
             raise InputError("encode takes a list of sentences; wrap a single one in a list")
         if len(sentences) == 0:  # an array has no truth value
             return np.empty((0, self.model.config.hidden_size), np.float32)
-        tokens = self.tokenizer.encode(sentences, max_length)
+        tokens = self.tokenizer.encode(sentences, max_length or self.max_length)
 
         def embed(rows: Rows) -> Tensor:
             batch = PackedBatch.from_sequences([tokens[row] for row in rows]).to(self.runtime.device)

@@ -113,6 +113,8 @@ class MultitaskBert(nn.Module):
             InputError: not such a folder, or a damaged one.
         """
         path = folder / DESCRIPTION
+        if not path.is_file():
+            raise InputError(f"{folder}: no {DESCRIPTION}, so not a fine-tuned model; pass a run of finetune")
         description = read_json(path)
         try:
             tasks, pooling = tuple(description["tasks"]), description["pooling"]
@@ -138,6 +140,12 @@ class MultitaskBert(nn.Module):
     def _own_heads(self) -> dict[str, Tensor]:
         """The heads' parameters, each once even where heads share it."""
         return dict(self.heads.named_parameters())
+
+
+def stored_max_length(folder: Path) -> int | None:
+    """The length in tokens that a fine-tuned model reads; None for the encoder's limit."""
+    path = folder / DESCRIPTION
+    return read_json(path).get("max_length") if path.is_file() else None
 
 
 def resolve_pooling(pooling: Pooling, folder: Path) -> PoolingMethod:

@@ -31,7 +31,7 @@ class Runtime:
 
 
 def start(device: Device, precision: Precision) -> Runtime:
-    """Resolve `auto` settings and make the device deterministic.
+    """Resolve `auto` settings.
 
     Raises:
         InputError: CUDA was asked for and there is none.
@@ -39,15 +39,23 @@ def start(device: Device, precision: Precision) -> Runtime:
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: torch sees no CUDA device here; use --device cpu or auto")
     kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    if kind == "cuda":
-        # cuBLAS needs a fixed workspace to sum in the same order every time; read when its first handle is made.
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True)
-    else:
-        _keep_freed_memory()
     native = {"cuda": _cuda_has_bf16, "cpu": _cpu_has_bf16}[kind]
     chosen = ("bf16" if native() else "fp32") if precision == "auto" else precision
     return Runtime(torch.device(kind), chosen)
+
+
+def make_deterministic(runtime: Runtime) -> None:
+    """Prepare this process for training: the same bits every time, and memory that is kept between steps.
+
+    Settings of the whole process, which is why only training stages call it.
+    """
+    if runtime.device.type == "cuda":
+        # cuBLAS needs a fixed workspace to sum in the same order every time; read when its first handle is made.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    else:
+        _keep_freed_memory()
 
 
 def _keep_freed_memory() -> None:

@@ -33,14 +33,6 @@ class Inputs:
     targets: Any
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """What the encoder made of a source's sequences."""
-
-    embeddings: Tensor  # [sequences, hidden] fp32, pooled
-    hidden: Tensor  # [tokens, hidden], the sequences' token states end to end
-
-
 class Source(ABC):
     """Rows that can be trained on."""
 
@@ -54,8 +46,13 @@ class Source(ABC):
         """Token sequences of the rows."""
 
     @abstractmethod
-    def loss(self, encoded: Encoded, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        """The rows' loss, scalar fp32, and scalars to watch (without gradient). Called under autocast."""
+    def loss(self, embeddings: Tensor, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        """The rows' loss, scalar fp32, and scalars to watch (without gradient). Called under autocast.
+
+        Args:
+            embeddings: of the rows' sequences, [sequences, hidden] fp32.
+            targets: of the rows' inputs.
+        """
 
 
 class TaskSource(Source):
@@ -79,8 +76,8 @@ class TaskSource(Source):
         ids, types = self.data.sequences(rows)
         return Inputs(ids, types, self.labels[rows])
 
-    def loss(self, encoded: Encoded, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        outputs = self.model.head(self.task, encoded.embeddings)
+    def loss(self, embeddings: Tensor, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        outputs = self.model.head(self.task, embeddings)
         labels = labels_to_tensor(targets, outputs.device)
         return TASKS[self.task].kind.loss(outputs, labels), {}
 
@@ -99,10 +96,8 @@ def losses_of(
     terms: dict[str, Tensor] = {}
     watched: dict[str, Tensor] = {}
     with runtime.autocast():
-        hidden = encoder.forward_packed(batch)
-        embeddings = pool(hidden, batch, pooling).split([len(part.ids) for part in parts])
-        states = hidden.split([sum(map(len, part.ids)) for part in parts])
-        for item, part, *encoded in zip(update, parts, embeddings, states, strict=True):
-            terms[item.source], seen = sources[item.source].loss(Encoded(*encoded), part.targets)
+        embeddings = pool(encoder.forward_packed(batch), batch, pooling)
+        for item, part, own in zip(update, parts, embeddings.split([len(part.ids) for part in parts]), strict=True):
+            terms[item.source], seen = sources[item.source].loss(own, part.targets)
             watched |= {f"{item.source} {name}": value for name, value in seen.items()}
     return Losses(terms, packed.total_tokens, watched)

@@ -181,12 +181,13 @@ class TrainingRun:
         self.parameters = [p for p in trainable.module.parameters() if p.requires_grad]
         self.epoch_ends = list(accumulate(len(trainable.plan(epoch)) for epoch in range(config.epochs)))
         self.total_steps = self.epoch_ends[-1]
+        self.most_norm = math.inf if config.optimizer.clip is None else config.optimizer.clip
         self.unchecked: list[tuple[int, Update, list[str], Tensor]] = []
         trainable.module.train()
 
     def step(self, update: Update, losses: Losses) -> None:
         """One optimizer step on the gradient in place."""
-        norm = clip_grad_norm_(self.parameters, self.config.optimizer.clip or float("inf"))
+        norm = clip_grad_norm_(self.parameters, self.most_norm)
         seen = {**losses.terms, "gradient": norm, **losses.watched}
         self.unchecked.append((self.progress.step + 1, update, list(seen), torch.stack(list(seen.values()))))
         if self.runtime.device.type == "cpu":

@@ -10,11 +10,19 @@ from pathlib import Path
 import numpy as np
 
 from minbert.errors import InputError
-from multitask.datasets.readers import Examples, Report, read_examples, read_sentences, read_triplets
+from multitask.datasets.readers import (
+    PAIRS_FILE,
+    SENTENCES_FILE,
+    TRIPLETS_FILE,
+    Examples,
+    Report,
+    read_examples,
+    read_pairs,
+    read_sentences,
+    read_triplets,
+)
 from multitask.datasets.schema import SPLITS, Schema, Split
 
-TRIPLETS_FILE = "nli_triplets.csv"
-SENTENCES_FILE = "sentences.txt"
 SHOWN_PROBLEMS = 20  # of one file
 BINS = 5  # of a histogram of labels that need not be whole numbers
 
@@ -136,6 +144,10 @@ def _unlabelled_reports(folder: Path, problems: list[str]) -> list[FileReport]:
             triplets = read_triplets(path, report)
             columns = (triplets.anchors, triplets.positives, triplets.hard_negatives)
             files.append(_file_report(path.name, triplets.dropped, columns, {}))
+    if (path := folder / PAIRS_FILE).exists():
+        with _problems_of(path, problems) as report:
+            pairs = read_pairs(path, report)
+            files.append(_file_report(path.name, pairs.dropped, (pairs.anchors, pairs.positives), {}))
     if (path := folder / SENTENCES_FILE).exists():
         with _problems_of(path, problems):
             sentences = read_sentences(path)

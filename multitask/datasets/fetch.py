@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
+from multitask.locking import exclusive
 
 LOGGER = logging.getLogger("multitask")
 ATTEMPTS = 5
@@ -85,7 +86,10 @@ def fetch(
     missing = [source for source in wanted if not _is_present(source, destination / source.file)]
     destination.mkdir(parents=True, exist_ok=True)
     for source in missing:
-        _download(source, destination / source.file, timeout_seconds, pause_seconds)
+        path = destination / source.file
+        with exclusive(destination / ".locks" / source.file, f"{path} is being downloaded by another process; waiting"):
+            if not _is_present(source, path):
+                _download(source, path, timeout_seconds, pause_seconds)
     return [destination / source.file for source in wanted]
 
 

@@ -1,19 +1,16 @@
 """A task's file with its tokens: what training and evaluation read rows from."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids, Tokenizer
+from multitask.datasets.batching import Rows
 from multitask.datasets.readers import Examples, read_examples
 from multitask.datasets.schema import Schema, Split
 from multitask.datasets.tokens import Tokens, tokenise
-
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -41,13 +38,14 @@ class LabelledData:
             InputError: a missing or malformed file.
         """
         examples = read_examples(schema.path(folder, split), schema, labelled=split != "test")
+        source = f"{examples.fingerprint} {len(examples)}"  # the same file read without labels drops no rows
         if joint and len(schema.sentence_columns) == 2:
             first, second = examples.sentences
-            return cls(examples, (tokenise(first, tokenizer, max_length, f"{examples.fingerprint} joint", second),))
+            return cls(examples, (tokenise(first, tokenizer, max_length, f"{source} joint", second),))
         return cls(
             examples,
             tuple(
-                tokenise(sentences, tokenizer, max_length, f"{examples.fingerprint} column {index}")
+                tokenise(sentences, tokenizer, max_length, f"{source} column {index}")
                 for index, sentences in enumerate(examples.sentences)
             ),
         )
@@ -65,10 +63,3 @@ class LabelledData:
         ids = [tokens[row] for tokens in self.columns for row in rows]
         types = [tokens.types_of(row) for tokens in self.columns for row in rows]
         return ids, types
-
-
-def pack_together(parts: Sequence[tuple[list[Ids], list[Ids]]]) -> PackedBatch:
-    """One packed batch of several tasks' sequences, in order."""
-    return PackedBatch.from_sequences(
-        [ids for part, _ in parts for ids in part], [types for _, part in parts for types in part]
-    )

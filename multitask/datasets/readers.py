@@ -62,6 +62,11 @@ class Examples:
         return len(self.ids)
 
 
+TRIPLETS_FILE = "nli_triplets.csv"
+PAIRS_FILE = "positive_pairs.tsv"
+SENTENCES_FILE = "sentences.txt"
+
+
 @dataclass(frozen=True)
 class Triplets:
     """Premises, what they entail and what contradicts them, row by row; `source` to `dropped` as in `Examples`."""

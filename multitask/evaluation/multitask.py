@@ -11,9 +11,10 @@ from torch import Tensor
 
 from minbert.errors import InputError
 from minbert.files import write_text
+from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer
 from multitask.datasets.batching import Rows
-from multitask.datasets.labelled import LabelledData, pack_together
+from multitask.datasets.labelled import LabelledData
 from multitask.datasets.schema import Split
 from multitask.inference import for_all_rows
 from multitask.model import MultitaskBert
@@ -58,7 +59,7 @@ def outputs(model: MultitaskBert, task: str, data: LabelledData, runtime: Runtim
     """
 
     def compute(rows: Rows) -> Tensor:
-        batch = pack_together([data.sequences(rows)]).to(runtime.device)
+        batch = PackedBatch.from_sequences(*data.sequences(rows)).to(runtime.device)
         return model(batch, {task: len(rows)})[task]
 
     raw = for_all_rows(data.lengths, compute, runtime)

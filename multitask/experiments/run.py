@@ -99,11 +99,15 @@ def write_best_predictions(preset: Preset, record: Record, options: RunOptions, 
     """Write the course's prediction files: of the best model of all three tasks, and of the reviews' best.
 
     Returns:
-        The files written; none for a group of tasks of which no run succeeded.
+        The files written; none for a group of tasks of which no run succeeded, or whose test file is missing (a
+        warning says so: the scores stand without it).
     """
     paths = []
     for tasks in (("sentiment", "paraphrase", "similarity"), ("reviews",)):
         if best := record.best_training(options.runs, tasks):
             model = options.runs / best
-            paths += predict_files(model, preset.data, output, device=options.device, precision=options.precision)
+            try:
+                paths += predict_files(model, preset.data, output, device=options.device, precision=options.precision)
+            except InputError as error:
+                logger.warning("no predictions for %s: %s", ", ".join(tasks), error)
     return paths

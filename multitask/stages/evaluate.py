@@ -33,8 +33,7 @@ def evaluate_run(run: Artefact, data: Path, options: RunOptions) -> Artefact:
     runtime = start(options.device, options.precision)
     config = {"split": "dev", "best_on": "overall"}
     inputs = {"model": run.digest, **runtime.describe()}
-    artefact = Artefact.place(options.runs, "evaluate", options.name, config, inputs, {"data": str(data)})
-    with artefact.locked():
+    with Artefact.building(options.runs, "evaluate", options.name, config, inputs, {"data": str(data)}) as artefact:
         if artefact.done:
             return artefact
         folder = run.model_folder("overall")

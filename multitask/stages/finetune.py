@@ -1,30 +1,23 @@
 """Fine-tuning on labelled tasks, together or alone (report, section 4.2)."""
 
-import logging
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
-from minbert.checkpoint import weights_file
-from minbert.files import sha256_of_file
-from minbert.model import BertModel
-from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.artefacts import Artefact, locate_model
+from minbert.tokenizer import Tokenizer
+from multitask.artefacts import Artefact
 from multitask.config import FinetuneConfig, RunOptions
 from multitask.datasets.batching import batches_of_similar_length, epoch_rows
 from multitask.datasets.labelled import LabelledData
 from multitask.evaluation.multitask import evaluate, load_split
-from multitask.model import MultitaskBert, resolve_pooling
-from multitask.runtime import Runtime, generator, seed_everything, start
+from multitask.model import MultitaskBert
+from multitask.runtime import Runtime, generator, make_deterministic, start
 from multitask.schedulers import AverageLoss, Scheduler
 from multitask.sources import TaskSource, losses_of
-from multitask.tensorboard import tensorboard_log
-from multitask.training import Evaluation, LoopConfig, Losses, Update, train
-
-logger = logging.getLogger("multitask")
+from multitask.stages.common import Start, train_once
+from multitask.training import Evaluation, LoopConfig, Losses, Update
 
 
 def finetune(
@@ -45,42 +38,24 @@ def finetune(
         Interrupted: stopped by a signal, to be resumed.
     """
     runtime = start(options.device, options.precision)
-    checkpoint = locate_model(start_weights, revision)
-    tokenizer = load_tokenizer(str(checkpoint))
-    pooling = resolve_pooling(config.pooling, checkpoint)
-    seed_everything(config.seed)
-    encoder = BertModel.from_pretrained(str(checkpoint))
+    make_deterministic(runtime)
+    begin = Start.load(start_weights, revision, config.pooling, config.seed)
+    config = replace(config, pooling=begin.pooling)
+    if config.encoder_dropout is not None:
+        begin.encoder.set_dropout(config.encoder_dropout)
     tasks = (*config.tasks, *config.untrained)
-    model = MultitaskBert(encoder, tasks, pooling, config.heads, config.max_length).to(runtime.device)
-    training = load_split(model, tokenizer, data, "train", config.tasks)
-    dev = load_split(model, tokenizer, data, "dev")
-    inputs: dict[str, Any] = {
-        "start": {"sha256": sha256_of_file(weights_file(checkpoint)), "config": asdict(encoder.config)},
-        "pooling": pooling,
-        "tokenizer": tokenizer.fingerprint(),
+    model = MultitaskBert(begin.encoder, tasks, begin.pooling, config.heads, config.max_length).to(runtime.device)
+    training = load_split(model, begin.tokenizer, data, "train", config.tasks)
+    dev = load_split(model, begin.tokenizer, data, "dev")
+    inputs = {
+        **begin.identity(),
         "training": {name: split.examples.fingerprint for name, split in training.items()},
         "dev": {name: split.examples.fingerprint for name, split in dev.items()},
-        **runtime.describe(),
     }
-    labels = {"start": start_weights if revision is None else f"{start_weights}@{revision}", "data": str(data)}
-    artefact = Artefact.place(options.runs, "finetune", options.name, asdict(config), inputs, labels)
-    with artefact.locked():
-        if artefact.done:
-            logger.info("already computed")
-            return artefact
-        problem = Finetuning(model, tokenizer, training, dev, config, runtime)
-        with tensorboard_log(artefact.folder if options.tensorboard else None) as on_evaluation:
-            train(
-                problem,
-                problem.scheduler.backward,
-                LoopConfig(config.epochs, config.optimizer, config.patience),
-                artefact.folder,
-                runtime,
-                options.save_every,
-                on_evaluation,
-            )
-        artefact.finish()
-    return artefact
+    problem = Finetuning(model, begin.tokenizer, training, dev, config, runtime)
+    loop = LoopConfig(config.epochs, config.optimizer, config.patience)
+    labels = {"start": begin.name, "data": str(data)}
+    return train_once("finetune", problem, problem.scheduler.backward, loop, config, inputs, labels, options, runtime)
 
 
 class Finetuning:

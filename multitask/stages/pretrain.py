@@ -1,20 +1,19 @@
 """Contrastive pre-training: dropout SimCSE, Quora and NLI pairs, under any objective (report, section 4.1)."""
 
-import logging
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor, nn
 
-from minbert.checkpoint import save_encoder, weights_file
-from minbert.files import atomic_folder, sha256_of_file, write_json
+from minbert.checkpoint import save_encoder
+from minbert.files import atomic_folder, write_json
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
-from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.artefacts import Artefact, locate_model
+from minbert.tokenizer import Tokenizer
+from multitask.artefacts import Artefact
 from multitask.config import PretrainConfig, RunOptions
 from multitask.contrastive import ContrastiveSource, build_projection, load_contrastive
 from multitask.datasets.batching import Rows, epoch_rows
@@ -22,15 +21,12 @@ from multitask.datasets.labelled import LabelledData
 from multitask.gradient_cache import backward_in_chunks
 from multitask.inference import for_all_rows
 from multitask.metrics import correlation_metrics
-from multitask.model import resolve_pooling
 from multitask.pooling import pool
-from multitask.runtime import Runtime, seed_everything, start
+from multitask.runtime import Runtime, make_deterministic, start
 from multitask.sources import losses_of
+from multitask.stages.common import Start, train_once
 from multitask.tasks import TASKS
-from multitask.tensorboard import tensorboard_log
-from multitask.training import Batch, Evaluation, LoopConfig, Losses, Trainable, Update, train
-
-logger = logging.getLogger("multitask")
+from multitask.training import Batch, Evaluation, LoopConfig, Losses, Trainable, Update
 
 
 def pretrain(
@@ -51,45 +47,26 @@ def pretrain(
         Interrupted: stopped by a signal, to be resumed.
     """
     runtime = start(options.device, options.precision)
-    checkpoint = locate_model(start_weights, revision)
-    tokenizer = load_tokenizer(str(checkpoint))
-    pooling = resolve_pooling(config.pooling, checkpoint)
-    seed_everything(config.seed)
-    encoder = BertModel.from_pretrained(str(checkpoint))
-    projection = build_projection(config.projection, encoder.config.hidden_size)
-    module = nn.ModuleDict({"encoder": encoder, "projection": projection}).to(runtime.device)
-    loaded = {name: load_contrastive(name, data, config, tokenizer, projection) for name in config.sources}
+    make_deterministic(runtime)
+    begin = Start.load(start_weights, revision, config.pooling, config.seed)
+    config = replace(config, pooling=begin.pooling)
+    projection = build_projection(config.projection, begin.encoder.config.hidden_size)
+    module = nn.ModuleDict({"encoder": begin.encoder, "projection": projection}).to(runtime.device)
+    loaded = {name: load_contrastive(name, data, config, begin.tokenizer, projection) for name in config.sources}
     dev = None
     if config.select == "similarity":
-        dev = LabelledData.load(data, TASKS["similarity"].schema, "dev", tokenizer, config.max_length, joint=False)
-    inputs: dict[str, Any] = {
-        "start": {"sha256": sha256_of_file(weights_file(checkpoint)), "config": asdict(encoder.config)},
-        "pooling": pooling,
-        "tokenizer": tokenizer.fingerprint(),
+        schema = TASKS["similarity"].schema
+        dev = LabelledData.load(data, schema, "dev", begin.tokenizer, config.max_length, joint=False)
+    inputs = {
+        **begin.identity(),
         "training": {name: fingerprint for name, (_, fingerprint) in loaded.items()},
         "dev": {} if dev is None else {"similarity": dev.examples.fingerprint},
-        **runtime.describe(),
     }
-    labels = {"start": start_weights if revision is None else f"{start_weights}@{revision}", "data": str(data)}
-    artefact = Artefact.place(options.runs, "pretrain", options.name, asdict(config), inputs, labels)
-    with artefact.locked():
-        if artefact.done:
-            logger.info("already computed")
-            return artefact
-        sources: dict[str, ContrastiveSource] = {name: source for name, (source, _) in loaded.items()}
-        problem = Pretraining(module, pooling, tokenizer, sources, dev, config, runtime)
-        with tensorboard_log(artefact.folder if options.tensorboard else None) as on_evaluation:
-            train(
-                problem,
-                problem.backward,
-                LoopConfig(config.epochs, config.optimizer, evaluate_every=config.evaluate_every),
-                artefact.folder,
-                runtime,
-                options.save_every,
-                on_evaluation,
-            )
-        artefact.finish()
-    return artefact
+    sources = {name: source for name, (source, _) in loaded.items()}
+    problem = Pretraining(module, begin.pooling, begin.tokenizer, sources, dev, config, runtime)
+    loop = LoopConfig(config.epochs, config.optimizer, evaluate_every=config.evaluate_every)
+    labels = {"start": begin.name, "data": str(data)}
+    return train_once("pretrain", problem, problem.backward, loop, config, inputs, labels, options, runtime)
 
 
 class Pretraining:

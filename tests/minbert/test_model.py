@@ -109,3 +109,13 @@ def test_initialisation_follows_the_config():
             assert (parameter == 0).all(), name
         else:
             assert parameter.std().item() == pytest.approx(0.05, rel=0.05), name
+
+
+def test_set_dropout_replaces_every_dropout() -> None:
+    torch.manual_seed(0)
+    model = BertModel(BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2)).train()
+    ids = torch.arange(1, 13).view(2, 6)
+    assert not torch.equal(model(ids).last_hidden_state, model(ids).last_hidden_state)
+    model.set_dropout(0.0)
+    assert torch.equal(model(ids).last_hidden_state, model(ids).last_hidden_state)
+    assert model.config.hidden_dropout_prob == 0.1

@@ -13,8 +13,13 @@ CONFIG = {"epochs": 1, "heads": {"sharing": "none"}, "tasks": ("a", "b")}
 INPUTS = {"start": "1f", "data": {"a": "2f"}}
 
 
-def place(runs: Path, stage="finetune", name="run", config=CONFIG, inputs=INPUTS, labels=None) -> Artefact:
-    return Artefact.place(runs, stage, name, config, inputs, labels or {})
+def building(runs: Path, stage="finetune", name="run", config=CONFIG, inputs=INPUTS, labels=None):
+    return Artefact.building(runs, stage, name, config, inputs, labels or {})
+
+
+def place(runs: Path, **changes) -> Artefact:
+    with building(runs, **changes) as artefact:
+        return artefact
 
 
 def test_equal_identities_share_a_folder_whatever_they_are_called(tmp_path):
@@ -75,26 +80,41 @@ def test_the_state_goes_only_when_the_run_is_marked_as_done(tmp_path, monkeypatc
 
 
 def test_the_lock_is_held_by_one_at_a_time(tmp_path):
-    artefact, inside, seen = place(tmp_path), [], []
+    inside, seen = [], []
 
-    def work() -> None:
+    def work(name: str) -> None:
         for _ in range(20):
-            with artefact.locked():
+            with building(tmp_path, name=name):
                 inside.append(1)
                 seen.append(len(inside))
                 inside.pop()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
+    threads = [threading.Thread(target=work, args=[name]) for name in ("a", "b", "c", "d")]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert seen == [1] * 80
+    assert len(list(tmp_path.glob("finetune-*"))) == 1  # whatever each of them calls it
 
 
 def test_the_lock_is_free_after_an_error(tmp_path):
-    artefact = place(tmp_path)
-    with pytest.raises(KeyError), artefact.locked():
+    with pytest.raises(KeyError), building(tmp_path):
         raise KeyError
-    with artefact.locked():
-        pass
+    with building(tmp_path) as artefact:
+        assert not artefact.done
+
+
+def test_a_state_that_a_kill_left_behind_a_done_run_is_removed(tmp_path):
+    artefact = place(tmp_path)
+    artefact.finish()
+    (artefact.folder / "state").mkdir()
+    assert place(tmp_path) == artefact
+    assert not (artefact.folder / "state").exists()
+
+
+def test_a_run_without_models_says_what_to_pass(tmp_path):
+    artefact = place(tmp_path, stage="evaluate")
+    artefact.finish()
+    with pytest.raises(InputError, match="keeps no model; pass a run of finetune or pretrain"):
+        artefact.model_folder()

@@ -423,3 +423,10 @@ def test_killed_again_and_again_it_ends_as_if_undisturbed(tiny_encoder, small_da
     assert sums(resumed) == sums(undisturbed)
     assert operator.eq(*histories(resumed, undisturbed))
     assert not (resumed / "state").exists()
+
+
+def test_encoder_dropout_replaces_the_checkpoints(run, tiny_encoder: Path) -> None:
+    without, with_it = run(replace(CONFIG, encoder_dropout=0.0)), run()
+    assert weights(without) != weights(with_it)
+    config = json.loads((without.model_folder() / "config.json").read_text())
+    assert config["hidden_dropout_prob"] == 0.1  # what the checkpoint says stays

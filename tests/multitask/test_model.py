@@ -15,7 +15,6 @@ from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.config import HeadsConfig
-from multitask.datasets.labelled import pack_together
 from multitask.model import DESCRIPTION, HEADS, MultitaskBert, resolve_pooling
 from multitask.tasks import TASKS
 
@@ -57,7 +56,8 @@ def encode(model: MultitaskBert, tokenizer: Tokenizer, task: str):
 
 @torch.no_grad()
 def call(model: MultitaskBert, tokenizer: Tokenizer, *tasks: str) -> dict[str, Tensor]:
-    batch = pack_together([encode(model, tokenizer, task) for task in tasks])
+    ids, types = zip(*(encode(model, tokenizer, task) for task in tasks), strict=True)
+    batch = PackedBatch.from_sequences([row for part in ids for row in part], [row for part in types for row in part])
     return model(batch, {task: len(SENTENCES[task][0]) for task in tasks})
 
 

@@ -87,6 +87,30 @@ def test_sources_hold_the_rows_of_their_files(data: Path, tiny_encoder: Path) ->
     assert labelled.labels.tolist() == quora.labels.tolist()
 
 
+def test_pairs_left_out_are_not_found_in_the_token_cache_of_all_pairs(data: Path, tiny_encoder: Path) -> None:
+    limited = replace(CONFIG, train_limit=20)
+    everything = load("quora", data, tiny_encoder, limited)
+    positives = load("quora", data, tiny_encoder, replace(limited, negative_pairs="left_out"))
+    assert len(everything) == len(positives) == 20
+    first = [[tokens[row].tolist() for row in range(20)] for tokens in (everything.columns[0], positives.columns[0])]
+    assert first[0] != first[1]
+
+
+@pytest.mark.parametrize(
+    ("source", "objective", "message"),
+    [
+        ("quora", "vicreg", "negative pairs go with infonce, not vicreg"),
+        ("unlabelled", "cosine", "cosine learns from labels, which unlabelled does not have"),
+        ("mood", "infonce", 'unknown source "mood"'),
+    ],
+)
+def test_objectives_that_a_source_cannot_serve(
+    source: str, objective: str, message: str, data: Path, tiny_encoder: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        load(source, data, tiny_encoder, replace(CONFIG, objective=ObjectiveConfig(objective)))
+
+
 def test_triplets_keep_their_columns_in_order(data: Path, tiny_encoder: Path) -> None:
     triplets = read_triplets(data / "nli_triplets.csv")
     source, tokenizer = load("nli", data, tiny_encoder), load_tokenizer(str(tiny_encoder))

@@ -9,9 +9,8 @@ import pytest
 
 from minbert.config import BertConfig
 from minbert.files import write_json
-from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
-from multitask.datasets.labelled import LabelledData, pack_together
+from multitask.datasets.labelled import LabelledData
 from multitask.datasets.schema import Schema
 from multitask.datasets.tokens import Tokens, cache_folder, tokenise
 from tests.conftest import word_piece
@@ -135,10 +134,3 @@ def test_labelled_rows_come_as_all_first_then_all_second_sentences(tokenizer, tm
     expected_ids, expected_types = tokenizer.encode_pairs([rows[i][2] for i in picked], [rows[i][3] for i in picked])
     assert [list(row) for row in ids] == [list(row) for row in expected_ids]
     assert [list(row) for row in types] == [list(row) for row in expected_types]
-
-    batch = pack_together([joint.sequences(picked), apart.sequences(picked)])
-    assert isinstance(batch, PackedBatch)
-    assert len(batch) == 3 + 6
-    assert batch.token_type_ids.tolist() == [int(t) for row in expected_types for t in row] + [0] * sum(
-        apart.lengths[picked]
-    )

@@ -1,0 +1,103 @@
+"""What every training stage does alike: read the start weights, train into an artefact, once."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from minbert.checkpoint import weights_file
+from minbert.files import sha256_of_file
+from minbert.model import BertModel
+from minbert.tokenizer import Tokenizer, load_tokenizer
+from multitask.artefacts import Artefact, locate_model
+from multitask.config import FinetuneConfig, Pooling, PretrainConfig, RunOptions
+from multitask.model import resolve_pooling
+from multitask.pooling import PoolingMethod
+from multitask.runtime import Runtime, seed_everything
+from multitask.tensorboard import tensorboard_log
+from multitask.training import LoopConfig, Losses, Trainable, Update, train
+
+logger = logging.getLogger("multitask")
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start weights, loaded."""
+
+    name: str
+    folder: Path
+    encoder: BertModel
+    tokenizer: Tokenizer
+    pooling: PoolingMethod
+
+    @classmethod
+    def load(cls, name: str, revision: str | None, pooling: Pooling, seed: int) -> Self:
+        """Seed all generators and load an encoder.
+
+        Args:
+            name: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
+            revision: of a hub id.
+            pooling: as configured.
+            seed: for the layers that the stage adds, and for its dropout.
+
+        Raises:
+            InputError: no such checkpoint, or a damaged one.
+        """
+        folder = locate_model(name, revision)
+        seed_everything(seed)
+        return cls(
+            name if revision is None else f"{name}@{revision}",
+            folder,
+            BertModel.from_pretrained(str(folder)),
+            load_tokenizer(str(folder)),
+            resolve_pooling(pooling, folder),
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """What of the start decides a run's bits, as JSON types."""
+        weights = {"sha256": sha256_of_file(weights_file(self.folder)), "config": asdict(self.encoder.config)}
+        return {"start": weights, "tokenizer": self.tokenizer.fingerprint()}
+
+
+def train_once(
+    stage: str,
+    problem: Trainable,
+    backward: Callable[[Trainable, Update], Losses],
+    loop: LoopConfig,
+    config: FinetuneConfig | PretrainConfig,
+    inputs: Mapping[str, Any],
+    labels: Mapping[str, str],
+    options: RunOptions,
+    runtime: Runtime,
+) -> Artefact:
+    """Train into the artefact of this configuration and these inputs, unless it is there already.
+
+    Args:
+        stage: the stage's name.
+        problem: what to train.
+        backward: from an update to its gradient.
+        loop: epochs, optimizer, evaluations.
+        config: the stage's resolved configuration.
+        inputs: hashes of all that the stage reads.
+        labels: what people call the inputs.
+        options: where to write.
+        runtime: device and precision.
+
+    Raises:
+        TrainingError: training diverged.
+        Interrupted: stopped by a signal, to be resumed.
+    """
+    identity = {**inputs, **runtime.describe()}
+    # Other versions and numbers of threads round differently: recorded, but no reason to compute anew.
+    seen = {**labels, "torch": torch.__version__, "threads": str(torch.get_num_threads())}
+    with Artefact.building(options.runs, stage, options.name, asdict(config), identity, seen) as run:
+        if run.done:
+            logger.info("already computed")
+            return run
+        with tensorboard_log(run.folder if options.tensorboard else None) as on_evaluation:
+            train(problem, backward, loop, run.folder, runtime, options.save_every, on_evaluation)
+        run.finish()
+    return run
