@@ -34,6 +34,7 @@ SAMPLE = FinetuneConfig(
     heads=HeadsConfig(sharing="separate", pairs="features"),  # a thousand pairs are too few for a bilinear form
     optimizer=OptimizerConfig(learning_rate=2e-4, head_learning_rate=2e-3, schedule="linear", warmup=0.1),
     keep_task_bests=False,
+    encoder_dropout=0.0,
 )
 # The report's: learning rate 1e-5, batch 16, 10 epochs, heads of 768, dropout 0.3 (section 5.3).
 PAPER = FinetuneConfig(pooling="cls", heads=HeadsConfig(hidden_size=768))
