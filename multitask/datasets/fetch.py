@@ -17,7 +17,6 @@ from tqdm import tqdm
 
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
-from multitask.locking import exclusive
 
 LOGGER = logging.getLogger("multitask")
 ATTEMPTS = 5
@@ -86,10 +85,7 @@ def fetch(
     missing = [source for source in wanted if not _is_present(source, destination / source.file)]
     destination.mkdir(parents=True, exist_ok=True)
     for source in missing:
-        path = destination / source.file
-        with exclusive(destination / ".locks" / source.file, f"{path} is being downloaded by another process; waiting"):
-            if not _is_present(source, path):
-                _download(source, path, timeout_seconds, pause_seconds)
+        _download(source, destination / source.file, timeout_seconds, pause_seconds)
     return [destination / source.file for source in wanted]
 
 

@@ -59,7 +59,7 @@ class Start:
     def identity(self) -> dict[str, Any]:
         """What of the start decides a run's bits, as JSON types."""
         weights = {"sha256": sha256_of_file(weights_file(self.folder)), "config": asdict(self.encoder.config)}
-        return {"start": weights, "tokenizer": self.tokenizer.fingerprint()}
+        return {"start": weights, "tokenizer": self.tokenizer.fingerprint(), "pooling": self.pooling}
 
 
 def train_once(

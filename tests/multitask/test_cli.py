@@ -34,7 +34,7 @@ def run(tiny_encoder: Path, small_data: Path, tmp_path_factory) -> Path:
     settings = ("--epochs", "2", "--batch-size", "16", "--learning-rate", "3e-3", "--pooling", "mean")
     command = ["finetune", "--start", str(tiny_encoder), "--data", str(small_data), "--runs", str(runs)]
     assert main([*command, *settings, *CPU]) == 0
-    (folder,) = runs.iterdir()
+    (folder,) = runs.glob("finetune-*")
     return folder
 
 
@@ -271,7 +271,7 @@ def test_a_file_where_a_folder_should_be(finetune, tmp_path, capsys):
 def test_models_that_are_none(command, run, tiny_encoder, small_data, tmp_path, capsys):
     output = tmp_path / "output"
     other = [command, "--data", small_data, "--output", output, *CPU]
-    assert_refused(capsys, "multitask.json: no such file", *other, "--model", tiny_encoder)
+    assert_refused(capsys, "no multitask.json, so not a fine-tuned model", *other, "--model", tiny_encoder)
     assert_refused(capsys, "/no/such/model: no such folder", *other, "--model", "/no/such/model")
     assert_refused(capsys, "keeps no model that is best on reviews; it has overall, sentiment", *other,
                    "--model", run, "--best-on", "reviews")  # fmt: skip

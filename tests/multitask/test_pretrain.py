@@ -53,10 +53,7 @@ def stage(tiny: Path, data: Path, config: PretrainConfig, dropout: float | None 
     torch.manual_seed(0)
     encoder = BertModel.from_pretrained(str(tiny))
     if dropout is not None:
-        encoder.config = replace(encoder.config, attention_probs_dropout_prob=dropout)
-        for module in encoder.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = dropout
+        encoder.set_dropout(dropout)
     projection = build_projection(config.projection, 32)
     module = nn.ModuleDict({"encoder": encoder, "projection": projection}).train()
     tokenizer = load_tokenizer(str(tiny))
