@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tokenizers import Tokenizer as RustTokenizer
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
@@ -18,7 +18,7 @@ from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[1]
-settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy is no failure
 settings.load_profile("untimed")
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SMALL_ROWS = {"train": 64, "dev": 32, "test-student": 16}
