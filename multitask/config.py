@@ -116,7 +116,7 @@ class FinetuneConfig:
     """Cut sentences to so many tokens; the encoder's limit when left out (padding costs nothing here)."""
     encoder_dropout: float | None = None
     """Dropout within the encoder; the checkpoint's when left out. Dropout moves the two embeddings of a pair apart, in
-    training only, so that heads which compare them find pairs more alike in evaluation than they learned."""
+    training only, so heads that compare them may find pairs more alike in evaluation than they learned."""
     patience: int | None = None
     """Stop after so many epochs without a better dev score."""
     keep_task_bests: bool = True
