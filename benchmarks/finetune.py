@@ -53,7 +53,7 @@ class PlainLoop:
             data = self.problem.training[batch.source]
             inputs = []
             for column in data.columns:
-                ids = pad_sequence([torch.tensor(column[row], dtype=torch.int64) for row in batch.rows], batch_first=True)
+                ids = pad_sequence([torch.tensor(column[row]).long() for row in batch.rows], batch_first=True)
                 mask = pad_sequence([torch.ones(len(column[row])) for row in batch.rows], batch_first=True)
                 ids, mask = ids.to(device), mask.to(device)
                 hidden = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state

@@ -160,8 +160,42 @@ class ObjectiveConfig:
 
 
 @dataclass(frozen=True)
-class PretrainConfig:
-    """Contrastive pre-training (report, section 4.1; SimCSE, arXiv 2104.08821)."""
+class ContrastiveConfig:
+    """What contrastive training compares, and under which objective (report, section 4.1; SimCSE, arXiv 2104.08821)."""
+
+    quora_share: float = 1.0
+    """Share of the Quora rows that an epoch takes, different ones each time (the report: 0.06 unsupervised)."""
+    negative_pairs: Literal["bounded", "literal", "left_out"] = "bounded"
+    """Quora pairs with label 0: pushed apart in the bounded or the report's literal form, or left out."""
+    mask_duplicates: bool = True
+    """Leave equal sentences within a batch out of the negatives."""
+    projection: Literal["mlp", "linear", "none"] = "mlp"
+    """Head between embedding and objective, thrown away afterwards."""
+    train_limit: int | None = None
+    """Use only the first so many rows of each source."""
+    max_length: int | None = None
+    """Cut sentences to so many tokens; the encoder's limit when left out."""
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+
+    def __post_init__(self) -> None:
+        _check_range(self, 1, ("train_limit",))
+        _check_range(self, 1e-6, ("quora_share",), most=1)
+
+
+@dataclass(frozen=True)
+class MaskingConfig:
+    """Which tokens masked language modelling asks for (Devlin et al. 2019, section 3.1)."""
+
+    mask_share: float = 0.15
+    """Share of the tokens to predict; of them 80% are masked, 10% replaced by random ones, 10% left as they are."""
+
+    def __post_init__(self) -> None:
+        _check_range(self, 1e-6, ("mask_share",), most=1)
+
+
+@dataclass(frozen=True)
+class PretrainConfig(ContrastiveConfig):
+    """Contrastive pre-training."""
 
     sources: tuple[str, ...] = ("unlabelled",)
     """What to train on, one after the other within each epoch: dropout views of `unlabelled` sentences or of a task's
@@ -170,30 +204,91 @@ class PretrainConfig:
     epochs: int = 1
     batch_size: int = 16
     """Rows (pairs, triplets, or sentences in two views) in a step."""
-    quora_share: float = 1.0
-    """Share of the Quora rows that an epoch takes, different ones each time (the report: 0.06 unsupervised)."""
-    train_limit: int | None = None
-    """Use only the first so many rows of each source."""
-    negative_pairs: Literal["bounded", "literal", "left_out"] = "bounded"
-    """Quora pairs with label 0: pushed apart in the bounded or the report's literal form, or left out."""
-    mask_duplicates: bool = True
-    """Leave equal sentences within a batch out of the negatives."""
-    projection: Literal["mlp", "linear", "none"] = "mlp"
-    """Head between embedding and objective, thrown away afterwards."""
     pooling: Pooling = "auto"
-    max_length: int | None = None
-    """Cut sentences to so many tokens; the encoder's limit when left out."""
     chunk: int | None = None
     """Gradient caching: encode so many rows at a time, for batches larger than the memory holds."""
+    mlm_weight: float = 0.0
+    """Weight of an auxiliary masked-language-model loss on the same sentences (SimCSE: 0.1); 0 for none."""
+    masking: MaskingConfig = field(default_factory=MaskingConfig)
     evaluate_every: int | None = None
     """Steps between evaluations; every epoch when left out."""
     select: Literal["similarity", "last"] = "similarity"
     """Keep the state with the best Spearman correlation on the similarity dev set, or the last one."""
     seed: int = 0
-    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
 
     def __post_init__(self) -> None:
-        _check_range(self, 1, ("epochs", "batch_size", "train_limit", "chunk", "evaluate_every"))
-        _check_range(self, 1e-6, ("quora_share",), most=1)
+        super().__post_init__()
+        _check_range(self, 1, ("epochs", "batch_size", "chunk", "evaluate_every"))
+        _check_range(self, 0, ("seed", "mlm_weight"))
+
+
+@dataclass(frozen=True)
+class FuseConfig(FinetuneConfig, ContrastiveConfig):
+    """Fusion training: each batch of the tasks X
+
+    tasks: tuple[str, ...] = ("sentiment",)
+    untrained: tuple[str, ...] = ("paraphrase", "similarity")
+    unlabelled: tuple[str, ...] = ("paraphrase", "similarity")
+    """Sources that are only trained contrastively, one after the other at the end of each epoch."""
+    steps: Literal["two", "one"] = "two"
+    """One optimizer step for each loss of a batch, or one on their sum."""
+    contrastive_weight: float = 1.0
+    """Weight of the contrastive losses."""
+    quora_share: float = 0.06
+    heads: HeadsConfig = field(default_factory=lambda: HeadsConfig(sharing="none"))
+
+    def __post_init__(self) -> None:
+        FinetuneConfig.__post_init__(self)
+        ContrastiveConfig.__post_init__(self)
+        _check_range(self, 0, ("contrastive_weight",))
+
+
+@dataclass(frozen=True)
+class ShapeConfig:
+    """The size of an encoder trained from scratch; what is left out is the start weights' own."""
+
+    hidden_size: int | None = None
+    num_hidden_layers: int | None = None
+    num_attention_heads: int | None = None
+    intermediate_size: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_range(self, 1, tuple(vars(self)))
+
+
+@dataclass(frozen=True)
+class MlmConfig:
+    """Masked-language-model pre-training on unlabelled text (Devlin et al. 2019), from weights or from scratch."""
+
+    sources: tuple[str, ...] = ("unlabelled",)
+    """What to read: `unlabelled` sentences, or the training sentences of tasks (further pre-training on the target
+    domain, Sun et al. 2019, arXiv 1905.05583)."""
+    from_scratch: bool = False
+    """Begin with random weights; of the start only the tokenizer and, where not given, the sizes are taken."""
+    shape: ShapeConfig = field(default_factory=ShapeConfig)
+    epochs: int = 1
+    batch_size: int = 64
+    """Sentences in a step."""
+    train_limit: int | None = None
+    """Use only the first so many sentences of each source."""
+    dev_share: float = 0.02
+    """Share of each source's sentences that is held out, to measure the loss on."""
+    pooling: Pooling = "auto"
+    """Recorded for the stages that start from the encoder."""
+    max_length: int | None = None
+    """Cut sentences to so many tokens; the encoder's limit when left out."""
+    evaluate_every: int | None = None
+    """Steps between evaluations; every epoch when left out."""
+    seed: int = 0
+    masking: MaskingConfig = field(default_factory=MaskingConfig)
+    optimizer: OptimizerConfig = field(
+        default_factory=lambda: OptimizerConfig(learning_rate=1e-4, schedule="linear", warmup=0.1)
+    )
+
+    def __post_init__(self) -> None:
+        _check_range(self, 1, ("epochs", "batch_size", "train_limit", "evaluate_every"))
         _check_range(self, 0, ("seed",))
+        _check_range(self, 0, ("dev_share",), most=0.5)
+        if not self.from_scratch and any(size is not None for size in vars(self.shape).values()):
+            raise InputError("sizes are given, but the start weights have their own; they go with --from-scratch")

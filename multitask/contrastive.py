@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
-from multitask.config import ObjectiveConfig, PretrainConfig
+from multitask.config import ContrastiveConfig, ObjectiveConfig
 from multitask.datasets.batching import Rows
 from multitask.datasets.readers import (
     PAIRS_FILE,
@@ -24,7 +24,7 @@ from multitask.datasets.readers import (
 )
 from multitask.datasets.tokens import Tokens, tokenise
 from multitask.objectives import Objective, alignment, build_objective, uniformity, unit
-from multitask.sources import Inputs, Source
+from multitask.sources import Encoded, Inputs, Source
 from multitask.tasks import TASKS, labels_to_tensor
 
 Columns = tuple[Tokens, ...]
@@ -63,8 +63,8 @@ class ContrastiveSource(Source):
         ids = [tokens[row] for tokens in self.columns for row in rows]
         return Inputs(ids, [np.zeros_like(sequence) for sequence in ids], rows)
 
-    def loss(self, embeddings: Tensor, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        return self.loss_of_views(self.project(embeddings), targets)
+    def loss(self, encoded: Encoded, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        return self.loss_of_views(self.project(encoded.embeddings), targets)
 
     def project(self, embeddings: Tensor) -> Tensor:
         """[columns * rows, hidden] -> [columns, rows, dim] fp32."""
@@ -136,7 +136,7 @@ def objective_of(config: ObjectiveConfig) -> Objective:
 
 
 def load_contrastive(
-    name: str, folder: Path, config: PretrainConfig, tokenizer: Tokenizer, projection: nn.Module
+    name: str, folder: Path, config: ContrastiveConfig, tokenizer: Tokenizer, projection: nn.Module
 ) -> tuple[ContrastiveSource, str]:
     """A contrastive source by name, and the fingerprint of its file.
 
@@ -179,7 +179,7 @@ def load_contrastive(
 
 
 def _read(
-    name: str, folder: Path, config: PretrainConfig
+    name: str, folder: Path, config: ContrastiveConfig
 ) -> tuple[list[Sequence[str]], NDArray[np.float32] | None, str]:
     """Columns of texts, labels where the objective uses them, and the file's fingerprint."""
     if name == "unlabelled":

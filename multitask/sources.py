@@ -33,6 +33,14 @@ class Inputs:
     targets: Any
 
 
+@dataclass(frozen=True)
+class Encoded:
+    """What the encoder makes of a source's inputs."""
+
+    hidden: Tensor  # [tokens, hidden], of all its sequences end to end
+    embeddings: Tensor  # [sequences, hidden] fp32, pooled
+
+
 class Source(ABC):
     """Rows that can be trained on."""
 
@@ -46,11 +54,11 @@ class Source(ABC):
         """Token sequences of the rows."""
 
     @abstractmethod
-    def loss(self, embeddings: Tensor, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, encoded: Encoded, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
         """The rows' loss, scalar fp32, and scalars to watch (without gradient). Called under autocast.
 
         Args:
-            embeddings: of the rows' sequences, [sequences, hidden] fp32.
+            encoded: of the rows' sequences.
             targets: of the rows' inputs.
         """
 
@@ -76,8 +84,8 @@ class TaskSource(Source):
         ids, types = self.data.sequences(rows)
         return Inputs(ids, types, self.labels[rows])
 
-    def loss(self, embeddings: Tensor, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        outputs = self.model.head(self.task, embeddings)
+    def loss(self, encoded: Encoded, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        outputs = self.model.head(self.task, encoded.embeddings)
         labels = labels_to_tensor(targets, outputs.device)
         return TASKS[self.task].kind.loss(outputs, labels), {}
 
@@ -96,8 +104,10 @@ def losses_of(
     terms: dict[str, Tensor] = {}
     watched: dict[str, Tensor] = {}
     with runtime.autocast():
-        embeddings = pool(encoder.forward_packed(batch), batch, pooling)
-        for item, part, own in zip(update, parts, embeddings.split([len(part.ids) for part in parts]), strict=True):
-            terms[item.source], seen = sources[item.source].loss(own, part.targets)
+        hidden = encoder.forward_packed(batch)
+        tokens = hidden.split([sum(map(len, part.ids)) for part in parts])
+        embeddings = pool(hidden, batch, pooling).split([len(part.ids) for part in parts])
+        for item, part, *own in zip(update, parts, tokens, embeddings, strict=True):
+            terms[item.source], seen = sources[item.source].loss(Encoded(*own), part.targets)
             watched |= {f"{item.source} {name}": value for name, value in seen.items()}
     return Losses(terms, packed.total_tokens, watched)
