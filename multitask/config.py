@@ -225,7 +225,10 @@ class PretrainConfig(ContrastiveConfig):
 
 @dataclass(frozen=True)
 class FuseConfig(FinetuneConfig, ContrastiveConfig):
-    """Fusion training: each batch of the tasks X
+    """Fusion training: each batch against its labels, then the same sentences against the contrastive objective.
+
+    Source: report, section 4.2. The defaults are the report's: sentiment is the task, pairs need no head.
+    """
 
     tasks: tuple[str, ...] = ("sentiment",)
     untrained: tuple[str, ...] = ("paraphrase", "similarity")
