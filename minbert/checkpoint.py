@@ -4,7 +4,7 @@ import contextlib
 import functools
 import importlib.util
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,7 +82,7 @@ def load_weights(config: BertConfig, path: Path) -> dict[str, Tensor]:
     Raises:
         InputError: missing, unexpected or misshaped tensors, all listed in one message.
     """
-    found = _encoder_tensors(_read_tensors(path))
+    found = _encoder_tensors(read_tensors(path))
     if "pooler.dense.weight" not in found and "pooler.dense.bias" not in found:
         logger.warning("%s: the checkpoint has no pooler; its weights are drawn at random (seed 0)", path)
         generator = torch.Generator().manual_seed(0)
@@ -105,10 +105,16 @@ def load_weights(config: BertConfig, path: Path) -> dict[str, Tensor]:
     return {name: tensors[0] if len(tensors) == 1 else torch.cat(tensors) for name, tensors in parts.items()}
 
 
-def save_encoder(model: "BertModel", folder: Path) -> None:
-    """Write `config.json` and `model.safetensors` with Hugging Face's names into an existing folder."""
+def save_encoder(model: "BertModel", folder: Path, head: Mapping[str, Tensor] | None = None) -> None:
+    """Write `config.json` and `model.safetensors` with Hugging Face's names into an existing folder.
+
+    Args:
+        model: the encoder.
+        folder: where to.
+        head: tensors to write beside the encoder's.
+    """
     state = model.state_dict()
-    tensors: dict[str, Tensor] = {}
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in (head or {}).items()}
     taken: dict[str, int] = {}  # rows of our tensor that earlier places have taken
     for place in _places(model.config):
         start = taken.get(place.ours, 0)
@@ -160,29 +166,30 @@ def _places(config: BertConfig) -> Iterator[_Place]:
 
 
 def _encoder_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Keep the encoder's tensors under their current names: no model prefix, weight/bias instead of gamma/beta."""
+    """Keep the encoder's tensors, without the prefix of a model that holds it."""
     for prefix in ("bert.", "roberta."):
         if any(name.startswith(prefix) for name in tensors):
             tensors = {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
     heads = ("cls.", "lm_head.", "embeddings.position_ids")
-    renamed = {
-        name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias"): tensor
-        for name, tensor in tensors.items()
-    }
-    return {name: tensor for name, tensor in renamed.items() if not name.startswith(heads)}
+    return {name: tensor for name, tensor in tensors.items() if not name.startswith(heads)}
 
 
-def _read_tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a weights file under current names. Raises InputError if it is not one."""
     try:
         if path.suffix == ".safetensors":
-            return safetensors.torch.load_file(path)
-        tensors = torch.load(path, map_location="cpu", weights_only=True)
+            tensors = safetensors.torch.load_file(path)
+        else:
+            tensors = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged bytes make the unpickler raise almost anything
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{path}: not a readable weights file ({reason})") from None
     if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
         raise InputError(f"{path}: expected a state dict of tensors")
-    return tensors
+    return {
+        name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias"): tensor
+        for name, tensor in tensors.items()
+    }
 
 
 @functools.cache

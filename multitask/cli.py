@@ -13,11 +13,14 @@ from multitask.commands import (
     Command,
     Data,
     Embed,
+    Ensemble,
     Evaluate,
     Experiments,
     Export,
     Fetch,
     Finetune,
+    Fuse,
+    Mlm,
     Predict,
     Pretrain,
     Report,
@@ -85,6 +88,26 @@ def _(command: Pretrain) -> int:
 
 
 @run.register
+def _(command: Mlm) -> int:
+    from multitask.stages.mlm import mlm
+
+    artefact = mlm(command.start, command.data, command.config, command.options, command.revision)
+    print(artefact.folder)
+    return 0
+
+
+@run.register
+def _(command: Fuse) -> int:
+    from multitask.reporting.text import scores_table
+    from multitask.stages.fuse import fuse
+
+    artefact = fuse(command.start, command.data, command.config, command.options, command.revision)
+    print(scores_table(artefact.history()))
+    print(artefact.folder)
+    return 0
+
+
+@run.register
 def _(command: Finetune) -> int:
     from multitask.reporting.text import scores_table
     from multitask.stages.finetune import finetune
@@ -126,6 +149,22 @@ def _(command: Predict) -> int:
         command.model, command.data, command.output, command.best_on, command.device, command.precision
     ):
         print(path)
+    return 0
+
+
+@run.register
+def _(command: Ensemble) -> int:
+    from minbert.files import read_json
+    from multitask.config import RunOptions
+    from multitask.reporting.text import ensemble_table
+    from multitask.stages.ensemble import ensemble
+
+    options = RunOptions(command.device, command.precision, command.runs, command.name)
+    artefact = ensemble(command.models, command.data, command.config, options, command.kept)
+    print(ensemble_table(read_json(artefact.folder / "evaluation.json")))
+    for path in sorted((artefact.folder / "predictions").iterdir()):
+        print(path)
+    print(artefact.folder)
     return 0
 
 

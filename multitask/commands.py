@@ -6,7 +6,18 @@ from typing import Annotated, Literal
 
 import tyro
 
-from multitask.config import Device, FinetuneConfig, Pooling, Precision, PretrainConfig, RunOptions
+from multitask.config import (
+    Device,
+    EnsembleConfig,
+    FinetuneConfig,
+    FuseConfig,
+    Kept,
+    MlmConfig,
+    Pooling,
+    Precision,
+    PretrainConfig,
+    RunOptions,
+)
 from multitask.experiments.presets import PresetName
 
 
@@ -62,6 +73,34 @@ class Pretrain:
 
 
 @dataclass(frozen=True)
+class Mlm:
+    """Train an encoder to predict masked words, further or from scratch; the artefact is a start for other stages."""
+
+    start: str = "all-minilm-l6-v2"
+    """Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased."""
+    revision: str | None = None
+    """Revision of a hub id."""
+    data: Path = Path("data/sample")
+    """Folder with the sources' files."""
+    config: tyro.conf.OmitArgPrefixes[MlmConfig] = field(default_factory=MlmConfig)
+    options: tyro.conf.OmitArgPrefixes[RunOptions] = field(default_factory=RunOptions)
+
+
+@dataclass(frozen=True)
+class Fuse:
+    """Fusion training: each batch against its labels, then its sentences against the contrastive objective."""
+
+    start: str = "all-minilm-l6-v2"
+    """Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased."""
+    revision: str | None = None
+    """Revision of a hub id."""
+    data: Path = Path("data/sample")
+    """Folder with the sources' files."""
+    config: tyro.conf.OmitArgPrefixes[FuseConfig] = field(default_factory=FuseConfig)
+    options: tyro.conf.OmitArgPrefixes[RunOptions] = field(default_factory=RunOptions)
+
+
+@dataclass(frozen=True)
 class Evaluate:
     """Score a fine-tuned model on the tasks' labelled sets; prints a table and writes JSON."""
 
@@ -87,6 +126,25 @@ class Predict:
     output: Path = Path("predictions")
     best_on: str | None = None
     """Which of a run's kept models: best on `overall` (when left out) or on a task."""
+    device: Device = "auto"
+    precision: Precision = "auto"
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Combine fine-tuned models; prints dev scores, and the course's prediction files are in the artefact."""
+
+    models: tyro.conf.Positional[tuple[Path, ...]]
+    """Runs' folders or model folders; the first named win ties."""
+    kept: Kept = "leading"
+    """Of a run take its leading model, or all that it keeps (best overall and best on each task)."""
+    data: Path = Path("data/sample")
+    """Folder with the tasks' files."""
+    config: tyro.conf.OmitArgPrefixes[EnsembleConfig] = field(default_factory=EnsembleConfig)
+    runs: Path = Path("runs")
+    """Folder of all artefacts."""
+    name: str = "run"
+    """A label in the artefact's folder name."""
     device: Device = "auto"
     precision: Precision = "auto"
 
@@ -154,9 +212,12 @@ class Report:
 Command = (
     Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Pretrain, tyro.conf.subcommand("pretrain")]
+    | Annotated[Mlm, tyro.conf.subcommand("mlm")]
     | Annotated[Finetune, tyro.conf.subcommand("finetune")]
+    | Annotated[Fuse, tyro.conf.subcommand("fuse")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Predict, tyro.conf.subcommand("predict")]
+    | Annotated[Ensemble, tyro.conf.subcommand("ensemble")]
     | Annotated[Embed, tyro.conf.subcommand("embed")]
     | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[Experiments, tyro.conf.subcommand("experiments")]

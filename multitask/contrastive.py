@@ -12,20 +12,13 @@ from torch import Tensor, nn
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.config import ContrastiveConfig, ObjectiveConfig
-from multitask.datasets.batching import Rows
-from multitask.datasets.readers import (
-    PAIRS_FILE,
-    SENTENCES_FILE,
-    TRIPLETS_FILE,
-    read_examples,
-    read_pairs,
-    read_sentences,
-    read_triplets,
-)
+from multitask.datasets.batching import Rows, epoch_rows
+from multitask.datasets.readers import PAIRS_FILE, TRIPLETS_FILE, read_examples, read_pairs, read_triplets
 from multitask.datasets.tokens import Tokens, tokenise
 from multitask.objectives import Objective, alignment, build_objective, uniformity, unit
 from multitask.sources import Encoded, Inputs, Source
 from multitask.tasks import TASKS, labels_to_tensor
+from multitask.texts import training_sentences
 
 Columns = tuple[Tokens, ...]
 
@@ -135,6 +128,25 @@ def objective_of(config: ObjectiveConfig) -> Objective:
     return build_objective(config.objective, **given)
 
 
+def contrastive_batches(
+    name: str, size: int, epoch: int, batch_size: int, config: ContrastiveConfig, keys: tuple[int, ...]
+) -> list[Rows]:
+    """An epoch's batches of a source in random order, hard negatives and lengths mixed; Quora down-sampled.
+
+    Args:
+        name: of the source.
+        size: its number of rows.
+        epoch: from 0.
+        batch_size: rows in a batch.
+        config: says Quora's share.
+        keys: of the random stream.
+    """
+    share = config.quora_share if name in ("quora", "paraphrase") else 1.0
+    rows = epoch_rows(size, max(round(share * size), 1), epoch, keys)
+    # A last batch of one row has no negatives; its row comes again in another epoch.
+    return [rows[s : s + batch_size] for s in range(0, len(rows), batch_size) if len(rows) - s > 1]
+
+
 def load_contrastive(
     name: str, folder: Path, config: ContrastiveConfig, tokenizer: Tokenizer, projection: nn.Module
 ) -> tuple[ContrastiveSource, str]:
@@ -182,23 +194,19 @@ def _read(
     name: str, folder: Path, config: ContrastiveConfig
 ) -> tuple[list[Sequence[str]], NDArray[np.float32] | None, str]:
     """Columns of texts, labels where the objective uses them, and the file's fingerprint."""
-    if name == "unlabelled":
-        sentences = read_sentences(folder / SENTENCES_FILE, config.train_limit)
-        return [sentences.sentences], None, sentences.fingerprint
+    if name not in (known := ("unlabelled", "nli", "pairs", "quora", *TASKS)):
+        raise InputError(f'unknown source "{name}"; expected one of {", ".join(known)}')
     if name == "nli":
         triplets = read_triplets(folder / TRIPLETS_FILE)
         return [triplets.anchors, triplets.positives, triplets.hard_negatives], None, triplets.fingerprint
     if name == "pairs":
         pairs = read_pairs(folder / PAIRS_FILE)
         return [pairs.anchors, pairs.positives], None, pairs.fingerprint
-    if name not in ("quora", *TASKS):
-        raise InputError(
-            f'unknown source "{name}"; expected unlabelled, nli, pairs, quora or one of {", ".join(TASKS)}'
-        )
-    schema = TASKS["paraphrase" if name == "quora" else name].schema
-    examples = read_examples(schema.path(folder, "train"), schema, labelled=True)
     if name != "quora":
-        return [[text for column in examples.sentences for text in column]], None, examples.fingerprint
+        sentences, fingerprint = training_sentences(name, folder, config.train_limit)
+        return [sentences], None, fingerprint
+    schema = TASKS["paraphrase"].schema
+    examples = read_examples(schema.path(folder, "train"), schema, labelled=True)
     first, second = examples.sentences
     assert examples.labels is not None, "labelled splits have labels"
     if config.negative_pairs != "left_out":

@@ -142,6 +142,13 @@ class MultitaskBert(nn.Module):
         return dict(self.heads.named_parameters())
 
 
+def heads_files(folder: Path, pooling: PoolingMethod) -> list[Path]:
+    """The files that make an encoder's folder a `MultitaskBert`; none where its heads read another pooling."""
+    path = folder / DESCRIPTION
+    fits = path.is_file() and read_json(path).get("pooling") == pooling
+    return [path, folder / HEADS] if fits else []
+
+
 def stored_max_length(folder: Path) -> int | None:
     """The length in tokens that a fine-tuned model reads; None for the encoder's limit."""
     path = folder / DESCRIPTION

@@ -60,6 +60,14 @@ class Losses:
         """The same without graph."""
         return replace(self, terms={name: term.detach() for name, term in self.terms.items()})
 
+    def plus(self, other: "Losses", share: float) -> "Losses":
+        """With a share of others' losses added, for a batch that is computed in parts."""
+
+        def added(own: dict[str, Tensor], more: dict[str, Tensor]) -> dict[str, Tensor]:
+            return own | {name: own.get(name, 0.0) + share * value for name, value in more.items()}
+
+        return Losses(added(self.terms, other.terms), self.tokens + other.tokens, added(self.watched, other.watched))
+
 
 @dataclass(frozen=True)
 class Evaluation:

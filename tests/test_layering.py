@@ -11,12 +11,13 @@ from tests.conftest import ROOT
 # A module imports from layers above it in this list and from its own folder only. A new module has to be put here.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "config", "locking"),
-    ("objectives", "datasets", "metrics", "runtime", "artefacts", "tensorboard", "gradient_cache"),
+    ("objectives", "datasets", "metrics", "statistics", "runtime", "artefacts", "tensorboard", "gradient_cache"),
     ("tasks", "pooling", "inference", "training"),
     ("heads",),
     ("model",),
     ("encoder", "evaluation", "schedulers", "sources"),
-    ("contrastive", "predict"),
+    ("texts",),
+    ("contrastive", "masked", "predict", "ensemble"),
     ("stages",),
     ("experiments",),
     ("reporting",),

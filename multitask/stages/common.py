@@ -1,19 +1,21 @@
 """What every training stage does alike: read the start weights, train into an artefact, once."""
 
 import logging
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import torch
+from torch import Tensor
 
-from minbert.checkpoint import weights_file
-from minbert.files import sha256_of_file
+from minbert.checkpoint import save_encoder, weights_file
+from minbert.files import atomic_folder, sha256_of_file, write_json
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.artefacts import Artefact, locate_model
-from multitask.config import FinetuneConfig, Pooling, PretrainConfig, RunOptions
+from multitask.config import FinetuneConfig, MlmConfig, Pooling, PretrainConfig, RunOptions
 from multitask.model import resolve_pooling
 from multitask.pooling import PoolingMethod
 from multitask.runtime import Runtime, seed_everything
@@ -61,13 +63,33 @@ class Start:
         weights = {"sha256": sha256_of_file(weights_file(self.folder)), "config": asdict(self.encoder.config)}
         return {"start": weights, "tokenizer": self.tokenizer.fingerprint(), "pooling": self.pooling}
 
+    def save(self, folder: Path, head: Mapping[str, Tensor] | None = None, keep: Sequence[Path] = ()) -> None:
+        """Write the encoder as it is now as a checkpoint that remembers its pooling as sentence-transformers does.
+
+        Args:
+            folder: where to, atomically.
+            head: tensors to write beside the encoder's.
+            keep: files to copy beside them.
+        """
+        with atomic_folder(folder) as temporary:
+            save_encoder(self.encoder, temporary, head)
+            self.tokenizer.save(temporary)
+            pooling = {
+                "word_embedding_dimension": self.encoder.config.hidden_size,
+                "pooling_mode_cls_token": self.pooling == "cls",
+                "pooling_mode_mean_tokens": self.pooling == "mean",
+            }
+            write_json(temporary / "1_Pooling" / "config.json", pooling)
+            for path in keep:
+                shutil.copyfile(path, temporary / path.name)
+
 
 def train_once(
     stage: str,
     problem: Trainable,
     backward: Callable[[Trainable, Update], Losses],
     loop: LoopConfig,
-    config: FinetuneConfig | PretrainConfig,
+    config: FinetuneConfig | MlmConfig | PretrainConfig,
     inputs: Mapping[str, Any],
     labels: Mapping[str, str],
     options: RunOptions,

@@ -1,8 +1,9 @@
 """Fine-tuning on labelled tasks, together or alone (report, section 4.2)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from torch import nn
 
@@ -37,6 +38,49 @@ def finetune(
         TrainingError: training diverged.
         Interrupted: stopped by a signal, to be resumed.
     """
+    found = prepare(start_weights, data, config, options, revision)
+    problem = Finetuning(found.model, found.begin.tokenizer, found.training, found.dev, found.config, found.runtime)
+    loop = LoopConfig(config.epochs, config.optimizer, config.patience)
+    backward = problem.scheduler.backward
+    return train_once(
+        "finetune", problem, backward, loop, found.config, found.inputs, found.labels, options, found.runtime
+    )
+
+
+Config = TypeVar("Config", bound=FinetuneConfig)
+
+
+@dataclass(frozen=True)
+class Prepared(Generic[Config]):
+    """All that training on tasks begins with."""
+
+    config: Config  # resolved
+    begin: Start
+    model: MultitaskBert
+    training: dict[str, LabelledData]
+    dev: dict[str, LabelledData]
+    runtime: Runtime
+    data: Path
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Hashes of what is read."""
+        return {
+            **self.begin.identity(),
+            "training": {name: split.examples.fingerprint for name, split in self.training.items()},
+            "dev": {name: split.examples.fingerprint for name, split in self.dev.items()},
+        }
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What people call the inputs."""
+        return {"start": self.begin.name, "data": str(self.data)}
+
+
+def prepare(
+    start_weights: str, data: Path, config: Config, options: RunOptions, revision: str | None
+) -> Prepared[Config]:
+    """Load start weights and data, and put fresh heads on the encoder; the arguments are those of `finetune`."""
     runtime = start(options.device, options.precision)
     make_deterministic(runtime)
     begin = Start.load(start_weights, revision, config.pooling, config.seed)
@@ -47,15 +91,7 @@ def finetune(
     model = MultitaskBert(begin.encoder, tasks, begin.pooling, config.heads, config.max_length).to(runtime.device)
     training = load_split(model, begin.tokenizer, data, "train", config.tasks)
     dev = load_split(model, begin.tokenizer, data, "dev")
-    inputs = {
-        **begin.identity(),
-        "training": {name: split.examples.fingerprint for name, split in training.items()},
-        "dev": {name: split.examples.fingerprint for name, split in dev.items()},
-    }
-    problem = Finetuning(model, begin.tokenizer, training, dev, config, runtime)
-    loop = LoopConfig(config.epochs, config.optimizer, config.patience)
-    labels = {"start": begin.name, "data": str(data)}
-    return train_once("finetune", problem, problem.scheduler.backward, loop, config, inputs, labels, options, runtime)
+    return Prepared(config, begin, model, training, dev, runtime, data)
 
 
 class Finetuning:

@@ -6,24 +6,26 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
-from minbert.checkpoint import save_encoder
-from minbert.files import atomic_folder, write_json
+from minbert.files import sha256_of_file
+from minbert.masked import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
-from minbert.tokenizer import Tokenizer
 from multitask.artefacts import Artefact
 from multitask.config import PretrainConfig, RunOptions
-from multitask.contrastive import ContrastiveSource, build_projection, load_contrastive
-from multitask.datasets.batching import Rows, epoch_rows
+from multitask.contrastive import ContrastiveSource, build_projection, contrastive_batches, load_contrastive
+from multitask.datasets.batching import Rows
 from multitask.datasets.labelled import LabelledData
 from multitask.gradient_cache import backward_in_chunks
 from multitask.inference import for_all_rows
+from multitask.masked import MaskedSource
 from multitask.metrics import correlation_metrics
+from multitask.model import heads_files
 from multitask.pooling import pool
 from multitask.runtime import Runtime, make_deterministic, start
-from multitask.sources import losses_of
+from multitask.sources import Source, losses_of
 from multitask.stages.common import Start, train_once
 from multitask.tasks import TASKS
 from multitask.training import Batch, Evaluation, LoopConfig, Losses, Trainable, Update
@@ -51,7 +53,10 @@ def pretrain(
     begin = Start.load(start_weights, revision, config.pooling, config.seed)
     config = replace(config, pooling=begin.pooling)
     projection = build_projection(config.projection, begin.encoder.config.hidden_size)
-    module = nn.ModuleDict({"encoder": begin.encoder, "projection": projection}).to(runtime.device)
+    module = nn.ModuleDict({"encoder": begin.encoder, "projection": projection})
+    if config.mlm_weight:
+        module["mlm"] = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
+    module.to(runtime.device)
     loaded = {name: load_contrastive(name, data, config, begin.tokenizer, projection) for name in config.sources}
     dev = None
     if config.select == "similarity":
@@ -61,95 +66,115 @@ def pretrain(
         **begin.identity(),
         "training": {name: fingerprint for name, (_, fingerprint) in loaded.items()},
         "dev": {} if dev is None else {"similarity": dev.examples.fingerprint},
+        "heads": [sha256_of_file(path) for path in heads_files(begin.folder, begin.pooling)],
     }
     sources = {name: source for name, (source, _) in loaded.items()}
-    problem = Pretraining(module, begin.pooling, begin.tokenizer, sources, dev, config, runtime)
+    problem = Pretraining(module, begin, sources, dev, config, runtime)
     loop = LoopConfig(config.epochs, config.optimizer, evaluate_every=config.evaluate_every)
     labels = {"start": begin.name, "data": str(data)}
     return train_once("pretrain", problem, problem.backward, loop, config, inputs, labels, options, runtime)
 
 
 class Pretraining:
-    """Contrastive training of an encoder and a projection, as the loop's `Trainable`."""
+    """Contrastive training of an encoder and a projection, as the loop's `Trainable`.
+
+    Args:
+        module: `encoder`, `projection`, and `mlm` where masked words are predicted beside.
+        begin: the start weights, with the same encoder.
+        sources: what to train on.
+        dev: similarity pairs to select the best state on.
+        config: how to train.
+        runtime: device and precision.
+    """
 
     def __init__(
         self,
         module: nn.ModuleDict,
-        pooling: Literal["cls", "mean"],
-        tokenizer: Tokenizer,
+        begin: Start,
         sources: dict[str, ContrastiveSource],
         dev: LabelledData | None,
         config: PretrainConfig,
         runtime: Runtime,
     ) -> None:
-        encoder = module["encoder"]
-        assert isinstance(encoder, BertModel)
         self.module: nn.Module = module
-        self.encoder = encoder
-        self.pooling = pooling
-        self.tokenizer = tokenizer
-        self.sources = sources
+        self.begin = begin
         self.dev = dev
         self.config = config
         self.runtime = runtime
+        self.contrastive = sources
+        self.sources: dict[str, Source] = dict(sources)
+        self.weights = dict.fromkeys(sources, 1.0)
+        if config.mlm_weight:
+            head, words = module["mlm"], begin.encoder.embeddings.word
+            assert isinstance(head, MaskedLanguageHead)
+            for name, source in sources.items():
+                # Two views of a sentence are the same tokens: they are masked and read once.
+                columns = tuple({id(column): column for column in source.columns}.values())
+                masked = MaskedSource(columns, begin.tokenizer, config.masking, head, words)
+                self.sources[_masked(name)] = masked
+                self.weights[_masked(name)] = config.mlm_weight
 
     def plan(self, epoch: int) -> Sequence[Update]:
         """The sources one after the other, each in random order: hard negatives must not share a length by design."""
         updates: list[Update] = []
-        for number, (name, source) in enumerate(self.sources.items()):
-            share = self.config.quora_share if name in ("quora", "paraphrase") else 1.0
-            rows = epoch_rows(len(source), max(round(share * len(source)), 1), epoch, (self.config.seed, number))
-            size = self.config.batch_size
-            # A last batch of one row has no negatives; its row comes again in another epoch.
-            starts = [s for s in range(0, len(rows), size) if len(rows) - s > 1]
-            updates += [(Batch(name, rows[s : s + size]),) for s in starts]
+        for number, (name, source) in enumerate(self.contrastive.items()):
+            keys = (self.config.seed, number)
+            for rows in contrastive_batches(name, len(source), epoch, self.config.batch_size, self.config, keys):
+                batch = Batch(name, rows)
+                updates.append((batch, Batch(_masked(name), rows)) if self.config.mlm_weight else (batch,))
         return updates
 
     def losses(self, update: Update) -> Losses:
-        return losses_of(self.encoder, self.pooling, self.sources, update, self.runtime)
+        return losses_of(self.begin.encoder, self.begin.pooling, self.sources, update, self.runtime)
 
     def backward(self, trainable: Trainable, update: Update) -> Losses:
         """The update's gradient, through gradient caching where a chunk size is set."""
-        (batch,) = update
-        if self.config.chunk is None or len(batch.rows) <= self.config.chunk:
+        first, *masked = update
+        chunk = self.config.chunk
+        if chunk is None or len(first.rows) <= chunk:
             losses = trainable.losses(update)
-            losses.terms[batch.source].backward()
+            self._total(losses).backward()
             return losses.detached()
-        source = self.sources[batch.source]
-        tokens = int(source.lengths[batch.rows].sum())
+        cuts = range(chunk, len(first.rows), chunk)
+        losses = self._backward_in_chunks(first, np.split(np.arange(len(first.rows)), cuts))
+        for batch in masked:
+            for rows in np.split(batch.rows, cuts):
+                part, share = trainable.losses((Batch(batch.source, rows),)), len(rows) / len(batch.rows)
+                (share * self._total(part)).backward()
+                losses = losses.plus(part.detached(), share)
+        return losses
+
+    def _total(self, losses: Losses) -> Tensor:
+        return torch.stack([self.weights[name] * term for name, term in losses.terms.items()]).sum()
+
+    def _backward_in_chunks(self, batch: Batch, chunks: list[Rows]) -> Losses:
+        source = self.contrastive[batch.source]
+        encoder, pooling = self.begin.encoder, self.begin.pooling
 
         def encode(positions: Rows) -> Tensor:
             part = PackedBatch.from_sequences(source.inputs(batch.rows[positions]).ids).to(self.runtime.device)
             with self.runtime.autocast():
-                return source.project(pool(self.encoder.forward_packed(part), part, self.pooling))
+                return source.project(pool(encoder.forward_packed(part), part, pooling))
 
-        cuts = range(self.config.chunk, len(batch.rows), self.config.chunk)
-        chunks = np.split(np.arange(len(batch.rows)), cuts)
         loss, watched = backward_in_chunks(
             chunks, encode, lambda views: source.loss_of_views(views, batch.rows), self.runtime.device
         )
         seen = {f"{batch.source} {name}": value for name, value in watched.items()}
-        return Losses({batch.source: loss}, tokens, seen)
+        return Losses({batch.source: loss}, int(source.lengths[batch.rows].sum()), seen)
 
     def evaluate(self) -> Evaluation:
         if self.dev is None:
             return Evaluation({}, {})
-        metrics = zero_shot_similarity(self.encoder, self.pooling, self.dev, self.runtime)
+        metrics = zero_shot_similarity(self.begin.encoder, self.begin.pooling, self.dev, self.runtime)
         return Evaluation({"similarity": metrics}, {"similarity": metrics["spearman"]})
 
     def save(self, folder: Path) -> None:
-        """The encoder as a checkpoint folder that remembers its pooling the way sentence-transformers does."""
-        with atomic_folder(folder) as temporary:
-            save_encoder(self.encoder, temporary)
-            self.tokenizer.save(temporary)
-            write_json(
-                temporary / "1_Pooling" / "config.json",
-                {
-                    "word_embedding_dimension": self.encoder.config.hidden_size,
-                    "pooling_mode_cls_token": self.pooling == "cls",
-                    "pooling_mode_mean_tokens": self.pooling == "mean",
-                },
-            )
+        """The encoder; and the start's heads, where it has any, so that the tasks can be scored before and after."""
+        self.begin.save(folder, keep=heads_files(self.begin.folder, self.begin.pooling))
+
+
+def _masked(source: str) -> str:
+    return f"{source} mlm"
 
 
 def zero_shot_similarity(

@@ -22,6 +22,7 @@ from multitask.encoder import SentenceEncoder
 from multitask.model import resolve_pooling
 from multitask.objectives import build_objective
 from multitask.runtime import start
+from multitask.stages.common import Start
 from multitask.stages.finetune import finetune
 from multitask.stages.pretrain import Pretraining, pretrain
 from multitask.tasks import TASKS
@@ -58,7 +59,8 @@ def stage(tiny: Path, data: Path, config: PretrainConfig, dropout: float | None 
     module = nn.ModuleDict({"encoder": encoder, "projection": projection}).train()
     tokenizer = load_tokenizer(str(tiny))
     sources = {n: load_contrastive(n, data, config, tokenizer, projection)[0] for n in config.sources}
-    return Pretraining(module, "mean", tokenizer, sources, None, config, RUNTIME)
+    begin = Start("tiny", tiny, encoder, tokenizer, "mean")
+    return Pretraining(module, begin, sources, None, config, RUNTIME)
 
 
 def run(tiny: Path, data: Path, runs: Path, config: PretrainConfig = CONFIG, **options) -> Artefact:
@@ -137,12 +139,12 @@ def test_loss_is_the_objective_on_each_sentence_encoded_alone(name: str, data: P
     config = replace(CONFIG, sources=(name,), projection="mlp")
     problem = stage(tiny_encoder, data, config, dropout=0.0)
     (update, *_) = problem.plan(0)
-    rows, source = update[0].rows, problem.sources[name]
+    rows, source = update[0].rows, problem.contrastive[name]
     projection = problem.module["projection"]
 
     def alone(column: int, row: int) -> torch.Tensor:
         ids = torch.from_numpy(source.columns[column][row].astype(np.int64))[None]
-        return projection(problem.encoder(ids).last_hidden_state.mean(dim=1))[0]
+        return projection(problem.begin.encoder(ids).last_hidden_state.mean(dim=1))[0]
 
     views = [torch.stack([alone(column, row) for row in rows]) for column in range(len(source.columns))]
     labels = None if source.labels is None else torch.from_numpy(source.labels[rows])
@@ -176,7 +178,7 @@ def test_chunks_change_memory_and_not_the_gradient(data: Path, tiny_encoder: Pat
         problem = stage(tiny_encoder, data, replace(config, chunk=chunk), dropout=0.0)
         losses = problem.backward(problem, problem.plan(0)[0])
         gradients.append({name: p.grad for name, p in problem.module.named_parameters() if p.grad is not None})
-        assert losses.tokens == sum(problem.sources["nli"].lengths[problem.plan(0)[0][0].rows])
+        assert losses.tokens == sum(problem.contrastive["nli"].lengths[problem.plan(0)[0][0].rows])
     assert gradients[0].keys() == gradients[1].keys()
     for name, gradient in gradients[0].items():
         torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-5, atol=1e-6)

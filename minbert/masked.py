@@ -1,0 +1,64 @@
+"""The head of masked language modelling: from a token's state to a score for every word of the vocabulary.
+
+Source: Devlin et al. 2019, section 3.1 (arXiv 1810.04805). The output matrix is the encoder's word embeddings.
+"""
+
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, linear
+
+from minbert.checkpoint import read_tensors, weights_file
+from minbert.config import BertConfig
+
+# Our names, BERT's and RoBERTa's. The first three are the transform's, the last the vocabulary's bias.
+PLACES = {
+    "transform.weight": ("cls.predictions.transform.dense.weight", "lm_head.dense.weight"),
+    "transform.bias": ("cls.predictions.transform.dense.bias", "lm_head.dense.bias"),
+    "norm.weight": ("cls.predictions.transform.LayerNorm.weight", "lm_head.layer_norm.weight"),
+    "norm.bias": ("cls.predictions.transform.LayerNorm.bias", "lm_head.layer_norm.bias"),
+    "bias": ("cls.predictions.bias", "lm_head.bias"),
+}
+
+
+class MaskedLanguageHead(nn.Module):
+    """Linear, GELU, norm, then the dot product with every word embedding plus a bias."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.transform = nn.Linear(config.hidden_size, config.hidden_size)
+        nn.init.normal_(self.transform.weight, std=config.initializer_range)
+        nn.init.zeros_(self.transform.bias)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    @classmethod
+    def of_checkpoint(cls, folder: Path, config: BertConfig) -> Self:
+        """The head that a checkpoint carries beside its encoder, or a new one where it carries none that fits."""
+        head = cls(config)
+        tensors = read_tensors(weights_file(folder))
+        names = {ours: next((name for name in theirs if name in tensors), None) for ours, theirs in PLACES.items()}
+        found = {ours: tensors[name].float() for ours, name in names.items() if name is not None}
+        own = head.state_dict()
+        if set(found) == set(own) and all(found[name].shape == own[name].shape for name in own):
+            head.load_state_dict(found)
+        return head
+
+    def tensors(self, config: BertConfig) -> dict[str, Tensor]:
+        """The head under the names of the model's family, to be written beside the encoder."""
+        family = ("bert", "roberta").index(config.model_type)
+        return {PLACES[name][family]: tensor for name, tensor in self.state_dict().items()}
+
+    def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
+        """Scores of every word.
+
+        Args:
+            hidden: token states [tokens, hidden].
+            word_embeddings: the encoder's [vocabulary, hidden].
+
+        Returns:
+            [tokens, vocabulary].
+        """
+        return linear(self.norm(gelu(self.transform(hidden))), word_embeddings, self.bias)

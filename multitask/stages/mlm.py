@@ -1,0 +1,153 @@
+"""Masked-language-model pre-training: of an encoder on further text, or of a new one from scratch."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from minbert.config import BertConfig
+from minbert.errors import InputError
+from minbert.masked import MaskedLanguageHead
+from minbert.model import BertModel
+from multitask.artefacts import Artefact
+from multitask.config import MlmConfig, RunOptions, ShapeConfig
+from multitask.datasets.batching import batches_by_tokens, batches_of_similar_length, epoch_rows
+from multitask.datasets.tokens import Tokens, tokenise
+from multitask.inference import TOKENS_PER_BATCH
+from multitask.masked import MaskedSource
+from multitask.runtime import Runtime, generator, make_deterministic, start
+from multitask.schedulers import AverageLoss
+from multitask.sources import losses_of
+from multitask.stages.common import Start, train_once
+from multitask.texts import training_sentences
+from multitask.training import Batch, Evaluation, LoopConfig, Losses, Update
+
+SOURCE = "mlm"
+
+
+def mlm(
+    start_weights: str, data: Path, config: MlmConfig, options: RunOptions, revision: str | None = None
+) -> Artefact:
+    """Train an encoder to predict masked words; the artefact keeps the encoder and the head.
+
+    Args:
+        start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it. From scratch only its
+            tokenizer and the sizes that the configuration leaves out.
+        data: folder with the sources' files.
+        config: what to train and how.
+        options: where to compute and to write.
+        revision: of a hub id.
+
+    Raises:
+        InputError: a bad checkpoint, file or setting.
+        TrainingError: training diverged.
+        Interrupted: stopped by a signal, to be resumed.
+    """
+    runtime = start(options.device, options.precision)
+    make_deterministic(runtime)
+    begin = Start.load(start_weights, revision, config.pooling, config.seed)
+    config = replace(config, pooling=begin.pooling)
+    if config.from_scratch:
+        begin = replace(begin, encoder=BertModel(_shape(begin.encoder.config, config.shape)))
+        head = MaskedLanguageHead(begin.encoder.config)
+    else:
+        head = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
+    texts = [training_sentences(name, data, config.train_limit) for name in config.sources]
+    sentences = [list(found[: config.train_limit]) for found, _ in texts]
+    inputs = {
+        **begin.identity(),
+        "training": {name: fingerprint for name, (_, fingerprint) in zip(config.sources, texts, strict=True)},
+    }
+    if config.from_scratch:
+        inputs["start"] = {"config": vars(begin.encoder.config)}  # no weights are taken
+    module = nn.ModuleDict({"encoder": begin.encoder, "head": head}).to(runtime.device)
+    training, dev = _split(sentences, config)
+    problem = MaskedTraining(module, begin, head, training, dev, config, runtime)
+    loop = LoopConfig(config.epochs, config.optimizer, evaluate_every=config.evaluate_every)
+    labels = {"start": begin.name, "data": str(data)}
+    return train_once(
+        "mlm", problem, AverageLoss({SOURCE: 1.0}).backward, loop, config, inputs, labels, options, runtime
+    )
+
+
+class MaskedTraining:
+    """Masked language modelling of an encoder, as the loop's `Trainable`."""
+
+    def __init__(
+        self,
+        module: nn.ModuleDict,
+        begin: Start,
+        head: MaskedLanguageHead,
+        training: list[str],
+        dev: list[str],
+        config: MlmConfig,
+        runtime: Runtime,
+    ) -> None:
+        self.module: nn.Module = module
+        self.begin = begin
+        self.head = head
+        self.config = config
+        self.runtime = runtime
+        self.training = self._source(self._tokens(training))
+        self.dev = self._tokens(dev)
+
+    def _tokens(self, sentences: list[str]) -> Tokens:
+        digest = sha256("\0".join(sentences).encode()).hexdigest()
+        return tokenise(sentences, self.begin.tokenizer, self.config.max_length, digest)
+
+    def _source(self, tokens: Tokens, draws: torch.Generator | None = None) -> MaskedSource:
+        words = self.begin.encoder.embeddings.word
+        return MaskedSource((tokens,), self.begin.tokenizer, self.config.masking, self.head, words, draws)
+
+    def plan(self, epoch: int) -> Sequence[Update]:
+        size = len(self.training)
+        rows = epoch_rows(size, size, epoch, (self.config.seed,))
+        order = generator(self.config.seed, epoch)
+        batches = batches_of_similar_length(rows, self.training.lengths, self.config.batch_size, order)
+        return [(Batch(SOURCE, rows),) for rows in batches]
+
+    def losses(self, update: Update) -> Losses:
+        return self._losses(self.training, update)
+
+    def _losses(self, source: MaskedSource, update: Update) -> Losses:
+        return losses_of(self.begin.encoder, self.begin.pooling, {SOURCE: source}, update, self.runtime)
+
+    def evaluate(self) -> Evaluation:
+        """Loss, perplexity and accuracy on held-out sentences, with the same masks every time."""
+        if not len(self.dev):
+            return Evaluation({}, {})
+        source = self._source(self.dev, torch.Generator().manual_seed(self.config.seed))
+        batches = list(batches_by_tokens(source.lengths, TOKENS_PER_BATCH[self.runtime.device.type]))
+        seen = [self._losses(source, (Batch(SOURCE, rows),)) for rows in batches]
+        # Batches hold about as many tokens each, so by tokens is by words to predict, but for chance.
+        shares = np.array([losses.tokens for losses in seen]) / source.lengths.sum()
+        loss = float(shares @ [losses.terms[SOURCE].item() for losses in seen])
+        accuracy = float(shares @ [losses.watched[f"{SOURCE} accuracy"].item() for losses in seen])
+        metrics = {"loss": loss, "perplexity": math.exp(loss), "accuracy": accuracy}
+        return Evaluation({SOURCE: metrics}, {SOURCE: -loss})
+
+    def save(self, folder: Path) -> None:
+        self.begin.save(folder, self.head.tensors(self.begin.encoder.config))
+
+
+def _shape(config: BertConfig, shape: ShapeConfig) -> BertConfig:
+    """The start's architecture in other sizes; an inner size left out keeps its ratio of four to the hidden size."""
+    given = {name: size for name, size in vars(shape).items() if size is not None}
+    if "hidden_size" in given:
+        given.setdefault("intermediate_size", 4 * given["hidden_size"])
+    return replace(config, **given)
+
+
+def _split(sentences: list[list[str]], config: MlmConfig) -> tuple[list[str], list[str]]:
+    """Different sentences of all sources in a fixed random order, cut into training and dev."""
+    different = list(dict.fromkeys(text for part in sentences for text in part))
+    order = np.random.default_rng(0).permutation(len(different))  # the same split for every seed
+    cut = len(different) - round(config.dev_share * len(different))
+    if cut < 1:
+        raise InputError(f"sources {', '.join(config.sources)}: no sentence to train on; lower --dev-share")
+    return [different[i] for i in order[:cut]], [different[i] for i in order[cut:]]
