@@ -3,6 +3,7 @@
 Source: Devlin et al. 2019, section 3.1 (arXiv 1810.04805). The output matrix is the encoder's word embeddings.
 """
 
+import logging
 from pathlib import Path
 from typing import Self
 
@@ -12,6 +13,8 @@ from torch.nn.functional import gelu, linear
 
 from minbert.checkpoint import read_tensors, weights_file
 from minbert.config import BertConfig
+
+logger = logging.getLogger("minbert")
 
 # Our names, BERT's and RoBERTa's. The first three are the transform's, the last the vocabulary's bias.
 PLACES = {
@@ -44,6 +47,8 @@ class MaskedLanguageHead(nn.Module):
         own = head.state_dict()
         if set(found) == set(own) and all(found[name].shape == own[name].shape for name in own):
             head.load_state_dict(found)
+        else:
+            logger.warning("%s: no head of masked language modelling that fits; a new one is trained", folder)
         return head
 
     def tensors(self, config: BertConfig) -> dict[str, Tensor]:

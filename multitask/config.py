@@ -92,6 +92,28 @@ class HeadsConfig:
 
 
 @dataclass(frozen=True)
+class SchedulerConfig:
+    """Parameters of single schedulers."""
+
+    sampling_alpha: float = 1.0
+    """proportional draws tasks by their size to this power; 0 draws all alike."""
+    reduction: Literal["sum", "mean"] = "sum"
+    """Aggregators that add up gradients (pcgrad, gradvac, graddrop, config, nash_mtl, fairgrad): the sum as in their
+    papers, or divided by the number of tasks, on the scale of average."""
+    cagrad_c: float = 0.5
+    """cagrad: how far the update may be from the average gradient, in units of its norm; 0 is average."""
+    gradvac_beta: float = 0.01
+    """gradvac: how fast the cosines that it aims at follow those that it sees."""
+    fairgrad_alpha: float = 1.0
+    """fairgrad: which fairness; 1 is proportional, towards infinity max-min."""
+
+    def __post_init__(self) -> None:
+        _check_range(self, 0, ("sampling_alpha", "cagrad_c"))
+        _check_range(self, 0.01, ("fairgrad_alpha",))
+        _check_range(self, 0, ("gradvac_beta",), most=1)
+
+
+@dataclass(frozen=True)
 class FinetuneConfig:
     """Multi-task or single-task fine-tuning."""
 
@@ -106,8 +128,9 @@ class FinetuneConfig:
     """Examples of each task in an epoch; the smallest task's training set when left out."""
     train_limit: int | None = None
     """Use only the first so many training rows of each task."""
-    scheduler: Literal["average"] = "average"
-    """How the tasks' losses make steps."""
+    scheduler: str = "average"
+    """How the tasks' losses make steps: average, batch_round_robin, epoch_round_robin, single, proportional, annealed,
+    uncertainty, or an aggregator of gradients such as pcgrad (a wrong name lists them all)."""
     weights: tuple[float, ...] | None = None
     """Weight of each task's loss, in the order of the tasks; all 1 when left out."""
     pooling: Pooling = "auto"
@@ -121,12 +144,16 @@ class FinetuneConfig:
     """Stop after so many epochs without a better dev score."""
     keep_task_bests: bool = True
     """Keep each task's best checkpoint besides the best overall one, for ensembles."""
+    conflicts_every: int | None = None
+    """Steps between looks at the cosines between the tasks' gradients and their norms, which metrics.jsonl and the
+    report then show; none when left out. Does not change the training."""
     seed: int = 0
     heads: HeadsConfig = field(default_factory=HeadsConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    scheduling: SchedulerConfig = field(default_factory=SchedulerConfig)
 
     def __post_init__(self) -> None:
-        _check_range(self, 1, ("epochs", "batch_size", "epoch_size", "train_limit", "patience"))
+        _check_range(self, 1, ("epochs", "batch_size", "epoch_size", "train_limit", "patience", "conflicts_every"))
         _check_range(self, 0, ("seed",))
         _check_range(self, 0, ("encoder_dropout",), most=0.99)
         if self.weights is not None and (len(self.weights) != len(self.tasks) or not all(w > 0 for w in self.weights)):
@@ -276,7 +303,7 @@ class MlmConfig:
     train_limit: int | None = None
     """Use only the first so many sentences of each source."""
     dev_share: float = 0.02
-    """Share of each source's sentences that is held out, to measure the loss on."""
+    """Share of all different sentences that is held out, to measure the loss on."""
     pooling: Pooling = "auto"
     """Recorded for the stages that start from the encoder."""
     max_length: int | None = None
@@ -295,3 +322,21 @@ class MlmConfig:
         _check_range(self, 0, ("dev_share",), most=0.5)
         if not self.from_scratch and any(size is not None for size in vars(self.shape).values()):
             raise InputError("sizes are given, but the start weights have their own; they go with --from-scratch")
+
+
+Kept = Literal["leading", "all"]
+
+
+@dataclass(frozen=True)
+class EnsembleConfig:
+    """How fine-tuned models are combined."""
+
+    method: Literal["best_per_task", "average", "greedy", "soup", "greedy_soup"] = "best_per_task"
+    """The best member on each task's dev set (the report); the `average` of all members' probabilities or similarities,
+    or of those that a `greedy` selection takes for each task, some several times; or one model with the mean of all
+    members' weights, a `soup`, or of those that do not lower its dev score."""
+    rounds: int = 20
+    """How many members the greedy selection takes, with repetition; it keeps the best of its rounds."""
+
+    def __post_init__(self) -> None:
+        _check_range(self, 1, ("rounds",))

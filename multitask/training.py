@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -95,6 +95,18 @@ class Trainable(Protocol):
         """Write the model as it is into a new folder, atomically."""
 
 
+@runtime_checkable
+class Watchable(Protocol):
+    """A `Trainable` that can look closer at a step than its losses do."""
+
+    def watch(self, update: Update, step: int) -> dict[str, Tensor]:
+        """Scalars by name, for metrics.jsonl. Called once the gradient is in place, before the step is taken (from 0).
+
+        Must leave everything as it is: parameters, gradients, random generators. Equal arguments and state give equal
+        values.
+        """
+
+
 @dataclass(frozen=True)
 class LoopConfig:
     """What the loop needs of a stage's configuration."""
@@ -103,6 +115,7 @@ class LoopConfig:
     optimizer: OptimizerConfig
     patience: int | None = None  # evaluations
     evaluate_every: int | None = None  # steps; after every epoch when left out, and always at the end
+    watch_every: int | None = None  # steps between calls of a `Watchable`'s watch, the first at once
 
 
 @dataclass
@@ -156,7 +169,7 @@ def train(
             epoch, index = run.position()
             if epoch != planned:
                 planned, updates = epoch, list(trainable.plan(epoch))
-            losses = backward(trainable, updates[index])
+            losses = run.watched(updates[index], backward(trainable, updates[index]))
             run.step(updates[index], losses)
             bar.update()
             if run.evaluation_due():
@@ -207,6 +220,13 @@ class TrainingRun:
         self.optimizer.zero_grad()
         self.progress.step += 1
         self.progress.tokens += losses.tokens
+
+    def watched(self, update: Update, losses: Losses) -> Losses:
+        """With what the trainable watches, when that is due."""
+        if self.config.watch_every is None or self.progress.step % self.config.watch_every:
+            return losses
+        assert isinstance(self.trainable, Watchable)
+        return replace(losses, watched={**losses.watched, **self.trainable.watch(update, self.progress.step)})
 
     def position(self) -> tuple[int, int]:
         """The epoch that the next step belongs to, and its index there."""

@@ -22,10 +22,14 @@ def epoch_rows(size: int, take: int, epoch: int, seed: tuple[int, ...]) -> Rows:
         epoch: from 0.
         seed: keys of the random stream.
     """
-    first, last = epoch * take, (epoch + 1) * take
-    passes = range(first // size, (last - 1) // size + 1)
-    stream = np.concatenate([np.random.default_rng((*seed, number)).permutation(size) for number in passes])
-    return stream[first - passes.start * size :][:take]
+    return rows_from(size, epoch * take, take, seed)
+
+
+def rows_from(size: int, first: int, take: int, seed: tuple[int, ...]) -> Rows:
+    """The same where epochs differ in length: `take` rows, none or more, after the stream's `first`."""
+    passes = range(first // size, -(-(first + take) // size))
+    permutations = [np.random.default_rng((*seed, number)).permutation(size) for number in passes]
+    return np.concatenate([np.empty(0, np.int64), *permutations])[first - passes.start * size :][:take]
 
 
 def batches_of_similar_length(

@@ -38,8 +38,13 @@ class LabelledData:
             InputError: a missing or malformed file.
         """
         examples = read_examples(schema.path(folder, split), schema, labelled=split != "test")
+        return cls.tokenised(examples, tokenizer, max_length, joint)
+
+    @classmethod
+    def tokenised(cls, examples: Examples, tokenizer: Tokenizer, max_length: int | None, joint: bool) -> "LabelledData":
+        """Tokenise examples that are read already; the arguments are those of `load`."""
         source = f"{examples.fingerprint} {len(examples)}"  # the same file read without labels drops no rows
-        if joint and len(schema.sentence_columns) == 2:
+        if joint and len(examples.sentences) == 2:
             first, second = examples.sentences
             return cls(examples, (tokenise(first, tokenizer, max_length, f"{source} joint", second),))
         return cls(

@@ -3,9 +3,9 @@
 import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from multitask.artefacts import Artefact, locate_model
 from multitask.config import FinetuneConfig, MlmConfig, Pooling, PretrainConfig, RunOptions
 from multitask.model import resolve_pooling
 from multitask.pooling import PoolingMethod
-from multitask.runtime import Runtime, seed_everything
+from multitask.runtime import Runtime, make_deterministic, seed_everything, start
 from multitask.tensorboard import tensorboard_log
 from multitask.training import LoopConfig, Losses, Trainable, Update, train
 
@@ -63,6 +63,10 @@ class Start:
         weights = {"sha256": sha256_of_file(weights_file(self.folder)), "config": asdict(self.encoder.config)}
         return {"start": weights, "tokenizer": self.tokenizer.fingerprint(), "pooling": self.pooling}
 
+    def labels(self, data: Path) -> dict[str, str]:
+        """What people call the inputs."""
+        return {"start": self.name, "data": str(data)}
+
     def save(self, folder: Path, head: Mapping[str, Tensor] | None = None, keep: Sequence[Path] = ()) -> None:
         """Write the encoder as it is now as a checkpoint that remembers its pooling as sentence-transformers does.
 
@@ -84,12 +88,25 @@ class Start:
                 shutil.copyfile(path, temporary / path.name)
 
 
+Config = TypeVar("Config", bound=FinetuneConfig | MlmConfig | PretrainConfig)
+
+
+def begin_stage(
+    start_weights: str, revision: str | None, config: Config, options: RunOptions
+) -> tuple[Config, Start, Runtime]:
+    """Prepare this process for training and load the start weights; the configuration comes back with its pooling."""
+    runtime = start(options.device, options.precision)
+    make_deterministic(runtime)
+    begin = Start.load(start_weights, revision, config.pooling, config.seed)
+    return replace(config, pooling=begin.pooling), begin, runtime
+
+
 def train_once(
     stage: str,
     problem: Trainable,
     backward: Callable[[Trainable, Update], Losses],
     loop: LoopConfig,
-    config: FinetuneConfig | MlmConfig | PretrainConfig,
+    config: Config,
     inputs: Mapping[str, Any],
     labels: Mapping[str, str],
     options: RunOptions,

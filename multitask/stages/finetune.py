@@ -1,24 +1,24 @@
 """Fine-tuning on labelled tasks, together or alone (report, section 4.2)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from minbert.tokenizer import Tokenizer
 from multitask.artefacts import Artefact
 from multitask.config import FinetuneConfig, RunOptions
-from multitask.datasets.batching import batches_of_similar_length, epoch_rows
+from multitask.datasets.batching import batches_of_similar_length, rows_from
 from multitask.datasets.labelled import LabelledData
 from multitask.evaluation.multitask import evaluate, load_split
 from multitask.model import MultitaskBert
-from multitask.runtime import Runtime, generator, make_deterministic, start
-from multitask.schedulers import AverageLoss, Scheduler
+from multitask.runtime import Runtime, generator
+from multitask.schedulers import build_scheduler
 from multitask.sources import TaskSource, losses_of
-from multitask.stages.common import Start, train_once
-from multitask.training import Evaluation, LoopConfig, Losses, Update
+from multitask.stages.common import Start, begin_stage, train_once
+from multitask.training import Batch, Evaluation, LoopConfig, Losses, Update
 
 
 def finetune(
@@ -40,11 +40,10 @@ def finetune(
     """
     found = prepare(start_weights, data, config, options, revision)
     problem = Finetuning(found.model, found.begin.tokenizer, found.training, found.dev, found.config, found.runtime)
-    loop = LoopConfig(config.epochs, config.optimizer, config.patience)
+    loop = LoopConfig(config.epochs, config.optimizer, config.patience, watch_every=config.conflicts_every)
     backward = problem.scheduler.backward
-    return train_once(
-        "finetune", problem, backward, loop, found.config, found.inputs, found.labels, options, found.runtime
-    )
+    labels = found.begin.labels(data)
+    return train_once("finetune", problem, backward, loop, found.config, found.inputs, labels, options, found.runtime)
 
 
 Config = TypeVar("Config", bound=FinetuneConfig)
@@ -60,7 +59,6 @@ class Prepared(Generic[Config]):
     training: dict[str, LabelledData]
     dev: dict[str, LabelledData]
     runtime: Runtime
-    data: Path
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -71,27 +69,19 @@ class Prepared(Generic[Config]):
             "dev": {name: split.examples.fingerprint for name, split in self.dev.items()},
         }
 
-    @property
-    def labels(self) -> dict[str, str]:
-        """What people call the inputs."""
-        return {"start": self.begin.name, "data": str(self.data)}
-
 
 def prepare(
     start_weights: str, data: Path, config: Config, options: RunOptions, revision: str | None
 ) -> Prepared[Config]:
     """Load start weights and data, and put fresh heads on the encoder; the arguments are those of `finetune`."""
-    runtime = start(options.device, options.precision)
-    make_deterministic(runtime)
-    begin = Start.load(start_weights, revision, config.pooling, config.seed)
-    config = replace(config, pooling=begin.pooling)
+    config, begin, runtime = begin_stage(start_weights, revision, config, options)
     if config.encoder_dropout is not None:
         begin.encoder.set_dropout(config.encoder_dropout)
     tasks = (*config.tasks, *config.untrained)
     model = MultitaskBert(begin.encoder, tasks, begin.pooling, config.heads, config.max_length).to(runtime.device)
     training = load_split(model, begin.tokenizer, data, "train", config.tasks)
     dev = load_split(model, begin.tokenizer, data, "dev")
-    return Prepared(config, begin, model, training, dev, runtime, data)
+    return Prepared(config, begin, model, training, dev, runtime)
 
 
 class Finetuning:
@@ -106,30 +96,46 @@ class Finetuning:
         config: FinetuneConfig,
         runtime: Runtime,
     ) -> None:
-        self.module: nn.Module = model
         self.model = model
         self.tokenizer = tokenizer
         self.training = training
         self.dev = dev
         self.config = config
         self.runtime = runtime
-        self.scheduler: Scheduler = AverageLoss(
-            dict(zip(config.tasks, config.weights or [1.0] * len(config.tasks), strict=True))
+        self.scheduler = build_scheduler(config, runtime.device)
+        self.module: nn.Module = nn.ModuleDict(
+            {"encoder": model.encoder, "heads": model.heads, "scheduler": self.scheduler}
         )
         self.sources = {name: TaskSource(model, name, split) for name, split in training.items()}
 
     def plan(self, epoch: int) -> Sequence[Update]:
         config = self.config
-        sizes = {name: min(len(data), config.train_limit or len(data)) for name, data in self.training.items()}
+        sizes = self.sizes
+        *before, takes = (self.scheduler.epoch_sizes(sizes, config, number) for number in range(epoch + 1))
         batches = {}
-        for number, (name, take) in enumerate(self.scheduler.epoch_sizes(sizes, config.epoch_size).items()):
-            rows = epoch_rows(sizes[name], take, epoch, (config.seed, number))
+        for number, (name, size) in enumerate(sizes.items()):
+            rows = rows_from(size, sum(taken[name] for taken in before), takes[name], (config.seed, number))
             order = generator(config.seed, number, epoch)
             batches[name] = batches_of_similar_length(rows, self.training[name].lengths, config.batch_size, order)
         return self.scheduler.arrange(batches, generator(config.seed, len(sizes), epoch))
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Rows of each task that are trained on."""
+        return {name: min(len(data), self.config.train_limit or len(data)) for name, data in self.training.items()}
+
     def losses(self, update: Update) -> Losses:
         return losses_of(self.model.encoder, self.model.pooling, self.sources, update, self.runtime)
+
+    def watch(self, update: Update, step: int) -> dict[str, Tensor]:
+        """Conflicts between the tasks' gradients: on the update, or where it lacks a task on other random batches."""
+        if {batch.source for batch in update} != set(self.sizes):
+            draws = generator(self.config.seed, len(self.sizes) + 2, step)
+            update = tuple(
+                Batch(name, draws.choice(size, min(size, self.config.batch_size), replace=False))
+                for name, size in self.sizes.items()
+            )
+        return self.scheduler.conflicts(self, update)
 
     def evaluate(self) -> Evaluation:
         scores = evaluate(self.model, self.dev, self.runtime)

@@ -244,6 +244,40 @@ def test_evaluation_every_so_many_steps_and_at_the_end(tmp_path, every):
     assert [line["step"] for line in history(tmp_path)] == [*range(every, total, every), total]
 
 
+class Watched(Problem):
+    """Shows a number that says when it was looked at, and notes what was in place then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked: list[tuple[int, tuple[Batch, ...], float]] = []
+
+    def watch(self, update: tuple[Batch, ...], step: int) -> dict[str, Tensor]:
+        norm = sum(p.grad.square().sum() for p in self.module.parameters()).sqrt()
+        self.looked.append((step, update, norm.item()))
+        return {"gradient before clipping": norm, "step": torch.tensor(float(step))}
+
+
+@pytest.mark.parametrize("every", [1, 3, 100])
+def test_a_trainable_is_watched_every_so_many_steps(tmp_path, every):
+    problem = run(tmp_path, Watched(), LoopConfig(EPOCHS, OPTIMIZER, watch_every=every))
+    updates = steps_of(problem)
+    assert [step for step, *_ in problem.looked] == list(range(0, len(updates), every))
+    for step, update, _ in problem.looked:
+        for ours, theirs in zip(update, updates[step], strict=True):
+            assert ours.source == theirs.source
+            assert (ours.rows == theirs.rows).all()
+    start = 0
+    for line in history(tmp_path):
+        seen = [(step, norm) for step, _, norm in problem.looked if start <= step < line["step"]]
+        assert ("step" in line["training"]) == bool(seen)
+        if seen:
+            means = [line["training"]["step"], line["training"]["gradient before clipping"]]
+            assert means == pytest.approx(np.mean(seen, axis=0))
+        if every == 1:
+            assert line["training"]["gradient"] == pytest.approx(line["training"]["gradient before clipping"])
+        start = line["step"]
+
+
 SCRIPT = [
     {"overall": 1.0, "left": 9.0},
     {"overall": 3.0, "left": 8.0},

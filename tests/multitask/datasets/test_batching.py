@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multitask.datasets.batching import batches_by_tokens, batches_of_similar_length, epoch_rows
+from multitask.datasets.batching import batches_by_tokens, batches_of_similar_length, epoch_rows, rows_from
 
 SIZES = st.integers(1, 40)
 SEEDS = st.tuples(st.integers(0, 2**40), st.integers(0, 5))
@@ -36,6 +36,14 @@ def test_an_epoch_depends_on_its_arguments_only(size, take, seed, epoch):
     first = epoch_rows(size, take, epoch, seed)
     np.random.seed(1)  # noqa: NPY002
     np.testing.assert_array_equal(first, epoch_rows(size, take, epoch, seed))
+
+
+@given(SIZES, st.lists(st.integers(0, 50), min_size=1, max_size=6), SEEDS)
+def test_epochs_of_different_lengths_run_through_the_same_rows(size, takes, seed):
+    starts = np.cumsum([0, *takes])
+    parts = [rows_from(size, int(first), take, seed) for first, take in zip(starts, takes, strict=False)]
+    assert [len(part) for part in parts] == takes
+    np.testing.assert_array_equal(np.concatenate(parts), epoch_rows(size, sum(takes) or 1, 0, seed)[: sum(takes)])
 
 
 def test_epochs_and_seeds_differ():

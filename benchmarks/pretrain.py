@@ -1,0 +1,110 @@
+"""Contrastive pre-training: memory with and without gradient caching, and each objective's time beside the encoder's.
+
+    python -m benchmarks.pretrain [--shape minilm] [--chunk 64] [--largest-whole 1024]
+
+Memory is what one step (two views of N sentences, forward, backward) adds to a process's peak resident set, each in its
+own process. Times are medians at 128 sentences; the encoder's step is the two views' forward and backward alone.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from torch import nn
+
+from benchmarks.finetune import SHAPES
+from benchmarks.objectives import FORMS, MIB, make, peak, step
+from minbert import BertModel, load_tokenizer
+from multitask.config import PretrainConfig
+from multitask.contrastive import build_projection, load_contrastive
+from multitask.runtime import make_deterministic, seed_everything, start
+from multitask.stages.common import Start
+from multitask.stages.pretrain import Pretraining
+from multitask.training import Batch
+
+SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
+SENTENCES = 128  # of the times
+REPEATS = 5
+
+
+def prepare(shape: str, data: Path, chunk: int | None) -> Pretraining:
+    seed_everything(0)
+    runtime = start("cpu", "auto")
+    make_deterministic(runtime)
+    tokenizer = load_tokenizer("all-minilm-l6-v2")
+    encoder = BertModel(replace(SHAPES[shape], vocab_size=tokenizer.vocabulary_size))
+    config = PretrainConfig(chunk=chunk, select="last", max_length=32)
+    projection = build_projection(config.projection, encoder.config.hidden_size)
+    source, _ = load_contrastive("unlabelled", data, config, tokenizer, projection)
+    module = nn.ModuleDict({"encoder": encoder, "projection": projection}).train()
+    return Pretraining(
+        module, Start(shape, data, encoder, tokenizer, "cls"), {"unlabelled": source}, None, config, runtime
+    )
+
+
+def one_step(problem: Pretraining, sentences: int) -> None:
+    """Rows come again where the data has fewer: memory does not depend on what the sentences say."""
+    rows = np.resize(np.arange(len(problem.contrastive["unlabelled"])), sentences)
+    problem.backward(problem, (Batch("unlabelled", rows),))
+    problem.module.zero_grad()
+
+
+def added_memory(shape: str, data: Path, chunk: int | None, sentences: int) -> float:
+    """MiB that a step adds to the peak. Call it in a fresh process."""
+    problem = prepare(shape, data, chunk)
+    one_step(problem, 8)
+    before = peak()
+    one_step(problem, sentences)
+    return (peak() - before) / MIB
+
+
+def milliseconds(call: object) -> float:
+    times = []
+    for _ in range(REPEATS + 1):
+        begin = time.perf_counter()
+        call()  # type: ignore[operator]
+        times.append(time.perf_counter() - begin)
+    return median(times[1:]) * 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", choices=SHAPES, default="minilm")
+    parser.add_argument("--data", type=Path, default=Path("data/sample"))
+    parser.add_argument("--chunk", type=int, default=64)
+    parser.add_argument("--largest-whole", type=int, default=1024, help="largest batch to try without caching")
+    parser.add_argument("--only", nargs=2, type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.only:
+        sentences, chunk = options.only
+        print(round(added_memory(options.shape, options.data, chunk or None, sentences)))
+        return
+    print(f"{options.shape}, {torch.get_num_threads()} threads, torch {torch.__version__}, chunks of {options.chunk}\n")
+    print("| sentences | MiB added, whole batch | MiB added, gradient caching |\n|---:|---:|---:|")
+    for sentences in SIZES:
+        cells = []
+        for chunk in (0, options.chunk):
+            command = [sys.executable, "-m", "benchmarks.pretrain", *sys.argv[1:], "--only", str(sentences), str(chunk)]
+            tried = chunk or sentences <= options.largest_whole
+            cells.append(
+                subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() if tried else ""
+            )
+        print(f"| {sentences} | {' | '.join(cells)} |", flush=True)
+    problem = prepare(options.shape, options.data, None)
+    encoder = milliseconds(lambda: one_step(problem, SENTENCES))
+    print(f"\nstep at {SENTENCES} sentences with infonce and a 2-layer projection: {encoder:.0f} ms\n")
+    print("| objective alone | ms | share of the step |\n|---|---:|---:|")
+    for label in FORMS:
+        batch = make(label, SENTENCES, masked=False)
+        own = milliseconds(lambda batch=batch: step(*batch))
+        print(f"| {label} | {own:.2f} | {own / encoder:.2%} |")
+
+
+if __name__ == "__main__":
+    main()

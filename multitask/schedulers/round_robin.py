@@ -1,0 +1,33 @@
+"""One task a step, in turn."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from multitask.config import FinetuneConfig
+from multitask.datasets.batching import Rows
+from multitask.schedulers.average import AverageLoss
+from multitask.schedulers.base import register
+from multitask.training import Batch, Update
+
+
+@register("batch_round_robin")
+class BatchRoundRobin(AverageLoss):
+    """A step on a batch of the first task, one on a batch of the second, and so on (report, section 4.2).
+
+    An epoch has the rows of `average`'s in as many times more steps as there are tasks.
+    """
+
+    def arrange(self, batches: Mapping[str, Sequence[Rows]], generator: np.random.Generator) -> list[Update]:
+        return [(batch,) for update in super().arrange(batches, generator) for batch in update]
+
+
+@register("epoch_round_robin")
+class EpochRoundRobin(AverageLoss):
+    """In each epoch all of the first data set, then all of the second, and so on (report, section 4.2)."""
+
+    def epoch_sizes(self, sizes: Mapping[str, int], config: FinetuneConfig, epoch: int) -> dict[str, int]:
+        return {name: config.epoch_size or size for name, size in sizes.items()}
+
+    def arrange(self, batches: Mapping[str, Sequence[Rows]], generator: np.random.Generator) -> list[Update]:
+        return [(Batch(name, rows),) for name, parts in batches.items() for rows in parts]

@@ -1,0 +1,209 @@
+"""Which batches meet in a step and in an epoch."""
+
+import shutil
+from collections import Counter
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+from torch import nn
+
+from minbert.errors import InputError
+from multitask.config import FinetuneConfig, RunOptions, SchedulerConfig
+from multitask.schedulers import SCHEDULERS, AverageLoss, build_scheduler
+from multitask.stages.finetune import Finetuning, prepare
+from multitask.training import Batch, Losses
+
+CPU = torch.device("cpu")
+ROWS = [np.array([0, 1]), np.array([2, 3]), np.array([4])]
+SIZES = {"sentiment": 10, "paraphrase": 64, "similarity": 27}
+SIZE = 8
+
+
+class TwoLosses:
+    """Losses x² and 3x of one parameter x = 2."""
+
+    def __init__(self) -> None:
+        self.module = nn.Linear(1, 1, bias=False)
+        nn.init.constant_(self.module.weight, 2.0)
+
+    def losses(self, update: tuple[Batch, ...]) -> Losses:
+        x = self.module.weight.sum()
+        values = {"square": x * x, "line": 3 * x}
+        return Losses({batch.source: values[batch.source] for batch in update}, tokens=7)
+
+
+@pytest.fixture(scope="module")
+def problem(tiny_encoder: Path, small_data: Path, tmp_path_factory):
+    """Finetuning of a configuration on sets of different sizes."""
+    data = shutil.copytree(small_data, tmp_path_factory.mktemp("sizes") / "data")
+    for stem, rows in zip(("ids-sst", "quora", "sts"), SIZES.values(), strict=True):
+        path = data / f"{stem}-train.csv"
+        with path.open(newline="") as file:
+            lines = list(islice(file, rows + 1))
+        path.write_text("".join(lines), newline="")
+
+    def build(scheduler: str, **changes) -> Finetuning:
+        config = replace(FinetuneConfig(scheduler=scheduler, batch_size=SIZE), **changes)
+        found = prepare(str(tiny_encoder), data, config, RunOptions(device="cpu", precision="fp32"), None)
+        return Finetuning(found.model, found.begin.tokenizer, found.training, found.dev, found.config, found.runtime)
+
+    return build
+
+
+def rows_of(updates, name: str) -> list[int]:
+    return [int(row) for update in updates for batch in update if batch.source == name for row in batch.rows]
+
+
+def content(updates) -> list[tuple[tuple[str, tuple[int, ...]], ...]]:
+    return [tuple((batch.source, tuple(batch.rows.tolist())) for batch in update) for update in updates]
+
+
+# Average.
+
+
+@pytest.mark.parametrize(("weights", "expected"), [((1.0, 1.0), (4 + 3) / 2), ((0.5, 2.0), (2 + 6) / 2)])
+def test_average_takes_the_gradient_of_the_weighted_mean(weights: tuple[float, float], expected: float) -> None:
+    problem = TwoLosses()
+    update = tuple(Batch(name, ROWS[0]) for name in ("square", "line"))
+    losses = AverageLoss(dict(zip(("square", "line"), weights, strict=True))).backward(problem, update)
+    assert problem.module.weight.grad.item() == pytest.approx(expected)
+    assert {name: term.item() for name, term in losses.terms.items()} == {"square": 4.0, "line": 6.0}
+    assert not any(term.requires_grad for term in losses.terms.values())
+
+
+def test_average_has_a_batch_of_every_task_in_each_step() -> None:
+    updates = AverageLoss({"a": 1.0, "b": 1.0}).arrange({"a": ROWS, "b": ROWS[::-1]}, np.random.default_rng(0))
+    assert content(updates) == [
+        (("a", (0, 1)), ("b", (4,))),
+        (("a", (2, 3)), ("b", (2, 3))),
+        (("a", (4,)), ("b", (0, 1))),
+    ]
+
+
+def test_average_cuts_an_epoch_to_the_smallest_task() -> None:
+    scheduler = AverageLoss({"a": 1.0, "b": 1.0})
+    assert scheduler.epoch_sizes({"a": 100, "b": 30}, FinetuneConfig(), 0) == {"a": 30, "b": 30}
+    assert scheduler.epoch_sizes({"a": 100, "b": 30}, FinetuneConfig(epoch_size=50), 3) == {"a": 50, "b": 50}
+
+
+@pytest.mark.parametrize("weights", [(1.0,), (1.0, 0.0, 1.0), (1.0, -1.0, 1.0), (1.0, float("nan"), 1.0)], ids=str)
+def test_weights_must_be_positive_and_one_for_each_task(weights: tuple[float, ...]) -> None:
+    with pytest.raises(InputError, match="expected 3 positive numbers"):
+        FinetuneConfig(weights=weights)
+
+
+# Round robin and single tasks.
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 5])
+def test_batch_round_robin_has_the_average_batches_one_a_step(problem, epoch):
+    together, alone = problem("average").plan(epoch), problem("batch_round_robin").plan(epoch)
+    assert content(alone) == [(batch,) for update in content(together) for batch in update]
+    assert [update[0].source for update in alone] == list(SIZES) * 2
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 5])
+def test_epoch_round_robin_runs_through_each_whole_set_in_turn(problem, epoch):
+    updates = problem("epoch_round_robin").plan(epoch)
+    assert all(len(update) == 1 for update in updates)
+    order = [update[0].source for update in updates]
+    assert order == [name for name, size in SIZES.items() for _ in range(-(-size // SIZE))]
+    for name, size in SIZES.items():
+        assert sorted(rows_of(updates, name)) == list(range(size))
+
+
+def test_epoch_round_robin_of_a_given_size(problem):
+    updates = problem("epoch_round_robin", epoch_size=16).plan(0)
+    assert [update[0].source for update in updates] == [name for name in SIZES for _ in range(2)]
+
+
+def test_single_is_one_whole_set(problem):
+    updates = problem("single", tasks=("paraphrase",)).plan(2)
+    assert sorted(rows_of(updates, "paraphrase")) == list(range(SIZES["paraphrase"]))
+    assert content(updates) == content(problem("average", tasks=("paraphrase",)).plan(2))
+    with pytest.raises(InputError, match="scheduler single trains one task; tasks are sentiment, paraphrase, similar"):
+        problem("single")
+
+
+# Sampling.
+
+
+def counts(name: str, epoch: int | None = None, epochs: int = 60, **scheduling) -> tuple[np.ndarray, np.ndarray]:
+    """How often each task is drawn, over many epochs or many seeds of one epoch, and its size."""
+    sizes = {"sentiment": 100, "paraphrase": 900, "similarity": 400}
+    config = FinetuneConfig(scheduler=name, epochs=epochs, batch_size=10, scheduling=SchedulerConfig(**scheduling))
+    scheduler = build_scheduler(config, CPU)
+    draws = [(e, 0) for e in range(epochs)] if epoch is None else [(epoch, seed) for seed in range(60)]
+    taken = [scheduler.epoch_sizes(sizes, replace(config, seed=seed), e) for e, seed in draws]
+    assert all(sum(each.values()) == 300 for each in taken)  # three times the smallest set
+    return np.array([[each[name] // 10 for name in sizes] for each in taken]).sum(0), np.array(list(sizes.values()))
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.5, 0.0])
+def test_proportional_draws_by_size_to_the_power(alpha):
+    seen, sizes = counts("proportional", sampling_alpha=alpha)
+    assert chisquare(seen, seen.sum() * sizes**alpha / (sizes**alpha).sum()).pvalue > 0.01
+    other = sizes ** (alpha + 0.3)
+    assert chisquare(seen, seen.sum() * other / other.sum()).pvalue < 1e-4  # so many draws would tell
+
+
+@pytest.mark.parametrize("epoch, alpha", [(0, 1.0), (3, 1 - 0.8 * 3 / 8), (8, 0.2)])
+def test_annealed_lowers_the_power_from_epoch_to_epoch(epoch, alpha):
+    seen, sizes = counts("annealed", epoch, epochs=9)
+    assert chisquare(seen, seen.sum() * sizes**alpha / (sizes**alpha).sum()).pvalue > 0.01
+    assert chisquare(seen, seen.sum() * sizes ** (alpha - 0.3) / (sizes ** (alpha - 0.3)).sum()).pvalue < 1e-4
+
+
+def test_annealed_of_one_epoch_is_proportional(problem):
+    assert content(problem("annealed", epochs=1).plan(0)) == content(problem("proportional", epochs=1).plan(0))
+
+
+def test_sampled_tasks_come_in_random_order():
+    scheduler = build_scheduler(FinetuneConfig(scheduler="proportional"), CPU)
+    batches = {"a": ROWS[:2], "b": ROWS[:1]}
+    orders = Counter()
+    for seed in range(600):
+        updates = scheduler.arrange(batches, np.random.default_rng(seed))
+        assert sorted(content(updates)) == [(("a", (0, 1)),), (("a", (2, 3)),), (("b", (0, 1)),)]
+        orders["".join(update[0].source for update in updates)] += 1
+    assert set(orders) == {"aab", "aba", "baa"}
+    assert chisquare(list(orders.values())).pvalue > 0.01
+
+
+def test_sampling_sees_all_rows_equally_often(problem):
+    sampled = problem("proportional", epochs=40)
+    updates = [update for epoch in range(40) for update in sampled.plan(epoch)]
+    assert {len(update[0].rows) for update in updates} == {SIZE}
+    assert len(updates) == 40 * -(-3 * min(SIZES.values()) // SIZE)
+    for name, size in SIZES.items():
+        seen = np.bincount(rows_of(updates, name), minlength=size)
+        assert seen.max() - seen.min() <= 1
+        assert seen.min() > 0
+
+
+# The register.
+
+
+def test_plans_are_functions_of_configuration_and_epoch(problem):
+    for name in ("average", "batch_round_robin", "epoch_round_robin", "proportional", "annealed", "pcgrad"):
+        first, second = problem(name), problem(name)
+        second.plan(7)
+        assert content(first.plan(3)) == content(second.plan(3))
+        assert content(first.plan(3)) != content(first.plan(4))
+        assert content(first.plan(3)) != content(problem(name, seed=1).plan(3))
+
+
+def test_an_unknown_name_lists_all():
+    with pytest.raises(InputError) as caught:
+        build_scheduler(FinetuneConfig(scheduler="pcgard"), CPU)
+    assert str(caught.value) == f'unknown scheduler "pcgard"; expected one of: {", ".join(sorted(SCHEDULERS))}'
+
+
+def test_fusion_is_a_command():
+    with pytest.raises(InputError, match="run `multitask fuse`"):
+        build_scheduler(FinetuneConfig(scheduler="fusion"), CPU)

@@ -1,0 +1,177 @@
+"""Schedulers within whole runs: cut and resumed, watched, in bf16."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from minbert.files import sha256_of_file
+from multitask import training
+from multitask.artefacts import Artefact
+from multitask.config import FinetuneConfig, HeadsConfig, OptimizerConfig, RunOptions
+from multitask.schedulers import SCHEDULERS
+from multitask.schedulers.aggregation import METHODS
+from multitask.stages.finetune import Finetuning, finetune, prepare
+
+from .test_aggregation import PACKAGES
+
+CONFIG = FinetuneConfig(epochs=2, batch_size=16, epoch_size=48, optimizer=OptimizerConfig(learning_rate=1e-3))
+WATCHED = ("cosine", "norm")
+
+
+def config_of(name: str, **changes) -> FinetuneConfig:
+    if name in METHODS and METHODS[name].extra:
+        pytest.importorskip(PACKAGES[METHODS[name].extra])
+    tasks = ("similarity",) if name == "single" else CONFIG.tasks
+    return replace(CONFIG, scheduler=name, tasks=tasks, **changes)
+
+
+@pytest.fixture
+def run(tiny_encoder: Path, small_data: Path, tmp_path: Path):
+    """Fine-tune the tiny encoder on the small data."""
+
+    def call(config: FinetuneConfig, runs: str = "runs", **changes) -> Artefact:
+        options = RunOptions(**{"device": "cpu", "precision": "fp32", "runs": tmp_path / runs, **changes})
+        return finetune(str(tiny_encoder), small_data, config, options)
+
+    return call
+
+
+@pytest.fixture
+def problem(tiny_encoder: Path, small_data: Path):
+    """The first state of such a run, without any dropout."""
+
+    def build(config: FinetuneConfig) -> Finetuning:
+        config = replace(config, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
+        found = prepare(str(tiny_encoder), small_data, config, RunOptions(device="cpu", precision="fp32"), None)
+        return Finetuning(found.model, found.begin.tokenizer, found.training, found.dev, found.config, found.runtime)
+
+    return build
+
+
+def weights(artefact: Artefact) -> dict[str, str]:
+    return {
+        f"{path.parent.name}/{path.name}": sha256_of_file(path)
+        for path in artefact.folder.glob("checkpoints/**/*.safetensors")
+    }
+
+
+def lines(artefact: Artefact, watched: bool = True) -> list[dict]:
+    """metrics.jsonl without times, and without what was watched if so wished."""
+    found = [{key: value for key, value in line.items() if key != "seconds"} for line in artefact.history()]
+    if not watched:
+        for line in found:
+            line["training"] = {n: v for n, v in line["training"].items() if n.split()[0] not in WATCHED}
+    return found
+
+
+class Cut(Exception):  # noqa: N818
+    """Stands for a kill."""
+
+
+@pytest.mark.parametrize(
+    "name", ["pcgrad", "uncertainty", "gradvac", "graddrop", "nash_mtl", "annealed", "batch_round_robin"]
+)
+def test_a_run_that_was_cut_ends_as_if_it_had_not_been(run, name, monkeypatch):
+    config = config_of(name, conflicts_every=2)
+    whole = run(config, "whole")
+    original, steps = training.TrainingRun.step, []
+
+    def step(self, *arguments):
+        if len(steps) == 4:
+            raise Cut
+        steps.append(arguments)
+        original(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training.TrainingRun, "step", step)
+        with pytest.raises(Cut):
+            run(config, save_every=-1.0)
+    torch.manual_seed(99)  # the generator comes from the saved state
+    resumed = run(config)
+    assert weights(resumed) == weights(whole)
+    assert lines(resumed) == lines(whole)
+
+
+@pytest.mark.parametrize("name", ["average", "pcgrad", "uncertainty", "batch_round_robin", "single"])
+def test_watching_conflicts_changes_nothing(run, name):
+    plain, watching = run(config_of(name)), run(config_of(name, conflicts_every=2))
+    assert weights(watching) == weights(plain)
+    assert lines(watching, watched=False) == lines(plain)
+    seen = [{n for n in line["training"] if n.split()[0] in WATCHED} for line in lines(watching)]
+    pairs = {"cosine sentiment/paraphrase", "cosine sentiment/similarity", "cosine paraphrase/similarity"}
+    alone = name == "single"
+    expected = {"norm similarity"} if alone else pairs | {f"norm {task}" for task in CONFIG.tasks}
+    assert seen == [expected, expected]
+
+
+def by_hand(problem: Finetuning, update) -> dict[str, float]:
+    """Cosines and norms from the gradient of each batch's loss."""
+    model, rows = problem.model, []
+    first = model.heads["paraphrase"].get_submodule("transform.first")
+    parameters = [*model.encoder.parameters(), *first.parameters()]
+    for batch in update:
+        gradients = torch.autograd.grad(problem.losses((batch,)).terms[batch.source], parameters, allow_unused=True)
+        rows.append(np.concatenate([g.double().numpy().ravel() if g is not None else np.zeros(p.numel())
+                                    for g, p in zip(gradients, parameters, strict=True)]))  # fmt: skip
+    names = [batch.source for batch in update]
+    found = {f"norm {name}": np.linalg.norm(row) for name, row in zip(names, rows, strict=True)}
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        cosine = rows[i] @ rows[j] / np.linalg.norm(rows[i]) / np.linalg.norm(rows[j])
+        found[f"cosine {names[i]}/{names[j]}"] = cosine
+    return found
+
+
+@pytest.mark.parametrize("name", ["average", "pcgrad"])
+def test_what_is_watched_is_what_the_step_does(problem, name):
+    training = problem(config_of(name))
+    update = training.plan(0)[1]
+    training.scheduler.backward(training, update)
+    seen = {key: value.item() for key, value in training.watch(update, 1).items()}
+    assert seen == pytest.approx(by_hand(training, update), rel=1e-3, abs=1e-5)
+
+
+def test_a_step_on_one_task_is_watched_on_others_rows(problem, monkeypatch):
+    training = problem(config_of("batch_round_robin"))
+    looked = []
+    original = type(training.scheduler).conflicts
+    monkeypatch.setattr(
+        type(training.scheduler), "conflicts", lambda self, *given: looked.append(given[1]) or original(self, *given)
+    )
+    update = training.plan(0)[0]
+    first, again, later = (training.watch(update, step) for step in (3, 3, 4))
+    assert first == again
+    assert first != later
+    for found in looked:
+        assert [batch.source for batch in found] == list(CONFIG.tasks)
+        assert all(len({*batch.rows.tolist()}) == CONFIG.batch_size for batch in found)
+        assert all(batch.rows.min() >= 0 and batch.rows.max() < 64 for batch in found)
+    assert {key: value.item() for key, value in later.items()} == pytest.approx(
+        by_hand(training, looked[-1]), rel=1e-3, abs=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", sorted(SCHEDULERS))
+def test_every_scheduler_trains_in_bf16(run, name):
+    artefact = run(config_of(name, epochs=1, conflicts_every=2), precision="bf16")
+    (line,) = artefact.history()
+    assert all(np.isfinite(value) for value in line["training"].values())
+
+
+def test_what_a_scheduler_learns_is_trained_but_not_kept(run, problem):
+    training = problem(config_of("uncertainty"))
+    names = {name for name, parameter in training.module.named_parameters() if name.startswith("scheduler.")}
+    assert names == {"scheduler.log_variances"}
+    assert isinstance(training.module, nn.Module)
+    artefact = run(config_of("uncertainty"))
+    last = artefact.history()[-1]["training"]
+    assert all(last[f"log variance {task}"] != 0 for task in CONFIG.tasks)
+    plain = run(config_of("average"))
+    assert {path.name for path in artefact.model_folder().iterdir()} == {
+        path.name for path in plain.model_folder().iterdir()
+    }
+    sizes = [(folder.model_folder() / "heads.safetensors").stat().st_size for folder in (artefact, plain)]
+    assert sizes[0] == sizes[1]
