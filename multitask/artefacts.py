@@ -73,6 +73,7 @@ class Artefact:
             if artefact.done:
                 shutil.rmtree(artefact.folder / "state", ignore_errors=True)  # of a kill right after DONE
             else:
+                artefact.drop_half_written()
                 write_json(artefact.folder / "config.json", config)
                 write_json(artefact.folder / "inputs.json", {**inputs, "labels": dict(labels)})
             yield artefact
@@ -86,6 +87,14 @@ class Artefact:
     def done(self) -> bool:
         """Whether the run is complete."""
         return (self.folder / DONE).is_file()
+
+    def drop_half_written(self) -> None:
+        """Remove the temporary files and folders that a kill left."""
+        for leftover in [path for path in self.folder.rglob(".*") if path.suffix in (".tmp", ".old")]:
+            if leftover.is_dir():
+                shutil.rmtree(leftover)
+            else:
+                leftover.unlink(missing_ok=True)
 
     def finish(self) -> None:
         """Mark the run complete; only then is the state that it could be resumed from removed."""
@@ -108,13 +117,18 @@ class Artefact:
         """
         if not self.done:
             raise InputError(f"{self.folder}: not a complete run; run the command that made it again to finish it")
+        kept = self.kept_models()
+        score = best_on or next(iter(kept), None)
+        if score is None or score not in kept:
+            remedy = f"it has {', '.join(kept)}" if kept else "pass a run of finetune or pretrain"
+            raise InputError(f"{self.folder}: keeps no model{f' that is best on {score}' if score else ''}; {remedy}")
+        return kept[score]
+
+    def kept_models(self) -> dict[str, Path]:
+        """The model that is best on each score, the leading score first; empty where the run keeps none."""
         path = self.folder / "best.json"
-        best = read_json(path) if path.is_file() else {}  # score -> checkpoint, the leading score first
-        score = best_on or next(iter(best), None)
-        if score not in best:
-            kept = f"it has {', '.join(best)}" if best else "pass a run of finetune or pretrain"
-            raise InputError(f"{self.folder}: keeps no model{f' that is best on {score}' if score else ''}; {kept}")
-        return self.folder / "checkpoints" / str(best[score])
+        best = read_json(path) if path.is_file() else {}
+        return {score: self.folder / "checkpoints" / str(checkpoint) for score, checkpoint in best.items()}
 
 
 def locate_model(name: str | Path, revision: str | None = None, best_on: str | None = None) -> Path:

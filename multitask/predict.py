@@ -6,7 +6,7 @@ from minbert.tokenizer import load_tokenizer
 from multitask.artefacts import locate_model
 from multitask.config import Device, Precision
 from multitask.datasets.schema import Split
-from multitask.evaluation.multitask import load_split, write_predictions
+from multitask.evaluation.multitask import load_split, predict, write_predictions
 from multitask.model import MultitaskBert
 from multitask.runtime import start
 
@@ -30,7 +30,7 @@ def predict_files(
         precision: of the matrix products.
 
     Raises:
-        InputError: no such model, or a missing or malformed file.
+        InputError: no such model, a missing or malformed file, or outputs that are not finite.
     """
     folder = locate_model(model, best_on=best_on)
     runtime = start(device, precision)
@@ -38,4 +38,11 @@ def predict_files(
     tokenizer = load_tokenizer(str(folder))
     splits: tuple[Split, ...] = ("dev", "test")
     rows = {split: load_split(loaded, tokenizer, data, split) for split in splits}  # read all before writing any
-    return [path for split in splits for path in write_predictions(loaded, rows[split], split, output, runtime)]
+    predictions = {split: predict(loaded, rows[split], runtime) for split in splits}
+    return [
+        path
+        for split in splits
+        for path in write_predictions(
+            predictions[split], {name: data.examples for name, data in rows[split].items()}, split, output
+        )
+    ]

@@ -30,8 +30,16 @@ class Kind(ABC):
         """Mean loss, scalar. Outputs [rows, outputs], or [rows] for one number a row; labels [rows] fp32."""
 
     @abstractmethod
+    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        """What outputs of several models may be averaged as: probabilities or shares of a maximum, shape unchanged."""
+
+    @abstractmethod
+    def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
+        """Predictions [rows] in the labels' own units from estimates or averages of them."""
+
     def predict(self, outputs: NDArray[np.float32]) -> NDArray[Any]:
         """Predictions [rows] in the labels' own units."""
+        return self.decide(self.estimate(outputs))
 
     @abstractmethod
     def metrics(self, predictions: NDArray[Any], labels: NDArray[np.float32]) -> dict[str, Any]:
@@ -51,8 +59,11 @@ class Classification(Kind):
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         return F.cross_entropy(outputs, labels.long())
 
-    def predict(self, outputs: NDArray[np.float32]) -> NDArray[Any]:
-        return outputs.argmax(axis=1)
+    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        return torch.from_numpy(outputs).double().softmax(dim=1).numpy()
+
+    def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
+        return estimates.argmax(axis=1)
 
     def metrics(self, predictions: NDArray[Any], labels: NDArray[np.float32]) -> dict[str, Any]:
         return classification_metrics(predictions, labels.astype(int), self.outputs)
@@ -69,8 +80,11 @@ class PairClassification(Kind):
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(outputs, labels)
 
-    def predict(self, outputs: NDArray[np.float32]) -> NDArray[Any]:
-        return (outputs > 0).astype(int)
+    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        return torch.from_numpy(outputs).double().sigmoid().numpy()
+
+    def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
+        return (estimates > 0.5).astype(int)
 
     def metrics(self, predictions: NDArray[Any], labels: NDArray[np.float32]) -> dict[str, Any]:
         return classification_metrics(predictions, labels.astype(int), classes=2)
@@ -91,8 +105,11 @@ class PairRegression(Kind):
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         return F.mse_loss(outputs, labels / self.maximum)
 
-    def predict(self, outputs: NDArray[np.float32]) -> NDArray[Any]:
-        return np.clip(outputs, 0, 1) * self.maximum
+    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        return np.clip(outputs, 0, 1).astype(np.float64)
+
+    def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
+        return estimates.astype(np.float32) * self.maximum  # no more digits than one model's outputs have
 
     def metrics(self, predictions: NDArray[Any], labels: NDArray[np.float32]) -> dict[str, Any]:
         return correlation_metrics(predictions, labels)

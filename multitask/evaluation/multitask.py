@@ -15,6 +15,7 @@ from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer
 from multitask.datasets.batching import Rows
 from multitask.datasets.labelled import LabelledData
+from multitask.datasets.readers import Examples
 from multitask.datasets.schema import Split
 from multitask.inference import for_all_rows
 from multitask.model import MultitaskBert
@@ -73,37 +74,40 @@ def predict(model: MultitaskBert, data: Mapping[str, LabelledData], runtime: Run
     return {name: TASKS[name].kind.predict(outputs(model, name, split, runtime)) for name, split in data.items()}
 
 
-def score(predictions: Mapping[str, NDArray[Any]], data: Mapping[str, LabelledData]) -> Scores:
-    """Scores of predictions, [rows] in file order, on labelled data."""
+def score(predictions: Mapping[str, NDArray[Any]], examples: Mapping[str, Examples]) -> Scores:
+    """Scores of the tasks' predictions, [rows] in file order, on labelled examples."""
     metrics = {}
-    for name, split in data.items():
-        labels = split.examples.labels
+    for name, values in predictions.items():
+        labels = examples[name].labels
         assert labels is not None, "labelled splits have labels"
-        metrics[name] = TASKS[name].kind.metrics(predictions[name], labels)
+        metrics[name] = TASKS[name].kind.metrics(values, labels)
     return Scores(metrics, {name: metrics[name][TASKS[name].kind.metric] for name in metrics})
 
 
 def evaluate(model: MultitaskBert, data: Mapping[str, LabelledData], runtime: Runtime) -> Scores:
     """Scores of a model in eval mode on labelled data."""
-    return score(predict(model, data, runtime), data)
+    return score(predict(model, data, runtime), {name: split.examples for name, split in data.items()})
 
 
 def write_predictions(
-    model: MultitaskBert, data: Mapping[str, LabelledData], split: Split, folder: Path, runtime: Runtime
+    predictions: Mapping[str, NDArray[Any]], examples: Mapping[str, Examples], split: Split, folder: Path
 ) -> list[Path]:
     """Write the course's prediction files, `id , value` a line in file order after its header.
 
-    Returns:
-        The files written: `{sst,para,sts,cfimdb}-{dev,test}-output.csv` of the model's tasks.
+    Args:
+        predictions: of each task, [rows] in file order.
+        examples: the rows that they belong to.
+        split: which split these are.
+        folder: where to.
 
-    Raises:
-        InputError: outputs that are not finite.
+    Returns:
+        The files written: `{sst,para,sts,cfimdb}-{dev,test}-output.csv` of the tasks.
     """
     paths = []
-    for name, predictions in predict(model, data, runtime).items():  # all of them before the first file
+    for name, values in predictions.items():
         task = TASKS[name]
         lines = [f"id \t {task.prediction_header} \n"]
-        lines += [f"{i} , {value} \n" for i, value in zip(data[name].examples.ids, predictions.tolist(), strict=True)]
+        lines += [f"{i} , {value} \n" for i, value in zip(examples[name].ids, values.tolist(), strict=True)]
         paths.append(folder / f"{task.prediction_stem}-{split}-output.csv")
         write_text(paths[-1], "".join(lines))
     return paths

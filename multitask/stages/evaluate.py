@@ -1,15 +1,18 @@
 """Scoring a fine-tuned model on its dev sets, every prediction kept: what tables, figures and tests are made from."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_json, write_json
 from minbert.tokenizer import load_tokenizer
 from multitask.artefacts import Artefact
 from multitask.config import RunOptions
+from multitask.datasets.readers import Examples
 from multitask.evaluation.multitask import load_split, predict, score
 from multitask.model import MultitaskBert
 from multitask.runtime import start
@@ -36,22 +39,27 @@ def evaluate_run(run: Artefact, data: Path, options: RunOptions) -> Artefact:
     with Artefact.building(options.runs, "evaluate", options.name, config, inputs, {"data": str(data)}) as artefact:
         if artefact.done:
             return artefact
-        folder = run.model_folder("overall")
+        folder = run.model_folder()
         model = MultitaskBert.load(folder).to(runtime.device)
         dev = load_split(model, load_tokenizer(str(folder)), data, "dev")
         for name, fingerprint in read_json(run.folder / "inputs.json")["dev"].items():
-            if dev[name].examples.fingerprint != fingerprint:
+            if name in dev and dev[name].examples.fingerprint != fingerprint:
                 raise InputError(f"{dev[name].examples.source}: not the file that {run.folder} was selected on")
-        predictions = predict(model, dev, runtime)
-        scores = score(predictions, dev)
-        arrays: dict[str, Any] = {f"{name}_predictions": values for name, values in predictions.items()}
-        arrays |= {f"{name}_labels": np.asarray(split.examples.labels) for name, split in dev.items()}
-        with atomic_file(artefact.folder / "predictions.npz") as temporary, temporary.open("wb") as file:
-            np.savez_compressed(file, **arrays)
-        measures = {name: TASKS[name].kind.metric for name in scores.tasks}
-        write_json(
-            artefact.folder / "evaluation.json",
-            {"overall": scores.overall, "scores": scores.tasks, "measures": measures, "metrics": scores.metrics},
-        )
+        examples = {name: split.examples for name, split in dev.items()}
+        write_evaluation(artefact.folder, predict(model, dev, runtime), examples, {})
         artefact.finish()
     return artefact
+
+
+def write_evaluation(
+    folder: Path, predictions: Mapping[str, NDArray[Any]], examples: Mapping[str, Examples], beside: Mapping[str, Any]
+) -> None:
+    """Score predictions, [rows] in file order, and write evaluation.json, with `beside` in it, and predictions.npz."""
+    scores = score(predictions, examples)
+    arrays: dict[str, Any] = {f"{name}_predictions": values for name, values in predictions.items()}
+    arrays |= {f"{name}_labels": np.asarray(examples[name].labels) for name in predictions}
+    with atomic_file(folder / "predictions.npz") as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+    measures = {name: TASKS[name].kind.metric for name in scores.tasks}
+    evaluation = {"overall": scores.overall, "scores": scores.tasks, "measures": measures, "metrics": scores.metrics}
+    write_json(folder / "evaluation.json", {**evaluation, **beside})

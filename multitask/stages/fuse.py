@@ -50,9 +50,9 @@ def fuse(
     }
     problem = Fusing(found, {name: source for name, (source, _) in views.items()}, projection)
     inputs = {**found.inputs, "views": {name: fingerprint for name, (_, fingerprint) in views.items()}}
-    loop = LoopConfig(config.epochs, config.optimizer, config.patience)
+    loop = LoopConfig(config.epochs, config.optimizer, config.patience, watch_every=config.conflicts_every)
     return train_once(
-        "fuse", problem, problem.backward, loop, found.config, inputs, found.labels, options, found.runtime
+        "fuse", problem, problem.backward, loop, found.config, inputs, found.begin.labels(data), options, found.runtime
     )
 
 
@@ -80,9 +80,10 @@ class Fusing(Finetuning):
             views = tuple(Batch(_views(batch.source), self._sentences(batch)) for batch in update)
             updates += [(*update, *views)] if config.steps == "one" else [update, views]
         for number, name in enumerate(config.unlabelled, start=len(config.tasks) + 1):
-            size, keys = len(self.views[name]), (config.seed, number)
+            rows, keys = len(self.views[name]), (config.seed, number)
+            size = min(rows, config.train_limit or rows)  # a trained task's source is whole
             batches = contrastive_batches(name, size, epoch, config.batch_size, config, keys)
-            updates += [(Batch(_views(name), rows),) for rows in batches]
+            updates += [(Batch(_views(name), batch),) for batch in batches]
         return updates
 
     def backward(self, trainable: Trainable, update: Update) -> Losses:

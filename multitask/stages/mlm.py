@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -20,10 +20,10 @@ from multitask.datasets.batching import batches_by_tokens, batches_of_similar_le
 from multitask.datasets.tokens import Tokens, tokenise
 from multitask.inference import TOKENS_PER_BATCH
 from multitask.masked import MaskedSource
-from multitask.runtime import Runtime, generator, make_deterministic, start
+from multitask.runtime import Runtime, generator
 from multitask.schedulers import AverageLoss
 from multitask.sources import losses_of
-from multitask.stages.common import Start, train_once
+from multitask.stages.common import Start, begin_stage, train_once
 from multitask.texts import training_sentences
 from multitask.training import Batch, Evaluation, LoopConfig, Losses, Update
 
@@ -48,10 +48,7 @@ def mlm(
         TrainingError: training diverged.
         Interrupted: stopped by a signal, to be resumed.
     """
-    runtime = start(options.device, options.precision)
-    make_deterministic(runtime)
-    begin = Start.load(start_weights, revision, config.pooling, config.seed)
-    config = replace(config, pooling=begin.pooling)
+    config, begin, runtime = begin_stage(start_weights, revision, config, options)
     if config.from_scratch:
         begin = replace(begin, encoder=BertModel(_shape(begin.encoder.config, config.shape)))
         head = MaskedLanguageHead(begin.encoder.config)
@@ -64,15 +61,13 @@ def mlm(
         "training": {name: fingerprint for name, (_, fingerprint) in zip(config.sources, texts, strict=True)},
     }
     if config.from_scratch:
-        inputs["start"] = {"config": vars(begin.encoder.config)}  # no weights are taken
+        inputs["start"] = {"config": asdict(begin.encoder.config)}  # no weights are taken
     module = nn.ModuleDict({"encoder": begin.encoder, "head": head}).to(runtime.device)
     training, dev = _split(sentences, config)
     problem = MaskedTraining(module, begin, head, training, dev, config, runtime)
     loop = LoopConfig(config.epochs, config.optimizer, evaluate_every=config.evaluate_every)
-    labels = {"start": begin.name, "data": str(data)}
-    return train_once(
-        "mlm", problem, AverageLoss({SOURCE: 1.0}).backward, loop, config, inputs, labels, options, runtime
-    )
+    backward = AverageLoss({SOURCE: 1.0}).backward
+    return train_once("mlm", problem, backward, loop, config, inputs, begin.labels(data), options, runtime)
 
 
 class MaskedTraining:
@@ -107,7 +102,7 @@ class MaskedTraining:
     def plan(self, epoch: int) -> Sequence[Update]:
         size = len(self.training)
         rows = epoch_rows(size, size, epoch, (self.config.seed,))
-        order = generator(self.config.seed, epoch)
+        order = generator(self.config.seed, 0, epoch)
         batches = batches_of_similar_length(rows, self.training.lengths, self.config.batch_size, order)
         return [(Batch(SOURCE, rows),) for rows in batches]
 
@@ -124,11 +119,14 @@ class MaskedTraining:
         source = self._source(self.dev, torch.Generator().manual_seed(self.config.seed))
         batches = list(batches_by_tokens(source.lengths, TOKENS_PER_BATCH[self.runtime.device.type]))
         seen = [self._losses(source, (Batch(SOURCE, rows),)) for rows in batches]
-        # Batches hold about as many tokens each, so by tokens is by words to predict, but for chance.
-        shares = np.array([losses.tokens for losses in seen]) / source.lengths.sum()
+        words = np.array([losses.watched[f"{SOURCE} words"].item() for losses in seen])
+        if not words.any():  # a loss of 0 would be the best one for good
+            return Evaluation({}, {})
+        shares = words / words.sum()
         loss = float(shares @ [losses.terms[SOURCE].item() for losses in seen])
         accuracy = float(shares @ [losses.watched[f"{SOURCE} accuracy"].item() for losses in seen])
-        metrics = {"loss": loss, "perplexity": math.exp(loss), "accuracy": accuracy}
+        # A diverging training ends with metrics, not with an overflow.
+        metrics = {"loss": loss, "perplexity": math.exp(min(loss, 700)), "accuracy": accuracy}
         return Evaluation({SOURCE: metrics}, {SOURCE: -loss})
 
     def save(self, folder: Path) -> None:

@@ -1,7 +1,6 @@
 """Contrastive pre-training: dropout SimCSE, Quora and NLI pairs, under any objective (report, section 4.1)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,9 +23,9 @@ from multitask.masked import MaskedSource
 from multitask.metrics import correlation_metrics
 from multitask.model import heads_files
 from multitask.pooling import pool
-from multitask.runtime import Runtime, make_deterministic, start
+from multitask.runtime import Runtime
 from multitask.sources import Source, losses_of
-from multitask.stages.common import Start, train_once
+from multitask.stages.common import Start, begin_stage, train_once
 from multitask.tasks import TASKS
 from multitask.training import Batch, Evaluation, LoopConfig, Losses, Trainable, Update
 
@@ -48,10 +47,7 @@ def pretrain(
         TrainingError: training diverged.
         Interrupted: stopped by a signal, to be resumed.
     """
-    runtime = start(options.device, options.precision)
-    make_deterministic(runtime)
-    begin = Start.load(start_weights, revision, config.pooling, config.seed)
-    config = replace(config, pooling=begin.pooling)
+    config, begin, runtime = begin_stage(start_weights, revision, config, options)
     projection = build_projection(config.projection, begin.encoder.config.hidden_size)
     module = nn.ModuleDict({"encoder": begin.encoder, "projection": projection})
     if config.mlm_weight:
@@ -71,7 +67,7 @@ def pretrain(
     sources = {name: source for name, (source, _) in loaded.items()}
     problem = Pretraining(module, begin, sources, dev, config, runtime)
     loop = LoopConfig(config.epochs, config.optimizer, evaluate_every=config.evaluate_every)
-    labels = {"start": begin.name, "data": str(data)}
+    labels = begin.labels(data)
     return train_once("pretrain", problem, problem.backward, loop, config, inputs, labels, options, runtime)
 
 
@@ -139,7 +135,8 @@ class Pretraining:
         losses = self._backward_in_chunks(first, np.split(np.arange(len(first.rows)), cuts))
         for batch in masked:
             for rows in np.split(batch.rows, cuts):
-                part, share = trainable.losses((Batch(batch.source, rows),)), len(rows) / len(batch.rows)
+                part = trainable.losses((Batch(batch.source, rows),))
+                share = part.tokens / int(self.sources[batch.source].lengths[batch.rows].sum())
                 (share * self._total(part)).backward()
                 losses = losses.plus(part.detached(), share)
         return losses

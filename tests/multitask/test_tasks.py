@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from scipy.special import expit, log_softmax
+from scipy.special import expit, log_softmax, softmax
 from scipy.stats import pearsonr
 
 from minbert.errors import InputError
@@ -52,6 +52,22 @@ def test_predictions_are_in_the_labels_units():
     assert TASKS["paraphrase"].kind.predict(np.array([-2, -1e-9, 0, 1e-9, 7], np.float32)).tolist() == [0, 0, 0, 1, 1]
     similarities = TASKS["similarity"].kind.predict(np.array([-0.4, 0, 0.5, 1, 1.001], np.float32))
     assert similarities.tolist() == [0, 0, 2.5, 5, 5]
+    assert similarities.dtype == np.float32
+
+
+def test_estimates_are_probabilities_or_shares_of_the_maximum(generator):
+    for task in TASKS:
+        outputs, _ = draw(task, generator)
+        expected = {"paraphrase": expit(outputs.astype(float)), "similarity": np.clip(outputs, 0, 1)}.get(task)
+        if expected is None:
+            expected = softmax(outputs.astype(float), axis=1)
+        np.testing.assert_allclose(TASKS[task].kind.estimate(outputs), expected, rtol=1e-12)
+
+
+def test_decisions_on_estimates():
+    assert TASKS["sentiment"].kind.decide(np.array([[0.1, 0.2, 0.4, 0.3, 0], [0.6, 0.4, 0, 0, 0]])).tolist() == [2, 0]
+    assert TASKS["paraphrase"].kind.decide(np.array([0.1, 0.5, 0.51])).tolist() == [0, 0, 1]
+    assert TASKS["similarity"].kind.decide(np.array([0, 0.5, 1])).tolist() == [0, 2.5, 5]
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -1,0 +1,183 @@
+"""Several fine-tuned models made one: by votes on each task, or by the mean of their weights."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minbert.files import write_json
+from minbert.tokenizer import load_tokenizer
+from multitask.artefacts import Artefact
+from multitask.config import EnsembleConfig, Kept, RunOptions
+from multitask.datasets.readers import Examples, read_examples
+from multitask.datasets.schema import Split
+from multitask.ensemble import (
+    Estimates,
+    Member,
+    blend,
+    check_soup,
+    estimate,
+    find_members,
+    select_greedily,
+    select_soup,
+    soup,
+)
+from multitask.evaluation.multitask import Scores, score, write_predictions
+from multitask.model import MultitaskBert
+from multitask.runtime import Runtime, start
+from multitask.stages.evaluate import write_evaluation
+from multitask.tasks import TASKS
+
+logger = logging.getLogger("multitask")
+
+SOUPS = ("soup", "greedy_soup")
+SELECTED_ON_DEV = ("best_per_task", "greedy", "greedy_soup")
+
+Votes = dict[str, dict[str, int]]  # of each task, by the members' labels
+
+
+def ensemble(
+    models: Sequence[Path], data: Path, config: EnsembleConfig, options: RunOptions, kept: Kept = "leading"
+) -> Artefact:
+    """Combine models; each task is answered by the members that have a head for it.
+
+    The artefact holds evaluation.json and predictions.npz as those of `evaluate_run`; in evaluation.json also the
+    method, whether it chose by these dev scores (`selected_on_dev`: they are then optimistic), every member's dev
+    scores and, for each task, the members' weights. Prediction files for dev and test are in `predictions`. A soup is
+    kept as the run's model. Test files that are missing are passed over with a warning.
+
+    Args:
+        models: runs' folders or model folders; the first named win ties.
+        data: folder with the tasks' files.
+        config: how to combine them.
+        options: where to compute and to write.
+        kept: whether a run stands for its leading model or for all that it keeps.
+
+    Raises:
+        InputError: something that is no fine-tuned model, models of which there is no soup, a missing or malformed
+            file, or outputs that are not finite.
+    """
+    runtime = start(options.device, options.precision)
+    members = find_members(models, kept)
+    if config.method in SOUPS:
+        check_soup(members)
+    examples = _read(data, [name for name in TASKS if any(name in member.tasks for member in members)])
+    inputs = {
+        "members": [member.identity for member in members],
+        "data": {split: {name: rows.fingerprint for name, rows in sets.items()} for split, sets in examples.items()},
+        **runtime.describe(),
+    }
+    labels = {"members": " ".join(str(member.folder) for member in members), "data": str(data)}
+    with Artefact.building(options.runs, "ensemble", options.name, asdict(config), inputs, labels) as artefact:
+        if artefact.done:
+            logger.info("already computed")
+            return artefact
+        answers = {member.label: _answers(member, examples, runtime) for member in members}
+        scores = {label: _scores(answer, examples) for label, answer in answers.items()}
+        if config.method in SOUPS:
+            votes, combined = _soup(config, members, scores, examples, runtime, artefact.folder)
+        else:
+            votes, combined = _vote(config, answers, examples)
+        predictions = _decide(combined)
+        for split in examples:
+            write_predictions(predictions[split], examples[split], split, artefact.folder / "predictions")
+        beside = {
+            "method": config.method,
+            "selected_on_dev": config.method in SELECTED_ON_DEV,
+            "members": {
+                label: {"overall": s.overall, "scores": s.tasks, "metrics": s.metrics} for label, s in scores.items()
+            },
+            "weights": {name: _shares(given) for name, given in votes.items()},
+        }
+        write_evaluation(artefact.folder, predictions["dev"], examples["dev"], beside)
+        artefact.finish()
+    return artefact
+
+
+def _read(data: Path, tasks: Sequence[str]) -> dict[Split, dict[str, Examples]]:
+    """The tasks' dev sets, and their test sets without labels where there are any."""
+    dev, test = {}, {}
+    for name in tasks:
+        schema = TASKS[name].schema
+        dev[name] = read_examples(schema.path(data, "dev"), schema, labelled=True)
+        if (path := schema.path(data, "test")).is_file():
+            test[name] = read_examples(path, schema, labelled=False)
+        else:
+            logger.warning("%s: no such file; no test predictions for %s", path, name)
+    return {"dev": dev, "test": test}
+
+
+def _answers(member: Member, examples: Mapping[Split, Mapping[str, Examples]], runtime: Runtime) -> Estimates:
+    """A member's estimates; the model is in memory meanwhile only."""
+    logger.info("predictions of %s", member.label)
+    model = MultitaskBert.load(member.folder).to(runtime.device)
+    return estimate(model, load_tokenizer(str(member.folder)), examples, runtime)
+
+
+def _decide(estimates: Estimates) -> dict[Split, dict[str, NDArray[Any]]]:
+    return {
+        split: {name: TASKS[name].kind.decide(values) for name, values in tasks.items()}
+        for split, tasks in estimates.items()
+    }
+
+
+def _scores(estimates: Estimates, examples: Mapping[Split, Mapping[str, Examples]]) -> Scores:
+    """Dev scores."""
+    return score(_decide(estimates)["dev"], examples["dev"])
+
+
+def _vote(
+    config: EnsembleConfig, answers: Mapping[str, Estimates], examples: Mapping[Split, Mapping[str, Examples]]
+) -> tuple[Votes, Estimates]:
+    """Each task's votes, and the estimates blended by them."""
+    votes: Votes = {}
+    combined: Estimates = {split: {} for split in examples}
+    for name, rows in examples["dev"].items():
+        voters = [label for label, answer in answers.items() if name in answer["dev"]]
+        given = np.ones(len(voters), np.int64)
+        if config.method != "average":
+            rounds = config.rounds if config.method == "greedy" else 1
+            assert rows.labels is not None, "dev sets have labels"
+            dev = [answers[label]["dev"][name] for label in voters]
+            given = select_greedily(TASKS[name].kind, dev, rows.labels, rounds)
+        votes[name] = dict(zip(voters, given.tolist(), strict=True))
+        for split in examples:
+            if name in examples[split]:
+                combined[split][name] = blend([answers[label][split][name] for label in voters], given)
+    return votes, combined
+
+
+def _soup(
+    config: EnsembleConfig,
+    members: Sequence[Member],
+    scores: Mapping[str, Scores],
+    examples: Mapping[Split, Mapping[str, Examples]],
+    runtime: Runtime,
+    folder: Path,
+) -> tuple[Votes, Estimates]:
+    """The soup, kept as the model of the run in `folder`: its members as votes, and its estimates."""
+    if len({member.seed for member in members}) > 1:
+        logger.warning("the heads of these models began from different seeds, so their mean may be worse than each")
+    tokenizer = load_tokenizer(str(members[0].folder))
+
+    def dev_score(model: MultitaskBert) -> float:
+        dev: dict[Split, Mapping[str, Examples]] = {"dev": examples["dev"]}
+        return _scores(estimate(model.to(runtime.device), tokenizer, dev, runtime), examples).overall
+
+    chosen = list(members)
+    if config.method == "greedy_soup":
+        chosen = select_soup(sorted(members, key=lambda member: -scores[member.label].overall), dev_score)
+    model = soup([member.folder for member in chosen])
+    model.save(folder / "checkpoints" / "soup", tokenizer)
+    write_json(folder / "best.json", {"overall": "soup"})
+    votes = {name: {member.label: 1 for member in chosen} for name in examples["dev"]}
+    return votes, estimate(model.to(runtime.device), tokenizer, examples, runtime)
+
+
+def _shares(votes: Mapping[str, int]) -> dict[str, float]:
+    """Votes as weights that add up to 1, without the members that have none."""
+    return {label: given / sum(votes.values()) for label, given in votes.items() if given}
