@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minbert.masked import MaskedLanguageHead
+from minbert.packing import collect
 from minbert.tokenizer import Tokenizer
 from multitask.config import MaskingConfig
 from multitask.datasets.batching import Rows
@@ -78,8 +79,8 @@ class MaskedSource(Source):
 
     def loss(self, encoded: Encoded, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
         places, words = (part.to(encoded.hidden.device, non_blocking=True) for part in targets)
-        scores = self.head(encoded.hidden.index_select(0, places), self.word_embeddings.weight).float()
+        scores = self.head(collect(encoded.hidden, places), self.word_embeddings.weight).float()
         # A batch of very short sentences may have nothing to predict: its loss is 0.
         loss = F.cross_entropy(scores, words, reduction="sum") / max(len(words), 1)
         right = (scores.detach().argmax(dim=1) == words).float().sum() / max(len(words), 1)
-        return loss, {"accuracy": right}
+        return loss, {"accuracy": right, "words": scores.new_full((), len(words))}

@@ -11,21 +11,35 @@ from scipy.stats import spearmanr
 from torch import nn
 
 from minbert.errors import InputError
-from minbert.files import sha256_of_file
+from minbert.files import read_json, sha256_of_file
+from minbert.masked import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask.artefacts import Artefact
-from multitask.config import FinetuneConfig, ObjectiveConfig, OptimizerConfig, PretrainConfig, RunOptions
+from multitask.config import (
+    FinetuneConfig,
+    HeadsConfig,
+    MlmConfig,
+    ObjectiveConfig,
+    OptimizerConfig,
+    PretrainConfig,
+    RunOptions,
+)
 from multitask.contrastive import ContrastiveSource, build_projection, load_contrastive, objective_of
 from multitask.datasets.readers import read_examples, read_triplets
 from multitask.encoder import SentenceEncoder
-from multitask.model import resolve_pooling
+from multitask.evaluation.multitask import evaluate, load_split
+from multitask.masked import MaskedSource
+from multitask.model import MultitaskBert, resolve_pooling
 from multitask.objectives import build_objective
 from multitask.runtime import start
 from multitask.stages.common import Start
+from multitask.stages.evaluate import evaluate_run
 from multitask.stages.finetune import finetune
+from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import Pretraining, pretrain
 from multitask.tasks import TASKS
+from multitask.training import build_optimizer
 
 CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
 RUNTIME = start("cpu", "fp32")
@@ -57,6 +71,8 @@ def stage(tiny: Path, data: Path, config: PretrainConfig, dropout: float | None 
         encoder.set_dropout(dropout)
     projection = build_projection(config.projection, 32)
     module = nn.ModuleDict({"encoder": encoder, "projection": projection}).train()
+    if config.mlm_weight:
+        module["mlm"] = MaskedLanguageHead(encoder.config)
     tokenizer = load_tokenizer(str(tiny))
     sources = {n: load_contrastive(n, data, config, tokenizer, projection)[0] for n in config.sources}
     begin = Start("tiny", tiny, encoder, tokenizer, "mean")
@@ -203,11 +219,11 @@ def test_objective_parameters_reach_the_objective() -> None:
         objective_of(ObjectiveConfig("infonce", margin=0.3))
 
 
-@pytest.mark.parametrize("cut", [1, 2, 4])
+@pytest.mark.parametrize(("cut", "mlm_weight"), [(1, 0.1), (2, 0.0), (4, 0.1)])
 def test_resumed_run_ends_in_the_same_bits(
-    cut: int, data: Path, tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cut: int, mlm_weight: float, data: Path, tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = replace(CONFIG, select="similarity", evaluate_every=2, chunk=3)
+    config = replace(CONFIG, select="similarity", evaluate_every=2, chunk=3, mlm_weight=mlm_weight)
     whole = run(tiny_encoder, data, tmp_path / "whole", config)
     backward, calls = Pretraining.backward, []
 
@@ -248,3 +264,156 @@ def test_training_raises_the_contrast_on_what_it_trains_on(data: Path, tiny_enco
     config = replace(CONFIG, sources=("pairs",), epochs=20, projection="none", optimizer=OptimizerConfig(5e-3))
     history = run(tiny_encoder, data, tmp_path, config).history()
     assert history[-1]["training"]["pairs"] < 0.7 * history[0]["training"]["pairs"]
+
+
+# With masked language modelling beside.
+
+
+def gradients(problem: Pretraining) -> dict[str, torch.Tensor]:
+    found = {name: p.grad for name, p in problem.module.named_parameters() if p.grad is not None}
+    problem.module.zero_grad(set_to_none=True)
+    return found
+
+
+def test_masked_words_are_asked_for_in_the_same_sentences_each_read_once(data: Path, tiny_encoder: Path) -> None:
+    problem = stage(tiny_encoder, data, replace(CONFIG, sources=("unlabelled", "nli"), mlm_weight=0.1))
+    for update in problem.plan(0):
+        contrastive, masked = update
+        assert masked.source == f"{contrastive.source} mlm"
+        assert contrastive.rows.tolist() == masked.rows.tolist()
+    for name, views in (("unlabelled", 2), ("nli", 1)):  # unlabelled sentences make two views, triplets none
+        lengths = problem.contrastive[name].lengths
+        assert (problem.sources[f"{name} mlm"].lengths * views == lengths).all()
+    assert "mlm" not in stage(tiny_encoder, data, CONFIG).module
+    assert {len(update) for update in stage(tiny_encoder, data, CONFIG).plan(0)} == {1}
+
+
+@pytest.mark.parametrize("name", ["unlabelled", "nli"])
+def test_auxiliary_loss_adds_its_weighted_gradient(name: str, data: Path, tiny_encoder: Path) -> None:
+    config = replace(CONFIG, sources=(name,), mlm_weight=0.3)
+    problem = stage(tiny_encoder, data, config, dropout=0.0)
+    update = problem.plan(0)[0]
+    torch.manual_seed(3)
+    losses = problem.backward(problem, update)
+    total = gradients(problem)
+    problem.losses(update[:1]).terms[name].backward()
+    alone = gradients(problem)
+    torch.manual_seed(3)  # the same masks: without dropout nothing else draws
+    inputs = problem.sources[f"{name} mlm"].inputs(update[1].rows)
+    encoder, head = problem.begin.encoder, problem.module["mlm"]
+    states = [encoder(torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0] for ids in inputs.ids]
+    places, words = inputs.targets
+    scores = head(torch.cat(states)[places], encoder.embeddings.word.weight)
+    masked_loss = nn.functional.cross_entropy(scores, words)
+    (0.3 * masked_loss).backward()
+    beside = gradients(problem)
+    torch.testing.assert_close(losses.terms[f"{name} mlm"], masked_loss.detach(), rtol=1e-5, atol=1e-6)
+    assert total.keys() == alone.keys() | beside.keys()
+    assert {key.split(".")[0] for key in beside} == {"encoder", "mlm"}
+    for key, gradient in total.items():
+        expected = alone.get(key, 0.0) + beside.get(key, torch.zeros_like(gradient))
+        torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_chunks_do_not_change_the_gradient_of_the_auxiliary_loss(
+    data: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def every_third(source: MaskedSource, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        places = torch.arange(1, len(ids), 3)
+        return ids.index_fill(0, places, source.tokenizer.mask_token_id), places
+
+    monkeypatch.setattr(MaskedSource, "mask", every_third)
+    # Of sentences of six tokens every chunk has as many words to predict a row.
+    config = replace(CONFIG, sources=("nli",), batch_size=14, mlm_weight=0.3, max_length=6)
+    found, losses = [], []
+    for chunk in (None, 4):
+        problem = stage(tiny_encoder, data, replace(config, chunk=chunk), dropout=0.0)
+        assert (problem.contrastive["nli"].lengths == 18).all()
+        losses.append(problem.backward(problem, problem.plan(0)[0]))
+        found.append(gradients(problem))
+    assert losses[0].tokens == losses[1].tokens
+    for name, term in losses[0].terms.items():
+        torch.testing.assert_close(losses[1].terms[name], term.detach(), rtol=1e-5, atol=1e-6)
+    assert found[0].keys() == found[1].keys()
+    for name, gradient in found[0].items():
+        torch.testing.assert_close(found[1][name], gradient, rtol=1e-5, atol=1e-6)
+
+
+def test_projection_and_masked_head_have_the_heads_learning_rate(data: Path, tiny_encoder: Path) -> None:
+    problem = stage(tiny_encoder, data, replace(CONFIG, mlm_weight=0.1))
+    optimizer = build_optimizer(problem.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
+    rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    assert {rates[id(p)] for p in problem.begin.encoder.parameters()} == {1e-5}
+    heads = [*problem.module["projection"].parameters(), *problem.module["mlm"].parameters()]
+    assert {rates[id(p)] for p in heads} == {1e-3}
+    assert len(rates) == len([*problem.begin.encoder.parameters(), *heads])
+
+
+def test_auxiliary_loss_begins_with_the_heads_of_an_mlm_run_and_keeps_none(
+    data: Path, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
+    config = MlmConfig(batch_size=4, epochs=15, optimizer=OptimizerConfig(learning_rate=1e-2))
+    begin = mlm(str(tiny_encoder), data, config, options)
+    frozen = replace(CONFIG, mlm_weight=0.1, optimizer=OptimizerConfig(learning_rate=0.0))
+    seen = []
+    for weights in (begin.folder, tiny_encoder):
+        artefact = run(weights, data, tmp_path, frozen)
+        seen.append(artefact.history()[-1]["training"]["unlabelled mlm"])
+        assert {path.name for path in artefact.model_folder().iterdir()} == {
+            *("config.json", "model.safetensors", "tokenizer.json", "1_Pooling")
+        }
+    assert seen[0] < 0.9 * seen[1]
+    encoder = BertModel.from_pretrained(str(artefact.model_folder()))
+    assert not MaskedLanguageHead.of_checkpoint(artefact.model_folder(), encoder.config).bias.any()
+
+
+# From a fine-tuned model.
+
+
+@pytest.fixture(scope="module")
+def tuned(data: Path, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Artefact:
+    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path_factory.mktemp("tuned"))
+    config = FinetuneConfig(
+        epochs=1, pooling="mean", max_length=40, heads=HeadsConfig("separate"), optimizer=CONFIG.optimizer
+    )
+    return finetune(str(tiny_encoder), data, config, options)
+
+
+@pytest.mark.parametrize("select", ["similarity", "last"])
+def test_heads_are_kept_as_they_are_and_scored_on_the_new_encoder(
+    select: str, tuned: Artefact, data: Path, tmp_path: Path
+) -> None:
+    artefact = run(tuned.folder, data, tmp_path, replace(CONFIG, select=select))
+    before, after = tuned.model_folder(), artefact.model_folder()
+    for name in ("multitask.json", "heads.safetensors"):
+        assert (after / name).read_bytes() == (before / name).read_bytes()
+    old, new = MultitaskBert.load(before), MultitaskBert.load(after)
+    assert not torch.equal(old.encoder.layers[0].output.weight, new.encoder.layers[0].output.weight)
+    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
+    stored = read_json(evaluate_run(artefact, data, options).folder / "evaluation.json")
+    old.encoder = new.encoder  # the old heads on the new encoder
+    expected = evaluate(old, load_split(old, load_tokenizer(str(before)), data, "dev"), RUNTIME)
+    assert stored["scores"] == expected.tasks
+    assert stored["overall"] == expected.overall
+
+
+def test_heads_that_read_another_pooling_are_left_out(tuned: Artefact, data: Path, tmp_path: Path) -> None:
+    artefact = run(tuned.folder, data, tmp_path, replace(CONFIG, pooling="cls"))
+    assert not {path.name for path in artefact.model_folder().iterdir()} & {"multitask.json", "heads.safetensors"}
+    with pytest.raises(InputError, match="not a fine-tuned model"):
+        MultitaskBert.load(artefact.model_folder())
+    assert resolve_pooling("auto", artefact.model_folder()) == "cls"
+
+
+def test_other_heads_on_the_same_encoder_are_another_artefact(tuned: Artefact, data: Path, tmp_path: Path) -> None:
+    config = replace(CONFIG, optimizer=OptimizerConfig(learning_rate=0.0), pooling="mean")
+    same_encoder = run(tuned.folder, data, tmp_path, config)
+    assert (same_encoder.model_folder() / "heads.safetensors").is_file()
+    (encoder_only := tmp_path / "encoder-only").mkdir()
+    for path in tuned.model_folder().iterdir():
+        if path.name not in ("multitask.json", "heads.safetensors"):
+            (encoder_only / path.name).write_bytes(path.read_bytes())
+    without = run(encoder_only, data, tmp_path, config)
+    assert without.folder != same_encoder.folder
+    assert not (without.model_folder() / "heads.safetensors").exists()
