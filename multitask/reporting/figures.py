@@ -35,13 +35,16 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def learning_curve(title: str, curves: Mapping[int, Sequence[Sequence[float]]], description: str) -> str:
+def learning_curve(
+    title: str, curves: Mapping[int, Sequence[Sequence[float]]], description: str, legend: Sequence[str] = ()
+) -> str:
     """Dev score after every epoch: the mean over seeds, with a band of one standard deviation.
 
     Args:
         title: of the panel.
-        curves: place of a line in the legend -> for each seed its score after every epoch.
+        curves: a line's place, which decides its colour and mark -> for each seed its score after every epoch.
         description: alternative text.
+        legend: a name for every place, for a large panel with a legend of its own.
     """
 
     def draw(axes: Axes) -> None:
@@ -50,7 +53,8 @@ def learning_curve(title: str, curves: Mapping[int, Sequence[Sequence[float]]], 
             scores = np.array([seed[:epochs] for seed in seeds])  # [seeds, epochs]
             x = np.arange(1, epochs + 1)
             colour = COLOURS[place % len(COLOURS)]
-            axes.plot(x, scores.mean(axis=0), color=colour, marker=MARKERS[place % len(MARKERS)], markersize=4)
+            marker, name = MARKERS[place % len(MARKERS)], legend[place] if legend else None
+            axes.plot(x, scores.mean(axis=0), color=colour, marker=marker, markersize=4, label=name)
             if len(seeds) > 1:
                 spread = scores.std(axis=0, ddof=1)
                 axes.fill_between(
@@ -60,8 +64,11 @@ def learning_curve(title: str, curves: Mapping[int, Sequence[Sequence[float]]], 
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(axis="y", alpha=0.15, color=INK)
+        if legend:
+            axes.set_ylabel("overall dev score")
+            axes.legend(frameon=False)
 
-    return _svg(draw, (3.2, 2.4), description)
+    return _svg(draw, (5.6, 3.6) if legend else (3.2, 2.4), description)
 
 
 def confusion_matrix(counts: Sequence[Sequence[int]], description: str) -> str:

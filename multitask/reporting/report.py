@@ -1,24 +1,29 @@
-"""The report of a preset: one self-contained page and the same tables as Markdown, from the store alone."""
+"""The report of a preset: one self-contained page, the same as Markdown, and its tables for LaTeX; from the store."""
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from minbert.files import write_text
-from multitask.reporting.figures import COLOURS, GLYPHS, confusion_matrix, learning_curve, scatter
-from multitask.reporting.results import Results, RunResult, TableResult, mean_and_deviation
+from multitask.reporting import format as formats
+from multitask.reporting.analysis import analyse, overall_agreement
+from multitask.reporting.cost import StageDetails, cost_of, stages_of
+from multitask.reporting.figures import COLOURS, GLYPHS
+from multitask.reporting.illustrations import SECTIONS, learning_curves, overall_curves
+from multitask.reporting.results import Results
+from multitask.statistics import SAMPLES
 
 
 def write_report(runs: Path, preset: str, output: Path) -> Path:
-    """Write index.html and report.md.
+    """Write index.html, report.md, and a LaTeX file for each table.
 
     Args:
         runs: folder of all artefacts.
         preset: name of the preset that was run.
-        output: folder to write to.
+        output: folder to write to; the LaTeX tables go into its folder `tables`.
 
     Returns:
         The page.
@@ -27,61 +32,82 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
         InputError: the preset was never run.
     """
     results = Results.read(runs, preset)
+    analyses, stages = analyse(results), stages_of(results)
+    tables = [analysis for analysis in analyses if analysis.table.recorded.kind == "table"]
     values: dict[str, Any] = {
         "record": results.record,
-        "tables": results.tables,
-        "runs": list(results.labelled_runs.values()),
-        "best": results.best,
-        "cell": mean_and_deviation,
-        "legend": lambda place: (GLYPHS[place % len(GLYPHS)], COLOURS[place % len(COLOURS)]),
-        "to_json": lambda value: json.dumps(value, indent=2, ensure_ascii=False),
+        "warnings": [*results.record.notes, *_warnings(results, stages)],
+        "analyses": analyses,
+        "compared": [analysis for analysis in tables if analysis.orderings],
+        "agreement_of_all": overall_agreement(analyses),
+        "cost": cost_of(results),
+        "samples": SAMPLES,
+        "format": formats,
+        "Latex": formats.Latex,
     }
-    page = (
-        _environment(html=True)
-        .get_template("report.html.jinja")
-        .render(**values, curves=_curves, confusion=_confusion, scatter=_scatter)
+    for analysis in tables:
+        table = _environment("latex").get_template("table.tex.jinja").render(analysis=analysis, **values)
+        write_text(output / "tables" / f"{analysis.table.name}.tex", table)
+    write_text(output / "report.md", _environment("markdown").get_template("report.md.jinja").render(**values))
+    page = _environment("html").get_template("report.html.jinja")
+    html = page.render(
+        **values,
+        stages=stages,
+        sections=[section for build in SECTIONS if (section := build(results))],
+        learning_curves=learning_curves,
+        overall_curves=overall_curves,
+        legend=lambda place: (GLYPHS[place % len(GLYPHS)], COLOURS[place % len(COLOURS)]),
+        to_json=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
     )
-    text = _environment(html=False).get_template("report.md.jinja").render(**values)
-    write_text(output / "report.md", text)
-    write_text(output / "index.html", page)
+    write_text(output / "index.html", html)
     return output / "index.html"
 
 
-def _environment(html: bool) -> Environment:
+def _environment(kind: str) -> Environment:
+    """Of templates that escape what is put into them as their format needs it."""
+    delimiters: dict[str, Any] = {}
+    finalize: Callable[[Any], Any] | None = None
+    if kind == "latex":
+        delimiters = {f"{part}_start_string": f"<{sign}" for part, sign in DELIMITERS.items()}
+        delimiters |= {f"{part}_end_string": f"{sign}>" for part, sign in DELIMITERS.items()}
+        finalize = formats.latex
     return Environment(
         loader=PackageLoader("multitask", "reporting"),
-        autoescape=html,
+        autoescape=kind == "html",
         undefined=StrictUndefined,
+        finalize=finalize,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        **delimiters,
     )
 
 
-def _curves(table: TableResult) -> list[Markup]:
-    """A panel of learning curves for each column."""
-    panels = []
-    for column in table.columns:
-        curves = {place: row.curves(column) for place, row in enumerate(table.rows) if table.scores(row, column)}
-        ends = ", ".join(
-            f"{table.rows[place].label} {mean_and_deviation([seed[-1] for seed in seeds])}"
-            for place, seeds in curves.items()
+DELIMITERS = {"block": "%", "variable": "=", "comment": "#"}  # braces are LaTeX's own
+
+
+def _warnings(results: Results, stages: Sequence[StageDetails]) -> list[str]:
+    """What a reader must know beside the preset's own notes."""
+    found = []
+    seeds = {len(row.runs) for table in results.tables for row in table.rows if row.runs}
+    if seeds == {1}:
+        found.append(
+            "Every row was trained with a single seed: there is no spread over seeds. Intervals and tests say how far "
+            "these models would differ on other dev examples, not whether another seed would give the same."
         )
-        title = table.heading(column)
-        description = f"{table.title}: {title} after every epoch; after the last: {ends}"
-        panels.append(Markup(learning_curve(title, curves, description)))
-    return panels
+    elif len(seeds) > 1:
+        found.append("Some rows have fewer seeds than others.")
+    sizes = [
+        meaning.format(" or ".join(f"{size:,}" for size in sorted(values)))
+        for name, meaning in SUB_SAMPLED.items()
+        if (values := {stage.config[name] for stage in stages if stage.config.get(name) is not None})
+    ]
+    if sizes:
+        found.append(f"Sub-sampled data: {'; '.join(sizes)}.")
+    return found
 
 
-def _confusion(run: RunResult) -> Markup:
-    counts = run.evaluation["metrics"]["sentiment"]["confusion"]
-    right, total = sum(row[i] for i, row in enumerate(counts)), sum(map(sum, counts))
-    description = f"Confusion matrix of sentiment: {right} of {total} dev sentences on the diagonal"
-    return Markup(confusion_matrix(counts, description))
-
-
-def _scatter(run: RunResult) -> Markup:
-    labels, predictions = run.predictions("similarity")
-    pearson = run.evaluation["scores"]["similarity"]
-    description = f"Predicted against gold similarity of {len(labels)} dev pairs; Pearson correlation {pearson:.3f}"
-    return Markup(scatter(labels, predictions, description))
+SUB_SAMPLED = {
+    "train_limit": "training sets are cut to their first {} rows",
+    "epoch_size": "an epoch of fine-tuning takes {} examples of each task",
+}

@@ -1,10 +1,9 @@
 """Results as a report shows them, read from the record of a preset and its artefacts; no model, no torch."""
 
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,8 @@ from numpy.typing import NDArray
 
 from minbert.files import read_json
 from multitask.artefacts import Artefact
-from multitask.experiments.record import Record, RecordedRow, RecordedRun, RecordedTable
+from multitask.experiments.record import MAIN_TASKS, Record, RecordedRow, RecordedRun, RecordedStage, RecordedTable
 
-MAIN_TASKS = ("sentiment", "paraphrase", "similarity")
 OVERALL = "overall"
 MEASURES = {"accuracy": "accuracy", "pearson": "Pearson correlation"}
 
@@ -24,111 +22,104 @@ class RunResult:
     """One finished run.
 
     Args:
-        folder: of the training.
+        folder: of the final model: a training, or an ensemble of several.
         evaluation_folder: of its scores and predictions.
         seed: of the run.
+        chain: all artefacts behind it, parents first.
     """
 
     folder: Path
     evaluation_folder: Path
     seed: int
-
-    @cached_property
-    def config(self) -> dict[str, Any]:
-        """The full resolved configuration."""
-        return read_json(self.folder / "config.json")
-
-    @cached_property
-    def inputs(self) -> dict[str, Any]:
-        """Fingerprints of what the run read, device and precision."""
-        return read_json(self.folder / "inputs.json")
+    chain: tuple[RecordedStage, ...]
 
     @cached_property
     def history(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl."""
-        return Artefact(self.folder).history()
+        """The lines of metrics.jsonl; none for an ensemble."""
+        return history(self.folder)
 
     @cached_property
     def evaluation(self) -> dict[str, Any]:
         """Overall score, scores and metrics of the best model."""
         return read_json(self.evaluation_folder / "evaluation.json")
 
+    @property
+    def chosen_on_dev(self) -> bool:
+        """Whether it is an ensemble that chose among several models of a task by their dev scores."""
+        members = self.evaluation.get("members", {}).values()
+        tasks = [task for member in members for task in member["scores"]]
+        return self.evaluation.get("selected_on_dev", False) and len(set(tasks)) < len(tasks)
+
     def predictions(self, task: str) -> tuple[NDArray[Any], NDArray[Any]]:
         """Dev labels and predictions of a task, [rows] each in file order."""
         with np.load(self.evaluation_folder / "predictions.npz") as arrays:
             return arrays[f"{task}_labels"], arrays[f"{task}_predictions"]
 
-    @property
-    def tokens_per_second(self) -> float:
-        """Real tokens, no padding, that training took in a second."""
-        last = self.history[-1]
-        return float(last["tokens"] / last["seconds"])
-
-    @property
-    def best_epoch(self) -> int:
-        """The epoch whose model was kept."""
-        return int(max(self.history, key=lambda line: line["scores"][OVERALL])["epoch"])
-
 
 @dataclass(frozen=True)
 class RowResult:
-    """One row and its finished runs, one a seed."""
+    """One row: its finished runs, one a seed, and the report's scores."""
 
     label: str
     runs: tuple[RunResult, ...]
+    published: dict[str, float | None]
 
-    def scores(self, column: str) -> list[float]:
-        """The dev score of every seed; empty where the row has none."""
-        if column == OVERALL:
-            return [run.evaluation[OVERALL] for run in self.runs]
-        return [run.evaluation["scores"][column] for run in self.runs if column in run.evaluation["scores"]]
+    @property
+    def chosen_on_dev(self) -> bool:
+        """Whether any task's model was chosen among several by the very dev scores that are shown."""
+        return any(run.chosen_on_dev for run in self.runs)
+
+    def scored(self, tasks: tuple[str, ...]) -> tuple[RunResult, ...]:
+        """The runs that were scored on all of these tasks."""
+        return tuple(run for run in self.runs if set(tasks) <= set(run.evaluation["scores"]))
 
     def curves(self, column: str) -> list[list[float]]:
-        """The dev score after every epoch, a list a seed; empty where the row has none."""
-        if column == OVERALL:
-            return [[line["scores"][OVERALL] for line in run.history] for run in self.runs]
-        return [
-            [line["dev"][column][run.evaluation["measures"][column]] for line in run.history]
-            for run in self.runs
-            if column in run.evaluation["scores"]
-        ]
+        """The dev score after every epoch, a list a seed; empty where training did not measure it."""
+        curves = ([_score(line, column, run) for line in run.history] for run in self.runs)
+        return [curve for curve in curves if curve and None not in curve]
 
 
 @dataclass(frozen=True)
 class TableResult:
-    """One table: rows and columns of dev scores."""
+    """One table: what was recorded of it, and its rows' results."""
 
-    title: str
-    note: str
+    recorded: RecordedTable
     rows: tuple[RowResult, ...]
-
-    @cached_property
-    def measures(self) -> dict[str, str]:
-        """The tasks that any row was scored on, and what each is scored by."""
-        return {
-            task: name for row in self.rows for run in row.runs for task, name in run.evaluation["measures"].items()
-        }
+    place: int
 
     @property
-    def columns(self) -> list[str]:
+    def name(self) -> str:
+        """For files and links: `table-3`, `figure2`."""
+        key = self.recorded.key or f"unnamed-{self.place}"
+        return f"table-{key}" if key.isdigit() else key
+
+    @property
+    def title(self) -> str:
+        """With the number that the report gives the table or figure."""
+        numbered = re.fullmatch(r"(figure)?(\d+)", self.recorded.key)
+        prefix = f"{(numbered[1] or 'table').capitalize()} {numbered[2]}: " if numbered else ""
+        return prefix + self.recorded.title
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
         """Overall where there are several tasks, and the tasks."""
-        return [OVERALL, *self.measures] if len(self.measures) > 1 else list(self.measures)
+        tasks = self.recorded.columns
+        return (OVERALL, *tasks) if len(tasks) > 1 else tasks
+
+    def tasks(self, column: str) -> tuple[str, ...]:
+        """The tasks that a column's scores are the mean of."""
+        return self.recorded.columns if column == OVERALL else (column,)
+
+    @cached_property
+    def has_published(self) -> bool:
+        """Whether the report gives any number for the table."""
+        return any(value is not None for row in self.rows for value in row.published.values())
 
     def heading(self, column: str) -> str:
         """A column's title."""
-        return "Overall" if column == OVERALL else f"{column.capitalize()} {MEASURES[self.measures[column]]}"
-
-    def scores(self, row: RowResult, column: str) -> list[float]:
-        """A row's scores in a column. Overall is left out for rows that were not scored on every task."""
-        if column == OVERALL and any(not row.scores(task) for task in self.measures):
-            return []
-        return row.scores(column)
-
-    def is_best(self, row: RowResult, column: str) -> bool:
-        """Whether no row has a better mean score in the column, of at least two that have one."""
-        means = [fmean(scores) for other in self.rows if (scores := self.scores(other, column))]
-        scores = self.scores(row, column)
-        return len(means) > 1 and bool(scores) and fmean(scores) == max(means)
+        measures = (run.evaluation["measures"].get(column) for row in self.rows for run in row.runs)
+        measure = next((MEASURES[name] for name in measures if name), "")
+        return f"{column.capitalize()} {measure}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -143,40 +134,46 @@ class Results:
     def read(cls, runs: Path, preset: str) -> "Results":
         """Read a preset's record and results. Raises InputError when it was never run."""
         record = Record.read(runs, preset)
-        return cls(record, tuple(_table(runs, table) for table in record.tables), runs)
+        tables = (
+            TableResult(table, tuple(_row(runs, row) for row in table.rows), place)
+            for place, table in enumerate(record.tables, start=1)
+        )
+        return cls(record, tuple(tables), runs)
 
     @cached_property
-    def labelled_runs(self) -> dict[str, tuple[str, RunResult]]:
-        """Every finished run once, by the name of its artefact, with the label of its first row."""
+    def finished(self) -> dict[str, tuple[str, RunResult]]:
+        """Every finished run once, by the name of its evaluation, with the title and label of its first row."""
         found: dict[str, tuple[str, RunResult]] = {}
-        for row in (row for table in self.tables for row in table.rows):
-            for run in row.runs:
-                found.setdefault(run.folder.name, (row.label, run))
+        for table in self.tables:
+            for row in table.rows:
+                for run in row.runs:
+                    found.setdefault(run.evaluation_folder.name, (f"{table.title}, {row.label}", run))
         return found
 
     @cached_property
     def best(self) -> tuple[str, RunResult] | None:
         """Label and run of the best model of the three main tasks."""
-        name = self.record.best_training(self.runs, MAIN_TASKS)
-        return None if name is None else self.labelled_runs[name]
+        scored = [found for found in self.finished.values() if set(found[1].evaluation["scores"]) == set(MAIN_TASKS)]
+        return max(scored, key=lambda found: found[1].evaluation[OVERALL], default=None)
 
 
-def mean_and_deviation(scores: Sequence[float]) -> str:
-    """`0.783`, or `0.783 ± 0.004` (sample standard deviation) of several, or a dash of none."""
-    if not scores:
-        return "–"
-    return f"{fmean(scores):.3f}" + (f" ± {stdev(scores):.3f}" if len(scores) > 1 else "")
+def history(folder: Path) -> list[dict[str, Any]]:
+    """The lines of an artefact's metrics.jsonl, one an evaluation; none where nothing was trained."""
+    return Artefact(folder).history() if (folder / "metrics.jsonl").is_file() else []
 
 
-def _table(runs: Path, table: RecordedTable) -> TableResult:
-    return TableResult(table.title, table.note, tuple(_row(runs, row) for row in table.rows))
+def _score(line: dict[str, Any], column: str, run: RunResult) -> Any:
+    if column == OVERALL:
+        return line["scores"].get(OVERALL)
+    return line["dev"].get(column, {}).get(run.evaluation["measures"].get(column))
 
 
 def _row(runs: Path, row: RecordedRow) -> RowResult:
-    return RowResult(row.label, tuple(result for run in row.runs if (result := _run(runs, run))))
+    published = {} if row.published is None else vars(row.published)
+    return RowResult(row.label, tuple(result for run in row.runs if (result := _run(runs, run))), published)
 
 
 def _run(runs: Path, run: RecordedRun) -> RunResult | None:
-    if run.training is None or run.evaluation is None:
+    if run.model is None or run.evaluation is None:
         return None
-    return RunResult(runs / run.training, runs / run.evaluation, run.seed)
+    return RunResult(runs / run.model, runs / run.evaluation, run.seed, run.chain)

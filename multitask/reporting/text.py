@@ -36,3 +36,33 @@ def metrics_table(scores: "Scores") -> str:
         rows += [[task, name, f"{value:.4f}"] for name, value in metrics.items() if isinstance(value, float)]
     rows.append(["overall", "mean", f"{scores.overall:.4f}"])
     return aligned(rows, left=2)
+
+
+def ensemble_table(evaluation: Mapping[str, Any]) -> str:
+    """Dev scores of an ensemble's members and its own, then each member's weight on each task.
+
+    Args:
+        evaluation: what the ensemble's evaluation.json holds.
+    """
+    members, method, tasks = evaluation["members"], evaluation["method"], list(evaluation["scores"])
+
+    def line(label: str, scored: Mapping[str, Any]) -> list[str]:
+        scores = scored["scores"]
+        overall = f"{scored['overall']:.4f}" if len(scores) == len(tasks) else "-"
+        return [label, overall, *(f"{scores[name]:.4f}" if name in scores else "-" for name in tasks)]
+
+    def weights(label: str) -> list[str]:
+        given = [evaluation["weights"][name].get(label, 0) for name in tasks]
+        return [label, "", *(f"{weight:.2f}" if weight else "-" for weight in given)]
+
+    text = aligned(
+        [
+            ["dev score", "overall", *tasks],
+            *(line(label, member) for label, member in members.items()),
+            line(method, evaluation),
+            [f"weight in {method}", "", *tasks],
+            *map(weights, members),
+        ]
+    )
+    warning = "chosen by these dev scores, so the ensemble's own are optimistic"
+    return f"{text}\n{warning}" if evaluation["selected_on_dev"] else text

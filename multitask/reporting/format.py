@@ -1,0 +1,119 @@
+"""Numbers as text, and text for LaTeX."""
+
+import unicodedata
+from collections.abc import Mapping
+
+from multitask.reporting.analysis import Agreement, Comparison, Estimate
+
+MINUS = "−"  # as wide as a plus, unlike a hyphen
+
+
+def score(value: float | None) -> str:
+    """Three decimals, or a dash of none."""
+    return "–" if value is None else f"{value:.3f}".replace("-", MINUS)
+
+
+def signed(value: float) -> str:
+    """Three decimals with a sign; none of zero."""
+    text = f"{value:+.3f}".replace("-", MINUS)
+    return text if float(f"{value:.3f}") else "0.000"
+
+
+def mean_and_deviation(estimate: Estimate | None) -> str:
+    """`0.783`, or `0.783 ± 0.004` (sample standard deviation over seeds) of several seeds, or a dash of none."""
+    if estimate is None:
+        return "–"
+    return score(estimate.mean) + ("" if estimate.deviation is None else f" ± {estimate.deviation:.3f}")
+
+
+def interval(value: Estimate | Comparison) -> str:
+    """`[0.770, 0.791]`; with signs for a difference."""
+    shown = signed if isinstance(value, Comparison) else score
+    return f"[{shown(value.low)}, {shown(value.high)}]"
+
+
+def verdict(comparison: Comparison) -> str:
+    """What a test says."""
+    if not comparison.significant:
+        return "no significant difference"
+    return "p < 0.001" if comparison.p < 0.001 else f"p = {comparison.p:.3f}"
+
+
+def agreement(counts: Agreement) -> str:
+    """`4 of 6`, or a dash where the report tells nothing apart."""
+    return f"{counts.agree} of {counts.total}" if counts.total else "–"
+
+
+def significance(counts: Agreement) -> str:
+    """How many of the agreeing and of the contrary orderings are significant."""
+    contrary = f", {counts.contrary} significantly contrary" if counts.contrary else ""
+    return f"{counts.significant or 'none'} significant{contrary}" if counts.total else ""
+
+
+def counted(stages: Mapping[str, int]) -> str:
+    """`2 × finetune, ensemble`."""
+    return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in stages.items())
+
+
+def duration(seconds: float) -> str:
+    """`12.3 s`, `4 min 10 s`, `3 h 05 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes_left = divmod(minutes, 60)
+    return f"{hours} h {minutes_left:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+class Latex(str):
+    """Text that is LaTeX already."""
+
+    __slots__ = ()
+
+
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "[": "{[}",  # at a row's start it would be the optional argument of the line break before
+    "]": "{]}",
+    "*": "{*}",  # likewise
+    '"': "''",
+    "–": "--",
+    "—": "---",
+    "’": "'",
+    "“": "``",
+    "”": "''",
+    "…": r"\ldots{}",
+    MINUS: "$-$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "τ": r"$\tau$",
+    "λ": r"$\lambda$",
+    "α": r"$\alpha$",
+    "→": r"$\to$",
+    **{sign: f"\\{sign}" for sign in "&%$#_"},
+}
+
+
+def latex(value: object) -> Latex:
+    """Text as LaTeX that any engine compiles: specials escaped, other signs as the nearest ASCII or a question mark."""
+    return value if isinstance(value, Latex) else Latex("".join(map(_latex_sign, str(value))))
+
+
+def _latex_sign(sign: str) -> str:
+    if sign in LATEX:
+        return LATEX[sign]
+    if sign.isspace():
+        return " "
+    plain = unicodedata.normalize("NFKD", sign).encode("ascii", "ignore").decode()
+    return plain if plain.isprintable() and plain else "?"
+
+
+def markdown_cell(text: str) -> str:
+    """Text for a cell of a Markdown table."""
+    return " ".join(text.replace("|", "\\|").split())

@@ -1,0 +1,184 @@
+"""How sure a score is: spread over seeds, bootstrap intervals, paired tests, correction for many of them. No torch.
+
+A dev score has two kinds of chance in it, and both are in every interval and test here.
+
+Examples: another dev set of the same kind would give another score. Dev examples are resampled with replacement
+(Efron and Tibshirani 1993, chapter 13; for systems on one test set Koehn 2004, Berg-Kirkpatrick et al. 2012), the same
+ones for every model, so that a difference of two models is paired; the tasks' dev sets independently of each other.
+
+Seeds: another seed would give another model. Resampling the seeds themselves understates this when they are few (three
+have ten distinct resamples, with two thirds of the variance). Instead a mean over seeds is displaced by s/√seeds · t:
+s² is the variance over seeds, pooled over the rows of a table as in the analysis of variance (Fisher 1925), since a
+row's own three seeds say next to nothing of it; t is drawn from Student's distribution with the pooled degrees of
+freedom. For normal scores of equal spread this alone is exact; added to the resampled examples it is a generalised
+confidence interval (Weerahandi 1993). What single examples do differently from seed to seed is in both parts, so
+intervals are rather too wide than too narrow. Where no row has a second seed there is nothing to draw: intervals are
+then about these models on other examples, not about the methods.
+
+The test of a difference is its interval turned round: p is the least level at which the interval leaves out zero. Of
+the tests that Dror et al. 2018 recommend where no distribution is known (accuracy and correlation alike), the
+bootstrap is taken rather than a permutation of the two models' outputs: it tests the difference of the scores
+themselves, not that outputs are exchangeable, and has room for seeds, of which three allow no permutation p below 1/4.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Measure = Literal["accuracy", "pearson"]
+Values = NDArray[np.float64]
+
+SAMPLES = 10_000
+LEVEL = 0.05
+SEED = 0
+CHUNK = 2_000_000  # weights in memory at once
+ROUNDING = 1e-12  # what is smaller, beside numbers of the size of 1, is zero
+
+
+def random_stream(name: str) -> np.random.Generator:
+    """A fixed stream of random numbers for each name, independent of the others."""
+    return np.random.default_rng([SEED, *name.encode()])
+
+
+def resampled_scores(
+    labels: NDArray[Any],
+    predictions: NDArray[Any],
+    measure: Measure,
+    generator: np.random.Generator,
+    samples: int = SAMPLES,
+) -> Values:
+    """SampledScores of all models on resampled examples, the same ones for every model.
+
+    Args:
+        labels: [examples].
+        predictions: [models, examples], in the labels' units.
+        measure: what the scores are. As in `multitask.metrics`, a correlation with a constant is 0.
+        generator: which examples are drawn depends on it and on the number of examples only.
+        samples: how often to draw as many examples as there are.
+
+    Returns:
+        [samples, models].
+    """
+    score = _accuracy if measure == "accuracy" else _correlation
+    size, parts = len(labels), []
+    for start in range(0, samples, max(1, CHUNK // size)):
+        rows = min(max(1, CHUNK // size), samples - start)
+        drawn = generator.integers(size, size=(rows, size)) + size * np.arange(rows)[:, None]
+        counts = np.bincount(drawn.ravel(), minlength=rows * size).reshape(rows, size)
+        parts.append(score(counts / size, labels, predictions))
+    return np.concatenate(parts)
+
+
+def _accuracy(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
+    return weights @ (predictions == labels).T.astype(np.float64)
+
+
+def _correlation(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
+    x, y = _centred(labels), _centred(predictions)
+    mean_x, mean_y = (weights @ x)[:, None], weights @ y.T
+    variance_x = (weights @ x**2)[:, None] - mean_x**2
+    variance_y = weights @ (y**2).T - mean_y**2
+    vary = (variance_x > ROUNDING * (x**2).mean()) & (variance_y > ROUNDING * (y**2).mean(axis=1))
+    covariance = weights @ (x * y).T - mean_x * mean_y
+    return np.where(vary, covariance / np.sqrt(np.where(vary, variance_x * variance_y, 1.0)), 0.0)
+
+
+def _centred(values: NDArray[Any]) -> Values:
+    """Less their mean along the last axis, so that moments cancel no digits; zeros, exactly, where all are equal."""
+    wide = values.astype(np.float64)
+    varies = np.ptp(wide, axis=-1, keepdims=True) > 0
+    return np.where(varies, wide - wide.mean(axis=-1, keepdims=True), 0.0)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Variance over seeds, and how many degrees of freedom it was estimated with; 0 where no row has two seeds."""
+
+    variance: float
+    degrees: int
+
+    @classmethod
+    def pooled(cls, rows: Sequence[Values]) -> Self:
+        """Of several rows' scores, [seeds] each, around each row's own mean."""
+        degrees = sum(len(scores) - 1 for scores in rows)
+        squares = sum(float(np.square(scores - scores.mean()).sum()) for scores in rows)
+        return cls(squares / degrees if degrees else 0.0, degrees)
+
+
+@dataclass(frozen=True)
+class Uncertain:
+    """A number, and values that it might have had with other examples and other seeds, [samples]."""
+
+    value: float
+    draws: Values
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        """The bounds that leave out half the level of the draws on either side."""
+        low, high = np.quantile(self.draws, (level / 2, 1 - level / 2))
+        return float(low), float(high)
+
+    def p_value(self) -> float:
+        """Two-sided, of the hypothesis that the value is zero; never below 2/(samples + 1)."""
+        fewest = min(np.count_nonzero(self.draws <= ROUNDING), np.count_nonzero(self.draws >= -ROUNDING))
+        return float(min(1.0, 2 * (fewest + 1) / (len(self.draws) + 1)))
+
+
+@dataclass(frozen=True)
+class SampledScores:
+    """One row's scores.
+
+    Args:
+        observed: on the dev set, [seeds].
+        resampled: on resampled dev examples, [samples, seeds].
+    """
+
+    observed: Values
+    resampled: Values
+
+    @classmethod
+    def mean_of(cls, tasks: Sequence["SampledScores"]) -> Self:
+        """The mean of several tasks' scores of the same models."""
+        return cls(
+            np.mean([task.observed for task in tasks], axis=0), np.mean([task.resampled for task in tasks], axis=0)
+        )
+
+    @property
+    def deviation(self) -> float | None:
+        """Sample standard deviation over seeds (divided by seeds − 1); None of a single one."""
+        return float(self.observed.std(ddof=1)) if len(self.observed) > 1 else None
+
+    def mean(self, spread: Spread) -> Uncertain:
+        """Over seeds."""
+        return _displaced(self.observed.mean(), self.resampled.mean(axis=1), spread, 1 / len(self.observed))
+
+    def minus(self, other: "SampledScores", spread: Spread) -> Uncertain:
+        """The difference of two rows' means on the same examples; their seeds count as independent."""
+        return _displaced(
+            self.observed.mean() - other.observed.mean(),
+            self.resampled.mean(axis=1) - other.resampled.mean(axis=1),
+            spread,
+            1 / len(self.observed) + 1 / len(other.observed),
+        )
+
+
+def _displaced(value: float, resampled: Values, spread: Spread, share: float) -> Uncertain:
+    """With the seeds' part added to the draws: normal, of `share` times the variance over seeds."""
+    if not spread.degrees:
+        return Uncertain(float(value), resampled)
+    student = random_stream("seeds").standard_t(spread.degrees, size=len(resampled))
+    return Uncertain(float(value), resampled + np.sqrt(share * spread.variance) * student)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p values (Holm 1979): rejecting those below a level errs in any test with at most that probability.
+
+    Holds whatever the tests' dependence on each other.
+    """
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(np.argsort(p_values, kind="stable")):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = largest
+    return adjusted
