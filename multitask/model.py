@@ -142,6 +142,19 @@ class MultitaskBert(nn.Module):
         return dict(self.heads.named_parameters())
 
 
+def load_model(folder: Path) -> MultitaskBert:
+    """What `MultitaskBert.save` wrote; or of an encoder alone a model that compares pairs by their embeddings' cosine.
+
+    Raises:
+        InputError: no checkpoint, or a damaged one.
+    """
+    if (folder / DESCRIPTION).is_file():
+        return MultitaskBert.load(folder)
+    pairs = tuple(name for name, task in TASKS.items() if task.kind.pair)
+    encoder, pooling = BertModel.from_pretrained(str(folder)), resolve_pooling("auto", folder)
+    return MultitaskBert(encoder, pairs, pooling, HeadsConfig(sharing="none")).eval()
+
+
 def heads_files(folder: Path, pooling: PoolingMethod) -> list[Path]:
     """The files that make an encoder's folder a `MultitaskBert`; none where its heads read another pooling."""
     path = folder / DESCRIPTION

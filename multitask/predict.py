@@ -7,7 +7,7 @@ from multitask.artefacts import locate_model
 from multitask.config import Device, Precision
 from multitask.datasets.schema import Split
 from multitask.evaluation.multitask import load_split, predict, write_predictions
-from multitask.model import MultitaskBert
+from multitask.model import load_model
 from multitask.runtime import start
 
 
@@ -34,7 +34,7 @@ def predict_files(
     """
     folder = locate_model(model, best_on=best_on)
     runtime = start(device, precision)
-    loaded = MultitaskBert.load(folder).to(runtime.device)
+    loaded = load_model(folder).to(runtime.device)
     tokenizer = load_tokenizer(str(folder))
     splits: tuple[Split, ...] = ("dev", "test")
     rows = {split: load_split(loaded, tokenizer, data, split) for split in splits}  # read all before writing any

@@ -1,4 +1,4 @@
-"""Scoring a fine-tuned model on its dev sets, every prediction kept: what tables, figures and tests are made from."""
+"""Scoring a model on its dev sets, every prediction kept: what tables, figures and tests are made from."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,19 +14,19 @@ from multitask.artefacts import Artefact
 from multitask.config import RunOptions
 from multitask.datasets.readers import Examples
 from multitask.evaluation.multitask import load_split, predict, score
-from multitask.model import MultitaskBert
+from multitask.model import load_model
 from multitask.runtime import start
 from multitask.tasks import TASKS
 
 
 def evaluate_run(run: Artefact, data: Path, options: RunOptions) -> Artefact:
-    """Score the best model of a fine-tuning on the dev sets that it was selected on.
+    """Score a run's best model on the dev sets that it was selected on; an encoder without heads on pairs alone.
 
     The artefact holds evaluation.json (overall score, each task's own score and its name, all metrics) and
     predictions.npz (`{task}_predictions` and `{task}_labels`, each [rows] in file order).
 
     Args:
-        run: a complete fine-tuning.
+        run: a complete training.
         data: the folder with its data.
         options: where to compute and to write.
 
@@ -40,7 +40,7 @@ def evaluate_run(run: Artefact, data: Path, options: RunOptions) -> Artefact:
         if artefact.done:
             return artefact
         folder = run.model_folder()
-        model = MultitaskBert.load(folder).to(runtime.device)
+        model = load_model(folder).to(runtime.device)
         dev = load_split(model, load_tokenizer(str(folder)), data, "dev")
         for name, fingerprint in read_json(run.folder / "inputs.json")["dev"].items():
             if name in dev and dev[name].examples.fingerprint != fingerprint:

@@ -77,8 +77,10 @@ class Fusing(Finetuning):
         config = self.fusion
         updates: list[Update] = []
         for update in super().plan(epoch):
-            views = tuple(Batch(_views(batch.source), self._sentences(batch)) for batch in update)
-            updates += [(*update, *views)] if config.steps == "one" else [update, views]
+            # One sentence alone has no negatives: its views would make an empty step.
+            parts = [(batch.source, self._sentences(batch)) for batch in update]
+            views = tuple(Batch(_views(name), rows) for name, rows in parts if len(rows) > 1)
+            updates += [(*update, *views)] if config.steps == "one" or not views else [update, views]
         for number, name in enumerate(config.unlabelled, start=len(config.tasks) + 1):
             rows, keys = len(self.views[name]), (config.seed, number)
             size = min(rows, config.train_limit or rows)  # a trained task's source is whole

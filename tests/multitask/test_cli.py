@@ -268,10 +268,9 @@ def test_a_file_where_a_folder_should_be(finetune, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
-def test_models_that_are_none(command, run, tiny_encoder, small_data, tmp_path, capsys):
+def test_models_that_are_none(command, run, small_data, tmp_path, capsys):
     output = tmp_path / "output"
     other = [command, "--data", small_data, "--output", output, *CPU]
-    assert_refused(capsys, "no multitask.json, so not a fine-tuned model", *other, "--model", tiny_encoder)
     assert_refused(capsys, "/no/such/model: no such folder", *other, "--model", "/no/such/model")
     assert_refused(capsys, "keeps no model that is best on reviews; it has overall, sentiment", *other,
                    "--model", run, "--best-on", "reviews")  # fmt: skip

@@ -15,7 +15,7 @@ from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.config import HeadsConfig
-from multitask.model import DESCRIPTION, HEADS, MultitaskBert, resolve_pooling
+from multitask.model import DESCRIPTION, HEADS, MultitaskBert, load_model, resolve_pooling
 from multitask.tasks import TASKS
 
 SENTENCES = {
@@ -224,3 +224,18 @@ def test_pooling_is_what_the_weights_were_tuned_with(tiny_encoder, tokenizer, tm
         settings = {"pooling_mode_mean_tokens": tuned_with_mean, "pooling_mode_cls_token": not tuned_with_mean}
         (tmp_path / "tuned" / "1_Pooling" / "config.json").write_text(json.dumps(settings))
         assert resolve_pooling("auto", tmp_path / "tuned") == ("mean" if tuned_with_mean else "cls")
+
+
+def test_an_encoder_alone_compares_pairs_by_cosine(tiny_encoder):
+    model, tokenizer = load_model(tiny_encoder), load_tokenizer(str(tiny_encoder))
+    first, second = ["a warm day", "two dogs run"], ["a cold night", "two dogs run"]
+    batch = tokenizer.pack([*first, *second])
+    encoder = BertModel.from_pretrained(str(tiny_encoder))
+    with torch.no_grad():
+        padded = [encoder(tokenizer([text]).input_ids).last_hidden_state[0, 0] for text in first + second]
+    expected = [float(torch.dot(a, b) / a.norm() / b.norm()) for a, b in zip(padded[:2], padded[2:], strict=True)]
+    outputs = model(batch, {"similarity": 2})["similarity"].tolist()
+    assert outputs == pytest.approx(expected, abs=1e-5)
+    assert outputs[1] == pytest.approx(1.0, abs=1e-5)
+    assert set(model.tasks) == {"paraphrase", "similarity"}
+    assert not list(model.heads.parameters())
