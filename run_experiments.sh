@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs a preset and writes the report: ./run_experiments.sh [PRESET] [options]
-# PRESET is sample (the default) or paper; options are those of `multitask experiments`, paths relative to this folder.
+# PRESET is sample (the default), small or paper; options are those of `multitask experiments run`, paths relative to this
+# folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source scripts/environment.sh
@@ -8,4 +9,4 @@ source scripts/environment.sh
 if [[ $# -eq 0 || "$1" == -* ]]; then
   set -- sample "$@"
 fi
-.venv/bin/python -m multitask experiments "$@"
+.venv/bin/python -m multitask experiments run "$@"

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
+from multitask import distributed
 from multitask.config import ContrastiveConfig, ObjectiveConfig
 from multitask.datasets.batching import Rows, epoch_rows
 from multitask.datasets.readers import PAIRS_FILE, TRIPLETS_FILE, read_examples, read_pairs, read_triplets
@@ -54,18 +55,18 @@ class ContrastiveSource(Source):
 
     def inputs(self, rows: Rows) -> Inputs:
         ids = [tokens[row] for tokens in self.columns for row in rows]
-        return Inputs(ids, [np.zeros_like(sequence) for sequence in ids], rows)
+        return Inputs(ids, [np.zeros_like(sequence) for sequence in ids], None)
 
-    def loss(self, encoded: Encoded, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        return self.loss_of_views(self.project(encoded.embeddings), targets)
+    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        return self.loss_of_views(self.project(encoded.embeddings), rows)
 
     def project(self, embeddings: Tensor) -> Tensor:
         """[columns * rows, hidden] -> [columns, rows, dim] fp32."""
         return self.projection(embeddings).float().unflatten(0, (len(self.columns), -1))
 
     def loss_of_views(self, views: Tensor, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
-        """The objective on projected embeddings [columns, rows, dim], and what to watch."""
-        anchors, positives, *hard = views.unbind()
+        """The objective on projected embeddings [columns, own rows, dim] of a batch's rows, and what to watch."""
+        anchors, positives, *hard = distributed.gather(views, len(rows), dim=1).unbind()
         duplicates, hard_duplicates = self._duplicates(rows, views.device)
         loss = self.objective(
             anchors,

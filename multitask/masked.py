@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from minbert.masked import MaskedLanguageHead
 from minbert.packing import collect
 from minbert.tokenizer import Tokenizer
+from multitask import distributed
 from multitask.config import MaskingConfig
 from multitask.datasets.batching import Rows
 from multitask.datasets.tokens import Tokens
@@ -77,7 +78,7 @@ class MaskedSource(Source):
         seen[fate < MASKED] = self.tokenizer.mask_token_id
         return ids.index_copy(0, places, seen), places
 
-    def loss(self, encoded: Encoded, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         places, words = (part.to(encoded.hidden.device, non_blocking=True) for part in targets)
         scores = self.head(collect(encoded.hidden, places), self.word_embeddings.weight).float()
         # A batch of very short sentences may have nothing to predict: its loss is 0.

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from minbert.errors import InputError
+from multitask import distributed
 from multitask.config import Device, Precision
 
 
@@ -27,7 +28,9 @@ class Runtime:
 
     def describe(self) -> dict[str, str]:
         """What of this decides a result's bits, for the artefact's hash."""
-        return {"device": self.device.type, "precision": self.precision}
+        described = {"device": self.device.type, "precision": self.precision}
+        ranks = distributed.ranks()  # each draws its own dropout
+        return described if ranks == 1 else {**described, "ranks": str(ranks)}
 
 
 def start(device: Device, precision: Precision) -> Runtime:

@@ -15,6 +15,7 @@ from torch import Tensor
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids
+from multitask import distributed
 from multitask.datasets.batching import Rows
 from multitask.datasets.labelled import LabelledData
 from multitask.model import MultitaskBert
@@ -35,7 +36,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Encoded:
-    """What the encoder makes of a source's inputs."""
+    """What the encoder makes of a source's inputs, those of this rank's rows."""
 
     hidden: Tensor  # [tokens, hidden], of all its sequences end to end
     embeddings: Tensor  # [sequences, hidden] fp32, pooled
@@ -54,12 +55,13 @@ class Source(ABC):
         """Token sequences of the rows."""
 
     @abstractmethod
-    def loss(self, encoded: Encoded, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        """The rows' loss, scalar fp32, and scalars to watch (without gradient). Called under autocast.
+    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        """A batch's loss, scalar fp32, and scalars to watch (without gradient). Called under autocast.
 
         Args:
-            encoded: of the rows' sequences.
-            targets: of the rows' inputs.
+            encoded: of the sequences of the rows that `distributed.own` gives this rank, in one process all of them.
+            targets: of the same rows' inputs.
+            rows: the whole batch's, whose loss it is on every rank.
         """
 
 
@@ -82,11 +84,11 @@ class TaskSource(Source):
 
     def inputs(self, rows: Rows) -> Inputs:
         ids, types = self.data.sequences(rows)
-        return Inputs(ids, types, self.labels[rows])
+        return Inputs(ids, types, None)
 
-    def loss(self, encoded: Encoded, targets: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        outputs = self.model.head(self.task, encoded.embeddings)
-        labels = labels_to_tensor(targets, outputs.device)
+    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        outputs = distributed.gather(self.model.head(self.task, encoded.embeddings), len(rows))
+        labels = labels_to_tensor(self.labels[rows], outputs.device)
         return TASKS[self.task].kind.loss(outputs, labels), {}
 
 
@@ -97,8 +99,8 @@ def losses_of(
     update: Update,
     runtime: Runtime,
 ) -> Losses:
-    """The losses of an update's batches, named by their sources, from one packed call of the encoder."""
-    parts = [sources[batch.source].inputs(batch.rows) for batch in update]
+    """The losses of an update's batches, named by their sources, from one packed call of the encoder on each rank."""
+    parts = [sources[batch.source].inputs(distributed.own(batch.rows)) for batch in update]
     packed = PackedBatch.from_sequences([i for part in parts for i in part.ids], [t for p in parts for t in p.types])
     batch = packed.to(runtime.device)
     terms: dict[str, Tensor] = {}
@@ -108,6 +110,6 @@ def losses_of(
         tokens = hidden.split([sum(map(len, part.ids)) for part in parts])
         embeddings = pool(hidden, batch, pooling).split([len(part.ids) for part in parts])
         for item, part, *own in zip(update, parts, tokens, embeddings, strict=True):
-            terms[item.source], seen = sources[item.source].loss(Encoded(*own), part.targets)
+            terms[item.source], seen = sources[item.source].loss(Encoded(*own), part.targets, item.rows)
             watched |= {f"{item.source} {name}": value for name, value in seen.items()}
-    return Losses(terms, packed.total_tokens, watched)
+    return Losses(terms, sum(int(sources[item.source].lengths[item.rows].sum()) for item in update), watched)

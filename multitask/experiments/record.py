@@ -3,10 +3,38 @@
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
+
+TableKind = Literal["table", "curves"]
+MAIN_TASKS = ("sentiment", "paraphrase", "similarity")
+
+
+@dataclass(frozen=True)
+class Published:
+    """The report's dev scores of a row: accuracies of 0 to 1, and Pearson correlation; None where it gives none."""
+
+    overall: float | None
+    sentiment: float | None
+    paraphrase: float | None
+    similarity: float | None
+
+
+@dataclass(frozen=True)
+class RecordedStage:
+    """One artefact on the way to a row.
+
+    Args:
+        stage: pretrain, finetune, fuse, mlm, ensemble or evaluate.
+        artefact: name of its folder.
+        seconds: wall time that it took to compute, loading and evaluation included; 0 when that is not known.
+    """
+
+    stage: str
+    artefact: str
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -14,33 +42,60 @@ class RecordedRun:
     """One seed of one row.
 
     Args:
-        seed: of the run.
-        training: name of the artefact that holds the fine-tuning, None if there is none.
+        seed: of the whole chain.
+        model: name of the artefact that holds the row's final model, None if there is none. An ensemble is its own
+            evaluation, and has no metrics.jsonl.
         evaluation: name of the artefact that holds its dev scores and predictions, None if there is none.
         error: why there is none.
+        log: of the stage that failed, a path within the folder of artefacts.
+        chain: all artefacts behind the row that were computed, parents before children, the evaluation last. One that
+            rows share stands in each.
     """
 
     seed: int
-    training: str | None = None
+    model: str | None = None
     evaluation: str | None = None
     error: str | None = None
+    log: str | None = None
+    chain: tuple[RecordedStage, ...] = ()
 
 
 @dataclass(frozen=True)
 class RecordedRow:
-    """One row of a table, a run a seed."""
+    """One row of a table, a run a seed; no runs for a row that only the report can have.
+
+    Args:
+        label: the row's name.
+        runs: one a seed.
+        published: the report's scores, None for rows that it does not have.
+    """
 
     label: str
     runs: tuple[RecordedRun, ...]
+    published: Published | None = None
 
 
 @dataclass(frozen=True)
 class RecordedTable:
-    """One table, as in `experiments.tables.Table`."""
+    """One table, as in `experiments.tables.Table`.
+
+    Args:
+        title: what is compared.
+        note: what a reader must know.
+        rows: in the table's order.
+        key: how the command line calls it: 1 to 10 for the report's tables, else a name.
+        reference: label of the row that the others are compared with, the report's bold one; None if there is none.
+        columns: the tasks scored; with several there is an overall column, their mean.
+        kind: shown as a table of best scores, or as curves of the overall dev score after every epoch.
+    """
 
     title: str
     note: str
     rows: tuple[RecordedRow, ...]
+    key: str = ""
+    reference: str | None = None
+    columns: tuple[str, ...] = MAIN_TASKS
+    kind: TableKind = "table"
 
 
 @dataclass(frozen=True)
@@ -62,13 +117,21 @@ class Record:
     tables: tuple[RecordedTable, ...]
 
     @property
+    def runs(self) -> list[tuple[str, RecordedRun]]:
+        """All runs with the labels of their rows, in the tables' order; a row of two tables stands there twice."""
+        return [(row.label, run) for table in self.tables for row in table.rows for run in row.runs]
+
+    @property
     def failures(self) -> list[tuple[str, RecordedRun]]:
         """Runs that failed, with the labels of their rows, in the tables' order."""
-        rows = (row for table in self.tables for row in table.rows)
-        return [(row.label, run) for row in rows for run in row.runs if run.error is not None]
+        return [(label, run) for label, run in self.runs if run.error is not None]
 
-    def best_training(self, runs: Path, tasks: Collection[str]) -> str | None:
-        """The training with the best overall dev score among those that were scored on exactly these tasks.
+    def artefacts(self) -> set[str]:
+        """Names of all artefacts that the record rests on."""
+        return {stage.artefact for _, run in self.runs for stage in run.chain}
+
+    def best_model(self, runs: Path, tasks: Collection[str]) -> str | None:
+        """The model with the best overall dev score among those that were scored on exactly these tasks.
 
         Args:
             runs: folder of all artefacts.
@@ -78,11 +141,11 @@ class Record:
             The artefact's name, or None when no such run succeeded.
         """
         scores: dict[str, float] = {}
-        for run in (run for table in self.tables for row in table.rows for run in row.runs):
-            if run.training is not None and run.evaluation is not None:
+        for _, run in self.runs:
+            if run.model is not None and run.evaluation is not None:
                 evaluation = read_json(runs / run.evaluation / "evaluation.json")
                 if set(evaluation["scores"]) == set(tasks):
-                    scores[run.training] = evaluation["overall"]
+                    scores[run.model] = evaluation["overall"]
         return max(scores, key=scores.__getitem__, default=None)
 
     @staticmethod
@@ -99,7 +162,7 @@ class Record:
         """Read a preset's record. Raises InputError if there is none."""
         path = cls.path(runs, preset)
         if not path.is_file():
-            raise InputError(f"{path}: no such file; run `multitask experiments {preset}` first")
+            raise InputError(f"{path}: no such file; run `multitask experiments run {preset}` first")
         fields = read_json(path)
         try:
             return cls(**{**fields, "notes": tuple(fields["notes"]), "tables": tuple(map(_table, fields["tables"]))})
@@ -108,5 +171,18 @@ class Record:
 
 
 def _table(fields: dict[str, Any]) -> RecordedTable:
-    rows = (RecordedRow(row["label"], tuple(RecordedRun(**run) for run in row["runs"])) for row in fields["rows"])
-    return RecordedTable(fields["title"], fields["note"], tuple(rows))
+    rows = tuple(map(_row, fields["rows"]))
+    return RecordedTable(**{**fields, "rows": rows, "columns": tuple(fields["columns"])})
+
+
+def _row(fields: dict[str, Any]) -> RecordedRow:
+    published = fields["published"]
+    return RecordedRow(
+        fields["label"],
+        tuple(_run(run) for run in fields["runs"]),
+        None if published is None else Published(**published),
+    )
+
+
+def _run(fields: dict[str, Any]) -> RecordedRun:
+    return RecordedRun(**{**fields, "chain": tuple(RecordedStage(**stage) for stage in fields["chain"])})

@@ -1,33 +1,40 @@
-"""Running a preset: every row trained once for each seed, scored, recorded; prediction files of the best models."""
+"""Running a preset: its grid computed, its tables recorded, prediction files of the best models."""
 
 import logging
-import re
-from collections.abc import Mapping
-from dataclasses import replace
+import shutil
 from pathlib import Path
 
 from minbert.errors import InputError
-from multitask.artefacts import locate_model
-from multitask.config import FinetuneConfig, RunOptions
-from multitask.errors import Interrupted, TrainingError
+from multitask.artefacts import Artefact, locate_model
+from multitask.config import RunOptions
+from multitask.experiments.grid import Grid, Results, compute_grid
+from multitask.experiments.jobs import Engine, Failed
 from multitask.experiments.presets import NOTES, Preset
-from multitask.experiments.record import Record, RecordedRow, RecordedRun, RecordedTable
+from multitask.experiments.recipes import Node, evaluation
+from multitask.experiments.record import (
+    MAIN_TASKS,
+    Record,
+    RecordedRow,
+    RecordedRun,
+    RecordedStage,
+    RecordedTable,
+)
+from multitask.experiments.store import GRIDS, LOCKS, Note, Store
+from multitask.experiments.tables import Row
+from multitask.locking import shared
 from multitask.predict import predict_files
-from multitask.stages.evaluate import evaluate_run
-from multitask.stages.finetune import finetune
 
 logger = logging.getLogger("multitask")
 
-Runs = Mapping[FinetuneConfig, RecordedRun]
 
-
-def run_preset(preset: Preset, seeds: int, options: RunOptions) -> Record:
-    """Train and score every row with every seed. What is in the store already is not computed again.
+def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) -> Record:
+    """Compute every row with every seed. What is in the store already is not computed again.
 
     Args:
         preset: what to run.
-        seeds: each row is trained with the seeds 0 to this number less one.
+        seeds: each row is computed with the seeds 0 to this number less one, along its whole chain.
         options: where to compute and to write; its name is replaced by the rows' labels.
+        engine: what computes.
 
     Returns:
         The record, which is also in the folder of artefacts. A failed row stands in it with its error.
@@ -36,63 +43,55 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions) -> Record:
         InputError: the data folder or the start weights are missing.
         Interrupted: stopped by a signal; the same call goes on from there.
     """
-    if not preset.data.is_dir():
-        remedy = "run `multitask data fetch` first" if preset.name == "paper" else "pass a data folder with --data"
-        raise InputError(f"{preset.data}: no such folder; {remedy}")
+    check_preset(preset, seeds)
+    grid, store = Grid.of(preset.tables, seeds), Store(options)
+
+    def record_so_far(results: Results) -> Record:
+        record = _record(preset, seeds, results, options.runs)
+        record.write(options.runs)  # after every stage: what is there can be reported while the rest runs
+        return record
+
+    with shared(options.runs / LOCKS / GRIDS), engine:
+        return record_so_far(compute_grid(grid, store, engine, options, record_so_far))
+
+
+def check_preset(preset: Preset, seeds: int) -> None:
+    """Find what is missing before the first stage, so that it is one error instead of one a row."""
+    data = preset.recipes.data
+    if not data.is_dir():
+        remedy = "pass a data folder with --data" if preset.name == "sample" else "run `multitask data fetch` first"
+        raise InputError(f"{data}: no such folder; {remedy}")
     if seeds < 1:
         raise InputError(f"--seeds {seeds}: expected at least 1")
-    locate_model(preset.start)  # before the first row, so that missing weights are one error instead of one a row
-    labels = {
-        replace(row.finetune, seed=seed): row.label
-        for table in reversed(preset.tables)  # a row of two tables is called by its label in the first
-        for row in table.rows
-        for seed in range(seeds)
-    }
-    order = dict.fromkeys(
-        replace(row.finetune, seed=seed) for seed in range(seeds) for table in preset.tables for row in table.rows
+    locate_model(preset.recipes.start.name, preset.recipes.start.revision)
+
+
+def _record(preset: Preset, seeds: int, results: Results, runs: Path) -> Record:
+    def recorded(row: Row) -> RecordedRow:
+        models = [] if row.model is None else [row.model.seeded(seed) for seed in range(seeds)]
+        found = tuple(_run(seed, model, results, runs) for seed, model in enumerate(models))
+        return RecordedRow(row.label, found, row.published)
+
+    data, start = str(preset.recipes.data), preset.recipes.start.name
+    tables = (
+        RecordedTable(t.title, t.note, tuple(map(recorded, t.rows)), t.key, t.reference, t.columns, t.kind)
+        for t in preset.tables
     )
-    runs: dict[FinetuneConfig, RecordedRun] = {}
-    record = _record(preset, seeds, runs)
-    for number, config in enumerate(order, start=1):
-        logger.info("[%d/%d] %s, seed %d", number, len(order), labels[config], config.seed)
-        name = re.sub(r"\W+", "-", labels[config].lower()).strip("-")
-        runs[config] = _run(preset, config, replace(options, name=name))
-        record = _record(preset, seeds, runs)
-        record.write(options.runs)  # after every row: what is there can be reported while the rest runs
-    return record
+    notes = tuple(NOTES[name] for name in (data, start.lower(), preset.name) if name in NOTES)
+    return Record(preset.name, start, data, notes, tuple(tables))
 
 
-def _run(preset: Preset, config: FinetuneConfig, options: RunOptions) -> RecordedRun:
-    try:
-        training = finetune(preset.start, preset.data, config, options)
-        evaluation = evaluate_run(training, preset.data, options)
-    except Interrupted:
-        raise
-    except Exception as error:  # one row must not take the others with it, whatever it died of
-        expected = isinstance(error, InputError | TrainingError)
-        message = str(error) if expected else f"{type(error).__name__}: {error}"
-        logger.error("failed: %s", message, exc_info=not expected)
-        return RecordedRun(config.seed, error=message)
-    return RecordedRun(config.seed, training.folder.name, evaluation.folder.name)
-
-
-def _record(preset: Preset, seeds: int, runs: Runs) -> Record:
-    def recorded(config: FinetuneConfig) -> tuple[RecordedRun, ...]:
-        configs = [replace(config, seed=seed) for seed in range(seeds)]
-        return tuple(runs[config] for config in configs if config in runs)
-
-    return Record(
-        preset.name,
-        preset.start,
-        str(preset.data),
-        tuple(NOTES[name] for name in (str(preset.data), preset.start.lower()) if name in NOTES),
-        tuple(
-            RecordedTable(
-                table.title, table.note, tuple(RecordedRow(row.label, recorded(row.finetune)) for row in table.rows)
-            )
-            for table in preset.tables
-        ),
-    )
+def _run(seed: int, model: Node, results: Results, runs: Path) -> RecordedRun:
+    """A row's run as far as it is; with neither scores nor an error while it is waited for."""
+    scores = evaluation(model)
+    found = {node: results[node] for node in scores.chain() if node in results}
+    notes = {node: note for node, note in found.items() if isinstance(note, Note)}
+    chain = tuple(RecordedStage(note.stage, note.artefact, note.seconds) for note in notes.values())
+    if isinstance(failed := found.get(scores), Failed):
+        return RecordedRun(seed, error=failed.error, log=failed.log.relative_to(runs).as_posix(), chain=chain)
+    if scores not in notes or model not in notes:
+        return RecordedRun(seed, chain=chain)
+    return RecordedRun(seed, notes[model].artefact, notes[scores].artefact, chain=chain)
 
 
 def write_best_predictions(preset: Preset, record: Record, options: RunOptions, output: Path) -> list[Path]:
@@ -102,12 +101,28 @@ def write_best_predictions(preset: Preset, record: Record, options: RunOptions, 
         The files written; none for a group of tasks of which no run succeeded, or whose test file is missing (a
         warning says so: the scores stand without it).
     """
-    paths = []
-    for tasks in (("sentiment", "paraphrase", "similarity"), ("reviews",)):
-        if best := record.best_training(options.runs, tasks):
-            model = options.runs / best
+    paths: list[Path] = []
+    for tasks in (MAIN_TASKS, ("reviews",)):
+        if best := record.best_model(options.runs, tasks):
             try:
-                paths += predict_files(model, preset.data, output, device=options.device, precision=options.precision)
+                files = _predictions(Artefact(options.runs / best), preset.recipes.data, options)
             except InputError as error:
                 logger.warning("no predictions for %s: %s", ", ".join(tasks), error)
+                continue
+            output.mkdir(parents=True, exist_ok=True)
+            paths += [Path(shutil.copy(path, output)) for path in files]
     return paths
+
+
+def _predictions(model: Artefact, data: Path, options: RunOptions) -> list[Path]:
+    """A model's prediction files, made once; an ensemble has made its own."""
+    if (model.folder / "predictions").is_dir():
+        return sorted((model.folder / "predictions").iterdir())
+    inputs = {"model": model.digest, "data": Store(options).key(data), "device": options.device}
+    config = {"precision": options.precision}
+    with Artefact.building(options.runs, "predict", "best", config, inputs, {"data": str(data)}) as artefact:
+        if not artefact.done:
+            folder = artefact.folder / "predictions"
+            predict_files(model.folder, data, folder, device=options.device, precision=options.precision)
+            artefact.finish()
+    return sorted((artefact.folder / "predictions").iterdir())

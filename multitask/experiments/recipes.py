@@ -1,0 +1,131 @@
+"""Recipes: a model is a short expression over stages. Equal expressions are one computation, whichever row has them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from multitask.config import EnsembleConfig, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
+
+StageName = Literal["pretrain", "mlm", "finetune", "fuse", "ensemble", "evaluate"]
+Config = PretrainConfig | MlmConfig | FinetuneConfig | EnsembleConfig
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Start weights, as `minbert.checkpoint.resolve` takes them.
+
+    Args:
+        name: all-minilm-l6-v2, a folder, a run, or a hub id.
+        revision: of a hub id.
+    """
+
+    name: str
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """A stage with all that it computes from.
+
+    Args:
+        stage: which.
+        config: its configuration; None for an evaluation, which has nothing to choose.
+        parents: what it starts from; several models for an ensemble.
+        data: folder of the data.
+    """
+
+    stage: StageName
+    config: Config | None
+    parents: tuple["Node | Weights", ...]
+    data: Path
+
+    def seeded(self, seed: int) -> "Node":
+        """The same chain with this seed in every stage."""
+        parents = tuple(parent.seeded(seed) if isinstance(parent, Node) else parent for parent in self.parents)
+        if self.config is None or isinstance(self.config, EnsembleConfig):  # nothing in them is random
+            return replace(self, parents=parents)
+        return replace(self, config=replace(self.config, seed=seed), parents=parents)
+
+    @property
+    def needs(self) -> tuple["Node", ...]:
+        """The stages that it starts from."""
+        return tuple(parent for parent in self.parents if isinstance(parent, Node))
+
+    def chain(self) -> Iterator["Node"]:
+        """All stages of the recipe, each once, parents before children, itself last."""
+        yield from dict.fromkeys(node for parent in self.needs for node in parent.chain())
+        yield self
+
+
+def evaluation(model: Node) -> Node:
+    """The scores of a model on the dev sets; an ensemble has its own."""
+    return model if model.stage == "ensemble" else Node("evaluate", None, (model,), model.data)
+
+
+@dataclass(frozen=True)
+class Recipes:
+    """A preset's start weights, data and settings, and the recipes that tables are made of.
+
+    Args:
+        start: weights that every chain begins with.
+        data: folder of the data.
+        multitask: supervised fine-tuning on the three tasks with the report's heads (sections 4.2, 5.3).
+        supervised: contrastive pre-training on the three given sets, supervised on Quora (sections 4.1, 5.3).
+        unsupervised: contrastive training on the three given sets without labels.
+        fusion: fusion training.
+        reviews: fine-tuning on long reviews.
+    """
+
+    start: Weights
+    data: Path
+    multitask: FinetuneConfig
+    supervised: PretrainConfig
+    unsupervised: PretrainConfig
+    fusion: FuseConfig
+    reviews: FinetuneConfig
+
+    def finetune(self, start: Node | Weights, config: FinetuneConfig | None = None) -> Node:
+        """Fine-tuning; on the three tasks when no configuration is given."""
+        return Node("finetune", config or self.multitask, (start,), self.data)
+
+    def pretrain(self, start: Node | Weights, config: PretrainConfig) -> Node:
+        """Contrastive pre-training."""
+        return Node("pretrain", config, (start,), self.data)
+
+    def fuse(self, start: Node | Weights) -> Node:
+        """Fusion training."""
+        return Node("fuse", self.fusion, (start,), self.data)
+
+    def ensemble(self, *models: Node) -> Node:
+        """Of each task the best of several models."""
+        return Node("ensemble", EnsembleConfig(), models, self.data)
+
+    def given(self, rate: int = 2, epochs: int = 5, start: Node | None = None) -> Node:
+        """Pre-training on the three given sets ("3 given"): in every epoch Quora with labels, then the others without.
+
+        Args:
+            rate: learning rate as a multiple of the default one. Table 10's best is the double, and its row is also
+                that of Tables 2 and 5.
+            epochs: section 5.3's five where a table does not say otherwise.
+            start: the preset's weights when left out.
+        """
+        return self.pretrain(start or self.start, self._trained(self.supervised, rate, epochs))
+
+    def nli(self, epochs: int = 3, start: Node | None = None) -> Node:
+        """Pre-training on the NLI triplets, for section 5.3's three epochs where a table does not say otherwise.
+
+        The rate is that of `given`: "all comparisons in every single table differ only by the highlighted
+        characteristics" (section 6), and Table 5 compares the two.
+        """
+        config = replace(self._trained(self.supervised, 2, epochs), sources=("nli",))
+        return self.pretrain(start or self.start, config)
+
+    def quora(self, config: PretrainConfig) -> Node:
+        """Pre-training on Quora alone, otherwise as `given` at the default learning rate."""
+        return self.pretrain(self.start, replace(self._trained(config, 1, 5), sources=("quora",)))
+
+    @staticmethod
+    def _trained(config: PretrainConfig, rate: int, epochs: int) -> PretrainConfig:
+        optimizer = replace(config.optimizer, learning_rate=rate * config.optimizer.learning_rate)
+        return replace(config, epochs=epochs, optimizer=optimizer)

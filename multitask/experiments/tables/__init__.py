@@ -1,0 +1,62 @@
+"""Tables: a file each, with a function `table` from a preset's recipes to a `Table`. A new file is a new table."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
+
+from minbert.errors import InputError
+from multitask.experiments.recipes import Node, Recipes
+from multitask.experiments.record import MAIN_TASKS, Published, TableKind
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table.
+
+    Args:
+        label: its name.
+        model: how it is made; None for a row that only the report can have.
+        published: what the report has there.
+    """
+
+    label: str
+    model: Node | None
+    published: Published | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that are compared with each other.
+
+    Args:
+        key: how the command line calls it.
+        title: what is compared.
+        note: what a reader must know to read the rows, in a sentence or two.
+        rows: with labels that differ.
+        reference: label of the row that the others are compared with.
+        columns: the tasks that rows are scored on.
+        kind: shown as a table, or as curves over the epochs.
+    """
+
+    key: str
+    title: str
+    note: str
+    rows: tuple[Row, ...]
+    reference: str | None = None
+    columns: tuple[str, ...] = MAIN_TASKS
+    kind: TableKind = "table"
+
+
+def all_tables(recipes: Recipes) -> tuple[Table, ...]:
+    """Every table of this folder: the report's in its order, then figures and others by name."""
+    names = sorted((module.name for module in iter_modules(__path__)), key=lambda name: ("table_" not in name, name))
+    return tuple(import_module(f"{__name__}.{name}").table(recipes) for name in names)
+
+
+def choose(tables: tuple[Table, ...], keys: Collection[str]) -> tuple[Table, ...]:
+    """The tables of these keys, in their own order. Raises InputError for a key that no table has."""
+    known = [table.key for table in tables]
+    if unknown := [key for key in keys if key not in known]:
+        raise InputError(f"--tables {','.join(keys)}: no table {', '.join(unknown)}; there are {', '.join(known)}")
+    return tuple(table for table in tables if table.key in keys)

@@ -1,0 +1,80 @@
+"""How much a stage has to do, roughly: sentences that go through the encoder. For estimates of time only."""
+
+from functools import cache
+from pathlib import Path
+
+from multitask.config import EnsembleConfig, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig
+from multitask.datasets.readers import PAIRS_FILE, SENTENCES_FILE, TRIPLETS_FILE
+from multitask.datasets.schema import Split
+from multitask.experiments.recipes import Node
+from multitask.experiments.record import MAIN_TASKS
+from multitask.tasks import TASKS
+
+FORWARD_SHARE = 1 / 3  # of the cost of a training step is its forward pass
+
+
+def work(node: Node) -> float:
+    """Sentences that a stage trains on in all its epochs; what it only evaluates counts a third."""
+    match node.config:
+        case FuseConfig() as config:
+            sources = (*config.tasks, *config.unlabelled)
+            contrastive = sum(_source(name, config.quora_share, config.train_limit, node.data) for name in sources)
+            return config.epochs * (_training(config, node.data) + contrastive + _dev(config, node.data))
+        case FinetuneConfig() as config:
+            return config.epochs * (_training(config, node.data) + _dev(config, node.data))
+        case PretrainConfig() as config:
+            sources = config.sources
+            return config.epochs * sum(_source(n, config.quora_share, config.train_limit, node.data) for n in sources)
+        case MlmConfig() as config:
+            return config.epochs * sum(_source(n, 1.0, config.train_limit, node.data) / 2 for n in config.sources)
+        case EnsembleConfig():  # of every member dev and test sets, which are about as large
+            return 2 * sum(_evaluation(parent) for parent in node.needs)
+        case None:
+            return sum(_evaluation(parent) for parent in node.needs)
+
+
+def _training(config: FinetuneConfig, data: Path) -> float:
+    sizes = {task: _rows(data, task, "train") for task in config.tasks}
+    sizes = {task: min(size, config.train_limit or size) for task, size in sizes.items()}
+    whole = config.scheduler in ("epoch_round_robin", "single")  # others cut every set to the smallest one's length
+    least = min(sizes.values())
+    return sum(_sentences(t) * (config.epoch_size or (size if whole else least)) for t, size in sizes.items())
+
+
+def _dev(config: FinetuneConfig, data: Path) -> float:
+    tasks = (*config.tasks, *config.untrained)
+    return FORWARD_SHARE * sum(_sentences(task) * _rows(data, task, "dev") for task in tasks)
+
+
+def _evaluation(model: Node) -> float:
+    """Of a pre-training it is the heads of the fine-tuning that it started from that are scored."""
+    config = model.config
+    if isinstance(config, FinetuneConfig):
+        return _dev(config, model.data)
+    return FORWARD_SHARE * sum(_sentences(task) * _rows(model.data, task, "dev") for task in MAIN_TASKS)
+
+
+def _source(name: str, share: float, limit: int | None, data: Path) -> float:
+    """Sentences of a contrastive source in an epoch: two views of each row, three of a triplet."""
+    files = {"unlabelled": (SENTENCES_FILE, 2), "nli": (TRIPLETS_FILE, 3), "pairs": (PAIRS_FILE, 2)}
+    if name in files:
+        file, columns = files[name]
+        rows = _lines(data / file)
+    else:
+        task = "paraphrase" if name == "quora" else name
+        rows, columns = _rows(data, task, "train") * (1 if name == "quora" else _sentences(task)), 2
+    return columns * min(rows, limit or rows) * (share if name in ("quora", "paraphrase") else 1.0)
+
+
+def _sentences(task: str) -> int:
+    return 2 if TASKS[task].kind.pair else 1
+
+
+def _rows(data: Path, task: str, split: Split) -> int:
+    return max(_lines(TASKS[task].schema.path(data, split)) - 1, 0)
+
+
+@cache
+def _lines(path: Path) -> int:
+    """Lines of a file; 0 of one that is not there, which the stage that needs it says better."""
+    return path.read_bytes().count(b"\n") if path.is_file() else 0

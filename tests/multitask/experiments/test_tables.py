@@ -1,0 +1,126 @@
+"""Tables: every row of the report, equal rows are one recipe, and the paper preset has the report's settings."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+
+from minbert.errors import InputError
+from multitask.config import FinetuneConfig, FuseConfig, PretrainConfig
+from multitask.experiments.presets import PRESETS, PresetName, load_preset
+from multitask.experiments.recipes import Node, Recipes, Weights
+from multitask.experiments.tables import Row, all_tables
+
+ROWS = {"1": 4, "2": 6, "3": 3, "4": 3, "5": 4, "6": 3, "7": 2, "8": 2, "9": 2, "10": 3}  # as counted in the report
+
+
+def rows(recipes: Recipes) -> list[Row]:
+    return [row for table in all_tables(recipes) for row in table.rows]
+
+
+def test_all_tables_of_the_report_are_there_in_its_order(recipes: Recipes) -> None:
+    tables = all_tables(recipes)
+    assert [table.key for table in tables] == [*ROWS, "figure2", "pairs", "reviews"]
+    assert {table.key: len(table.rows) for table in tables if table.key in ROWS} == ROWS
+    for table in tables:
+        labels = [row.label for row in table.rows]
+        assert len(set(labels)) == len({row.model for row in table.rows}) == len(labels)
+        assert table.reference is None or table.reference in labels
+
+
+def test_published_overall_scores_are_the_means_of_the_three(recipes: Recipes) -> None:
+    published = [row.published for row in rows(recipes) if row.published is not None]
+    assert len(published) == sum(ROWS.values())
+    for scores in published:
+        if scores.overall is not None:
+            tasks = [scores.sentiment, scores.paraphrase, scores.similarity]
+            assert scores.overall == pytest.approx(sum(score for score in tasks if score) / 3, abs=0.0011)
+
+
+def test_rows_with_the_same_published_scores_are_one_recipe(recipes: Recipes) -> None:
+    reported = [row for row in rows(recipes) if row.published is not None]
+    equal = [(a, b) for a, b in combinations(reported, 2) if a.published == b.published]
+    assert len(equal) == 8  # Table 2's in 5, 6, 8 and 10, Table 5's in 7 and 10
+    assert [(a.label, b.label) for a, b in equal if a.model != b.model] == []
+
+
+def test_every_row_but_the_test_scores_can_be_computed(recipes: Recipes) -> None:
+    assert [row.label for row in rows(recipes) if row.model is None] == ["Ensemble (test)"]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_begin_with_one_start_and_have_the_reports_epochs_of_pre_training(name: PresetName) -> None:
+    recipes = PRESETS[name]
+    nodes = {node for row in rows(recipes) if row.model for node in row.model.chain()}
+    assert {parent for node in nodes for parent in node.parents if isinstance(parent, Weights)} == {recipes.start}
+    lengths = {
+        row.label: [node.config.epochs for node in row.model.chain() if isinstance(node.config, PretrainConfig)]
+        for table in all_tables(recipes)
+        for row in table.rows
+        if row.model and table.key in ("5", "8", "9")
+    }
+    assert lengths == {
+        "NLI before 3 given": [3, 5],
+        "3 given before NLI": [5, 3],
+        "NLI": [3],
+        "3 given": [5],
+        "1 epoch": [1],
+        "2 epochs": [2],
+        "3 epochs": [3],
+    }
+
+
+def test_the_paper_preset_has_the_settings_of_section_5_3() -> None:
+    preset = load_preset("paper")
+    nodes = {node for table in preset.tables for row in table.rows if row.model for node in row.model.chain()}
+    for node in nodes:
+        config = node.config
+        if isinstance(config, PretrainConfig):
+            rate = config.optimizer.learning_rate
+            assert min(abs(rate - reported) for reported in (1e-5, 2e-5, 3e-5)) < 1e-12
+            assert (config.batch_size, config.pooling, config.projection) == (16, "cls", "mlp")
+            assert config.objective.objective == "infonce"
+            assert config.objective.temperature in (None, 0.05)  # its own default is 0.05 too
+        if isinstance(config, FinetuneConfig):
+            assert (config.epochs, config.batch_size, config.pooling) == (10, 16, "cls")
+            assert config.optimizer.learning_rate == 1e-5
+            assert config.heads.dropout == 0.3
+            assert config.heads.hidden_size in (None, 768)  # the encoder's own width is 768 too
+        if isinstance(config, FuseConfig) or (isinstance(config, PretrainConfig) and "paraphrase" in config.sources):
+            assert (config.epochs, config.quora_share) == (10, 0.06)
+
+
+def test_a_seed_goes_along_the_whole_chain(recipes: Recipes) -> None:
+    ensemble = next(row.model for row in rows(recipes) if row.label == "Ensemble (dev)")
+    assert ensemble is not None
+    seeds = {getattr(node.config, "seed", None) for node in ensemble.seeded(3).chain()}
+    assert seeds == {3, None}  # an ensemble has none of its own
+    assert ensemble.seeded(3).seeded(0) == ensemble
+
+
+def test_a_chain_has_every_stage_once_and_parents_first(recipes: Recipes) -> None:
+    ensemble = next(row.model for row in rows(recipes) if row.label == "Ensemble (dev)")
+    assert ensemble is not None
+    seen: list[Node] = []
+    for node in ensemble.chain():
+        assert node not in seen
+        assert set(node.needs) <= set(seen)
+        seen.append(node)
+    assert seen[-1] == ensemble
+    assert len(seen) == 9  # two pre-trainings, six fine-tunings, the ensemble
+
+
+def test_tables_are_chosen_by_key_and_unknown_keys_are_listed() -> None:
+    assert [table.key for table in load_preset("sample", tables=["7", "2"]).tables] == ["2", "7"]
+    with pytest.raises(InputError, match=r"no table 11; there are 1, 2,.*figure2"):
+        load_preset("sample", tables=["2", "11"])
+
+
+def test_labels_of_learning_rates_are_the_presets_own() -> None:
+    [paper] = load_preset("paper", tables=["10"]).tables
+    assert [row.label for row in paper.rows] == ["1e-5", "2e-5", "3e-5"]
+    supervised = PRESETS["paper"].supervised
+    faster = replace(supervised, optimizer=replace(supervised.optimizer, learning_rate=1e-4))
+    other = next(t for t in all_tables(replace(PRESETS["paper"], supervised=faster)) if t.key == "10")
+    assert other.rows[0].label == "1e-4 (report: 1e-5)"
+    assert other.reference == "2e-4 (report: 2e-5)"
