@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from multitask.config import FinetuneConfig, FuseConfig, HeadsConfig, OptimizerConfig, PretrainConfig
+from multitask.config import FinetuneConfig, FuseConfig, HeadsConfig, MlmConfig, OptimizerConfig, PretrainConfig
 from multitask.experiments.recipes import Recipes, Weights
 from multitask.experiments.tables import Table, all_tables, choose
 
@@ -44,6 +44,10 @@ PAPER = Recipes(
     unsupervised=PretrainConfig(sources=UNSUPERVISED, epochs=10, pooling="cls", quora_share=0.06),
     fusion=FuseConfig(pooling="cls"),
     reviews=replace(_PAPER_MULTITASK, tasks=("reviews",), conflicts_every=None),
+    masked=None,  # plain BERT is not tuned contrastively
+    views=PretrainConfig(  # as the scripts of arXiv 2402.18281
+        pooling="cls", batch_size=128, max_length=32, projection="linear", evaluate_every=125
+    ),
 )
 
 # Suited to all-MiniLM-L6-v2, whose embeddings are means: larger learning rates and fewer epochs of less data, dropout
@@ -66,6 +70,18 @@ SMALL = Recipes(
     unsupervised=replace(PAPER.unsupervised, pooling="auto", epochs=3, train_limit=2000),
     fusion=FuseConfig(epochs=3, epoch_size=2000, optimizer=_SMALL_OPTIMIZER, train_limit=2000, keep_task_bests=False),
     reviews=replace(_SMALL_MULTITASK, tasks=("reviews",), epoch_size=None, conflicts_every=None),
+    masked=MlmConfig(
+        train_limit=30_000,
+        max_length=32,
+        optimizer=OptimizerConfig(learning_rate=5e-4, schedule="linear", warmup=0.1),
+    ),
+    views=PretrainConfig(
+        batch_size=128,
+        max_length=32,
+        projection="linear",
+        train_limit=6144,
+        optimizer=OptimizerConfig(learning_rate=5e-5),
+    ),
 )
 
 # A thousand rows a task, of which all rows of all tables together see a part within minutes on two cores.
@@ -79,6 +95,8 @@ SAMPLE = Recipes(
     unsupervised=replace(SMALL.unsupervised, epochs=2, train_limit=128, quora_share=0.5),
     fusion=replace(SMALL.fusion, epochs=2, epoch_size=128, optimizer=_SAMPLE_OPTIMIZER, train_limit=128),
     reviews=replace(SMALL.reviews, epochs=1, optimizer=_SAMPLE_OPTIMIZER),
+    masked=SMALL.masked,
+    views=replace(SMALL.views, train_limit=2048),
 )
 
 PRESETS: dict[PresetName, Recipes] = {"sample": SAMPLE, "small": SMALL, "paper": PAPER}
@@ -108,7 +126,7 @@ def load_preset(
         name: which.
         start: other start weights: a folder, a run or a hub id.
         data: another data folder.
-        tables: keys of the tables; all when left out.
+        tables: keys of the tables; when left out all that are not run on request only.
 
     Raises:
         InputError: a key that no table has.
@@ -116,4 +134,5 @@ def load_preset(
     recipes = PRESETS[name]
     recipes = replace(recipes, start=Weights(start) if start else recipes.start, data=data or recipes.data)
     chosen = all_tables(recipes)
-    return Preset(name, recipes, chosen if tables is None else choose(chosen, tables))
+    usual = tuple(table for table in chosen if not table.on_request)
+    return Preset(name, recipes, usual if tables is None else choose(chosen, tables))

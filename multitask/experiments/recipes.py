@@ -75,6 +75,9 @@ class Recipes:
         unsupervised: contrastive training on the three given sets without labels.
         fusion: fusion training.
         reviews: fine-tuning on long reviews.
+        masked: masked language modelling that makes an encoder not tuned contrastively of the start weights; None
+            where they are such an encoder themselves.
+        views: contrastive training on unlabelled sentences.
     """
 
     start: Weights
@@ -84,6 +87,13 @@ class Recipes:
     unsupervised: PretrainConfig
     fusion: FuseConfig
     reviews: FinetuneConfig
+    masked: MlmConfig | None
+    views: PretrainConfig
+
+    @property
+    def untuned(self) -> Node | Weights:
+        """An encoder that is not tuned contrastively."""
+        return self.start if self.masked is None else Node("mlm", self.masked, (self.start,), self.data)
 
     def finetune(self, start: Node | Weights, config: FinetuneConfig | None = None) -> Node:
         """Fine-tuning; on the three tasks when no configuration is given."""

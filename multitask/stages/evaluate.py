@@ -42,7 +42,7 @@ def evaluate_run(run: Artefact, data: Path, options: RunOptions) -> Artefact:
         folder = run.model_folder()
         model = load_model(folder).to(runtime.device)
         dev = load_split(model, load_tokenizer(str(folder)), data, "dev")
-        for name, fingerprint in read_json(run.folder / "inputs.json")["dev"].items():
+        for name, fingerprint in read_json(run.folder / "inputs.json").get("dev", {}).items():
             if name in dev and dev[name].examples.fingerprint != fingerprint:
                 raise InputError(f"{dev[name].examples.source}: not the file that {run.folder} was selected on")
         examples = {name: split.examples for name, split in dev.items()}

@@ -37,6 +37,7 @@ class Table:
         reference: label of the row that the others are compared with.
         columns: the tasks that rows are scored on.
         kind: shown as a table, or as curves over the epochs.
+        on_request: run only where it is named.
     """
 
     key: str
@@ -46,6 +47,7 @@ class Table:
     reference: str | None = None
     columns: tuple[str, ...] = MAIN_TASKS
     kind: TableKind = "table"
+    on_request: bool = False
 
 
 def all_tables(recipes: Recipes) -> tuple[Table, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from multitask.config import FinetuneConfig, FuseConfig, OptimizerConfig, PretrainConfig
+from multitask.config import FinetuneConfig, FuseConfig, MlmConfig, OptimizerConfig, PretrainConfig
 from multitask.experiments.presets import GIVEN, UNSUPERVISED
 from multitask.experiments.recipes import Recipes, Weights
 
@@ -16,12 +16,14 @@ MULTITASK = FinetuneConfig(epochs=1, batch_size=32, optimizer=FAST, keep_task_be
 
 @pytest.fixture(scope="session")
 def grid_data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small data with a few NLI triplets."""
+    """The small data with a few NLI triplets and unlabelled sentences."""
     folder = tmp_path_factory.mktemp("grid-data")
     for path in small_data.iterdir():
         (folder / path.name).write_bytes(path.read_bytes())
     with (sample_data / "nli_triplets.csv").open(encoding="utf-8", newline="") as file:
         (folder / "nli_triplets.csv").write_text("".join(islice(file, 17)), encoding="utf-8", newline="")
+    with (sample_data / "sentences.txt").open(encoding="utf-8") as file:
+        (folder / "sentences.txt").write_text("".join(islice(file, 32)), encoding="utf-8")
     return folder
 
 
@@ -36,4 +38,6 @@ def recipes(tiny_encoder: Path, grid_data: Path) -> Recipes:
         unsupervised=replace(supervised, sources=UNSUPERVISED, epochs=1, select="similarity"),
         fusion=FuseConfig(epochs=1, batch_size=32, train_limit=32, keep_task_bests=False),
         reviews=replace(MULTITASK, tasks=("reviews",), epoch_size=32, max_length=32),
+        masked=MlmConfig(train_limit=32, optimizer=FAST),
+        views=PretrainConfig(train_limit=32, optimizer=FAST),
     )

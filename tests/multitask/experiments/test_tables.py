@@ -10,6 +10,7 @@ from multitask.config import FinetuneConfig, FuseConfig, PretrainConfig
 from multitask.experiments.presets import PRESETS, PresetName, load_preset
 from multitask.experiments.recipes import Node, Recipes, Weights
 from multitask.experiments.tables import Row, all_tables
+from multitask.schedulers import SCHEDULERS
 
 ROWS = {"1": 4, "2": 6, "3": 3, "4": 3, "5": 4, "6": 3, "7": 2, "8": 2, "9": 2, "10": 3}  # as counted in the report
 
@@ -20,7 +21,7 @@ def rows(recipes: Recipes) -> list[Row]:
 
 def test_all_tables_of_the_report_are_there_in_its_order(recipes: Recipes) -> None:
     tables = all_tables(recipes)
-    assert [table.key for table in tables] == [*ROWS, "figure2", "pairs", "reviews"]
+    assert [table.key for table in tables] == [*ROWS, "figure2", "objectives", "pairs", "reviews", "schedulers"]
     assert {table.key: len(table.rows) for table in tables if table.key in ROWS} == ROWS
     for table in tables:
         labels = [row.label for row in table.rows]
@@ -124,3 +125,18 @@ def test_labels_of_learning_rates_are_the_presets_own() -> None:
     other = next(t for t in all_tables(replace(PRESETS["paper"], supervised=faster)) if t.key == "10")
     assert other.rows[0].label == "1e-4 (report: 1e-5)"
     assert other.reference == "2e-4 (report: 2e-5)"
+
+
+def test_the_table_of_schedulers_has_all_of_them(recipes: Recipes) -> None:
+    [table] = [table for table in all_tables(recipes) if table.key == "schedulers"]
+    named = [row.model.config.scheduler for row in table.rows if row.model is not None]
+    assert sorted(named) == sorted(set(SCHEDULERS) - {"single"})
+    assert len({replace(row.model.config, scheduler="average") for row in table.rows if row.model is not None}) == 1
+
+
+def test_tables_on_request_are_not_run_unless_named() -> None:
+    usual = [table.key for table in load_preset("sample").tables]
+    assert "schedulers" not in usual
+    assert "objectives" not in usual
+    assert "reviews" in usual
+    assert [table.key for table in load_preset("small", tables=["objectives"]).tables] == ["objectives"]
