@@ -1,6 +1,7 @@
 """The command line: from options to calls. What is slow to import is imported by the command that needs it."""
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from functools import singledispatch
@@ -35,6 +36,7 @@ from multitask.commands import (
 from multitask.errors import Interrupted, TrainingError
 
 if TYPE_CHECKING:
+    from multitask.artefacts import Artefact
     from multitask.experiments.presets import Preset
 
 
@@ -44,7 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # not every retry: the outcome is one line of ours
     try:
-        return run(tyro.cli(Command, args=arguments, prog="multitask", config=(tyro.conf.OmitSubcommandPrefixes,)))
+        command = tyro.cli(Command, args=arguments, prog="multitask", config=(tyro.conf.OmitSubcommandPrefixes,))
+        if "TORCHELASTIC_RUN_ID" in os.environ and not isinstance(command, Pretrain | Mlm | Finetune | Fuse):
+            raise InputError("torchrun is for pretrain, mlm, finetune and fuse; run other commands without it")
+        return run(command)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -92,39 +97,41 @@ def _(command: Data) -> int:
 def _(command: Pretrain) -> int:
     from multitask.stages.pretrain import pretrain
 
-    artefact = pretrain(command.start, command.data, command.config, command.options, command.revision)
-    print(artefact.folder)
-    return 0
+    return _announce(pretrain(command.start, command.data, command.config, command.options, command.revision))
 
 
 @run.register
 def _(command: Mlm) -> int:
     from multitask.stages.mlm import mlm
 
-    artefact = mlm(command.start, command.data, command.config, command.options, command.revision)
-    print(artefact.folder)
-    return 0
+    return _announce(mlm(command.start, command.data, command.config, command.options, command.revision))
 
 
 @run.register
 def _(command: Fuse) -> int:
-    from multitask.reporting.text import scores_table
     from multitask.stages.fuse import fuse
 
     artefact = fuse(command.start, command.data, command.config, command.options, command.revision)
-    print(scores_table(artefact.history()))
-    print(artefact.folder)
-    return 0
+    return _announce(artefact, with_scores=True)
 
 
 @run.register
 def _(command: Finetune) -> int:
-    from multitask.reporting.text import scores_table
     from multitask.stages.finetune import finetune
 
     artefact = finetune(command.start, command.data, command.config, command.options, command.revision)
-    print(scores_table(artefact.history()))
-    print(artefact.folder)
+    return _announce(artefact, with_scores=True)
+
+
+def _announce(artefact: "Artefact", with_scores: bool = False) -> int:
+    """Print what a training made, once however many ranks it had."""
+    from multitask import distributed
+    from multitask.reporting.text import scores_table
+
+    if distributed.is_first():
+        if with_scores:
+            print(scores_table(artefact.history()))
+        print(artefact.folder)
     return 0
 
 

@@ -233,7 +233,7 @@ class PretrainConfig(ContrastiveConfig):
     """Rows (pairs, triplets, or sentences in two views) in a step."""
     pooling: Pooling = "auto"
     chunk: int | None = None
-    """Gradient caching: encode so many rows at a time, for batches larger than the memory holds."""
+    """Gradient caching: encode so many rows at a time (on each rank), for batches larger than the memory holds."""
     mlm_weight: float = 0.0
     """Weight of an auxiliary masked-language-model loss on the same sentences (SimCSE: 0.1); 0 for none."""
     masking: MaskingConfig = field(default_factory=MaskingConfig)

@@ -69,9 +69,10 @@ def is_first() -> bool:
 
 
 def own(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """This rank's rows of a batch, every so many-th. Where there are too few, one that `gather` and `total` leave out.
+    """The rows of a batch that are this rank's: every so many-th, or where there are too few, the first once more.
 
-    So every rank has a graph, and all parameters that the batch trains get a gradient on every rank.
+    What is made of that row `gather` and `total` leave out; it is there so that the same parameters get a gradient
+    on every rank.
     """
     mine = rows[rank() :: ranks()]
     return mine if len(mine) else rows[:1]
@@ -90,7 +91,7 @@ def gather(mine: Tensor, rows: int, dim: int = 0) -> Tensor:
     """
     if ranks() == 1:
         return mine
-    whole: Tensor = _Gather.apply(mine.movedim(dim, 0), rows)
+    whole: Tensor = _Gather.apply(mine.movedim(dim, 0), rows)  # type: ignore[no-untyped-call]
     return whole.movedim(0, dim)
 
 
@@ -98,7 +99,7 @@ def total(mine: Tensor, rows: int) -> Tensor:
     """The sum of all ranks' values of any shape for a batch of so many rows, with gradient."""
     if ranks() == 1:
         return mine
-    summed: Tensor = _Total.apply(mine * int(rank() < rows))
+    summed: Tensor = _Total.apply(mine * int(rank() < rows))  # type: ignore[no-untyped-call]
     return summed
 
 

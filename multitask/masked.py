@@ -81,7 +81,9 @@ class MaskedSource(Source):
     def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         places, words = (part.to(encoded.hidden.device, non_blocking=True) for part in targets)
         scores = self.head(collect(encoded.hidden, places), self.word_embeddings.weight).float()
+        count = int(distributed.total(torch.tensor(len(words)), len(rows)))
         # A batch of very short sentences may have nothing to predict: its loss is 0.
-        loss = F.cross_entropy(scores, words, reduction="sum") / max(len(words), 1)
-        right = (scores.detach().argmax(dim=1) == words).float().sum() / max(len(words), 1)
-        return loss, {"accuracy": right, "words": scores.new_full((), len(words))}
+        loss = F.cross_entropy(scores, words, reduction="sum") / max(count, 1)
+        right = (scores.detach().argmax(dim=1) == words).float().sum() / max(count, 1)
+        watched = {"accuracy": distributed.total(right, len(rows)), "words": scores.new_full((), count)}
+        return distributed.total(loss, len(rows)), watched

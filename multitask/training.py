@@ -3,6 +3,9 @@
 It knows nothing of tasks and objectives: a stage hands it a `Trainable` and a way to turn losses into gradients. An
 epoch's plan is a pure function of the configuration and the epoch, and all randomness within a step comes from torch's
 generators, so weights, optimizer, generators and a step number are the whole state: a resumed run gives the same bits.
+
+Several ranks (see `distributed`) run it in lockstep: gradients are averaged once, before clipping, and the first rank
+alone evaluates and writes.
 """
 
 import json
@@ -26,6 +29,7 @@ from torch.nn.utils import clip_grad_norm_
 from tqdm import tqdm
 
 from minbert.files import atomic_file, write_json, write_text
+from multitask import distributed
 from multitask.config import OptimizerConfig
 from multitask.datasets.batching import Rows
 from multitask.errors import Interrupted, TrainingError
@@ -86,13 +90,13 @@ class Trainable(Protocol):
         """The epoch's updates; a pure function of the configuration and the epoch."""
 
     def losses(self, update: Update) -> Losses:
-        """The losses of an update's batches, with graph."""
+        """The losses of an update's batches, with graph; the same on every rank."""
 
     def evaluate(self) -> Evaluation:
-        """Dev metrics of the module as it is; uses no randomness."""
+        """Dev metrics of the module as it is; uses no randomness. Called on the first rank alone."""
 
     def save(self, folder: Path) -> None:
-        """Write the model as it is into a new folder, atomically."""
+        """Write the model as it is into a new folder, atomically. Called on the first rank alone."""
 
 
 @runtime_checkable
@@ -146,7 +150,7 @@ def train(
 
     Args:
         trainable: the module, its data and its evaluation.
-        backward: puts an update's gradient into the parameters.
+        backward: puts an update's gradient into the parameters, whose mean over ranks is the whole update's.
         config: epochs, optimizer, patience.
         folder: the artefact's folder; gets metrics.jsonl, checkpoints/, best.json and state/.
         runtime: device and precision.
@@ -158,7 +162,7 @@ def train(
 
     Raises:
         TrainingError: a loss or gradient is not finite.
-        Interrupted: SIGTERM or SIGINT came; the state is saved.
+        Interrupted: SIGTERM or SIGINT came, to whichever rank; the state is saved.
     """
     run = TrainingRun(trainable, config, folder, runtime)
     run.resume()
@@ -169,7 +173,9 @@ def train(
             epoch, index = run.position()
             if epoch != planned:
                 planned, updates = epoch, list(trainable.plan(epoch))
-            losses = run.watched(updates[index], backward(trainable, updates[index]))
+            losses = backward(trainable, updates[index])
+            run.average_gradients()
+            losses = run.watched(updates[index], losses)
             run.step(updates[index], losses)
             bar.update()
             if run.evaluation_due():
@@ -179,12 +185,14 @@ def train(
             if run.check_due():
                 run.check()
                 bar.set_postfix(run.summary(time.monotonic() - started), refresh=False)
-            if stop or time.monotonic() - saved > save_every:
+            wishes = distributed.all_of((stop[0] if stop else 0, time.monotonic() - saved > save_every))
+            stopped_by, save = map(max, zip(*wishes, strict=True))
+            if stopped_by or save:
                 run.progress.seconds += time.monotonic() - started
                 run.save_state()
                 saved = started = time.monotonic()
-            if stop:
-                raise Interrupted(stop[0])
+            if stopped_by:
+                raise Interrupted(stopped_by)
     return run.finish()
 
 
@@ -205,6 +213,10 @@ class TrainingRun:
         self.most_norm = math.inf if config.optimizer.clip is None else config.optimizer.clip
         self.unchecked: list[tuple[int, Update, list[str], Tensor]] = []
         trainable.module.train()
+
+    def average_gradients(self) -> None:
+        """Make the gradient in place that of all ranks' rows. Every rank has one for the same parameters."""
+        distributed.average([p.grad for p in self.parameters if p.grad is not None])
 
     def step(self, update: Update, losses: Losses) -> None:
         """One optimizer step on the gradient in place."""
@@ -263,7 +275,7 @@ class TrainingRun:
         progress = self.progress
         self.trainable.module.eval()
         with torch.no_grad():
-            evaluation = self.trainable.evaluate()
+            evaluation = distributed.from_first(self.trainable.evaluate)
         self.trainable.module.train()
         record = {
             "step": progress.step,
@@ -281,7 +293,7 @@ class TrainingRun:
         progress.stale = 0 if leading in better else progress.stale + 1
         if better or not evaluation.scores:
             checkpoint = f"step-{progress.step:07d}"
-            self.trainable.save(self.folder / "checkpoints" / checkpoint)
+            distributed.from_first(lambda: self.trainable.save(self.folder / "checkpoints" / checkpoint))
             progress.scores.update({name: evaluation.scores[name] for name in better})
             progress.best.update(dict.fromkeys(better or ["last"], checkpoint))
         progress.history.append(record)
@@ -309,14 +321,18 @@ class TrainingRun:
 
     def progress_bar(self) -> "tqdm[Any]":
         """Quiet when not a terminal."""
-        return tqdm(total=self.total_steps, initial=self.progress.step, unit="step", disable=None)
+        quiet = None if distributed.is_first() else True
+        return tqdm(total=self.total_steps, initial=self.progress.step, unit="step", disable=quiet)
 
     def save_state(self) -> None:
         """Write everything that the rest of the run depends on."""
         self.check()
-        generators = {"cpu": torch.get_rng_state()}
+        generators = {"cpu": torch.cat(distributed.all_of(torch.get_rng_state()))}  # of all ranks end to end
         if self.runtime.device.type == "cuda":
-            generators["cuda"] = torch.cuda.get_rng_state()
+            generators["cuda"] = torch.cat(distributed.all_of(torch.cuda.get_rng_state()))
+        distributed.from_first(lambda: self._write_state(generators))
+
+    def _write_state(self, generators: dict[str, Tensor]) -> None:
         state = {
             "progress": json.dumps(asdict(self.progress)),
             "module": self.trainable.module.state_dict(),
@@ -329,22 +345,28 @@ class TrainingRun:
 
     def resume(self) -> None:
         """Take up the saved state, if there is one."""
-        path = self.folder / "state" / "state.pt"
-        if not path.is_file():
+        state = distributed.from_first(self._read_state)
+        if state is None:
             return
-        state = torch.load(path, map_location="cpu", weights_only=True)
         self.progress = Progress(**json.loads(state["progress"]))
         self.trainable.module.load_state_dict(state["module"])
         self.optimizer.load_state_dict(state["optimizer"])
-        torch.set_rng_state(state["generators"]["cpu"])
+        states = state["generators"]
+        own = {kind: all_.chunk(distributed.ranks())[distributed.rank()].clone() for kind, all_ in states.items()}
+        torch.set_rng_state(own["cpu"])
         if self.runtime.device.type == "cuda":
-            torch.cuda.set_rng_state(state["generators"]["cuda"])
+            torch.cuda.set_rng_state(own["cuda"])
         self.write_history()
         logger.info("resuming at step %d of %d", self.progress.step, self.total_steps)
 
+    def _read_state(self) -> dict[str, Any] | None:
+        path = self.folder / "state" / "state.pt"
+        return torch.load(path, map_location="cpu", weights_only=True) if path.is_file() else None
+
     def write_history(self) -> None:
         """Write metrics.jsonl whole: a kill leaves neither half a line nor one from a future that is computed anew."""
-        write_text(self.folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in self.progress.history))
+        lines = "".join(json.dumps(line) + "\n" for line in self.progress.history)
+        distributed.from_first(lambda: write_text(self.folder / "metrics.jsonl", lines))
 
     def drop_leftovers(self) -> None:
         """Remove checkpoints that no saved state refers to any more, and what a kill left half written."""
@@ -357,9 +379,12 @@ class TrainingRun:
     def finish(self) -> dict[str, str]:
         """Name the best checkpoints. The state stays until the whole run is marked as done: a kill may come before."""
         self.check()
+        distributed.from_first(self._write_best)
+        return self.progress.best
+
+    def _write_best(self) -> None:
         write_json(self.folder / "best.json", self.progress.best)
         self.drop_leftovers()
-        return self.progress.best
 
 
 def _not_finite(step: int, update: Update, name: str, value: float) -> str:

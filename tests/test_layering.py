@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 
 # A module imports from layers above it in this list and from its own folder only. A new module has to be put here.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "config", "locking"),
+    ("errors", "config", "locking", "distributed"),
     ("objectives", "datasets", "metrics", "statistics", "runtime", "artefacts", "tensorboard", "gradient_cache"),
     ("tasks", "pooling", "inference", "training"),
     ("heads",),

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from minbert.errors import InputError
+from multitask import distributed
 from multitask.config import FinetuneConfig, SchedulerConfig
 from multitask.schedulers.average import AverageLoss
 from multitask.schedulers.base import SCHEDULERS, task_weights
@@ -26,6 +27,8 @@ class Aggregation(AverageLoss):
     Shared are the encoder's and those of layers that several tasks' heads share. A parameter of one task's head gets
     that task's own gradient, on the scale of the aggregate: as it is where the aggregator adds the tasks' gradients up,
     divided by the number of tasks where it averages them, as `average` does.
+
+    With several ranks the first one aggregates the whole batch's gradients, so that draws and memory are its alone.
 
     Args:
         weights: each task's factor.
@@ -52,7 +55,10 @@ class Aggregation(AverageLoss):
             losses = losses.plus(found, 1.0)
             for parameter, gradient in zip(gradients.own[batch.source], own, strict=True):
                 parameter.grad = None if gradient is None else self.own_scale * gradient
-        parts = self._aggregate(gradients.matrix).split([parameter.numel() for parameter in gradients.shared])
+        matrix = gradients.matrix
+        aggregate = self._aggregate(matrix) if distributed.is_first() else torch.empty_like(matrix[0])
+        distributed.take_first(aggregate)
+        parts = aggregate.split([parameter.numel() for parameter in gradients.shared])
         for parameter, part, used in zip(gradients.shared, parts, gradients.used, strict=True):
             parameter.grad = part.view_as(parameter) if used else None
         return losses

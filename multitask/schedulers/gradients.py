@@ -6,11 +6,14 @@ from itertools import combinations
 import torch
 from torch import Tensor, nn
 
+from multitask import distributed
 from multitask.training import Batch, Losses, Trainable
 
 
 class TaskGradients:
     """One row a task. They are computed one after the other, so that only one task's graph is ever alive.
+
+    With several ranks the rows are the whole batch's gradients on each.
 
     Args:
         module: the trained module; parameters under `heads.<task>.` belong to the task.
@@ -33,7 +36,8 @@ class TaskGradients:
         """Fill the row of the batch's task with the gradient of its weighted loss.
 
         Returns:
-            The losses, detached, and the same gradient over the task's own parameters, None where it has none.
+            The losses, detached, and the same gradient over the task's own parameters, None where it has none; of this
+            rank's rows only, for the loop averages what lies in the parameters.
         """
         name = batch.source
         losses = trainable.losses((batch,))
@@ -46,6 +50,7 @@ class TaskGradients:
             else:
                 part.copy_(gradient)
                 self.used[index] = True
+        distributed.average(self.rows[name])
         return losses.detached(), list(gradients[len(self.shared) :])
 
     def conflicts(self) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -11,14 +12,16 @@ import torch
 from torch import Tensor
 
 from minbert.checkpoint import save_encoder, weights_file
+from minbert.errors import InputError
 from minbert.files import atomic_folder, sha256_of_file, write_json
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
+from multitask import distributed
 from multitask.artefacts import Artefact, locate_model
 from multitask.config import FinetuneConfig, MlmConfig, Pooling, PretrainConfig, RunOptions
 from multitask.model import resolve_pooling
 from multitask.pooling import PoolingMethod
-from multitask.runtime import Runtime, make_deterministic, seed_everything, start
+from multitask.runtime import Runtime, generator, make_deterministic, seed_everything, start
 from multitask.tensorboard import tensorboard_log
 from multitask.training import LoopConfig, Losses, Trainable, Update, train
 
@@ -97,6 +100,7 @@ def begin_stage(
     """Prepare this process for training and load the start weights; the configuration comes back with its pooling."""
     runtime = start(options.device, options.precision)
     make_deterministic(runtime)
+    distributed.start(runtime.device)
     begin = Start.load(start_weights, revision, config.pooling, config.seed)
     return replace(config, pooling=begin.pooling), begin, runtime
 
@@ -132,11 +136,25 @@ def train_once(
     identity = {**inputs, **runtime.describe()}
     # Other versions and numbers of threads round differently: recorded, but no reason to compute anew.
     seen = {**labels, "torch": torch.__version__, "threads": str(torch.get_num_threads())}
-    with Artefact.building(options.runs, stage, options.name, asdict(config), identity, seen) as run:
-        if run.done:
+    _check_ranks_read_the_same(identity)
+    with ExitStack() as stack:
+        building = Artefact.building(options.runs, stage, options.name, asdict(config), identity, seen)
+        run = distributed.from_first(lambda: stack.enter_context(building))  # the first rank holds the lock
+        if distributed.from_first(lambda: run.done):
             logger.info("already computed")
             return run
-        with tensorboard_log(run.folder if options.tensorboard else None) as on_evaluation:
+        if rank := distributed.rank():  # all have made the same weights; from here on dropout is each rank's own
+            seed_everything(int(generator(config.seed, rank).integers(2**63)))
+        events = run.folder if options.tensorboard and distributed.is_first() else None
+        with tensorboard_log(events) as on_evaluation:
             train(problem, backward, loop, run.folder, runtime, options.save_every, on_evaluation)
-        run.finish()
+        distributed.from_first(run.finish)
     return run
+
+
+def _check_ranks_read_the_same(identity: Mapping[str, Any]) -> None:
+    """Raise InputError on every rank where one has other start weights, data, device or precision than the first."""
+    first, *others = distributed.all_of(dict(identity))
+    for rank, other in enumerate(others, start=1):
+        if different := [name for name in first if other.get(name) != first[name]]:
+            raise InputError(f"rank {rank} has other {', '.join(different)} than rank 0; give all ranks the same files")

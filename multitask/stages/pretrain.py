@@ -12,6 +12,7 @@ from minbert.files import sha256_of_file
 from minbert.masked import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
+from multitask import distributed
 from multitask.artefacts import Artefact
 from multitask.config import PretrainConfig, RunOptions
 from multitask.contrastive import ContrastiveSource, build_projection, contrastive_batches, load_contrastive
@@ -126,13 +127,13 @@ class Pretraining:
     def backward(self, trainable: Trainable, update: Update) -> Losses:
         """The update's gradient, through gradient caching where a chunk size is set."""
         first, *masked = update
-        chunk = self.config.chunk
-        if chunk is None or len(first.rows) <= chunk:
+        chunk, ranks = self.config.chunk, distributed.ranks()
+        if chunk is None or len(first.rows) <= chunk * ranks:
             losses = trainable.losses(update)
             self._total(losses).backward()
             return losses.detached()
-        cuts = range(chunk, len(first.rows), chunk)
-        losses = self._backward_in_chunks(first, np.split(np.arange(len(first.rows)), cuts))
+        losses = self._backward_in_chunks(first, chunk)
+        cuts = range(chunk * ranks, len(first.rows), chunk * ranks)
         for batch in masked:
             for rows in np.split(batch.rows, cuts):
                 part = trainable.losses((Batch(batch.source, rows),))
@@ -144,12 +145,14 @@ class Pretraining:
     def _total(self, losses: Losses) -> Tensor:
         return torch.stack([self.weights[name] * term for name, term in losses.terms.items()]).sum()
 
-    def _backward_in_chunks(self, batch: Batch, chunks: list[Rows]) -> Losses:
+    def _backward_in_chunks(self, batch: Batch, chunk: int) -> Losses:
         source = self.contrastive[batch.source]
         encoder, pooling = self.begin.encoder, self.begin.pooling
+        own = distributed.own(batch.rows)
+        chunks = np.split(own, range(chunk, len(own), chunk))
 
-        def encode(positions: Rows) -> Tensor:
-            part = PackedBatch.from_sequences(source.inputs(batch.rows[positions]).ids).to(self.runtime.device)
+        def encode(rows: Rows) -> Tensor:
+            part = PackedBatch.from_sequences(source.inputs(rows).ids).to(self.runtime.device)
             with self.runtime.autocast():
                 return source.project(pool(encoder.forward_packed(part), part, pooling))
 
