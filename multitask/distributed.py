@@ -12,7 +12,6 @@ Tensors are sent by the device's own backend, everything else by gloo, which nev
 import atexit
 import logging
 import os
-import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -21,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # imported when there is a group, its default arguments would keep the group's threads
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -40,7 +40,8 @@ def start(device: torch.device) -> None:
     Raises:
         InputError: more ranks on this machine than CUDA devices.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "MASTER_ADDR" not in os.environ or dist.is_initialized():
+    named = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
+    if not named or int(os.environ["WORLD_SIZE"]) < 2 or dist.is_initialized():
         return
     if device.type == "cuda":
         place, here = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
@@ -130,7 +131,7 @@ def all_of(value: T) -> list[T]:
 
 
 def from_first(compute: Callable[[], T]) -> T:
-    """What the first rank computes alone, as in a single process; the others wait for it.
+    """What the first rank computes alone, as in a single process; the others wait for it. It must be picklable.
 
     An error of it is raised on every rank, so that none waits for a rank that has given up.
     """
@@ -141,7 +142,6 @@ def from_first(compute: Callable[[], T]) -> T:
         try:
             with _on_its_own():
                 outcome[0] = compute()
-            pickle.dumps(outcome[0])
         except Exception as error:
             outcome[1] = error
     dist.broadcast_object_list(outcome, 0)
