@@ -12,12 +12,9 @@ import json
 import logging
 import math
 import shutil
-import signal
-import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -33,7 +30,9 @@ from multitask import distributed
 from multitask.config import OptimizerConfig
 from multitask.datasets.batching import Rows
 from multitask.errors import Interrupted, TrainingError
+from multitask.optimizer import build_optimizer, learning_rate_factor
 from multitask.runtime import Runtime
+from multitask.signals import stop_signals
 
 logger = logging.getLogger("multitask")
 
@@ -168,7 +167,7 @@ def train(
     run.resume()
     planned, updates = -1, list[Update]()
     saved = started = time.monotonic()
-    with _stop_signals() as stop, run.progress_bar() as bar:
+    with stop_signals() as stop, run.progress_bar() as bar:
         while run.progress.step < run.total_steps and not run.out_of_patience():
             epoch, index = run.position()
             if epoch != planned:
@@ -395,48 +394,3 @@ def _not_finite(step: int, update: Update, name: str, value: float) -> str:
         f"step {step}: the {what} is {value} ({rows}, counted from 0 in the training data); the last saved state and "
         "the checkpoints are good: try a lower learning rate, clipping or --precision fp32"
     )
-
-
-def build_optimizer(module: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
-    """Fused AdamW with the heads' own learning rate, and no weight decay on vectors (biases and norms)."""
-    head_rate = config.learning_rate if config.head_learning_rate is None else config.head_learning_rate
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad:
-            rate = config.learning_rate if name.startswith("encoder.") else head_rate
-            decay = config.weight_decay if parameter.ndim > 1 else 0.0
-            groups.setdefault((rate, decay), []).append(parameter)
-    return torch.optim.AdamW(
-        [{"params": parameters, "lr": rate, "weight_decay": decay} for (rate, decay), parameters in groups.items()],
-        fused=True,
-    )
-
-
-def learning_rate_factor(step: int, total: int, config: OptimizerConfig) -> float:
-    """Share of the peak learning rate at a step (from 0): linear warm-up, then constant or linear to zero."""
-    warmup = round(config.warmup * total)
-    if step < warmup:
-        return (step + 1) / warmup
-    if config.schedule == "constant":
-        return 1.0
-    return (total - step) / max(total - warmup, 1)
-
-
-@contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    """Collect SIGTERM and SIGINT instead of dying of them; a second SIGINT kills as usual."""
-    received: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield received  # only the main thread may handle signals
-        return
-
-    def note(number: int, _frame: object) -> None:
-        received.append(number)
-        signal.signal(number, signal.SIG_DFL)
-
-    previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield received
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -11,7 +11,18 @@ from tests.conftest import ROOT
 # A module imports from layers above it in this list and from its own folder only. A new module has to be put here.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "config", "locking", "distributed"),
-    ("objectives", "datasets", "metrics", "statistics", "runtime", "artefacts", "tensorboard", "gradient_cache"),
+    (
+        "objectives",
+        "datasets",
+        "metrics",
+        "optimizer",
+        "signals",
+        "statistics",
+        "runtime",
+        "artefacts",
+        "tensorboard",
+        "gradient_cache",
+    ),
     ("tasks", "pooling", "inference", "training"),
     ("heads",),
     ("model",),

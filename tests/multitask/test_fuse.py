@@ -22,12 +22,13 @@ from multitask.config import FinetuneConfig, FuseConfig, HeadsConfig, ObjectiveC
 from multitask.evaluation.multitask import evaluate, load_split
 from multitask.model import MultitaskBert
 from multitask.objectives import build_objective
+from multitask.optimizer import build_optimizer
 from multitask.runtime import start
 from multitask.stages import fuse as stage
 from multitask.stages.finetune import finetune
 from multitask.stages.fuse import Fusing, fuse
 from multitask.tasks import TASKS
-from multitask.training import Update, build_optimizer
+from multitask.training import Update
 
 CONFIG = FuseConfig(epochs=1, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3))
 PLAIN = HeadsConfig(sharing="none", dropout=0.0)

@@ -27,11 +27,11 @@ from multitask.cli import main
 from multitask.config import FinetuneConfig, MaskingConfig, MlmConfig, OptimizerConfig, RunOptions, ShapeConfig
 from multitask.datasets.tokens import Tokens
 from multitask.model import resolve_pooling
+from multitask.optimizer import build_optimizer
 from multitask.stages import mlm as stage
 from multitask.stages.finetune import finetune
 from multitask.stages.mlm import MaskedTraining, mlm
 from multitask.texts import training_sentences
-from multitask.training import build_optimizer
 
 CONFIG = MlmConfig(batch_size=8, dev_share=0.2, optimizer=OptimizerConfig(learning_rate=1e-3))
 LINES = 40

@@ -32,6 +32,7 @@ from multitask.evaluation.multitask import evaluate, load_split
 from multitask.masked import MaskedSource
 from multitask.model import MultitaskBert, resolve_pooling
 from multitask.objectives import build_objective
+from multitask.optimizer import build_optimizer
 from multitask.runtime import start
 from multitask.stages.common import Start
 from multitask.stages.evaluate import evaluate_run
@@ -39,7 +40,6 @@ from multitask.stages.finetune import finetune
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import Pretraining, pretrain
 from multitask.tasks import TASKS
-from multitask.training import build_optimizer
 
 CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
 RUNTIME = start("cpu", "fp32")

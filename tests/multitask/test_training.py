@@ -18,8 +18,9 @@ from minbert.files import atomic_folder
 from multitask import training
 from multitask.config import OptimizerConfig
 from multitask.errors import Interrupted, TrainingError
+from multitask.optimizer import build_optimizer, learning_rate_factor
 from multitask.runtime import Runtime
-from multitask.training import Batch, Evaluation, LoopConfig, Losses, build_optimizer, learning_rate_factor, train
+from multitask.training import Batch, Evaluation, LoopConfig, Losses, train
 
 CPU = Runtime(torch.device("cpu"), "fp32")
 NEVER = 1e9

@@ -1,0 +1,26 @@
+"""Being asked to stop: noted, so that a training can save its state first."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """Collect SIGTERM and SIGINT instead of dying of them; a second SIGINT kills as usual."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received  # only the main thread may handle signals
+        return
+
+    def note(number: int, _frame: object) -> None:
+        received.append(number)
+        signal.signal(number, signal.SIG_DFL)
+
+    previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
