@@ -42,6 +42,8 @@ def preset(start: str, data: str, tables: list[str]) -> Preset:
         unsupervised=replace(supervised, sources=UNSUPERVISED, select="similarity"),
         fusion=FuseConfig(epochs=2, batch_size=32, train_limit=32, keep_task_bests=False),
         reviews=multitask,
+        masked=None,
+        views=supervised,
     )
     return Preset("sample", recipes, choose(all_tables(recipes), tables))
 
