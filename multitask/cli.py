@@ -6,13 +6,11 @@ import sys
 from collections.abc import Sequence
 from functools import singledispatch
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import tyro
 
 from minbert.errors import InputError
 from multitask.commands import (
-    CollectGarbage,
     Command,
     Data,
     Embed,
@@ -23,24 +21,15 @@ from multitask.commands import (
     Fetch,
     Finetune,
     Fuse,
-    ListArtefacts,
     Mlm,
-    PlanTables,
     Predict,
     Pretrain,
     Probe,
     Prune,
     Report,
-    RunTables,
-    ShowArtefact,
     Simulate,
-    Tables,
 )
 from multitask.errors import Interrupted, TrainingError
-
-if TYPE_CHECKING:
-    from multitask.artefacts import Artefact
-    from multitask.experiments.presets import Preset
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -98,42 +87,14 @@ def _(command: Data) -> int:
 
 
 @run.register
-def _(command: Pretrain) -> int:
-    from multitask.stages.pretrain import pretrain
-
-    return _announce(pretrain(command.start, command.data, command.config, command.options, command.revision))
-
-
-@run.register
-def _(command: Mlm) -> int:
-    from multitask.stages.mlm import mlm
-
-    return _announce(mlm(command.start, command.data, command.config, command.options, command.revision))
-
-
-@run.register
-def _(command: Fuse) -> int:
-    from multitask.stages.fuse import fuse
-
-    artefact = fuse(command.start, command.data, command.config, command.options, command.revision)
-    return _announce(artefact, with_scores=True)
-
-
-@run.register
-def _(command: Finetune) -> int:
-    from multitask.stages.finetune import finetune
-
-    artefact = finetune(command.start, command.data, command.config, command.options, command.revision)
-    return _announce(artefact, with_scores=True)
-
-
-def _announce(artefact: "Artefact", with_scores: bool = False) -> int:
-    """Print what a training made, once however many ranks it had."""
+def _(command: Pretrain | Mlm | Finetune | Fuse) -> int:
     from multitask import distributed
     from multitask.reporting.text import scores_table
+    from multitask.stages.dispatch import train_stage
 
-    if distributed.is_first():
-        if with_scores:
+    artefact = train_stage(command.start, command.data, command.config, command.options, command.revision)
+    if distributed.is_first():  # once however many ranks there are
+        if isinstance(command, Finetune | Fuse):
             print(scores_table(artefact.history()))
         print(artefact.folder)
     return 0
@@ -319,98 +280,9 @@ def _(command: Export) -> int:
 
 @run.register
 def _(command: Experiments) -> int:
-    return run(command.action)
+    from multitask.cli_experiments import run_action
 
-
-@run.register
-def _(command: RunTables) -> int:
-    from multitask.config import RunOptions
-    from multitask.experiments.engines import local_engine
-    from multitask.experiments.ray_engine import Ray
-    from multitask.experiments.run import run_preset, write_best_predictions
-    from multitask.reporting.report import write_report
-
-    preset = _preset(command)
-    options = RunOptions(command.device, command.precision, command.runs, save_every=command.save_every)
-    engine = Ray(options) if command.engine == "ray" else local_engine(command.workers, command.device)
-    record = run_preset(preset, command.seeds, options, engine)
-    page = write_report(command.runs, command.preset, command.report)
-    for path in write_best_predictions(preset, record, options, command.predictions):
-        print(path)
-    print(f"report: {page.resolve()}")
-    for (label, seed), failed in {(label, failed.seed): failed for label, failed in record.failures}.items():
-        print(f"error: {label}, seed {seed}: {failed.error} ({command.runs / (failed.log or '')})", file=sys.stderr)
-    return 1 if record.failures else 0
-
-
-@run.register
-def _(command: PlanTables) -> int:
-    from multitask.config import RunOptions
-    from multitask.experiments.plan import duration, make_plan, rows_of
-    from multitask.reporting.text import aligned
-
-    plan = make_plan(_preset(command), command.seeds, RunOptions(command.device, command.precision, command.runs))
-    print(aligned(rows_of(plan), left=2))
-    print(f"to do: {sum(s.missing for s in plan.stages)} of {sum(s.seeds for s in plan.stages)} stages", end="")
-    print(f", about {duration(plan.seconds_left)} one after the other")
-    if plan.shared is not None:
-        print(f"shared stages save {plan.shared:.0%} of the time that rows would take apart")
-    return 0
-
-
-def _preset(command: Tables) -> "Preset":
-    from multitask.experiments.presets import load_preset
-
-    keys = None if command.tables is None else command.tables.split(",")
-    return load_preset(command.preset, command.start, command.data, keys)
-
-
-@run.register
-def _(command: ListArtefacts) -> int:
-    from multitask.experiments.store import entries, megabytes
-    from multitask.reporting.text import aligned
-
-    found = entries(command.runs)
-    lines = [["artefact", "state", "used by", "size"]]
-    for entry in found:
-        used = ", ".join(entry.recorded) or "-"
-        lines.append([entry.artefact.folder.name, entry.state, used, megabytes(entry.size)])
-    print(aligned(lines, left=3))
-    print(f"{len(found)} artefacts, {megabytes(sum(entry.size for entry in found))}")
-    return 0
-
-
-@run.register
-def _(command: ShowArtefact) -> int:
-    import json
-
-    from minbert.files import read_json
-    from multitask.experiments.store import find_entry, megabytes
-    from multitask.reporting.text import scores_table
-
-    entry = find_entry(command.runs, command.artefact)
-    folder = entry.artefact.folder
-    for path in (folder / name for name in ("config.json", "inputs.json", "evaluation.json")):
-        if path.is_file():
-            print(f"{path.name}: {json.dumps(read_json(path), indent=2, ensure_ascii=False)}")
-    if (folder / "metrics.jsonl").is_file() and (history := entry.artefact.history())[0]["scores"]:
-        print(scores_table(history))
-    print(f"{folder}: {entry.state}, {megabytes(entry.size)}, used by {', '.join(entry.recorded) or 'no preset'}")
-    return 0
-
-
-@run.register
-def _(command: CollectGarbage) -> int:
-    from multitask.experiments.store import garbage, megabytes, remove, size_of
-
-    sizes = {path: size_of(path) for path in garbage(command.runs)}
-    for path, size in sizes.items():
-        print(f"{megabytes(size):>12}  {path}")
-    if command.delete:
-        remove(command.runs, list(sizes))
-    done = "removed" if command.delete else "would be removed with --delete"
-    print(f"{len(sizes)} files and folders, {megabytes(sum(sizes.values()))}: {done}")
-    return 0
+    return run_action(command.action)
 
 
 @run.register

@@ -266,8 +266,8 @@ class Tables:
     """Which tables, from what, and where."""
 
     preset: tyro.conf.Positional[PresetName]
-    """`sample`: the bundled data, minutes on a processor; `small`: real data, sub-sampled for a processor; `paper`:
-    real data with the report's settings."""
+    """`sample`: the bundled data, minutes on a processor; `small`: real data, sub-sampled for a processor; `best`: the
+    best recipe on real data; `paper`: real data with the report's settings."""
     start: str | None = None
     """Start weights in place of the preset's: a folder or a hub id."""
     data: Path | None = None

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from minbert.files import atomic_file, sha256_of_file
-from multitask.artefacts import locate_model
+from multitask.artefacts import is_run, locate_model
 
 RECORD = "trained_on.npz"
 VERSION = 1  # raise when `normalised` changes: hashes of two versions never meet
@@ -112,8 +112,7 @@ class TrainedOn:
         Raises:
             InputError: no such model, or a damaged record.
         """
-        run = Path(name)
-        return cls.of_folder(run if (run / "inputs.json").is_file() else locate_model(name), str(name))
+        return cls.of_folder(Path(name) if is_run(name) else locate_model(name), str(name))
 
     @classmethod
     def of_folder(cls, folder: Path, name: str) -> Self:
@@ -130,7 +129,7 @@ class TrainedOn:
         for place in (folder, run):
             if (found := cls.read(place)) is not None:
                 return found
-        if (run / "inputs.json").is_file():
+        if is_run(run):
             remedy = "run its command again, which adds them without training, before those that start from it"
             return cls(unknown=(f"{run} records no sentences; {remedy}",))
         return cls(unknown=_known_of_checkpoint(folder, name))

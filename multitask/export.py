@@ -14,6 +14,7 @@ from minbert.errors import InputError
 from minbert.files import atomic_folder, write_json, write_text
 from minbert.model import BertModel
 from multitask.encoder import SentenceEncoder
+from multitask.model import write_pooling
 from multitask.pooling import PoolingMethod
 
 logger = logging.getLogger("multitask")
@@ -46,11 +47,6 @@ def export_sentence_transformers(encoder: SentenceEncoder, folder: Path, card: s
         InputError: a pruned encoder, whose layers transformers cannot have.
     """
     _refuse_pruned(encoder)
-    pooling = {
-        "word_embedding_dimension": encoder.model.config.hidden_size,
-        "pooling_mode_cls_token": encoder.pooling == "cls",
-        "pooling_mode_mean_tokens": encoder.pooling == "mean",
-    }
     paths = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if normalize else {})
     modules = [
         {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
@@ -60,7 +56,7 @@ def export_sentence_transformers(encoder: SentenceEncoder, folder: Path, card: s
         save_encoder(encoder.model, temporary)
         encoder.tokenizer.save(temporary)
         write_json(temporary / "modules.json", modules)
-        write_json(temporary / "1_Pooling" / "config.json", pooling)
+        write_pooling(temporary, encoder.pooling, encoder.model.config.hidden_size)
         if normalize:
             write_json(temporary / "2_Normalize" / "config.json", {})  # hubs keep no empty folder
         write_json(

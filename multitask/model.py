@@ -24,6 +24,7 @@ from multitask.tasks import TASKS, task_named
 
 DESCRIPTION = "multitask.json"
 HEADS = "heads.safetensors"
+POOLING = Path("1_Pooling", "config.json")  # as sentence-transformers names it
 
 
 class MultitaskBert(nn.Module):
@@ -189,9 +190,19 @@ def resolve_pooling(pooling: Pooling, folder: Path) -> PoolingMethod:
     return "mean" if "mean" in stored_pooling(folder) else "cls"
 
 
+def write_pooling(folder: Path, pooling: PoolingMethod, width: int) -> None:
+    """Write what `stored_pooling` reads, for embeddings of this size; sentence-transformers of all versions know it."""
+    settings = {
+        "word_embedding_dimension": width,
+        "pooling_mode_cls_token": pooling == "cls",
+        "pooling_mode_mean_tokens": pooling == "mean",
+    }
+    write_json(folder / POOLING, settings)
+
+
 def stored_pooling(folder: Path) -> tuple[str, ...]:
     """The modes that sentence-transformers' `1_Pooling/config.json` names, e.g. `("mean",)`; none without that file."""
-    path = folder / "1_Pooling" / "config.json"
+    path = folder / POOLING
     settings = read_json(path) if path.is_file() else {}
     if modes := settings.get("pooling_mode"):
         return (modes,) if isinstance(modes, str) else tuple(modes)

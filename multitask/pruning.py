@@ -25,9 +25,9 @@ from multitask.objectives import alignment, uniformity, unit
 from multitask.pooling import PoolingMethod
 from multitask.runtime import Runtime
 from multitask.sources import Encoded, Inputs, Source, losses_of
+from multitask.tasks import POSITIVE
 from multitask.training import Batch
 
-POSITIVE = 4.0  # of STS's 0 to 5: pairs from here on mean the same (SimCSE, arXiv 2104.08821, section 3: above it)
 SOURCE = "scoring"
 
 

@@ -18,6 +18,10 @@ from minbert.errors import InputError
 from multitask.datasets.schema import Schema
 from multitask.metrics import classification_metrics, correlation_metrics
 
+# Gold similarity, 0 to 5, from which the sentences of a pair mean the same: the positives of alignment (SimCSE, arXiv
+# 2104.08821, section 3, which takes those above it).
+POSITIVE = 4.0
+
 
 class Kind(ABC):
     """What a head's raw outputs mean."""

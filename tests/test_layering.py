@@ -34,6 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("experiments",),
     ("reporting",),
     ("commands",),
+    ("cli_experiments",),
     ("cli",),
     ("__main__",),
 )

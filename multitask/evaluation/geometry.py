@@ -18,8 +18,8 @@ from multitask.evaluation.embeddings import EmbeddingTable
 from multitask.evaluation.senteval import SimilarityData
 from multitask.evaluation.sts import unit
 from multitask.objectives.geometry import alignment
+from multitask.tasks import POSITIVE
 
-POSITIVE = 4.0  # the lowest gold score of a positive pair
 BANDS = ("0-1", "1-2", "2-3", "3-4", "4-5")  # of gold scores; the upper end belongs to the next band, 5 to the last
 BIN_EDGES = np.linspace(-1, 1, 41)
 CHUNK = 1024

@@ -13,11 +13,7 @@ from multitask.encoder import SentenceEncoder
 from multitask.evaluation.probe import GradientComponents, probe
 from multitask.objectives import Objective
 from multitask.runtime import generator
-from multitask.tasks import TASKS
-
-# Gold similarity, 0 to 5, from which a pair of the similarity set counts as an anchor and its positive (as in the
-# alignment of SimCSE, arXiv 2104.08821).
-POSITIVE = 4.0
+from multitask.tasks import POSITIVE, TASKS
 
 
 def probe_checkpoint(

@@ -12,10 +12,6 @@ from minbert.errors import InputError
 from multitask.artefacts import Artefact
 from multitask.config import (
     EnsembleConfig,
-    FinetuneConfig,
-    FuseConfig,
-    MlmConfig,
-    PretrainConfig,
     PruneConfig,
     RunOptions,
     SimulationConfig,
@@ -117,28 +113,14 @@ def compute(job: Job) -> Artefact:
         from multitask.stages.simulate import simulate
 
         return simulate(node.config, options)
-    start, *rewind = job.starts
-    match node.config:
-        case FuseConfig() as config:
-            from multitask.stages.fuse import fuse
+    (start, revision), *rewind = job.starts
+    if isinstance(node.config, PruneConfig):
+        from multitask.stages.prune import prune
 
-            return fuse(start[0], data, config, options, start[1])
-        case FinetuneConfig() as config:
-            from multitask.stages.finetune import finetune
+        return prune(start, data, node.config, options, revision, *(rewind[0] if rewind else ()))
+    from multitask.stages.dispatch import train_stage
 
-            return finetune(start[0], data, config, options, start[1])
-        case PretrainConfig() as config:
-            from multitask.stages.pretrain import pretrain
-
-            return pretrain(start[0], data, config, options, start[1])
-        case MlmConfig() as config:
-            from multitask.stages.mlm import mlm
-
-            return mlm(start[0], data, config, options, start[1])
-        case PruneConfig() as config:
-            from multitask.stages.prune import prune
-
-            return prune(start[0], data, config, options, start[1], *(rewind[0] if rewind else ()))
+    return train_stage(start, data, node.config, options, revision)
 
 
 @contextmanager

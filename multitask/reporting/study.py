@@ -19,8 +19,8 @@ def read_simulations(folder: Path) -> tuple[Simulations, list[Estimate]]:
     return Simulations.load(folder / "simulations.npz"), about.from_json(read_json(folder / "conjectures.json"))
 
 
-def judged_simulations(simulations: Simulations, estimates: Sequence[Estimate]) -> list[Judged]:
-    """The claims that simulations can decide."""
+def judged_simulations(simulations: Simulations | None, estimates: Sequence[Estimate] | None) -> list[Judged]:
+    """The claims that simulations can decide; not tested where there are none."""
     return judge(SIMULATION_CLAIMS, simulations) + judge(CONJECTURE_CLAIMS, estimates)
 
 

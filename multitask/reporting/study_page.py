@@ -10,12 +10,12 @@ from multitask.reporting import format as formats
 from multitask.reporting.analysis import TableAnalysis
 from multitask.reporting.illustrations import Section
 from multitask.reporting.results import Results
-from multitask.reporting.study import read_simulations, simulation_figures
+from multitask.reporting.study import judged_simulations, read_simulations, simulation_figures
 from multitask.reporting.study_figures import standalone
 from multitask.reporting.templates import environment
 from multitask.reporting.trained import STUDIED, TRAINED_SECTIONS, factorial_effects
 from multitask.reporting.trained_claims import GD, TRAINED_CLAIMS, UP
-from multitask.study.claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS, Judged, judge
+from multitask.study.claims import Judged, judge
 from multitask.study.outcomes import Estimate, Simulations
 
 TITLES = {
@@ -61,11 +61,7 @@ def write_study(results: Results, analyses: Sequence[TableAnalysis], warnings: S
     if stage is None and not tables:
         return False
     simulations, estimates = (None, None) if stage is None else read_simulations(results.runs / stage.artefact)
-    judged = [
-        *judge(SIMULATION_CLAIMS, simulations),
-        *judge(CONJECTURE_CLAIMS, estimates),
-        *judge(TRAINED_CLAIMS, tables),
-    ]
+    judged = judged_simulations(simulations, estimates) + judge(TRAINED_CLAIMS, tables)
     papers = [
         Paper(key, source, TITLES[source], tuple(claim for claim in judged if claim.source.startswith(source)))
         for key, source in (("paradigm", UP), ("inadequacy", GD))

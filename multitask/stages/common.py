@@ -16,14 +16,14 @@ from torch import Tensor
 
 from minbert.checkpoint import save_encoder, weights_file
 from minbert.errors import InputError
-from minbert.files import atomic_folder, sha256_of_file, write_json
+from minbert.files import atomic_folder, sha256_of_file
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask import distributed
 from multitask.artefacts import Artefact, locate_model
 from multitask.config import FinetuneConfig, MlmConfig, Pooling, PretrainConfig, PruneConfig, RunOptions
 from multitask.contamination import Hashes, TrainedOn
-from multitask.model import resolve_pooling
+from multitask.model import resolve_pooling, write_pooling
 from multitask.pooling import PoolingMethod
 from multitask.runtime import Runtime, generator, make_deterministic, seed_everything, start
 from multitask.tensorboard import tensorboard_log
@@ -87,12 +87,7 @@ class Start:
         with atomic_folder(folder) as temporary:
             save_encoder(self.encoder, temporary, head)
             self.tokenizer.save(temporary)
-            pooling = {
-                "word_embedding_dimension": self.encoder.config.hidden_size,
-                "pooling_mode_cls_token": self.pooling == "cls",
-                "pooling_mode_mean_tokens": self.pooling == "mean",
-            }
-            write_json(temporary / "1_Pooling" / "config.json", pooling)
+            write_pooling(temporary, self.pooling, self.encoder.config.hidden_size)
             for path in keep:
                 shutil.copyfile(path, temporary / path.name)
 

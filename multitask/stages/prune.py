@@ -31,11 +31,11 @@ from multitask.datasets.labelled import LabelledData
 from multitask.evaluation.multitask import load_split
 from multitask.model import heads_files, load_model
 from multitask.pooling import PoolingMethod
-from multitask.pruning import POSITIVE, AlignUniformSource, choose, magnitude, random_scores, sensitivity
+from multitask.pruning import AlignUniformSource, choose, magnitude, random_scores, sensitivity
 from multitask.runtime import Runtime, generator
 from multitask.sources import Source, TaskSource
 from multitask.stages.common import Start, begin_stage
-from multitask.tasks import TASKS
+from multitask.tasks import POSITIVE, TASKS
 
 logger = logging.getLogger("multitask")
 

@@ -1,116 +1,21 @@
-"""Every setting of every stage, as typed frozen dataclasses. Defaults are the report's unless said otherwise.
+"""One configuration a stage."""
 
-What decides the bits of a result stands in a stage's config; where things lie and how a run reports stands in
-`RunOptions`. Imports nothing heavy: the command line builds its help from here.
-"""
-
-import math
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 from minbert.errors import InputError
+from multitask.config.parts import (
+    HeadsConfig,
+    MaskingConfig,
+    ObjectiveConfig,
+    OptimizerConfig,
+    Pooling,
+    SchedulerConfig,
+    ShapeConfig,
+    check_range,
+)
 
-Pooling = Literal["auto", "cls", "mean"]
-Device = Literal["auto", "cpu", "cuda"]
-Precision = Literal["auto", "fp32", "bf16"]
-Sharing = Literal["separate", "shared_first_layer", "shared", "none"]
-PairInput = Literal["embeddings", "features", "joint"]
-
-
-def _check_range(config: object, least: float, names: tuple[str, ...], most: float = math.inf) -> None:
-    """Refuse numbers out of range; None stands for a setting that is left out."""
-    for name in names:
-        if (value := getattr(config, name)) is not None and not least <= value <= most:
-            expected = f"at least {least}" if most == math.inf else f"{least} to {most}"
-            raise InputError(f"{name} is {value}; expected {expected}")
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """Where a run computes and what it leaves behind; none of it changes the result beyond device and precision."""
-
-    device: Device = "auto"
-    """Where to compute; `auto` takes CUDA when there is one."""
-    precision: Precision = "auto"
-    """Autocast precision; `auto` takes bf16 where the processor multiplies in it natively."""
-    runs: Path = Path("runs")
-    """Folder of all artefacts."""
-    name: str = "run"
-    """A label in the artefact's folder name."""
-    save_every: float = 120.0
-    """Seconds between saved states, the most that a kill can cost."""
-    tensorboard: bool = False
-    """Write TensorBoard event files beside metrics.jsonl."""
-
-
-@dataclass(frozen=True)
-class OptimizerConfig:
-    """AdamW and its learning rate."""
-
-    learning_rate: float = 1e-5
-    """Peak learning rate of the encoder."""
-    head_learning_rate: float | None = None
-    """Peak learning rate of the heads; the encoder's when left out."""
-    schedule: Literal["constant", "linear"] = "constant"
-    """After the warm-up: stay, or fall to zero at the last step."""
-    warmup: float = 0.0
-    """Share of all steps over which the learning rate rises."""
-    weight_decay: float = 0.01
-    """Decoupled weight decay; never on biases and norms."""
-    clip: float | None = 1.0
-    """Largest gradient norm; None for no clipping."""
-
-    def __post_init__(self) -> None:
-        _check_range(self, 0, ("learning_rate", "head_learning_rate", "weight_decay"))
-        _check_range(self, 0, ("warmup",), most=1)
-        _check_range(self, 1e-9, ("clip",))
-
-
-@dataclass(frozen=True)
-class HeadsConfig:
-    """Prediction heads on the sentence embeddings (report, section 4.2)."""
-
-    sharing: Sharing = "shared_first_layer"
-    """What paraphrase and similarity share where both compare embeddings; `none` predicts straight from them."""
-    pairs: PairInput = "embeddings"
-    """How a pair is read: two `embeddings` compared (the report), an MLP on their `features` |x-y|, x*y, x+y, or one
-    `joint` input [CLS] a [SEP] b [SEP]."""
-    similarity_pairs: PairInput | None = None
-    """How similarity reads its pairs, where that differs from paraphrase."""
-    residual: bool = False
-    """Add the embedding to its transform, which starts at zero: pair heads then begin with the start weights' own
-    geometry instead of a random one. For start weights that are already tuned for similarity."""
-    hidden_size: int | None = None
-    """Width of the MLPs; the encoder's when left out (768 for bert-base, as in the report)."""
-    dropout: float = 0.3
-    """Dropout before each linear layer."""
-
-    def __post_init__(self) -> None:
-        _check_range(self, 1, ("hidden_size",))
-        _check_range(self, 0, ("dropout",), most=0.99)
-
-
-@dataclass(frozen=True)
-class SchedulerConfig:
-    """Parameters of single schedulers."""
-
-    sampling_alpha: float = 1.0
-    """proportional draws tasks by their size to this power; 0 draws all alike."""
-    reduction: Literal["sum", "mean"] = "sum"
-    """Aggregators that add up gradients (pcgrad, gradvac, graddrop, config, nash_mtl, fairgrad): the sum as in their
-    papers, or divided by the number of tasks, on the scale of average."""
-    cagrad_c: float = 0.5
-    """cagrad: how far the update may be from the average gradient, in units of its norm; 0 is average."""
-    gradvac_beta: float = 0.01
-    """gradvac: how fast the cosines that it aims at follow those that it sees."""
-    fairgrad_alpha: float = 1.0
-    """fairgrad: which fairness; 1 is proportional, towards infinity max-min."""
-
-    def __post_init__(self) -> None:
-        _check_range(self, 0, ("sampling_alpha", "cagrad_c"))
-        _check_range(self, 0.01, ("fairgrad_alpha",))
-        _check_range(self, 0, ("gradvac_beta",), most=1)
+Kept = Literal["leading", "all"]
 
 
 @dataclass(frozen=True)
@@ -153,9 +58,9 @@ class FinetuneConfig:
     scheduling: SchedulerConfig = field(default_factory=SchedulerConfig)
 
     def __post_init__(self) -> None:
-        _check_range(self, 1, ("epochs", "batch_size", "epoch_size", "train_limit", "patience", "conflicts_every"))
-        _check_range(self, 0, ("seed",))
-        _check_range(self, 0, ("encoder_dropout",), most=0.99)
+        check_range(self, 1, ("epochs", "batch_size", "epoch_size", "train_limit", "patience", "conflicts_every"))
+        check_range(self, 0, ("seed",))
+        check_range(self, 0, ("encoder_dropout",), most=0.99)
         if self.weights is not None and (len(self.weights) != len(self.tasks) or not all(w > 0 for w in self.weights)):
             raise InputError(
                 f"weights are {self.weights}; expected {len(self.tasks)} positive numbers, one for each task"
@@ -163,31 +68,6 @@ class FinetuneConfig:
         named = (*self.tasks, *self.untrained)
         if not self.tasks or len(set(named)) < len(named):
             raise InputError(f"tasks are {', '.join(named) or 'none'}; expected one or more to train, each named once")
-
-
-@dataclass(frozen=True)
-class ObjectiveConfig:
-    """A contrastive or non-contrastive objective by name; a parameter left out takes the objective's own default."""
-
-    objective: str = "infonce"
-    """infonce, mnrl, arccon, mpt, met, mat, dcl, dcl_positive, align_uniform, gradient, mhe, mhs, barlow_twins,
-    vicreg or mixed."""
-    temperature: float | None = None
-    scale: float | None = None
-    angle: float | None = None
-    margin: float | None = None
-    alpha: float | None = None
-    t: float | None = None
-    hard_negative_weight: float | None = None
-    uniformity_weight: float | None = None
-    power: float | None = None
-    dissipation: float | None = None
-    weight: float | None = None
-    ratio: float | None = None
-    dissipation_of: str | None = None
-    """mixed takes this component from infonce, arccon, mpt, met or mat; the next two likewise."""
-    weight_of: str | None = None
-    ratio_of: str | None = None
 
 
 @dataclass(frozen=True)
@@ -209,19 +89,8 @@ class ContrastiveConfig:
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
 
     def __post_init__(self) -> None:
-        _check_range(self, 1, ("train_limit",))
-        _check_range(self, 1e-6, ("quora_share",), most=1)
-
-
-@dataclass(frozen=True)
-class MaskingConfig:
-    """Which tokens masked language modelling asks for (Devlin et al. 2019, section 3.1)."""
-
-    mask_share: float = 0.15
-    """Share of the tokens to predict; of them 80% are masked, 10% replaced by random ones, 10% left as they are."""
-
-    def __post_init__(self) -> None:
-        _check_range(self, 1e-6, ("mask_share",), most=1)
+        check_range(self, 1, ("train_limit",))
+        check_range(self, 1e-6, ("quora_share",), most=1)
 
 
 @dataclass(frozen=True)
@@ -253,8 +122,8 @@ class PretrainConfig(ContrastiveConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_range(self, 1, ("epochs", "batch_size", "chunk", "evaluate_every", "probe_every"))
-        _check_range(self, 0, ("seed", "mlm_weight"))
+        check_range(self, 1, ("epochs", "batch_size", "chunk", "evaluate_every", "probe_every"))
+        check_range(self, 0, ("seed", "mlm_weight"))
 
 
 @dataclass(frozen=True)
@@ -278,20 +147,7 @@ class FuseConfig(FinetuneConfig, ContrastiveConfig):
     def __post_init__(self) -> None:
         FinetuneConfig.__post_init__(self)
         ContrastiveConfig.__post_init__(self)
-        _check_range(self, 0, ("contrastive_weight",))
-
-
-@dataclass(frozen=True)
-class ShapeConfig:
-    """The size of an encoder trained from scratch; what is left out is the start weights' own."""
-
-    hidden_size: int | None = None
-    num_hidden_layers: int | None = None
-    num_attention_heads: int | None = None
-    intermediate_size: int | None = None
-
-    def __post_init__(self) -> None:
-        _check_range(self, 1, tuple(vars(self)))
+        check_range(self, 0, ("contrastive_weight",))
 
 
 @dataclass(frozen=True)
@@ -324,9 +180,9 @@ class MlmConfig:
     )
 
     def __post_init__(self) -> None:
-        _check_range(self, 1, ("epochs", "batch_size", "train_limit", "evaluate_every"))
-        _check_range(self, 0, ("seed",))
-        _check_range(self, 0, ("dev_share",), most=0.5)
+        check_range(self, 1, ("epochs", "batch_size", "train_limit", "evaluate_every"))
+        check_range(self, 0, ("seed",))
+        check_range(self, 0, ("dev_share",), most=0.5)
         if not self.from_scratch and any(size is not None for size in vars(self.shape).values()):
             raise InputError("sizes are given, but the start weights have their own; they go with --from-scratch")
 
@@ -365,15 +221,12 @@ class PruneConfig:
     """Of the batches, and of random scores."""
 
     def __post_init__(self) -> None:
-        _check_range(self, 0.01, ("share",), most=0.99)
-        _check_range(self, 0, ("uniformity_weight",), most=1)
-        _check_range(self, 1, ("rounds", "batch_size", "train_limit"))
-        _check_range(self, 0, ("seed",))
+        check_range(self, 0.01, ("share",), most=0.99)
+        check_range(self, 0, ("uniformity_weight",), most=1)
+        check_range(self, 1, ("rounds", "batch_size", "train_limit"))
+        check_range(self, 0, ("seed",))
         if self.signed and self.score in ("magnitude", "random"):
             raise InputError(f"signed goes with gradients; scores by {self.score} have no sign")
-
-
-Kept = Literal["leading", "all"]
 
 
 @dataclass(frozen=True)
@@ -388,7 +241,7 @@ class EnsembleConfig:
     """How many members the greedy selection takes, with repetition; it keeps the best of its rounds."""
 
     def __post_init__(self) -> None:
-        _check_range(self, 1, ("rounds",))
+        check_range(self, 1, ("rounds",))
 
 
 @dataclass(frozen=True)
@@ -417,7 +270,7 @@ class SimulationConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _check_range(self, 10, ("grid",))
-        _check_range(self, 2, ("batch_size",))
-        _check_range(self, 1, ("batches", "trials", "training_trials", "steps"))
-        _check_range(self, 0, ("positive_deviation", "negative_deviation", "seed"))
+        check_range(self, 10, ("grid",))
+        check_range(self, 2, ("batch_size",))
+        check_range(self, 1, ("batches", "trials", "training_trials", "steps"))
+        check_range(self, 0, ("positive_deviation", "negative_deviation", "seed"))
