@@ -1,5 +1,6 @@
 """What many tests share: a tiny random encoder, the bundled sample data, and a small cut of it."""
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -34,6 +35,14 @@ def token_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MULTITASK_CACHE", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unsynced() -> Iterator[None]:
+    """Leave files to the system's cache: thousands are written here, and only a power cut would tell."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
 
 
 @pytest.fixture(scope="session")

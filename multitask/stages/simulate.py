@@ -5,9 +5,9 @@ from dataclasses import asdict
 from minbert.files import write_json
 from multitask.artefacts import Artefact
 from multitask.config import RunOptions, SimulationConfig
-from multitask.study.closed_forms import USED
 from multitask.study.conjectures import check_conjectures
 from multitask.study.outcomes import as_json
+from multitask.study.paradigm import USED
 from multitask.study.simulations import run_simulations
 
 

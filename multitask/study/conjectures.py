@@ -14,7 +14,6 @@ from torch.nn.functional import one_hot
 from multitask.config import SimulationConfig
 from multitask.objectives import unit
 from multitask.objectives.closed_forms import RATIOS, Negatives
-from multitask.study.closed_forms import DISSIPATIONS, PARADIGM, lemma_1_bounds
 from multitask.study.configurations import Configurations, Tally, tangent
 from multitask.study.outcomes import (
     CLOSER,
@@ -36,6 +35,7 @@ from multitask.study.outcomes import (
     Estimate,
     case_of,
 )
+from multitask.study.paradigm import DISSIPATIONS, PARADIGM, lemma_1_bounds
 
 ROUNDING = 1e-5
 

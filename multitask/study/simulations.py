@@ -18,8 +18,8 @@ from torch import Tensor
 from multitask.config import SimulationConfig
 from multitask.objectives.closed_forms import RATIOS, Negatives
 from multitask.runtime import generator
-from multitask.study.closed_forms import DISSIPATIONS
 from multitask.study.outcomes import DISSIPATED, RATIO_MAPS, TEMPERATURES, Array, Simulations
+from multitask.study.paradigm import DISSIPATIONS
 
 POSITIVE_MEANS = (math.pi / 20, math.pi / 2)
 NEGATIVE_MEANS = (math.pi / 20, math.pi)

@@ -7,7 +7,7 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.config import FinetuneConfig, FuseConfig, PretrainConfig
-from multitask.experiments.presets import PRESETS, PresetName, load_preset
+from multitask.experiments.presets import ONLY, PRESETS, PresetName, load_preset
 from multitask.experiments.recipes import Node, Recipes, Weights
 from multitask.experiments.tables import Row, all_tables
 from multitask.schedulers import SCHEDULERS
@@ -177,9 +177,24 @@ def test_rows_of_the_study_differ_in_what_is_compared_only(recipes: Recipes, key
     assert {name for name in vars(found[0]) if len({vars(config)[name] for config in found}) > 1} == varied
 
 
-def test_tables_on_request_are_not_run_unless_named() -> None:
-    usual = [table.key for table in load_preset("sample").tables]
-    assert "schedulers" not in usual
-    assert "objectives" not in usual
-    assert "reviews" in usual
-    assert [table.key for table in load_preset("small", tables=["objectives"]).tables] == ["objectives"]
+def keys(name: PresetName, *tables: str) -> list[str]:
+    return [table.key for table in load_preset(name, tables=tables or None).tables]
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name not in ONLY])
+def test_a_preset_runs_all_tables_but_those_on_request(name: PresetName) -> None:
+    assert keys(name) == [table.key for table in all_tables(PRESETS[name]) if not table.on_request]
+    assert {*ROWS, "reviews", "figure2"} <= set(keys(name))
+    assert not {"schedulers", "objectives", "best"} & set(keys(name))
+
+
+def test_the_preset_best_runs_its_own_table() -> None:
+    assert keys("best") == ["best"]
+    [table] = load_preset("best").tables
+    assert [row.label for row in table.rows] == ["Best"]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_named_tables_take_the_place_of_a_presets_own(name: PresetName) -> None:
+    assert keys(name, "2") == ["2"]
+    assert keys(name, "objectives", "2") == ["2", "objectives"]

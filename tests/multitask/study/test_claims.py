@@ -8,8 +8,8 @@ import pytest
 from multitask.config import SimulationConfig
 from multitask.study import outcomes as about
 from multitask.study.claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS, fall, judge
-from multitask.study.closed_forms import DISSIPATIONS
 from multitask.study.outcomes import Estimate, Simulations
+from multitask.study.paradigm import DISSIPATIONS
 from multitask.study.simulations import run_simulations
 
 

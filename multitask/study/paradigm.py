@@ -1,4 +1,4 @@
-"""The closed forms that simulations are about, and the bounds of Lemma 1 (arXiv 2402.18281, section 3)."""
+"""The gradient paradigm as the study has it (arXiv 2402.18281, section 3): its parameters, losses, and Lemma 1."""
 
 from torch import Tensor
 
