@@ -151,3 +151,8 @@ def locate_model(name: str | Path, revision: str | None = None, best_on: str | N
     from minbert.checkpoint import resolve  # imports torch, which reading a run does without
 
     return resolve(str(name), revision)
+
+
+def without_folders(text: str) -> str:
+    """Text whose absolute paths are cut to their last part: where files lay is nobody else's business."""
+    return re.sub(r"(?<!\S)/\S*/", "", text)

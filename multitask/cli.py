@@ -121,23 +121,36 @@ def _(command: Evaluate) -> int:
         return _evaluate_suite(command)
     if command.pooling != "auto":
         raise InputError("--pooling is for the suites sts, transfer and geometry; the tasks' heads have their own")
+    from dataclasses import asdict
+
     from minbert.files import write_json
     from minbert.tokenizer import load_tokenizer
     from multitask.artefacts import locate_model
-    from multitask.evaluation.multitask import evaluate, load_split
+    from multitask.contamination import TrainedOn
+    from multitask.evaluation.multitask import load_split, overlap, predict, score
+    from multitask.evaluation.overlap import any_seen
     from multitask.model import load_model
-    from multitask.reporting.text import metrics_table
+    from multitask.reporting.text import metrics_table, overlap_table
     from multitask.runtime import start
 
     folder = locate_model(command.model, command.revision, command.best_on)
     runtime = start(command.device, command.precision)
     model = load_model(folder).to(runtime.device)
-    scores = evaluate(model, load_split(model, load_tokenizer(str(folder)), command.data, command.split), runtime)
+    data = load_split(model, load_tokenizer(str(folder)), command.data, command.split)
+    examples = {name: rows.examples for name, rows in data.items()}
+    predictions = predict(model, data, runtime)
+    scores = score(predictions, examples)
+    trained_on = TrainedOn.of_folder(folder, command.model)
+    seen = overlap(predictions, examples, trained_on)
     output = command.output or folder / f"evaluation-{command.split}.json"
-    write_json(
-        output, {"overall": scores.overall, "tasks": scores.metrics, "split": command.split, **runtime.describe()}
-    )
+    result = {"overall": scores.overall, "tasks": scores.metrics, "split": command.split, **runtime.describe()}
+    parts = {name: asdict(task) for name, task in seen.items()}
+    write_json(output, {**result, "overlap": parts, "unknown": trained_on.unknown})
     print(metrics_table(scores))
+    if any_seen(seen):
+        print(overlap_table(seen))
+    for line in trained_on.unknown:
+        print(f"not known: {line}")
     print(output)
     return 0
 
@@ -260,20 +273,23 @@ def _(command: Probe) -> int:
 
 @run.register
 def _(command: Export) -> int:
+    from multitask.artefacts import locate_model
+    from multitask.contamination import TrainedOn
     from multitask.encoder import SentenceEncoder
     from multitask.export import export_onnx, export_sentence_transformers, export_transformers
     from multitask.model_card import model_card
 
     encoder = SentenceEncoder.load(command.model, command.revision, command.pooling, "cpu", "fp32")
+    trained_on = TrainedOn.of_folder(locate_model(command.model, command.revision), command.model)
     match command.to:
         case "transformers":
-            export_transformers(encoder, command.output)
+            export_transformers(encoder, command.output, trained_on)
         case "sentence-transformers":
             card = model_card(command.model, command.revision, encoder, command.normalize)
-            export_sentence_transformers(encoder, command.output, card, command.normalize)
+            export_sentence_transformers(encoder, command.output, card, command.normalize, trained_on)
         case "onnx":
             logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns that torchvision's operators are missing
-            export_onnx(encoder, command.output, command.normalize)
+            export_onnx(encoder, command.output, command.normalize, trained_on)
     print(command.output)
     return 0
 

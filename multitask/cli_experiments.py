@@ -56,7 +56,7 @@ def _preset(command: Tables) -> "Preset":
     from multitask.experiments.presets import load_preset
 
     keys = None if command.tables is None else command.tables.split(",")
-    return load_preset(command.preset, command.start, command.data, keys)
+    return load_preset(command.preset, command.start, command.data, keys, command.suites_data)
 
 
 @run_action.register

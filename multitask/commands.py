@@ -272,6 +272,8 @@ class Tables:
     """Start weights in place of the preset's: a folder or a hub id."""
     data: Path | None = None
     """Folder with the tasks' files in place of the preset's."""
+    suites_data: Path | None = None
+    """SentEval's data folder, for tables that need it, in place of the preset's data/senteval."""
     tables: str | None = None
     """Only these, e.g. `2,7,figure2`."""
     seeds: int = 1

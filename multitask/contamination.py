@@ -1,4 +1,4 @@
-"""What a model was trained on: hashes of sentences and pairs that every artefact keeps, and that evaluations ask.
+"""What a model was trained on: hashes of sentences and pairs that artefacts and exports keep, and evaluations ask.
 
 `trained_on.npz` in an artefact's folder is about its whole chain, this stage and all before it, so that it answers when
 the others are gone; of an ensemble about all members. It holds all rows of the training splits that the stage's planned

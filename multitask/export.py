@@ -3,6 +3,7 @@
 import importlib.util
 import logging
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from minbert.checkpoint import save_encoder
 from minbert.errors import InputError
 from minbert.files import atomic_folder, write_json, write_text
 from minbert.model import BertModel
+from multitask.artefacts import without_folders
+from multitask.contamination import TrainedOn
 from multitask.encoder import SentenceEncoder
 from multitask.model import write_pooling
 from multitask.pooling import PoolingMethod
@@ -24,17 +27,25 @@ ONNX_PACKAGES = ("onnx", "onnxscript")
 CHECKED = ["One.", "Two dogs run over a field.", "A cat sleeps, and nobody wakes it. " * 8]
 
 
-def export_transformers(encoder: SentenceEncoder, folder: Path) -> None:
+def export_transformers(encoder: SentenceEncoder, folder: Path, trained_on: TrainedOn) -> None:
     """Write encoder and tokenizer as a folder that transformers' AutoModel and AutoTokenizer load.
+
+    Args:
+        encoder: what to export.
+        folder: where to, atomically.
+        trained_on: kept in the folder, for evaluations of what was exported.
 
     Raises:
         InputError: a pruned encoder, whose layers transformers cannot have.
     """
     _refuse_pruned(encoder)
-    encoder.model.save(folder, encoder.tokenizer)
+    with atomic_folder(folder) as temporary:
+        _write_encoder(encoder, temporary, trained_on)
 
 
-def export_sentence_transformers(encoder: SentenceEncoder, folder: Path, card: str, normalize: bool) -> None:
+def export_sentence_transformers(
+    encoder: SentenceEncoder, folder: Path, card: str, normalize: bool, trained_on: TrainedOn
+) -> None:
     """Write a folder that sentence-transformers' SentenceTransformer loads, with the same embeddings.
 
     Args:
@@ -42,6 +53,7 @@ def export_sentence_transformers(encoder: SentenceEncoder, folder: Path, card: s
         folder: where to, atomically.
         card: text of its README.md.
         normalize: add a module that scales embeddings to length 1.
+        trained_on: kept in the folder, for evaluations of what was exported.
 
     Raises:
         InputError: a pruned encoder, whose layers transformers cannot have.
@@ -53,8 +65,7 @@ def export_sentence_transformers(encoder: SentenceEncoder, folder: Path, card: s
         for index, (kind, path) in enumerate(paths.items())
     ]
     with atomic_folder(folder) as temporary:
-        save_encoder(encoder.model, temporary)
-        encoder.tokenizer.save(temporary)
+        _write_encoder(encoder, temporary, trained_on)
         write_json(temporary / "modules.json", modules)
         write_pooling(temporary, encoder.pooling, encoder.model.config.hidden_size)
         if normalize:
@@ -89,7 +100,7 @@ class _PaddedEmbeddings(nn.Module):
         return nn.functional.normalize(pooled) if self.normalize else pooled
 
 
-def export_onnx(encoder: SentenceEncoder, folder: Path, normalize: bool) -> None:
+def export_onnx(encoder: SentenceEncoder, folder: Path, normalize: bool, trained_on: TrainedOn) -> None:
     """Write a folder with model.onnx, the tokenizer's files and embedding.json (pooling, longest sentence).
 
     The model takes `input_ids` and `attention_mask`, both [batch, sequence] int64 of any size up to the longest
@@ -100,6 +111,7 @@ def export_onnx(encoder: SentenceEncoder, folder: Path, normalize: bool) -> None
         encoder: what to export; on the processor, fp32.
         folder: where to, atomically.
         normalize: scale embeddings to length 1.
+        trained_on: kept in the folder.
 
     Raises:
         InputError: the packages onnx and onnxscript are not installed.
@@ -124,6 +136,7 @@ def export_onnx(encoder: SentenceEncoder, folder: Path, normalize: bool) -> None
             verbose=False,
         )
         encoder.tokenizer.save(temporary)
+        _keep(trained_on, temporary)
         write_json(
             temporary / "embedding.json",
             {"pooling": encoder.pooling, "normalize": normalize, "max_length": encoder.max_length},
@@ -145,6 +158,17 @@ def _check_onnx(encoder: SentenceEncoder, path: Path, normalize: bool) -> None:
         (embeddings,) = session.run(None, inputs)
         if (worst := float(np.abs(embeddings - rows).max())) > ONNX_TOLERANCE:
             raise RuntimeError(f"embeddings by ONNX Runtime differ by {worst:.1e}; expected at most {ONNX_TOLERANCE}")
+
+
+def _write_encoder(encoder: SentenceEncoder, folder: Path, trained_on: TrainedOn) -> None:
+    save_encoder(encoder.model, folder)
+    encoder.tokenizer.save(folder)
+    _keep(trained_on, folder)
+
+
+def _keep(trained_on: TrainedOn, folder: Path) -> None:
+    unknown = tuple(map(without_folders, trained_on.unknown))  # exports are published
+    replace(trained_on, unknown=unknown).keep(folder)
 
 
 def _refuse_pruned(encoder: SentenceEncoder) -> None:

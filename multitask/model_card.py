@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from minbert.checkpoint import BUNDLED, weights_file
 from minbert.files import read_json, sha256_of_file
-from multitask.artefacts import Artefact, is_run, locate_model
+from multitask.artefacts import Artefact, is_run, locate_model, without_folders
 from multitask.contamination import TrainedOn
 from multitask.encoder import SentenceEncoder
 
@@ -68,7 +68,7 @@ def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normal
     return template.render(
         title=stages[-1].artefact if stages else folder.resolve().name if Path(name).exists() else name,
         base_model=bases[0] if len(bases) == 1 else None,
-        roots=[_without_folders(root) for root in roots],
+        roots=[without_folders(root) for root in roots],
         stages=stages,
         scores=_scores(folder),
         limits=list(_limits(stages, trained_on)),
@@ -126,7 +126,7 @@ def _stage(run: Path, inputs: Mapping[str, Any]) -> Stage:
     return Stage(
         run.name,
         run.name.partition("-")[0],
-        _without_folders(labels.get("start") or labels.get("members", "")),
+        without_folders(labels.get("start") or labels.get("members", "")),
         inputs.get("start", {}).get("sha256", ""),
         read_json(run / "config.json"),
         tuple(rows),
@@ -163,7 +163,7 @@ def _of_tasks(data: str, metrics: Mapping[str, Mapping[str, Any]], of_embeddings
 def _limits(stages: list[Stage], trained_on: TrainedOn) -> Iterator[str]:
     """What a user should know before relying on the model."""
     yield "The data sets that this project reads are English; other languages were neither trained on nor measured."
-    if lines := [_without_folders(line) for line in trained_on.unknown]:
+    if lines := [without_folders(line) for line in trained_on.unknown]:
         yield f"What it has read is not fully known, so that test data may be among it: {'; '.join(lines)}."
     for stage in stages:
         limits = [f"{key} {stage.config[key]:,}" for key in SUB_SAMPLING if stage.config.get(key) is not None]
@@ -176,11 +176,6 @@ def _limits(stages: list[Stage], trained_on: TrainedOn) -> Iterator[str]:
             "The kept state is the best of several on the dev sets, whose scores are thereby optimistic; those on sets "
             "of a few hundred examples are uncertain by several points."
         )
-
-
-def _without_folders(text: str) -> str:
-    """Text whose absolute paths are cut to their last part: where files lay is nobody else's business."""
-    return re.sub(r"(?<!\S)/\S*/", "", text)
 
 
 def _hub_id(root: str) -> str | None:

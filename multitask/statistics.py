@@ -28,13 +28,13 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-Measure = Literal["accuracy", "pearson"]
+Measure = Literal["accuracy", "pearson", "spearman"]
 Values = NDArray[np.float64]
 
 SAMPLES = 10_000
 LEVEL = 0.05
 SEED = 0
-CHUNK = 2_000_000  # weights in memory at once
+CHUNK = 200_000  # weights at once, as many as a cache holds
 ROUNDING = 1e-12  # what is smaller, beside numbers of the size of 1, is zero
 
 
@@ -62,7 +62,7 @@ def resampled_scores(
     Returns:
         [samples, models].
     """
-    score = _accuracy if measure == "accuracy" else _correlation
+    score = {"accuracy": _accuracy, "pearson": _correlation, "spearman": _rank_correlation}[measure]
     size, parts = len(labels), []
     for start in range(0, samples, max(1, CHUNK // size)):
         rows = min(max(1, CHUNK // size), samples - start)
@@ -84,6 +84,29 @@ def _correlation(weights: Values, labels: NDArray[Any], predictions: NDArray[Any
     vary = (variance_x > ROUNDING * (x**2).mean()) & (variance_y > ROUNDING * (y**2).mean(axis=1))
     covariance = weights @ (x * y).T - mean_x * mean_y
     return np.where(vary, covariance / np.sqrt(np.where(vary, variance_x * variance_y, 1.0)), 0.0)
+
+
+def _rank_correlation(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
+    """Spearman's: ranks are those within the resampled examples, so they depend on the weights."""
+    x = _weighted_ranks(weights, labels)
+    variance_x = np.einsum("sn,sn,sn->s", weights, x, x)
+    scores = np.zeros((len(weights), len(predictions)))
+    for place, model in enumerate(predictions):
+        y = _weighted_ranks(weights, model)
+        weighted = weights * y
+        variance = variance_x * np.einsum("sn,sn->s", weighted, y)
+        vary = variance > ROUNDING
+        scores[:, place] = np.where(vary, np.einsum("sn,sn->s", weighted, x) / np.sqrt(np.where(vary, variance, 1)), 0)
+    return scores
+
+
+def _weighted_ranks(weights: Values, values: NDArray[Any]) -> Values:
+    """Mean rank of each example among examples of these weights, [samples, examples], as a share less a half."""
+    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    in_order = weights[:, np.argsort(values, kind="stable")]
+    totals = np.add.reduceat(in_order, np.cumsum(sizes) - sizes, axis=1)
+    ranks = np.cumsum(totals, axis=1) - totals / 2 - 0.5
+    return np.asarray(ranks[:, group])
 
 
 def _centred(values: NDArray[Any]) -> Values:

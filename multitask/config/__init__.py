@@ -28,6 +28,7 @@ from multitask.config.stages import (
     PretrainConfig,
     PruneConfig,
     SimulationConfig,
+    SuitesConfig,
 )
 
 __all__ = [
@@ -52,4 +53,5 @@ __all__ = [
     "ShapeConfig",
     "Sharing",
     "SimulationConfig",
+    "SuitesConfig",
 ]

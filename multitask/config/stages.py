@@ -245,6 +245,19 @@ class EnsembleConfig:
 
 
 @dataclass(frozen=True)
+class SuitesConfig:
+    """Which of SentEval's tasks a model's frozen embeddings are scored on."""
+
+    suites: tuple[Literal["sts", "transfer"], ...] = ("sts", "transfer")
+    limit: int | None = None
+    """Score at most so many pairs of each similarity task, and of each transfer task learn from and score at most so
+    many rows, always the same; all when left out."""
+
+    def __post_init__(self) -> None:
+        check_range(self, 100, ("limit",))
+
+
+@dataclass(frozen=True)
 class SimulationConfig:
     """Simulated embeddings of the gradient study (arXiv 2402.18281, section 3.1).
 

@@ -13,10 +13,12 @@ from minbert.errors import InputError
 from minbert.files import write_text
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer
+from multitask.contamination import TrainedOn
 from multitask.datasets.batching import Rows
 from multitask.datasets.labelled import LabelledData
 from multitask.datasets.readers import Examples
 from multitask.datasets.schema import Split
+from multitask.evaluation.overlap import Seen, TaskResult, task_result
 from multitask.inference import for_all_rows
 from multitask.model import MultitaskBert
 from multitask.runtime import Runtime
@@ -82,6 +84,21 @@ def score(predictions: Mapping[str, NDArray[Any]], examples: Mapping[str, Exampl
         assert labels is not None, "labelled splits have labels"
         metrics[name] = TASKS[name].kind.metrics(values, labels)
     return Scores(metrics, {name: metrics[name][TASKS[name].kind.metric] for name in metrics})
+
+
+def overlap(
+    predictions: Mapping[str, NDArray[Any]], examples: Mapping[str, Examples], trained_on: TrainedOn
+) -> dict[str, TaskResult[dict[str, Any]]]:
+    """Of each task's labelled rows how many a model was trained on, and the metrics with and without them."""
+
+    def result(name: str, values: NDArray[Any]) -> TaskResult[dict[str, Any]]:
+        labels, columns = examples[name].labels, examples[name].sentences
+        assert labels is not None, "labelled splits have labels"
+        return task_result(
+            lambda rows: TASKS[name].kind.metrics(values[rows], labels[rows]), columns, Seen.of(trained_on, columns)
+        )
+
+    return {name: result(name, values) for name, values in predictions.items()}
 
 
 def evaluate(model: MultitaskBert, data: Mapping[str, LabelledData], runtime: Runtime) -> Scores:

@@ -44,8 +44,12 @@ class SimilarityData:
 
     def only(self, rows: Mask) -> "SimilarityData":
         """The chosen pairs."""
-        first, second = ([text for text, kept in zip(column, rows, strict=True) if kept] for column in self.columns)
+        first, second = (_chosen(column, rows) for column in self.columns)
         return SimilarityData((first, second), self.gold[rows], self.subsets[rows])
+
+    def sampled(self, limit: int) -> "SimilarityData":
+        """At most so many pairs, drawn at random but always the same."""
+        return self.only(_drawn(len(self.gold), limit))
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,32 @@ class ClassificationData:
     def scored(self) -> Mask:
         """The rows that the score is made from, [rows]."""
         return self.splits == "test"
+
+    def sampled(self, limit: int) -> "ClassificationData":
+        """At most so many rows of each split, drawn at random but always the same.
+
+        The classes keep their shares, but a class keeps ten rows where it has them, one for each fold.
+        """
+        rows = np.zeros(len(self.labels), bool)
+        for split in np.unique(self.splits):
+            of_split = self.splits == split
+            share = min(1.0, limit / of_split.sum())
+            for label in np.unique(self.labels[of_split]):
+                places = np.flatnonzero(of_split & (self.labels == label))
+                rows[places] = _drawn(len(places), max(round(share * len(places)), 10))
+        columns = tuple(_chosen(column, rows) for column in self.columns)
+        return ClassificationData(columns, self.labels[rows], self.splits[rows])
+
+
+def _chosen(column: Sequence[str], rows: Mask) -> list[str]:
+    return [text for text, kept in zip(column, rows, strict=True) if kept]
+
+
+def _drawn(size: int, count: int) -> Mask:
+    """A mask [size] with so many places, or all if there are not more."""
+    rows = np.zeros(size, bool)
+    rows[np.random.default_rng(0).permutation(size)[:count]] = True
+    return rows
 
 
 Data = TypeVar("Data", SimilarityData, ClassificationData)

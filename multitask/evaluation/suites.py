@@ -8,11 +8,11 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from multitask.artefacts import is_run, locate_model
@@ -21,6 +21,7 @@ from multitask.contamination import TrainedOn
 from multitask.encoder import Embedder, SentenceEncoder, load_encoder
 from multitask.evaluation.embeddings import EmbeddingTable, embed
 from multitask.evaluation.geometry import Geometry, geometry
+from multitask.evaluation.overlap import Seen, TaskResult, task_result
 from multitask.evaluation.senteval import (
     STS_SETS,
     TRANSFER_SETS,
@@ -31,12 +32,25 @@ from multitask.evaluation.senteval import (
 )
 from multitask.evaluation.sts import StsScores, cosines, sts_scores
 from multitask.evaluation.transfer import TransferScores, predict, transfer_scores
+from multitask.statistics import Measure
 
 logger = logging.getLogger("multitask")
 
 SuiteName = Literal["sts", "transfer", "geometry"]
 Scores = StsScores | TransferScores | Geometry
-ScoresOf = Callable[[Mask], Scores]  # the scores on some of a task's scored rows
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an encoder came to on a task.
+
+    Args:
+        scores_of: the scores on some of the scored rows.
+        answers: right ones and the encoder's, [rows] each; None where nothing is asked, only measured.
+    """
+
+    scores_of: Callable[[Mask], Scores]
+    answers: tuple[NDArray[Any], NDArray[Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -45,78 +59,39 @@ class Suite:
 
     Args:
         sets: in the order of the papers' columns.
-        measure: from a set's data, a table of its sentences' embeddings and a seed to a function that scores any part
-            of the scored rows.
+        measure: from a set's data, a table of its sentences' embeddings and a seed to the outcome.
         main: the number that stands in the papers' tables; None where there is not one.
+        unit: what that number is.
     """
 
     sets: Sequence[DataSet[Any]]
-    measure: Callable[[Any, EmbeddingTable, int], ScoresOf]
-    main: Callable[[Any], float] | None
+    measure: Callable[[Any, EmbeddingTable, int], Outcome]
+    main: Callable[[Any], float] | None = None
+    unit: Measure | None = None
 
 
-def _measure_sts(data: SimilarityData, table: EmbeddingTable, _seed: int) -> ScoresOf:
+def _measure_sts(data: SimilarityData, table: EmbeddingTable, _seed: int) -> Outcome:
     similarities = cosines(*(table[column] for column in data.columns))
-    return lambda rows: sts_scores(similarities[rows], data.gold[rows], data.subsets[rows])
+    return Outcome(
+        lambda rows: sts_scores(similarities[rows], data.gold[rows], data.subsets[rows]), (data.gold, similarities)
+    )
 
 
-def _measure_transfer(data: ClassificationData, table: EmbeddingTable, seed: int) -> ScoresOf:
+def _measure_transfer(data: ClassificationData, table: EmbeddingTable, seed: int) -> Outcome:
     predictions, labels = predict(data, table, seed), data.labels[data.scored]
     classes = len(np.unique(data.labels))
-    return lambda rows: transfer_scores(predictions[rows], labels[rows], classes)
+    return Outcome(lambda rows: transfer_scores(predictions[rows], labels[rows], classes), (labels, predictions))
 
 
-def _measure_geometry(data: SimilarityData, table: EmbeddingTable, _seed: int) -> ScoresOf:
-    return lambda rows: geometry(data.only(rows), table)
+def _measure_geometry(data: SimilarityData, table: EmbeddingTable, _seed: int) -> Outcome:
+    return Outcome(lambda rows: geometry(data.only(rows), table))
 
 
 SUITES: dict[SuiteName, Suite] = {
-    "sts": Suite(STS_SETS, _measure_sts, lambda scores: scores.all.spearman),
-    "transfer": Suite(TRANSFER_SETS, _measure_transfer, lambda scores: scores.accuracy),
-    "geometry": Suite(STS_SETS, _measure_geometry, None),
+    "sts": Suite(STS_SETS, _measure_sts, lambda scores: scores.all.spearman, "spearman"),
+    "transfer": Suite(TRANSFER_SETS, _measure_transfer, lambda scores: scores.accuracy, "accuracy"),
+    "geometry": Suite(STS_SETS, _measure_geometry),
 }
-
-
-@dataclass(frozen=True)
-class Seen:
-    """Which of a task's scored rows a model was trained on.
-
-    Args:
-        columns: sentences of each column, [rows] each.
-        pairs: pairs that were trained on as a pair, [rows]; None for single sentences.
-    """
-
-    columns: tuple[Mask, ...]
-    pairs: Mask | None
-
-    @classmethod
-    def of(cls, trained_on: TrainedOn, columns: Sequence[Sequence[str]]) -> "Seen":
-        """What of a task's sentences, a list a column, the model was trained on."""
-        pairs = trained_on.pairs_seen(*columns) if len(columns) == 2 else None
-        return cls(tuple(map(trained_on.sentences_seen, columns)), pairs)
-
-
-@dataclass(frozen=True)
-class TaskResult:
-    """Scores of a task, and how much of it the model was trained on.
-
-    Args:
-        rows: scored sentences or pairs.
-        scores: on all of them.
-        sentences: different ones among them.
-        sentences_seen: how many of these were trained on.
-        rows_seen: rows that were trained on; of pairs those that were as a pair.
-        clean: scores on the other rows; None where fewer than two are left.
-        untouched: of pairs, scores on the rows with no sentence that was trained on; None as above.
-    """
-
-    rows: int
-    scores: Scores
-    sentences: int
-    sentences_seen: int
-    rows_seen: int
-    clean: Scores | None
-    untouched: Scores | None
 
 
 @dataclass(frozen=True)
@@ -139,7 +114,7 @@ class SuiteResult:
     suite: SuiteName
     model: str
     settings: dict[str, Any]
-    tasks: dict[str, TaskResult]
+    tasks: dict[str, TaskResult[Scores]]
     missing: dict[str, str]
     unknown: tuple[str, ...]
     sentences: int
@@ -186,19 +161,12 @@ def evaluate_suite(
     Raises:
         InputError: a malformed file, or none of the suite's sets is there.
     """
-    data, missing = _read_sets(name, folder)
+    data, missing = read_sets(name, folder)
     begin = time.perf_counter()
     sentences = (text for task in data.values() for column in task.columns for text in column)
     table = embed(encoder, sentences, cache, show_progress=True)
     embedded = time.perf_counter()
-    tasks = {}
-    for task, content in data.items():
-        columns = [[text for text, kept in zip(c, content.scored, strict=True) if kept] for c in content.columns]
-        try:
-            scores_of = SUITES[name].measure(content, table, seed)
-        except InputError as error:
-            raise InputError(f"{task}: {error}") from None
-        tasks[task] = task_result(scores_of, columns, Seen.of(trained_on, columns))
+    tasks = {task: outcome_on(name, task, content, table, trained_on, seed)[1] for task, content in data.items()}
     seconds = {"embedding": embedded - begin, "scoring": time.perf_counter() - embedded}
     return SuiteResult(
         suite=name,
@@ -213,8 +181,24 @@ def evaluate_suite(
     )
 
 
-def _read_sets(name: SuiteName, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The suite's data by task, and the first missing file of each task that lacks one."""
+def outcome_on(
+    suite: SuiteName, task: str, data: Any, table: EmbeddingTable, trained_on: TrainedOn, seed: int
+) -> tuple[Outcome, TaskResult[Scores]]:
+    """What an encoder came to on one task of a suite, and its scores with and without what it was trained on."""
+    columns = [[text for text, kept in zip(c, data.scored, strict=True) if kept] for c in data.columns]
+    try:
+        outcome = SUITES[suite].measure(data, table, seed)
+    except InputError as error:
+        raise InputError(f"{task}: {error}") from None
+    return outcome, task_result(outcome.scores_of, columns, Seen.of(trained_on, columns))
+
+
+def read_sets(name: SuiteName, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The suite's data by task, and the first missing file of each task that lacks one.
+
+    Raises:
+        InputError: a malformed file, or none of the suite's sets is there.
+    """
     sets = SUITES[name].sets
     absent = {entry.name: [path for path in entry.paths(folder) if not path.is_file()] for entry in sets}
     missing = {task: str(paths[0]) for task, paths in absent.items() if paths}
@@ -263,33 +247,3 @@ def evaluate_model(
         trained_on = TrainedOn(unknown=(f"the training data of {name} is not recorded",))
         settings = {"pooling": "its own" if pooling == "auto" else pooling, "max_length": "its own"}
     return evaluate_suite(suite, encoder, folder, trained_on, name, settings, cache, seed)
-
-
-def task_result(scores_of: ScoresOf, columns: Sequence[Sequence[str]], seen: Seen) -> TaskResult:
-    """A task's scores on all scored rows and on those that were not trained on.
-
-    Args:
-        scores_of: gives the scores on some of the rows.
-        columns: sentences of the scored rows, a list a column.
-        seen: which of them were trained on.
-    """
-    rows = len(columns[0])
-    trained = seen.columns[0] if seen.pairs is None else seen.pairs
-    touched = np.any(seen.columns, axis=0)
-    was_seen = dict(zip(chain(*columns), chain(*seen.columns), strict=True))
-    scores = scores_of(np.ones(rows, bool))
-
-    def part(kept: Mask) -> Scores | None:
-        if kept.all():
-            return scores
-        return scores_of(kept) if kept.sum() > 1 else None
-
-    return TaskResult(
-        rows=rows,
-        scores=scores,
-        sentences=len(was_seen),
-        sentences_seen=int(sum(was_seen.values())),
-        rows_seen=int(trained.sum()),
-        clean=part(~trained),
-        untouched=None if seen.pairs is None else part(~touched),
-    )

@@ -11,7 +11,7 @@ from typing import Self
 from multitask.artefacts import Artefact
 from multitask.config import RunOptions
 from multitask.experiments.jobs import Done, Engine, Failed, Job
-from multitask.experiments.recipes import Node, evaluation
+from multitask.experiments.recipes import Node
 from multitask.experiments.store import Note, Store
 from multitask.experiments.tables import Table
 
@@ -40,10 +40,11 @@ class Grid:
         labels: dict[Node, str] = {}
         rows: Counter[Node] = Counter()
         targets: set[Node] = set()
-        for seed, row in product(range(seeds), [row for table in tables for row in table.rows]):
+        places = [(table, row) for table in tables for row in table.rows]
+        for seed, (table, row) in product(range(seeds), places):
             if row.model is not None:
                 model = row.model.seeded(seed)
-                chain = list(evaluation(model).chain())
+                chain = list(table.evaluation(model).chain())
                 targets |= {model, chain[-1]}
                 rows.update(chain)
                 for node in chain:

@@ -15,6 +15,7 @@ from multitask.config import (
     PruneConfig,
     RunOptions,
     SimulationConfig,
+    SuitesConfig,
 )
 from multitask.errors import Interrupted, TrainingError
 from multitask.experiments.recipes import Node, Weights
@@ -109,6 +110,10 @@ def compute(job: Job) -> Artefact:
         from multitask.stages.evaluate import evaluate_run
 
         return evaluate_run(job.parents[0], data, options)
+    if isinstance(node.config, SuitesConfig):
+        from multitask.stages.evaluate import evaluate_suites
+
+        return evaluate_suites(job.parents[0], data, node.config, options)
     if isinstance(node.config, SimulationConfig):
         from multitask.stages.simulate import simulate
 

@@ -5,7 +5,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from multitask.config import FinetuneConfig, FuseConfig, HeadsConfig, MlmConfig, OptimizerConfig, PretrainConfig
+from multitask.config import (
+    FinetuneConfig,
+    FuseConfig,
+    HeadsConfig,
+    MlmConfig,
+    OptimizerConfig,
+    PretrainConfig,
+    PruneConfig,
+    SuitesConfig,
+)
 from multitask.experiments.recipes import Recipes, Weights
 from multitask.experiments.tables import Table, all_tables, choose
 
@@ -35,6 +44,9 @@ class Preset:
 # first token as embedding; contrastive pre-training of 5 epochs on the given sets and 3 on NLI, unsupervised training
 # of 10 with 6% of Quora in each. A supervised pre-training is kept as it is at its end, since Tables 8 and 9 compare
 # its length. Reviews are not the report's.
+_PAPER_VIEWS = PretrainConfig(  # as the scripts of arXiv 2402.18281
+    pooling="cls", batch_size=128, max_length=32, projection="linear", evaluate_every=125, probe_every=25
+)
 _PAPER_MULTITASK = FinetuneConfig(pooling="cls", heads=HeadsConfig(hidden_size=768), conflicts_every=100)
 PAPER = Recipes(
     start=Weights("bert-base-uncased"),
@@ -45,9 +57,9 @@ PAPER = Recipes(
     fusion=FuseConfig(pooling="cls"),
     reviews=replace(_PAPER_MULTITASK, tasks=("reviews",), conflicts_every=None),
     masked=None,  # plain BERT is not tuned contrastively
-    views=PretrainConfig(  # as the scripts of arXiv 2402.18281
-        pooling="cls", batch_size=128, max_length=32, projection="linear", evaluate_every=125, probe_every=25
-    ),
+    views=_PAPER_VIEWS,
+    pruning=PruneConfig(pooling="cls"),
+    recovery=replace(_PAPER_VIEWS, probe_every=None),
 )
 
 # Suited to all-MiniLM-L6-v2, whose embeddings are means: larger learning rates and fewer epochs of less data, dropout
@@ -60,6 +72,15 @@ _SMALL_MULTITASK = FinetuneConfig(
     encoder_dropout=0.0,
     keep_task_bests=False,
     conflicts_every=50,
+)
+_SMALL_VIEWS = PretrainConfig(
+    batch_size=128,
+    max_length=32,
+    projection="linear",
+    train_limit=6144,
+    evaluate_every=8,
+    probe_every=4,
+    optimizer=OptimizerConfig(learning_rate=5e-5),
 )
 _SMALL_SUPERVISED = replace(PAPER.supervised, pooling="auto", train_limit=400)
 SMALL = Recipes(
@@ -82,15 +103,10 @@ SMALL = Recipes(
         max_length=32,
         optimizer=OptimizerConfig(learning_rate=5e-4, schedule="linear", warmup=0.1),
     ),
-    views=PretrainConfig(
-        batch_size=128,
-        max_length=32,
-        projection="linear",
-        train_limit=6144,
-        evaluate_every=8,
-        probe_every=4,
-        optimizer=OptimizerConfig(learning_rate=5e-5),
-    ),
+    views=_SMALL_VIEWS,
+    pruning=PruneConfig(train_limit=1000),
+    recovery=replace(_SMALL_VIEWS, train_limit=1536, evaluate_every=AT_THE_END, probe_every=None),
+    suites=SuitesConfig(limit=300),
 )
 
 # A thousand rows a task, of which all rows of all tables together see a part within minutes on two cores.
@@ -106,6 +122,9 @@ SAMPLE = Recipes(
     reviews=replace(SMALL.reviews, epochs=1, optimizer=_SAMPLE_OPTIMIZER),
     masked=SMALL.masked,
     views=replace(SMALL.views, train_limit=2048, evaluate_every=4, probe_every=2),
+    pruning=SMALL.pruning,
+    recovery=replace(SMALL.recovery, train_limit=512),
+    suites=SMALL.suites,
 )
 
 PRESETS: dict[PresetName, Recipes] = {"sample": SAMPLE, "small": SMALL, "best": SMALL, "paper": PAPER}
@@ -128,7 +147,11 @@ NOTES = {
 
 
 def load_preset(
-    name: PresetName, start: str | None = None, data: Path | None = None, tables: Sequence[str] | None = None
+    name: PresetName,
+    start: str | None = None,
+    data: Path | None = None,
+    tables: Sequence[str] | None = None,
+    suites_data: Path | None = None,
 ) -> Preset:
     """A preset with its tables.
 
@@ -137,12 +160,18 @@ def load_preset(
         start: other start weights: a folder, a run or a hub id.
         data: another data folder.
         tables: keys of the tables; when left out the preset's own, or all that are not run on request only.
+        suites_data: another folder of SentEval's data.
 
     Raises:
         InputError: a key that no table has.
     """
     recipes = PRESETS[name]
-    recipes = replace(recipes, start=Weights(start) if start else recipes.start, data=data or recipes.data)
+    recipes = replace(
+        recipes,
+        start=Weights(start) if start else recipes.start,
+        data=data or recipes.data,
+        suites_data=suites_data or recipes.suites_data,
+    )
     chosen = all_tables(recipes)
     usual = ONLY.get(name) or [table.key for table in chosen if not table.on_request]
     return Preset(name, recipes, choose(chosen, usual if tables is None else tables))

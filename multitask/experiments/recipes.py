@@ -14,10 +14,13 @@ from multitask.config import (
     PretrainConfig,
     PruneConfig,
     SimulationConfig,
+    SuitesConfig,
 )
 
 StageName = Literal["pretrain", "mlm", "finetune", "fuse", "prune", "ensemble", "evaluate", "simulate"]
-Config = PretrainConfig | MlmConfig | FinetuneConfig | PruneConfig | EnsembleConfig | SimulationConfig
+Config = PretrainConfig | MlmConfig | FinetuneConfig | PruneConfig | EnsembleConfig | SuitesConfig | SimulationConfig
+# What no seed of a row changes; a masked language model is what a downloaded checkpoint is elsewhere, one for all.
+UNSEEDED = (MlmConfig, EnsembleConfig, SuitesConfig, SimulationConfig)
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Node:
 
     Args:
         stage: which.
-        config: its configuration; None for an evaluation, which has nothing to choose.
+        config: its configuration; None for an evaluation on the dev sets, which has nothing to choose.
         parents: what it starts from; several models for an ensemble; for a pruning also what it rewinds to; none for
             simulations.
         data: folder of the data.
@@ -51,9 +54,9 @@ class Node:
     data: Path
 
     def seeded(self, seed: int) -> "Node":
-        """The same chain with this seed in every stage that trains."""
+        """The same chain with this seed in every stage that a seed changes."""
         parents = tuple(parent.seeded(seed) if isinstance(parent, Node) else parent for parent in self.parents)
-        if self.config is None or isinstance(self.config, EnsembleConfig | SimulationConfig):
+        if self.config is None or isinstance(self.config, UNSEEDED):
             return replace(self, parents=parents)
         return replace(self, config=replace(self.config, seed=seed), parents=parents)
 
@@ -88,7 +91,11 @@ class Recipes:
         masked: masked language modelling that makes an encoder not tuned contrastively of the start weights; None
             where they are such an encoder themselves.
         views: contrastive training on unlabelled sentences.
+        pruning: which parts to remove first; tables vary it.
+        recovery: contrastive training of what pruning has left, and of its whole counterpart.
         simulation: of the gradient study.
+        suites: what frozen embeddings are scored on.
+        suites_data: SentEval's data folder.
     """
 
     start: Weights
@@ -100,7 +107,11 @@ class Recipes:
     reviews: FinetuneConfig
     masked: MlmConfig | None
     views: PretrainConfig
+    pruning: PruneConfig
+    recovery: PretrainConfig
     simulation: SimulationConfig = field(default_factory=SimulationConfig)
+    suites: SuitesConfig = field(default_factory=SuitesConfig)
+    suites_data: Path = Path("data/senteval")
 
     @property
     def untuned(self) -> Node | Weights:
@@ -134,6 +145,10 @@ class Recipes:
     def ensemble(self, *models: Node) -> Node:
         """Of each task the best of several models."""
         return Node("ensemble", EnsembleConfig(), models, self.data)
+
+    def on_suites(self, model: Node) -> Node:
+        """The scores of a model's frozen embeddings on SentEval's tasks."""
+        return Node("evaluate", self.suites, (model,), self.suites_data)
 
     def simulations(self) -> Node:
         """Simulated embeddings, which need neither model nor data."""

@@ -1,7 +1,7 @@
 """What a set of experiments ran: its tables, and which artefacts hold each row. All that a report starts from."""
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -87,6 +87,7 @@ class RecordedTable:
         key: how the command line calls it: 1 to 10 for the report's tables, else a name.
         reference: label of the row that the others are compared with, the report's bold one; None if there is none.
         columns: the tasks scored; with several there is an overall column, their mean.
+        groups: columns that are means of others, by name.
         kind: shown as a table of best scores, or as curves of the overall dev score after every epoch; simulations,
             which have no scores, are shown in the study.
     """
@@ -98,6 +99,7 @@ class RecordedTable:
     reference: str | None = None
     columns: tuple[str, ...] = MAIN_TASKS
     kind: TableKind = "table"
+    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,8 @@ class Record:
 
 def _table(fields: dict[str, Any]) -> RecordedTable:
     rows = tuple(map(_row, fields["rows"]))
-    return RecordedTable(**{**fields, "rows": rows, "columns": tuple(fields["columns"])})
+    groups = {name: tuple(columns) for name, columns in fields.get("groups", {}).items()}
+    return RecordedTable(**{**fields, "rows": rows, "columns": tuple(fields["columns"]), "groups": groups})
 
 
 def _row(fields: dict[str, Any]) -> RecordedRow:

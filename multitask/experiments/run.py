@@ -6,11 +6,11 @@ from pathlib import Path
 
 from minbert.errors import InputError
 from multitask.artefacts import Artefact, locate_model
-from multitask.config import RunOptions
+from multitask.config import RunOptions, SuitesConfig
 from multitask.experiments.grid import Grid, Results, compute_grid
 from multitask.experiments.jobs import Engine, Failed
 from multitask.experiments.presets import NOTES, Preset
-from multitask.experiments.recipes import Node, evaluation
+from multitask.experiments.recipes import Node
 from multitask.experiments.record import (
     MAIN_TASKS,
     Record,
@@ -20,7 +20,7 @@ from multitask.experiments.record import (
     RecordedTable,
 )
 from multitask.experiments.store import GRIDS, LOCKS, Note, Store
-from multitask.experiments.tables import Row
+from multitask.experiments.tables import Row, Table
 from multitask.locking import shared
 from multitask.predict import predict_files
 
@@ -64,26 +64,38 @@ def check_preset(preset: Preset, seeds: int) -> None:
     if seeds < 1:
         raise InputError(f"--seeds {seeds}: expected at least 1")
     locate_model(preset.recipes.start.name, preset.recipes.start.revision)
+    nodes = (table.evaluation(row.model) for table in preset.tables for row in table.rows if row.model)
+    suites = preset.recipes.suites_data
+    if any(isinstance(node.config, SuitesConfig) for node in nodes) and not suites.is_dir():
+        raise InputError(f"{suites}: no such folder; pass SentEval's data folder with --suites-data")
 
 
 def _record(preset: Preset, seeds: int, results: Results, runs: Path) -> Record:
-    def recorded(row: Row) -> RecordedRow:
+    def recorded(table: Table, row: Row) -> RecordedRow:
         models = [] if row.model is None else [row.model.seeded(seed) for seed in range(seeds)]
-        found = tuple(_run(seed, model, results, runs) for seed, model in enumerate(models))
+        found = tuple(_run(seed, model, table.evaluation(model), results, runs) for seed, model in enumerate(models))
         return RecordedRow(row.label, found, row.published)
 
     data, start = str(preset.recipes.data), preset.recipes.start.name
     tables = (
-        RecordedTable(t.title, t.note, tuple(map(recorded, t.rows)), t.key, t.reference, t.columns, t.kind)
+        RecordedTable(
+            t.title,
+            t.note,
+            tuple(recorded(t, row) for row in t.rows),
+            t.key,
+            t.reference,
+            t.columns,
+            t.kind,
+            dict(t.groups),
+        )
         for t in preset.tables
     )
     notes = tuple(NOTES[name] for name in (data, start.lower(), preset.name) if name in NOTES)
     return Record(preset.name, start, data, notes, tuple(tables))
 
 
-def _run(seed: int, model: Node, results: Results, runs: Path) -> RecordedRun:
+def _run(seed: int, model: Node, scores: Node, results: Results, runs: Path) -> RecordedRun:
     """A row's run as far as it is; with neither scores nor an error while it is waited for."""
-    scores = evaluation(model)
     found = {node: results[node] for node in scores.chain() if node in results}
     notes = {node: note for node, note in found.items() if isinstance(note, Note)}
     chain = tuple(RecordedStage(note.stage, note.artefact, note.seconds) for note in notes.values())

@@ -70,7 +70,8 @@ class Store:
         if node not in self._keys:
             identity: Any
             if isinstance(node, Path):
-                identity = {path.name: sha256_of_file(path) for path in sorted(node.iterdir()) if path.is_file()}
+                paths = [path for path in sorted(node.rglob("*")) if path.is_file()]
+                identity = {path.relative_to(node).as_posix(): sha256_of_file(path) for path in paths}
             elif isinstance(node, Weights):
                 identity = _files(locate_model(node.name, node.revision))
             else:

@@ -1,7 +1,9 @@
 """How much a stage has to do, roughly: sentences that go through the encoder. For estimates of time only."""
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from multitask.config import (
     EnsembleConfig,
@@ -11,13 +13,16 @@ from multitask.config import (
     PretrainConfig,
     PruneConfig,
     SimulationConfig,
+    SuitesConfig,
 )
 from multitask.datasets.readers import PAIRS_FILE, SENTENCES_FILE, TRIPLETS_FILE
 from multitask.datasets.schema import Split
+from multitask.evaluation.senteval import STS_SETS, TRANSFER_SETS, DataSet
 from multitask.experiments.recipes import Node
 from multitask.experiments.record import MAIN_TASKS
 from multitask.tasks import TASKS
 
+SETS: dict[str, Sequence[DataSet[Any]]] = {"sts": STS_SETS, "transfer": TRANSFER_SETS}
 FORWARD_SHARE = 1 / 3  # of the cost of a training step is its forward pass
 
 
@@ -43,6 +48,10 @@ def work(node: Node) -> float:
             return 2 * sum(_evaluation(parent) for parent in node.needs)
         case SimulationConfig() as config:  # no sentences; its own unit will do, as it is compared with itself alone
             return config.grid * config.batches * config.batch_size
+        case SuitesConfig() as config:  # some lines are gold scores or headers; it is an estimate
+            sets = [entry for suite in config.suites for entry in SETS[suite]]
+            sizes = [sum(_lines(path) for path in entry.paths(node.data)) for entry in sets]
+            return FORWARD_SHARE * sum(min(size, 2 * (config.limit or size)) for size in sizes)
         case None:
             return sum(_evaluation(parent) for parent in node.needs)
 

@@ -26,12 +26,21 @@ DevSet = tuple[str, bytes]  # task, labels in file order
 
 @dataclass(frozen=True)
 class Estimate:
-    """A row's score in a column: mean and deviation over seeds (None of one), and a 95% interval."""
+    """A row's score in a column.
+
+    Args:
+        mean: over seeds.
+        deviation: over seeds; None of one.
+        low: of a 95% interval.
+        high: of the interval.
+        seen: whether the row's models were trained on some of what is scored.
+    """
 
     mean: float
     deviation: float | None
     low: float
     high: float
+    seen: bool = False
 
 
 @dataclass(frozen=True)
@@ -164,10 +173,15 @@ class TableAnalysis:
     @cached_property
     def estimates(self) -> dict[tuple[str, str], Estimate]:
         """By the row's label and the column."""
-        means = {place: scores.mean(self.spreads[place[1]]) for place, scores in self.scores.items()}
-        return {
-            place: Estimate(mean.value, self.scores[place].deviation, *mean.interval()) for place, mean in means.items()
-        }
+        seen = {(overlap.label, overlap.task) for overlap in self.table.overlaps}
+
+        def estimate(label: str, column: str) -> Estimate:
+            scores = self.scores[label, column]
+            mean = scores.mean(self.spreads[column])
+            touched = any((label, task) in seen for task in self.table.tasks(column))
+            return Estimate(mean.value, scores.deviation, *mean.interval(), touched)
+
+        return {place: estimate(*place) for place in self.scores}
 
     def best(self, column: str) -> float | None:
         """The column's highest mean; None if fewer than two rows have one."""

@@ -5,12 +5,18 @@ from collections.abc import Mapping
 
 from multitask.reporting.analysis import Agreement, Comparison, Estimate
 
+SEEN = "†"  # a score partly on what was trained on
 MINUS = "−"  # as wide as a plus, unlike a hyphen
 
 
 def score(value: float | None) -> str:
     """Three decimals, or a dash of none."""
     return "–" if value is None else f"{value:.3f}".replace("-", MINUS)
+
+
+def share(part: float, whole: int) -> str:
+    """`951 of 1,379 (69.0%)`."""
+    return f"{part:,.0f} of {whole:,} ({part / whole:.1%})"
 
 
 def signed(value: float) -> str:
@@ -20,10 +26,14 @@ def signed(value: float) -> str:
 
 
 def mean_and_deviation(estimate: Estimate | None) -> str:
-    """`0.783`, or `0.783 ± 0.004` (sample standard deviation over seeds) of several seeds, or a dash of none."""
+    """`0.783`, or `0.783 ± 0.004` (sample standard deviation over seeds) of several seeds, or a dash of none.
+
+    A score that is partly on what was trained on is marked.
+    """
     if estimate is None:
         return "–"
-    return score(estimate.mean) + ("" if estimate.deviation is None else f" ± {estimate.deviation:.3f}")
+    deviation = "" if estimate.deviation is None else f" ± {estimate.deviation:.3f}"
+    return f"{score(estimate.mean)}{deviation}{SEEN if estimate.seen else ''}"
 
 
 def interval(value: Estimate | Comparison) -> str:

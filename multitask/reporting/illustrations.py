@@ -30,6 +30,7 @@ class Section:
     title: str
     text: str
     figures: tuple[Illustration, ...]
+    wide: bool = False  # figures stand below each other
 
 
 def learning_curves(analysis: TableAnalysis) -> list[Markup]:

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from numpy.typing import NDArray
 from minbert.files import read_json
 from multitask.artefacts import Artefact
 from multitask.experiments.record import MAIN_TASKS, Record, RecordedRow, RecordedRun, RecordedStage, RecordedTable
+from multitask.reporting.text import capitalized
 
 OVERALL = "overall"
-MEASURES = {"accuracy": "accuracy", "pearson": "Pearson correlation"}
+MEASURES = {"accuracy": "accuracy", "pearson": "Pearson correlation", "spearman": "Spearman correlation"}
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,27 @@ class RunResult:
 
 
 @dataclass(frozen=True)
+class Overlap:
+    """A row's models were trained on some of the rows that a task scores; means over seeds.
+
+    Args:
+        label: of the row.
+        task: the task.
+        rows: that the task scores.
+        seen: how many of them were trained on.
+        score: on all of them.
+        clean: on the others; None where too few are left.
+    """
+
+    label: str
+    task: str
+    rows: int
+    seen: float
+    score: float
+    clean: float | None
+
+
+@dataclass(frozen=True)
 class RowResult:
     """One row: its finished runs, one a seed, and the report's scores."""
 
@@ -72,6 +95,22 @@ class RowResult:
     def scored(self, tasks: tuple[str, ...]) -> tuple[RunResult, ...]:
         """The runs that were scored on all of these tasks."""
         return tuple(run for run in self.runs if set(tasks) <= set(run.evaluation["scores"]))
+
+    def overlap(self, task: str) -> Overlap | None:
+        """How much of a task's rows the models were trained on; None if nothing of it, or where that is not known."""
+        runs = [run.evaluation for run in self.runs if task in run.evaluation.get("overlap", {})]
+        parts = [evaluation["overlap"][task] for evaluation in runs]
+        if not any(part["rows_seen"] for part in parts):
+            return None
+        clean = [part["clean"] for part in parts]
+        return Overlap(
+            self.label,
+            task,
+            parts[0]["rows"],
+            fmean(part["rows_seen"] for part in parts),
+            fmean(evaluation["scores"][task] for evaluation in runs),
+            None if None in clean else fmean(clean),
+        )
 
     def curves(self, column: str) -> list[list[float]]:
         """The dev score after every epoch, a list a seed; empty where training did not measure it."""
@@ -102,13 +141,21 @@ class TableResult:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """Overall where there are several tasks, and the tasks."""
+        """Means of several tasks, if only of all (overall), and the tasks."""
         tasks = self.recorded.columns
-        return (OVERALL, *tasks) if len(tasks) > 1 else tasks
+        means = tuple(self.recorded.groups) or (OVERALL,)
+        return (*means, *tasks) if len(tasks) > 1 else tasks
 
     def tasks(self, column: str) -> tuple[str, ...]:
         """The tasks that a column's scores are the mean of."""
-        return self.recorded.columns if column == OVERALL else (column,)
+        groups = {OVERALL: self.recorded.columns, **self.recorded.groups}
+        return groups.get(column, (column,))
+
+    @cached_property
+    def overlaps(self) -> list[Overlap]:
+        """Of every row and task that it was trained on some rows of."""
+        places = ((row, task) for row in self.rows for task in self.recorded.columns)
+        return [overlap for row, task in places if (overlap := row.overlap(task))]
 
     @cached_property
     def has_published(self) -> bool:
@@ -119,7 +166,7 @@ class TableResult:
         """A column's title."""
         measures = (run.evaluation["measures"].get(column) for row in self.rows for run in row.runs)
         measure = next((MEASURES[name] for name in measures if name), "")
-        return f"{column.capitalize()} {measure}".rstrip()
+        return f"{capitalized(column)} {measure}".rstrip()
 
 
 @dataclass(frozen=True)

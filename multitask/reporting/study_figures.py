@@ -219,6 +219,42 @@ def sweep(
     return render(draw, (4.2, 3.0), description)
 
 
+def bands(
+    panels: Mapping[str, Mapping[str, Sequence[Bounded | None]]], places: Sequence[str], xlabel: str, description: str
+) -> str:
+    """Values with a band between their bounds at places in order, equally far apart; three panels a row.
+
+    Args:
+        panels: a panel's title -> a line's name -> value and bounds at each place, None where there are none.
+        places: their names.
+        xlabel: what the places are.
+        description: alternative text.
+    """
+    rows = -(-len(panels) // 3)
+
+    def draw(figure: Figure) -> None:
+        drawn = figure.subplots(rows, 3, sharex=True, squeeze=False)
+        for axes in drawn.flat[len(panels) :]:
+            axes.remove()
+        for axes, (title, lines) in zip(drawn.flat, panels.items(), strict=False):
+            for number, (name, points) in enumerate(lines.items()):
+                there = [(place, *point) for place, point in enumerate(points) if point is not None]
+                at, values, low, high = zip(*there, strict=True)
+                colour = COLOURS[number]
+                axes.plot(at, values, color=colour, marker=MARKERS[number], markersize=3, linewidth=1.2, label=name)
+                axes.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
+            axes.set_title(title, fontsize=10)
+            axes.set_xticks(range(len(places)), places, fontsize=8, rotation=45)
+            axes.tick_params(axis="y", labelsize=8)
+            axes.tick_params(labelbottom=True)
+            axes.grid(axis="y", alpha=0.15, color=INK)
+        figure.supxlabel(xlabel, fontsize=10)
+        handles, names = drawn[0, 0].get_legend_handles_labels()
+        figure.legend(handles, names, frameon=False, loc="outside upper left", ncols=len(names), fontsize=9)
+
+    return render(draw, (8.4, 0.5 + 2.1 * rows), description)
+
+
 def trajectories(
     lines: Mapping[str, Sequence[Sequence[tuple[int, float]]]], ylabel: str, description: str, graded: bool = False
 ) -> str:

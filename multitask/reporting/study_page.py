@@ -1,4 +1,4 @@
-"""The written gradient study of a preset: what the papers claim, what these results say of it, and figures."""
+"""The written study of a preset: what the papers claim, what these results say of it, and figures."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,11 +10,12 @@ from multitask.reporting import format as formats
 from multitask.reporting.analysis import TableAnalysis
 from multitask.reporting.illustrations import Section
 from multitask.reporting.results import Results
+from multitask.reporting.sparsity import OWN, SPARSE, SPARSITY_CLAIMS, SPARSITY_SECTIONS, START
 from multitask.reporting.study import judged_simulations, read_simulations, simulation_figures
 from multitask.reporting.study_figures import standalone
 from multitask.reporting.templates import environment
 from multitask.reporting.trained import STUDIED, TRAINED_SECTIONS, factorial_effects
-from multitask.reporting.trained_claims import GD, TRAINED_CLAIMS, UP
+from multitask.reporting.trained_claims import GD, ON_SUITES, TRAINED_CLAIMS, UP
 from multitask.study.claims import Judged, judge
 from multitask.study.outcomes import Estimate, Simulations
 
@@ -23,7 +24,9 @@ TITLES = {
     "(arXiv 2402.18281)",
     GD: "On the Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of Sentence Representations "
     "(ICLR 2023)",
+    SPARSE: "Sparse Contrastive Learning of Sentence Embeddings (arXiv 2311.03881)",
 }
+SOURCES = {"paradigm": UP, "inadequacy": GD, "sparse": SPARSE}
 MARKS = {"reproduced": "✓", "not reproduced": "✗", "not tested here": "–"}
 
 
@@ -56,17 +59,17 @@ def write_study(results: Results, analyses: Sequence[TableAnalysis], warnings: S
         Whether there is anything to write of: simulations, or a table that the study reads.
     """
     finished = {a.table.recorded.key: a for a in analyses if any(row.runs for row in a.table.rows)}
-    tables = {key: analysis for key, analysis in finished.items() if key in STUDIED}
+    tables = {key: analysis for key, analysis in finished.items() if key in {*STUDIED, ON_SUITES, START, OWN}}
     stage = results.simulation
     if stage is None and not tables:
         return False
     simulations, estimates = (None, None) if stage is None else read_simulations(results.runs / stage.artefact)
-    judged = judged_simulations(simulations, estimates) + judge(TRAINED_CLAIMS, tables)
+    judged = judged_simulations(simulations, estimates) + judge(TRAINED_CLAIMS + SPARSITY_CLAIMS, tables)
     papers = [
         Paper(key, source, TITLES[source], tuple(claim for claim in judged if claim.source.startswith(source)))
-        for key, source in (("paradigm", UP), ("inadequacy", GD))
+        for key, source in SOURCES.items()
     ]
-    sections = [section for build in TRAINED_SECTIONS if (section := build(tables))]
+    sections = [section for build in (*TRAINED_SECTIONS, *SPARSITY_SECTIONS) if (section := build(tables))]
     if simulations is not None and estimates is not None:
         sections.insert(0, _simulated(simulations, estimates))
     values = {
@@ -95,4 +98,5 @@ def _simulated(simulations: Simulations, estimates: Sequence[Estimate]) -> Secti
         "No model is trained here: angles are drawn at random, and the components of the papers' losses follow from "
         "them (arXiv 2402.18281, section 3.1); its conjectures are checked on random configurations of embeddings.",
         tuple(simulation_figures(simulations, estimates).values()),
+        wide=True,
     )

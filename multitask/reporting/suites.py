@@ -10,8 +10,9 @@ from typing import Any
 from minbert.files import write_json, write_text
 from multitask import evaluation
 from multitask.evaluation.geometry import BANDS, Geometry
+from multitask.evaluation.overlap import TaskResult, any_seen
 from multitask.evaluation.sts import StsScores
-from multitask.evaluation.suites import SUITES, Scores, SuiteName, SuiteResult, TaskResult
+from multitask.evaluation.suites import SUITES, Scores, SuiteName, SuiteResult
 from multitask.evaluation.transfer import TransferScores
 from multitask.reporting.format import latex, markdown_cell
 from multitask.reporting.text import aligned
@@ -43,7 +44,7 @@ def published(suite: SuiteName) -> tuple[Published, ...]:
 def suite_text(result: SuiteResult) -> str:
     """For the terminal: settings, scores, notes."""
     parts = [_heading(result), _work(result), aligned(_main_table(result)), *_notes(result)]
-    return "\n".join([*parts, "", aligned(_overlap(result))] if _any_seen(result) else parts)
+    return "\n".join([*parts, "", aligned(_overlap(result))] if any_seen(result.tasks) else parts)
 
 
 def write_suite(result: SuiteResult, path: Path) -> list[Path]:
@@ -85,10 +86,6 @@ def _share(part: int, whole: int) -> str:
     return f"{part:,} ({part / whole:.1%})" if part else "0"
 
 
-def _any_seen(result: SuiteResult) -> bool:
-    return any(task.sentences_seen for task in result.tasks.values())
-
-
 def _main_table(result: SuiteResult) -> Rows:
     """The papers' table: a row a model; or of measures that have no single number a row a task."""
     if SUITES[result.suite].main is None:
@@ -99,7 +96,7 @@ def _main_table(result: SuiteResult) -> Rows:
     for row in published(result.suite):
         rows += [[row.label, *(f"{score:.2f}" for score in (*row.scores, row.average))]]
     rows.append([result.model, *_cells(result, clean=False)])
-    if _any_seen(result):
+    if any_seen(result.tasks):
         rows.append([f"{result.model}, not trained on", *_cells(result, clean=True)])
     return rows
 
@@ -114,7 +111,7 @@ def _cells(result: SuiteResult, clean: bool) -> list[str]:
     return [*cells, _points(result.average(clean)) + (PARTIAL if result.missing else "")]
 
 
-def _marked(text: str, task: TaskResult) -> str:
+def _marked(text: str, task: TaskResult[Any]) -> str:
     return text + (SEEN if task.sentences_seen else "")
 
 
@@ -124,7 +121,7 @@ def _geometry(scores: Scores) -> list[str]:
 
 def _notes(result: SuiteResult) -> list[str]:
     notes = []
-    if _any_seen(result):
+    if any_seen(result.tasks):
         notes.append(f"{SEEN} the model was trained on some of the sentences: see the overlap")
     if result.missing:
         lacking = ", ".join(f"{name} (no {path})" for name, path in result.missing.items())

@@ -6,6 +6,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from multitask.reporting.format import latex
+from multitask.reporting.text import capitalized
 
 DELIMITERS = {"block": "%", "variable": "=", "comment": "#"}  # braces are LaTeX's own
 
@@ -18,7 +19,7 @@ def environment(kind: str) -> Environment:
         delimiters = {f"{part}_start_string": f"<{sign}" for part, sign in DELIMITERS.items()}
         delimiters |= {f"{part}_end_string": f"{sign}>" for part, sign in DELIMITERS.items()}
         finalize = latex
-    return Environment(
+    made = Environment(
         loader=PackageLoader("multitask", "reporting"),
         autoescape=kind == "html",
         undefined=StrictUndefined,
@@ -28,3 +29,5 @@ def environment(kind: str) -> Environment:
         keep_trailing_newline=True,
         **delimiters,
     )
+    made.filters["capitalized"] = capitalized
+    return made

@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from multitask.evaluation.multitask import Scores
+    from multitask.evaluation.overlap import TaskResult
+
+
+def capitalized(name: str) -> str:
+    """With a capital first letter, the others as they are."""
+    return name[:1].upper() + name[1:]
 
 
 def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:
@@ -38,6 +44,18 @@ def metrics_table(scores: "Scores") -> str:
         rows += [[task, name, f"{value:.4f}"] for name, value in metrics.items() if isinstance(value, float)]
     rows.append(["overall", "mean", f"{scores.overall:.4f}"])
     return aligned(rows, left=2)
+
+
+def overlap_table(tasks: Mapping[str, "TaskResult[dict[str, Any]]"]) -> str:
+    """Of each task how much the model was trained on, and its scores on the other rows."""
+    rows = [["trained on", "sentences", "rows", "metric", "all rows", "other rows"]]
+    for name, task in tasks.items():
+        counts = [f"{task.sentences_seen:,} of {task.sentences:,}", f"{task.rows_seen:,} of {task.rows:,}"]
+        for metric, value in task.scores.items():
+            if isinstance(value, float):
+                clean = "-" if task.clean is None else f"{task.clean[metric]:.4f}"
+                rows.append([name, *counts, metric, f"{value:.4f}", clean])
+    return aligned(rows)
 
 
 def probe_table(batches: Sequence[Mapping[str, float]]) -> str:

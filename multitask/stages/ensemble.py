@@ -98,7 +98,7 @@ def ensemble(
             },
             "weights": {name: _shares(given) for name, given in votes.items()},
         }
-        write_evaluation(artefact.folder, predictions["dev"], examples["dev"], beside)
+        write_evaluation(artefact.folder, predictions["dev"], examples["dev"], seen, beside)
         artefact.finish()
     return artefact
 

@@ -1,6 +1,8 @@
-"""Scoring a model on its dev sets, every prediction kept: what tables, figures and tests are made from."""
+"""Scoring a model, every prediction kept: what tables, figures and tests are made from."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from minbert.files import atomic_file, read_json, write_json
+from minbert.files import atomic_file, read_json, sha256_of_file, write_json
 from minbert.tokenizer import load_tokenizer
 from multitask.artefacts import Artefact
-from multitask.config import RunOptions
+from multitask.config import RunOptions, SuitesConfig
+from multitask.contamination import TrainedOn
 from multitask.datasets.readers import Examples
-from multitask.evaluation.multitask import load_split, predict, score
+from multitask.encoder import SentenceEncoder
+from multitask.evaluation.embeddings import embed
+from multitask.evaluation.multitask import load_split, overlap, predict, score
+from multitask.evaluation.suites import SUITES, outcome_on, read_sets
 from multitask.model import load_model
 from multitask.runtime import start
 from multitask.tasks import TASKS
@@ -22,8 +28,9 @@ from multitask.tasks import TASKS
 def evaluate_run(run: Artefact, data: Path, options: RunOptions) -> Artefact:
     """Score a run's best model on the dev sets that it was selected on; an encoder without heads on pairs alone.
 
-    The artefact holds evaluation.json (overall score, each task's own score and its name, all metrics) and
-    predictions.npz (`{task}_predictions` and `{task}_labels`, each [rows] in file order).
+    The artefact holds evaluation.json (overall score, each task's own score and its name, all metrics, and how much of
+    each task the model was trained on) and predictions.npz (`{task}_predictions` and `{task}_labels`, each [rows] in
+    file order).
 
     Args:
         run: a complete training.
@@ -46,20 +53,100 @@ def evaluate_run(run: Artefact, data: Path, options: RunOptions) -> Artefact:
             if name in dev and dev[name].examples.fingerprint != fingerprint:
                 raise InputError(f"{dev[name].examples.source}: not the file that {run.folder} was selected on")
         examples = {name: split.examples for name, split in dev.items()}
-        write_evaluation(artefact.folder, predict(model, dev, runtime), examples, {})
+        seen = TrainedOn.of_folder(folder, str(run.folder))
+        write_evaluation(artefact.folder, predict(model, dev, runtime), examples, seen, {})
         artefact.finish()
     return artefact
 
 
 def write_evaluation(
-    folder: Path, predictions: Mapping[str, NDArray[Any]], examples: Mapping[str, Examples], beside: Mapping[str, Any]
+    folder: Path,
+    predictions: Mapping[str, NDArray[Any]],
+    examples: Mapping[str, Examples],
+    trained_on: TrainedOn,
+    beside: Mapping[str, Any],
 ) -> None:
     """Score predictions, [rows] in file order, and write evaluation.json, with `beside` in it, and predictions.npz."""
     scores = score(predictions, examples)
-    arrays: dict[str, Any] = {f"{name}_predictions": values for name, values in predictions.items()}
-    arrays |= {f"{name}_labels": np.asarray(examples[name].labels) for name in predictions}
+    answers = {name: (np.asarray(examples[name].labels), values) for name, values in predictions.items()}
+    parts = overlap(predictions, examples, trained_on).items()
+    evaluation = {
+        "overall": scores.overall,
+        "scores": scores.tasks,
+        "measures": {name: TASKS[name].kind.metric for name in scores.tasks},
+        "metrics": scores.metrics,
+        "overlap": {name: task.summary(itemgetter(TASKS[name].kind.metric)) for name, task in parts},
+        **beside,
+    }
+    _write(folder, answers, evaluation)
+
+
+def evaluate_suites(run: Artefact, folder: Path, config: SuitesConfig, options: RunOptions) -> Artefact:
+    """Score the frozen embeddings of a run's model on SentEval's tasks.
+
+    The artefact holds the same as that of `evaluate_run`, with the scores of the papers' tables; tasks whose files are
+    missing are named in it.
+
+    Args:
+        run: a complete training or pruning.
+        folder: SentEval's data folder.
+        config: which suites, and on how much of them.
+        options: where to compute and to write.
+
+    Raises:
+        InputError: a malformed file, or none of a suite's sets is there.
+    """
+    runtime = start(options.device, options.precision)
+    found = {suite: read_sets(suite, folder) for suite in config.suites}
+    paths = [path for suite in found for entry in SUITES[suite].sets for path in entry.paths(folder) if path.is_file()]
+    files = {str(path.relative_to(folder)): sha256_of_file(path) for path in paths}
+    inputs = {"model": run.digest, "data": files, **runtime.describe()}
+    labels = {"data": str(folder)}
+    with Artefact.building(options.runs, "evaluate", options.name, asdict(config), inputs, labels) as artefact:
+        if artefact.done:
+            return artefact
+        place = run.model_folder()
+        data = {
+            (suite, task): content if config.limit is None else content.sampled(config.limit)
+            for suite, (tasks, _) in found.items()
+            for task, content in tasks.items()
+        }
+        encoder = SentenceEncoder.load(place, device=options.device, precision=options.precision)
+        sentences = (text for content in data.values() for column in content.columns for text in column)
+        table = embed(encoder, sentences, cache=None)
+        seen = TrainedOn.of_folder(place, str(run.folder))
+        answers, tasks = {}, {}
+        for (suite, task), content in data.items():
+            outcome, result = outcome_on(suite, task, content, table, seen, seed=0)
+            main = SUITES[suite].main
+            assert main is not None, "suites of tasks have a main number"
+            assert outcome.answers is not None, "and answers"
+            answers[task] = outcome.answers
+            tasks[task] = {
+                "scores": main(result.scores),
+                "measures": SUITES[suite].unit,
+                "metrics": asdict(result.scores),
+                "overlap": result.summary(main),
+            }
+        evaluation = {
+            "overall": float(np.mean([of["scores"] for of in tasks.values()])),
+            **{kind: {task: of[kind] for task, of in tasks.items()} for kind in next(iter(tasks.values()))},
+            "missing": {task: path for _, missing in found.values() for task, path in missing.items()},
+            "unknown": seen.unknown,
+            "pooling": encoder.pooling,
+        }
+        _write(artefact.folder, answers, evaluation)
+        artefact.finish()
+    return artefact
+
+
+def _write(
+    folder: Path, answers: Mapping[str, tuple[NDArray[Any], NDArray[Any]]], evaluation: Mapping[str, Any]
+) -> None:
+    """Write evaluation.json and predictions.npz of each task's labels and predictions, [rows] each."""
+    arrays: dict[str, Any] = {}
+    for name, (labels, predictions) in answers.items():
+        arrays |= {f"{name}_labels": labels, f"{name}_predictions": predictions}
     with atomic_file(folder / "predictions.npz") as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **arrays)
-    measures = {name: TASKS[name].kind.metric for name in scores.tasks}
-    evaluation = {"overall": scores.overall, "scores": scores.tasks, "measures": measures, "metrics": scores.metrics}
-    write_json(folder / "evaluation.json", {**evaluation, **beside})
+    write_json(folder / "evaluation.json", evaluation)

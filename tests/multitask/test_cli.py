@@ -153,6 +153,35 @@ def test_evaluate_writes_into_the_models_folder_by_default(run, small_data, tmp_
     assert capsys.readouterr().out.splitlines()[-1] == str(model / "evaluation-train.json")
 
 
+def test_evaluate_says_what_was_trained_on(run, small_data, tmp_path, capsys):
+    data = shutil.copytree(small_data, tmp_path / "data")
+    train = TASKS["sentiment"].schema.path(data, "train").read_text().splitlines(keepends=True)
+    dev = TASKS["sentiment"].schema.path(data, "dev")
+    lines = dev.read_text().splitlines(keepends=True)
+    dev.write_text("".join([*lines[:-3], *train[1:4]]))
+    report = tmp_path / "scores.json"
+    assert call("evaluate", "--model", run, "--data", data, "--output", report, *CPU) == 0
+    said = json.loads(report.read_text())
+    overlap = said["overlap"]
+    assert (overlap["sentiment"]["rows_seen"], overlap["sentiment"]["rows"]) == (3, len(lines) - 1)
+    assert call("predict", "--model", run, "--data", data, "--output", tmp_path, *CPU) == 0
+    _, rows = read_predictions(tmp_path / "sst-dev-output.csv")
+    labels = [float(label) for label in column(data, "sentiment", "dev", "sentiment")]
+    right = [value == label for (_, value), label in zip(rows, labels, strict=True)]
+    assert overlap["sentiment"]["scores"]["accuracy"] == pytest.approx(np.mean(right))
+    assert overlap["sentiment"]["clean"]["accuracy"] == pytest.approx(np.mean(right[:-3]))
+    assert overlap["paraphrase"]["rows_seen"] == 0
+    assert overlap["paraphrase"]["clean"] == overlap["paraphrase"]["scores"]
+    assert said["unknown"]
+    assert call("evaluate", "--model", run, "--data", small_data, "--split", "train", "--output", report, *CPU) == 0
+    printed = capsys.readouterr().out
+    assert "not known: " in printed
+    whole = json.loads(report.read_text())["overlap"]["similarity"]
+    assert whole["rows_seen"] == whole["rows"]
+    assert whole["clean"] is None
+    assert f"{whole['rows']:,} of {whole['rows']:,}" in printed
+
+
 def test_predict_with_empty_sentences(run, small_data, tmp_path):
     data = shutil.copytree(small_data, tmp_path / "data")
     path = data / "sts-test-student.csv"

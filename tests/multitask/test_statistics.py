@@ -9,7 +9,7 @@ from scipy import stats
 from multitask.metrics import correlation_metrics
 from multitask.statistics import SampledScores, Spread, holm, random_stream, resampled_scores
 
-MEASURES = ("accuracy", "pearson")
+MEASURES = ("accuracy", "pearson", "spearman")
 
 
 def outputs(measure, examples, models, generator):
@@ -18,7 +18,8 @@ def outputs(measure, examples, models, generator):
         labels = generator.integers(5, size=examples)
         return labels, np.where(generator.random((models, examples)) < 0.6, labels, generator.integers(5))
     labels = generator.normal(size=examples)
-    return labels, labels + generator.normal(size=(models, examples))
+    predictions = labels + generator.normal(size=(models, examples))
+    return (labels.round(), predictions.round(1)) if measure == "spearman" else (labels, predictions)  # with ties
 
 
 def scores_of(observed, resampled):
@@ -40,14 +41,15 @@ def test_resampled_scores_are_the_scores_of_the_drawn_examples(measure):
             expected = (
                 np.mean(guesses == labels[drawn])
                 if measure == "accuracy"
-                else correlation_metrics(guesses, labels[drawn])["pearson"]
+                else correlation_metrics(guesses, labels[drawn])[measure]
             )
             assert score == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_resample_of_equal_labels_has_correlation_zero():
+@pytest.mark.parametrize("measure", ["pearson", "spearman"])
+def test_a_resample_of_equal_labels_has_correlation_zero(measure):
     labels, predictions = np.array([0.1, 0.1, 0.7]), np.array([[0.3, 0.2, 0.9]])
-    found = resampled_scores(labels, predictions, "pearson", np.random.default_rng(0), samples=400)[:, 0]
+    found = resampled_scores(labels, predictions, measure, np.random.default_rng(0), samples=400)[:, 0]
     drawn = np.random.default_rng(0).integers(3, size=(400, 3))
     same = np.ptp(labels[drawn], axis=1) == 0
     assert same.any()
@@ -56,12 +58,13 @@ def test_a_resample_of_equal_labels_has_correlation_zero():
     assert (found[~same] != 0).all()
 
 
-def test_large_sets_are_drawn_in_pieces_with_the_same_outcome(monkeypatch):
-    labels, predictions = outputs("pearson", 40, 2, np.random.default_rng(1))
-    whole = resampled_scores(labels, predictions, "pearson", random_stream("x"), samples=30)
+@pytest.mark.parametrize("measure", ["pearson", "spearman"])
+def test_large_sets_are_drawn_in_pieces_with_the_same_outcome(measure, monkeypatch):
+    labels, predictions = outputs(measure, 40, 2, np.random.default_rng(1))
+    whole = resampled_scores(labels, predictions, measure, random_stream("x"), samples=30)
     for chunk in (1, 40, 41, 170):
         monkeypatch.setattr("multitask.statistics.CHUNK", chunk)
-        pieces = resampled_scores(labels, predictions, "pearson", random_stream("x"), samples=30)
+        pieces = resampled_scores(labels, predictions, measure, random_stream("x"), samples=30)
         np.testing.assert_allclose(pieces, whole, atol=1e-12)
 
 

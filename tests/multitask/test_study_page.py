@@ -19,6 +19,7 @@ from multitask.metrics import correlation_metrics
 from multitask.reporting.analysis import TableAnalysis, analyse
 from multitask.reporting.report import write_report
 from multitask.reporting.results import Results
+from multitask.reporting.sparsity import SPARSITY_CLAIMS
 from multitask.reporting.study_page import write_study
 from multitask.reporting.trained import STUDIED, factorial_effects
 from multitask.reporting.trained_claims import DECOUPLED, TRAINED_CLAIMS, probed
@@ -155,7 +156,7 @@ def report(store: Path, tables: dict[str, TableAnalysis]) -> Path:
 def test_the_page_has_every_claim_and_stands_alone(report: Path) -> None:
     html = (report / "study.html").read_text(encoding="utf-8")
     page = Page(html)
-    claims = len(SIMULATION_CLAIMS) + len(CONJECTURE_CLAIMS) + len(TRAINED_CLAIMS)
+    claims = len(SIMULATION_CLAIMS) + len(CONJECTURE_CLAIMS) + len(TRAINED_CLAIMS) + len(SPARSITY_CLAIMS)
     assert html.count('<p class="verdict">') == claims
     counts = [cells for cells in page.rows if len(cells) == 4 and "Claims" not in cells[0]]
     assert sum(int(count) for cells in counts for count in cells[1:]) == claims

@@ -1,12 +1,12 @@
 """Tables: a file each, with a function `table` from a preset's recipes to a `Table`. A new file is a new table."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pkgutil import iter_modules
 
 from minbert.errors import InputError
-from multitask.experiments.recipes import Node, Recipes
+from multitask.experiments.recipes import Node, Recipes, evaluation
 from multitask.experiments.record import MAIN_TASKS, Published, TableKind
 
 
@@ -38,6 +38,8 @@ class Table:
         columns: the tasks that rows are scored on.
         kind: shown as a table, or as curves over the epochs; or simulations, for the study.
         on_request: run only where it is named.
+        groups: columns that are means of others, by name; of several columns without groups the mean of all is shown.
+        evaluation: from a row's model to the stage with its scores.
     """
 
     key: str
@@ -48,6 +50,8 @@ class Table:
     columns: tuple[str, ...] = MAIN_TASKS
     kind: TableKind = "table"
     on_request: bool = False
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    evaluation: Callable[[Node], Node] = evaluation
 
 
 def all_tables(recipes: Recipes) -> tuple[Table, ...]:

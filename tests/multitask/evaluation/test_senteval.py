@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minbert.errors import InputError
-from multitask.evaluation.senteval import STS_SETS, TRANSFER_SETS
+from multitask.evaluation.senteval import STS_SETS, TRANSFER_SETS, ClassificationData
 from tests.multitask.evaluation.folder import write, write_sts, write_transfer
 
 SETS = {entry.name: entry for entry in (*STS_SETS, *TRANSFER_SETS)}
@@ -157,3 +157,34 @@ def test_the_real_sets_have_their_known_sizes():
         "TREC": (5452 + 500, 500),
         "MRPC": (4076 + 1725, 1725),
     }
+
+
+# Samples.
+
+
+def test_a_sample_of_pairs_is_always_the_same(whole):
+    data = STS_SETS[0].read(STS_SETS[0].paths(whole))
+    rows = list(zip(*data.columns, data.gold, data.subsets, strict=True))
+    sample = data.sampled(50)
+    sampled = list(zip(*sample.columns, sample.gold, sample.subsets, strict=True))
+    assert len(sampled) == 50
+    assert sampled == [row for row in rows if row in sampled]  # in file order
+    assert len(set(sample.subsets)) == 5
+    assert [*zip(*data.sampled(50).columns, strict=True)] == [*zip(*sample.columns, strict=True)]
+    assert data.sampled(10**6).columns == data.columns
+
+
+@pytest.mark.parametrize("limit", [100, 60, 12])
+def test_a_sample_of_classes_keeps_their_shares_and_ten_rows_of_each(limit):
+    splits = np.array(["train"] * 330 + ["test"] * 33)
+    labels = np.array([0] * 200 + [1] * 100 + [2] * 30 + [0] * 20 + [1] * 10 + [2] * 3)
+    data = ClassificationData(([f"text {i}" for i in range(363)],), labels, splits)
+    sample = data.sampled(limit)
+    counts = {split: np.bincount(sample.labels[sample.splits == split]).tolist() for split in ("train", "test")}
+    share = limit / 330
+    assert counts["train"] == [max(round(size * share), 10) for size in (200, 100, 30)]
+    assert counts["test"][2] == 3
+    assert sum(counts["test"]) == 33 if limit > 33 else counts["test"] == [10, 10, 3]
+    texts = sample.columns[0]
+    assert texts == sorted(texts, key=lambda text: int(text.split()[1]))
+    assert all(labels[int(t.split()[1])] == label for t, label in zip(texts, sample.labels, strict=True))

@@ -17,8 +17,9 @@ from multitask.cli import main
 from multitask.contamination import TrainedOn, hash_sentences
 from multitask.datasets.readers import read_examples
 from multitask.evaluation import transfer
+from multitask.evaluation.overlap import Seen, task_result
 from multitask.evaluation.senteval import STS_SETS, TRANSFER_SETS
-from multitask.evaluation.suites import SUITES, Seen, evaluate_model, evaluate_suite, task_result
+from multitask.evaluation.suites import SUITES, evaluate_model, evaluate_suite
 from multitask.tasks import TASKS
 from tests.multitask.evaluation.folder import BagOfWords, write, write_sts, write_transfer
 

@@ -12,10 +12,13 @@ from multitask.config import (
     MlmConfig,
     OptimizerConfig,
     PretrainConfig,
+    PruneConfig,
     SimulationConfig,
+    SuitesConfig,
 )
 from multitask.experiments.presets import GIVEN, UNSUPERVISED
 from multitask.experiments.recipes import Recipes, Weights
+from tests.multitask.evaluation.folder import write_sts
 
 FAST = OptimizerConfig(learning_rate=1e-3)
 MULTITASK = FinetuneConfig(epochs=1, batch_size=32, optimizer=FAST, keep_task_bests=False)
@@ -35,7 +38,15 @@ def grid_data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.Temp
 
 
 @pytest.fixture(scope="session")
-def recipes(tiny_encoder: Path, grid_data: Path) -> Recipes:
+def suites_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SentEval's similarity tasks, small."""
+    folder = tmp_path_factory.mktemp("senteval")
+    write_sts(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def recipes(tiny_encoder: Path, grid_data: Path, suites_data: Path) -> Recipes:
     supervised = PretrainConfig(sources=GIVEN, epochs=5, select="last", train_limit=16, optimizer=FAST)
     return Recipes(
         start=Weights(str(tiny_encoder)),
@@ -47,5 +58,9 @@ def recipes(tiny_encoder: Path, grid_data: Path) -> Recipes:
         reviews=replace(MULTITASK, tasks=("reviews",), epoch_size=32, max_length=32),
         masked=MlmConfig(train_limit=32, optimizer=FAST),
         views=PretrainConfig(train_limit=32, optimizer=FAST, probe_every=1),
+        pruning=PruneConfig(train_limit=16),
+        recovery=PretrainConfig(train_limit=32, optimizer=FAST),
+        suites=SuitesConfig(("sts",), limit=100),
+        suites_data=suites_data,
         simulation=SimulationConfig(grid=10, batches=20, batch_size=16, trials=20, training_trials=5, steps=2),
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from multitask.config import FinetuneConfig, FuseConfig, OptimizerConfig, PretrainConfig, RunOptions
+from multitask.config import FinetuneConfig, FuseConfig, OptimizerConfig, PretrainConfig, PruneConfig, RunOptions
 from multitask.errors import Interrupted
 from multitask.experiments.engines import local_engine
 from multitask.experiments.presets import GIVEN, UNSUPERVISED, Preset
@@ -44,6 +44,8 @@ def preset(start: str, data: str, tables: list[str]) -> Preset:
         reviews=multitask,
         masked=None,
         views=supervised,
+        pruning=PruneConfig(),
+        recovery=supervised,
     )
     return Preset("sample", recipes, choose(all_tables(recipes), tables))
 

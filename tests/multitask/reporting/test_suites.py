@@ -6,8 +6,9 @@ import re
 import pytest
 
 from multitask.evaluation.geometry import BANDS, Band, Geometry
+from multitask.evaluation.overlap import TaskResult
 from multitask.evaluation.sts import Correlation, StsScores
-from multitask.evaluation.suites import SUITES, SuiteResult, TaskResult
+from multitask.evaluation.suites import SUITES, SuiteResult
 from multitask.evaluation.transfer import TransferScores
 from multitask.reporting.suites import published, suite_text, write_suite
 

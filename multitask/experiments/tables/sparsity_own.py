@@ -1,0 +1,19 @@
+"""The procedure of arXiv 2311.03881: train contrastively, score, prune, rewind to where training began, train again."""
+
+from multitask.experiments.recipes import Recipes
+from multitask.experiments.suites import suites_table
+from multitask.experiments.tables import Table
+from multitask.experiments.tables.sparsity import WHOLE, curve
+
+
+def table(recipes: Recipes) -> Table:
+    """An encoder of one's own, whole and at every share."""
+    whole = recipes.pretrain(recipes.untuned, recipes.recovery)
+    return suites_table(
+        recipes,
+        "sparsity-own",
+        "Sparsity of an encoder of one's own",
+        "An encoder that is trained contrastively here is pruned by the gradient of alignment and uniformity or at "
+        "random; what is left is rewound to the weights that training began with, and trained as before.",
+        {WHOLE: whole, **curve(recipes, whole, recipes.untuned)},
+    )
