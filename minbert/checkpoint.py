@@ -40,6 +40,7 @@ HUB_EXTRAS = (
     "modules.json",
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
+    "trained_on.npz",  # what an export of this project says of its training data
 )
 
 

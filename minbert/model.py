@@ -9,7 +9,6 @@ Notable about this one:
 Source: Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers", arXiv 1810.04805.
 """
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +21,13 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 from minbert.checkpoint import load_weights, resolve, save_encoder, weights_file
 from minbert.config import BertConfig
 from minbert.files import atomic_folder
-from minbert.packing import PackedBatch, collect, spread
+from minbert.packing import AttentionBlock, PackedBatch, collect, spread
 
 if TYPE_CHECKING:
     from minbert.tokenizer import Tokenizer  # builds on checkpoints, as this module does
+
+# In grids narrower than this, attention written out is faster on a CPU than the fused kernel: up to four times in bf16.
+NARROW = 64
 
 # From queries, keys and values side by side [..., 3 * width] to contexts [..., width]; the width is heads * head size,
 # which is the hidden size where no head is pruned.
@@ -40,15 +42,27 @@ class BertOutput:
     pooler_output: Tensor  # [batch, hidden]
 
 
+class Linear(nn.Linear):
+    """Draws no weights when it is made: the model does, where no checkpoint has them."""
+
+    def reset_parameters(self) -> None: ...
+
+
+class Embedding(nn.Embedding):
+    """Draws no weights either."""
+
+    def reset_parameters(self) -> None: ...
+
+
 class Embeddings(nn.Module):
     """Sum of word, position and token-type embeddings, normalised."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.position_offset = config.position_offset
-        self.word = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.position = nn.Embedding(config.max_position_embeddings, config.hidden_size)
-        self.token_type = nn.Embedding(config.type_vocab_size, config.hidden_size)
+        self.word = Embedding(config.vocab_size, config.hidden_size)
+        self.position = Embedding(config.max_position_embeddings, config.hidden_size)
+        self.token_type = Embedding(config.type_vocab_size, config.hidden_size)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
@@ -65,8 +79,8 @@ class SelfAttention(nn.Module):
     def __init__(self, config: BertConfig, heads: int) -> None:
         super().__init__()
         width = heads * config.head_size
-        self.query_key_value = nn.Linear(config.hidden_size, 3 * width)
-        self.output = nn.Linear(width, config.hidden_size)
+        self.query_key_value = Linear(config.hidden_size, 3 * width)
+        self.output = Linear(width, config.hidden_size)
 
     def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
         return self.output(attend(self.query_key_value(hidden)))
@@ -82,10 +96,8 @@ class Layer(nn.Module):
         super().__init__()
         self.attention = SelfAttention(config, heads)
         self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Initializing zero-element tensors")
-            self.intermediate = nn.Linear(config.hidden_size, neurons)
-            self.output = nn.Linear(neurons, config.hidden_size)
+        self.intermediate = Linear(config.hidden_size, neurons)
+        self.output = Linear(neurons, config.hidden_size)
         self.output_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
@@ -103,7 +115,7 @@ class BertModel(nn.Module):
         self.config = config
         self.embeddings = Embeddings(config)
         self.layers = nn.ModuleList(Layer(config, heads, neurons) for heads, neurons in config.layer_sizes)
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        self.pooler = Linear(config.hidden_size, config.hidden_size)
         self.attention_dropout = config.attention_probs_dropout_prob
         self.apply(self._initialise)
 
@@ -120,7 +132,7 @@ class BertModel(nn.Module):
         """
         folder = resolve(name, revision)
         config = BertConfig.from_file(folder / "config.json")
-        with torch.device("meta"):  # no time spent on random weights that are replaced at once
+        with torch.device("meta"):  # no memory for weights that are replaced at once
             model = cls(config)
         model.load_state_dict(load_weights(config, weights_file(folder)), assign=True)
         return model.eval()
@@ -168,16 +180,19 @@ class BertModel(nn.Module):
         assert widest <= self.config.max_length, f"{widest} tokens exceed the encoder's {self.config.max_length}"
         sizes = [block.sentences * block.width for block in batch.blocks]
         grid_size = sum(sizes)
+        written_out = batch.slots is None and not self.training and batch.input_ids.device.type == "cpu"
+
+        def attend_in_block(grid: Tensor, block: AttentionBlock) -> Tensor:
+            grid = grid.view(block.sentences, block.width, -1)
+            if written_out and block.width < NARROW:
+                return self._attend_in_narrow_grid(grid).flatten(0, 1)
+            return self._attend_in_grid(grid, block.mask).flatten(0, 1)
 
         def attend(query_key_value: Tensor) -> Tensor:
-            grids = spread(query_key_value, batch.slots, grid_size).split(
-                sizes
-            )  # blocks x [sentences * block width, 3 * width]
-            contexts = [
-                self._attend_in_grid(grid.view(block.sentences, block.width, -1), block.mask).flatten(0, 1)
-                for grid, block in zip(grids, batch.blocks, strict=True)
-            ]
-            return collect(torch.cat(contexts), batch.slots)
+            in_grids = query_key_value if batch.slots is None else spread(query_key_value, batch.slots, grid_size)
+            grids = in_grids.split(sizes)  # blocks x [sentences * block width, 3 * width]
+            contexts = [attend_in_block(grid, block) for grid, block in zip(grids, batch.blocks, strict=True)]
+            return torch.cat(contexts) if batch.slots is None else collect(torch.cat(contexts), batch.slots)
 
         hidden = self.embeddings(batch.input_ids, batch.position_ids, batch.token_type_ids)
         for layer in self.layers:
@@ -205,7 +220,24 @@ class BertModel(nn.Module):
         context = scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
         return context.transpose(1, 2).reshape(batch, seq, -1)
 
+    def _attend_in_narrow_grid(self, query_key_value: Tensor) -> Tensor:
+        """The same without mask and dropout.
+
+        The scores' rows are too short to fill a vector register, so the softmax goes over the first dimension of all.
+        """
+        batch, seq, _ = query_key_value.shape
+        size = self.config.head_size
+        query, key, value = (
+            query_key_value.view(batch, seq, 3, -1, size).permute(2, 0, 3, 1, 4).reshape(3, -1, seq, size)
+        )  # [batch * heads, seq, size]
+        scores = torch.baddbmm(key.new_zeros(()), key, query.mT, beta=0, alpha=size**-0.5)
+        weights = scores.transpose(0, 1).softmax(0)  # [key, batch * heads, query]
+        context = torch.bmm(weights.permute(1, 2, 0), value)
+        return context.view(batch, -1, seq, size).transpose(1, 2).reshape(batch, seq, -1)
+
     def _initialise(self, module: nn.Module) -> None:
+        if self.pooler.weight.is_meta:  # a checkpoint follows; to draw there would import torch's compiler, a second
+            return
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=self.config.initializer_range)
         if isinstance(module, nn.Linear):

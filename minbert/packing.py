@@ -32,7 +32,7 @@ class PackedBatch:
     """Token sequences end to end.
 
     Sequence i is `input_ids[offsets[i]:offsets[i + 1]]`. `slots` says where each token lies in the concatenation of all
-    blocks' grids, flattened to `[grid_size]`.
+    blocks' grids, flattened to `[grid_size]`; None where the grids hold the tokens in their order, without padding.
     """
 
     input_ids: Tensor  # [total_tokens] int64
@@ -40,24 +40,29 @@ class PackedBatch:
     token_type_ids: Tensor  # [total_tokens] int64
     sentence_ids: Tensor  # [total_tokens] int64, which sentence a token belongs to
     offsets: Tensor  # [sentences + 1] int64
-    slots: Tensor  # [total_tokens] int64
+    slots: Tensor | None  # [total_tokens] int64
     blocks: tuple[AttentionBlock, ...]
 
     @classmethod
     def from_sequences(
-        cls, sequences: Sequence[NDArray[np.integer]], token_types: Sequence[NDArray[np.integer]] | None = None
+        cls,
+        sequences: Sequence[NDArray[np.integer]],
+        token_types: Sequence[NDArray[np.integer]] | None = None,
+        sorted_by_length: bool = False,
     ) -> "PackedBatch":
         """Pack token sequences in the order given.
 
         Args:
             sequences: one 1-D integer array of token ids a sentence, specials included, none empty.
             token_types: one array of the same length a sentence; all zero when left out.
+            sorted_by_length: neighbours of equal length make a block, so that nothing is padded or moved; fast where
+                the order given is by length, and right for any.
         """
         lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         total = int(offsets[-1])
         positions = np.arange(total) - np.repeat(offsets[:-1], lengths)
-        starts, blocks = _plan_blocks(lengths)
+        starts, blocks = (None, _runs(lengths)) if sorted_by_length else _plan_blocks(lengths)
         return cls(
             input_ids=torch.from_numpy(np.concatenate(sequences).astype(np.int64)),
             position_ids=torch.from_numpy(positions),
@@ -66,7 +71,7 @@ class PackedBatch:
             ),
             sentence_ids=torch.from_numpy(np.repeat(np.arange(len(lengths)), lengths)),
             offsets=torch.from_numpy(offsets),
-            slots=torch.from_numpy(np.repeat(starts, lengths) + positions),
+            slots=None if starts is None else torch.from_numpy(np.repeat(starts, lengths) + positions),
             blocks=blocks,
         )
 
@@ -98,11 +103,17 @@ class PackedBatch:
             move(self.token_type_ids),
             move(self.sentence_ids),
             move(self.offsets),
-            move(self.slots),
+            None if self.slots is None else move(self.slots),
             blocks=tuple(
                 AttentionBlock(b.sentences, b.width, None if b.mask is None else move(b.mask)) for b in self.blocks
             ),
         )
+
+
+def _runs(lengths: NDArray[np.int64]) -> tuple[AttentionBlock, ...]:
+    """A block for each run of neighbours of equal length."""
+    runs = np.split(lengths, np.flatnonzero(np.diff(lengths)) + 1)
+    return tuple(AttentionBlock(len(run), int(run[0]), mask=None) for run in runs)
 
 
 def _plan_blocks(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[AttentionBlock, ...]]:

@@ -181,9 +181,11 @@ class SentenceEncoder:
         """
         texts = [sentences] if isinstance(sentences, str) else sentences
         tokens = self.tokenizer.encode(texts, self.max_length if max_length is None else max_length)
+        on_cpu = self.runtime.device.type == "cpu"
 
         def embed(rows: Rows) -> Tensor:
-            batch = PackedBatch.from_sequences([tokens[row] for row in rows]).to(self.runtime.device)
+            batch = PackedBatch.from_sequences([tokens[row] for row in rows], sorted_by_length=on_cpu)
+            batch = batch.to(self.runtime.device)
             pooled = pool(self.model.forward_packed(batch), batch, self.pooling)
             return torch.nn.functional.normalize(pooled) if normalize else pooled
 

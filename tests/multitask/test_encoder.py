@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,6 +83,38 @@ def test_the_batch_size_does_not_matter(tiny, batch_size):
 def test_more_tokens_than_fit_into_a_batch(tiny):
     many = [SENTENCES[i % 11] for i in range(600)]
     np.testing.assert_allclose(tiny.encode(many), tiny.encode(SENTENCES)[np.arange(600) % 11], rtol=0, atol=1e-5)
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """Sets torch's number of threads, for the test only."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_threads_do_not_matter_and_stay_as_set(tiny_encoder, threads, precision):
+    encoder = SentenceEncoder.load(tiny_encoder, device="cpu", precision=precision)
+    many = [SENTENCES[i % 11] for i in range(90)]
+    threads(1)
+    expected = encoder.encode(many, batch_size=7)
+    threads(3)
+    for _ in range(3):
+        np.testing.assert_array_equal(encoder.encode(many, batch_size=7), expected)
+    assert torch.get_num_threads() == 3
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(torch.get_num_threads).result() == 3
+
+
+def test_an_error_in_a_thread_is_raised_and_leaves_the_threads_as_set(tiny_encoder, threads):
+    encoder = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
+    threads(2)
+    encoder.model.layers[0] = torch.nn.Identity()
+    with pytest.raises(TypeError):
+        encoder.encode(SENTENCES, batch_size=2)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(torch.get_num_threads).result() == 2
 
 
 def test_cut_to_a_length(tiny):
