@@ -106,7 +106,8 @@ def load_weights(config: BertConfig, path: Path) -> dict[str, Tensor]:
         raise InputError(f"{path}: does not fit its config.json: {'; '.join(problems)}")
     parts: dict[str, list[Tensor]] = {}
     for place in _places(config):
-        parts.setdefault(place.ours, []).append(found[place.theirs].float())
+        copied = found[place.theirs].to(torch.float32, copy=True)  # what was read may be the file itself, mapped
+        parts.setdefault(place.ours, []).append(copied)
     return {name: tensors[0] if len(tensors) == 1 else torch.cat(tensors) for name, tensors in parts.items()}
 
 

@@ -1,7 +1,7 @@
 """Computing something for every row of a set, in batches by tokens, results in file order."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
 import numpy as np
 import torch
@@ -49,21 +49,29 @@ def for_all_rows(
                 bar.update(len(rows))
         return results
 
+    def give_up() -> None:
+        for _ in waiting:
+            pass
+
     threads = min(torch.get_num_threads(), len(batches)) if runtime.device.type == "cpu" else 1
     with tqdm(total=len(lengths), unit="row", disable=None if show_progress else True) as bar:
-        results = work() if threads == 1 else _in_threads(work, threads)
+        results = work() if threads == 1 else _in_threads(work, threads, give_up)
     everything = np.empty((len(lengths), *results[0][1].shape[1:]), np.float32)
     for rows, values in results:  # read at the end: a CUDA device is never waited for in between
         everything[rows] = values.float().cpu().numpy()
     return everything
 
 
-def _in_threads(work: Callable[[], Results], threads: int) -> Results:
-    """What each of so many threads finds, together."""
+def _in_threads(work: Callable[[], Results], threads: int, give_up: Callable[[], None]) -> Results:
+    """What each of so many threads finds, together; after an error or an interrupt in any the others give up."""
     before = torch.get_num_threads()
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as workers:
-            futures = [workers.submit(work) for _ in range(threads)]
+            try:
+                futures = [workers.submit(work) for _ in range(threads)]
+                wait(futures, return_when=FIRST_EXCEPTION)
+            finally:
+                give_up()
             return [result for future in futures for result in future.result()]
     finally:
         torch.set_num_threads(before)  # a thread sets its own number and that of threads started later

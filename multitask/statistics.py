@@ -50,7 +50,7 @@ def resampled_scores(
     generator: np.random.Generator,
     samples: int = SAMPLES,
 ) -> Values:
-    """SampledScores of all models on resampled examples, the same ones for every model.
+    """Scores of all models on resampled examples, the same ones for every model.
 
     Args:
         labels: [examples].

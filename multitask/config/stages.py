@@ -250,8 +250,8 @@ class SuitesConfig:
 
     suites: tuple[Literal["sts", "transfer"], ...] = ("sts", "transfer")
     limit: int | None = None
-    """Score at most so many pairs of each similarity task, and of each transfer task learn from and score at most so
-    many rows, always the same; all when left out."""
+    """Score at most so many pairs of each similarity task, and of each transfer task learn from and score about so many
+    rows, always the same; all when left out."""
 
     def __post_init__(self) -> None:
         check_range(self, 100, ("limit",))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +72,7 @@ class ClassificationData:
         return self.splits == "test"
 
     def sampled(self, limit: int) -> "ClassificationData":
-        """At most so many rows of each split, drawn at random but always the same.
+        """About so many rows of each split, drawn at random but always the same.
 
         The classes keep their shares, but a class keeps ten rows where it has them, one for each fold.
         """
@@ -286,3 +286,5 @@ TRANSFER_SETS: tuple[DataSet[ClassificationData], ...] = (
     DataSet("TREC", "TREC", ("TREC/train_5500.label", "TREC/TREC_10.label"), _read_trec),
     DataSet("MRPC", "MRPC", ("MRPC/msr_paraphrase_train.txt", "MRPC/msr_paraphrase_test.txt"), _read_mrpc),
 )
+SETS: dict[str, Sequence[DataSet[Any]]] = {"sts": STS_SETS, "transfer": TRANSFER_SETS}
+"""The sets of each suite of tasks."""

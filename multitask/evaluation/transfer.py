@@ -64,7 +64,15 @@ def predict(data: ClassificationData, table: EmbeddingTable, seed: int) -> Label
     Raises:
         InputError: a class has fewer training rows than there are folds.
     """
+    from threadpoolctl import threadpool_limits
+
     features = pair_features(*(table[column] for column in data.columns))
+    # Products so small take many times longer when threads of BLAS share, and wait for, each.
+    with threadpool_limits(1):
+        return _predicted(features, data, seed)
+
+
+def _predicted(features: Vectors, data: ClassificationData, seed: int) -> Labels:
     train, dev = data.splits == "train", data.splits == "dev"
     if not train.any():
         return _cross_validated(features, data.labels, _folds(data.labels, seed))

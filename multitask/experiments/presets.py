@@ -104,8 +104,8 @@ SMALL = Recipes(
         optimizer=OptimizerConfig(learning_rate=5e-4, schedule="linear", warmup=0.1),
     ),
     views=_SMALL_VIEWS,
-    pruning=PruneConfig(train_limit=1000),
-    recovery=replace(_SMALL_VIEWS, train_limit=1536, evaluate_every=AT_THE_END, probe_every=None),
+    pruning=PruneConfig(train_limit=250),
+    recovery=replace(_SMALL_VIEWS, train_limit=1024, evaluate_every=AT_THE_END, probe_every=None),
     suites=SuitesConfig(limit=300),
 )
 

@@ -45,7 +45,7 @@ class RecordedRun:
         seed: of the whole chain.
         model: name of the artefact that holds the row's final model, None if there is none. An ensemble is its own
             evaluation, and has no metrics.jsonl.
-        evaluation: name of the artefact that holds its dev scores and predictions, None if there is none, as of
+        evaluation: name of the artefact that holds its scores and predictions, None if there is none, as of
             simulations.
         error: why there is none.
         log: of the stage that failed, a path within the folder of artefacts.
@@ -86,7 +86,7 @@ class RecordedTable:
         rows: in the table's order.
         key: how the command line calls it: 1 to 10 for the report's tables, else a name.
         reference: label of the row that the others are compared with, the report's bold one; None if there is none.
-        columns: the tasks scored; with several there is an overall column, their mean.
+        columns: the tasks scored; with several there is a column of their mean, or of the means of groups.
         groups: columns that are means of others, by name.
         kind: shown as a table of best scores, or as curves of the overall dev score after every epoch; simulations,
             which have no scores, are shown in the study.

@@ -7,6 +7,7 @@ from pathlib import Path
 from minbert.errors import InputError
 from multitask.artefacts import Artefact, locate_model
 from multitask.config import RunOptions, SuitesConfig
+from multitask.evaluation.senteval import SETS
 from multitask.experiments.grid import Grid, Results, compute_grid
 from multitask.experiments.jobs import Engine, Failed
 from multitask.experiments.presets import NOTES, Preset
@@ -65,9 +66,11 @@ def check_preset(preset: Preset, seeds: int) -> None:
         raise InputError(f"--seeds {seeds}: expected at least 1")
     locate_model(preset.recipes.start.name, preset.recipes.start.revision)
     nodes = (table.evaluation(row.model) for table in preset.tables for row in table.rows if row.model)
-    suites = preset.recipes.suites_data
-    if any(isinstance(node.config, SuitesConfig) for node in nodes) and not suites.is_dir():
-        raise InputError(f"{suites}: no such folder; pass SentEval's data folder with --suites-data")
+    wanted = [suite for node in nodes if isinstance(node.config, SuitesConfig) for suite in node.config.suites]
+    for suite in dict.fromkeys(wanted):
+        suites = preset.recipes.suites_data
+        if not any(path.is_file() for entry in SETS[suite] for path in entry.paths(suites)):
+            raise InputError(f"{suites}: has no data set of {suite}; pass SentEval's data folder with --suites-data")
 
 
 def _record(preset: Preset, seeds: int, results: Results, runs: Path) -> Record:

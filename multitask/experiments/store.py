@@ -17,7 +17,8 @@ from typing import Any
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file, write_json
 from multitask.artefacts import DONE, FORMAT_VERSION, Artefact, locate_model
-from multitask.config import RunOptions
+from multitask.config import RunOptions, SuitesConfig
+from multitask.evaluation.senteval import SETS
 from multitask.experiments.recipes import Node, Weights
 from multitask.experiments.work import work
 from multitask.locking import is_free
@@ -58,6 +59,7 @@ class Store:
         self.runs = options.runs
         self.options = options
         self._keys: dict[Node | Weights | Path, str] = {}
+        self._hashes: dict[Path, str] = {}
 
     @cached_property
     def _computing(self) -> dict[str, str]:
@@ -70,16 +72,26 @@ class Store:
         if node not in self._keys:
             identity: Any
             if isinstance(node, Path):
-                paths = [path for path in sorted(node.rglob("*")) if path.is_file()]
-                identity = {path.relative_to(node).as_posix(): sha256_of_file(path) for path in paths}
+                identity = {path.name: sha256_of_file(path) for path in sorted(node.iterdir()) if path.is_file()}
             elif isinstance(node, Weights):
                 identity = _files(locate_model(node.name, node.revision))
             else:
                 config = None if node.config is None else asdict(node.config)
                 parents = [self.key(parent) for parent in node.parents]
-                identity = [FORMAT_VERSION, node.stage, config, parents, self.key(node.data), self._computing]
+                data: Any = self.key(node.data)
+                if isinstance(node.config, SuitesConfig):
+                    data = self._suites(node.config, node.data)
+                identity = [FORMAT_VERSION, node.stage, config, parents, data, self._computing]
             self._keys[node] = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
         return self._keys[node]
+
+    def _suites(self, config: SuitesConfig, folder: Path) -> dict[str, str]:
+        """Hashes of the suites' files that are there."""
+        files = [file for suite in config.suites for entry in SETS[suite] for file in entry.files]
+        for path in [folder / file for file in files]:
+            if path not in self._hashes and path.is_file():
+                self._hashes[path] = sha256_of_file(path)
+        return {file: self._hashes[folder / file] for file in files if folder / file in self._hashes}
 
     def note(self, node: Node) -> Note | None:
         """What is remembered of a recipe, if its artefact is there and complete."""

@@ -1,9 +1,7 @@
 """How much a stage has to do, roughly: sentences that go through the encoder. For estimates of time only."""
 
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from multitask.config import (
     EnsembleConfig,
@@ -17,12 +15,11 @@ from multitask.config import (
 )
 from multitask.datasets.readers import PAIRS_FILE, SENTENCES_FILE, TRIPLETS_FILE
 from multitask.datasets.schema import Split
-from multitask.evaluation.senteval import STS_SETS, TRANSFER_SETS, DataSet
+from multitask.evaluation.senteval import SETS
 from multitask.experiments.recipes import Node
 from multitask.experiments.record import MAIN_TASKS
 from multitask.tasks import TASKS
 
-SETS: dict[str, Sequence[DataSet[Any]]] = {"sts": STS_SETS, "transfer": TRANSFER_SETS}
 FORWARD_SHARE = 1 / 3  # of the cost of a training step is its forward pass
 
 

@@ -105,7 +105,7 @@ class Agreement:
 
 
 class Samples:
-    """SampledScores of all runs on resampled dev examples; each dev set is resampled once, for all runs together."""
+    """Scores of all runs on resampled examples; each task's set is resampled once, for all runs together."""
 
     def __init__(self, results: Results) -> None:
         self.runs: dict[DevSet, list[RunResult]] = defaultdict(list)

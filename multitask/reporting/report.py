@@ -76,6 +76,8 @@ def _warnings(results: Results, stages: Sequence[StageDetails]) -> list[str]:
         )
     elif len(seeds) > 1:
         found.append("Some rows have fewer seeds than others.")
+    unknown = {line for _, run in results.finished.values() for line in run.evaluation.get("unknown", ())}
+    found += [f"Not known of the training data: {line}." for line in sorted(unknown)]
     sizes = [
         meaning.format(" or ".join(f"{size:,}" for size in sorted(values)))
         for name, meaning in SUB_SAMPLED.items()
@@ -89,4 +91,5 @@ def _warnings(results: Results, stages: Sequence[StageDetails]) -> list[str]:
 SUB_SAMPLED = {
     "train_limit": "training sets are cut to their first {} rows",
     "epoch_size": "an epoch of fine-tuning takes {} examples of each task",
+    "limit": "SentEval's tasks are cut to about {} pairs, or rows of each split, drawn at random",
 }

@@ -239,6 +239,8 @@ def bands(
         for axes, (title, lines) in zip(drawn.flat, panels.items(), strict=False):
             for number, (name, points) in enumerate(lines.items()):
                 there = [(place, *point) for place, point in enumerate(points) if point is not None]
+                if not there:
+                    continue
                 at, values, low, high = zip(*there, strict=True)
                 colour = COLOURS[number]
                 axes.plot(at, values, color=colour, marker=MARKERS[number], markersize=3, linewidth=1.2, label=name)
@@ -249,7 +251,8 @@ def bands(
             axes.tick_params(labelbottom=True)
             axes.grid(axis="y", alpha=0.15, color=INK)
         figure.supxlabel(xlabel, fontsize=10)
-        handles, names = drawn[0, 0].get_legend_handles_labels()
+        labelled = (axes.get_legend_handles_labels() for axes in drawn.flat[: len(panels)])
+        handles, names = max(labelled, key=lambda found: len(found[1]))
         figure.legend(handles, names, frameon=False, loc="outside upper left", ncols=len(names), fontsize=9)
 
     return render(draw, (8.4, 0.5 + 2.1 * rows), description)

@@ -14,10 +14,10 @@ from multitask.evaluation.overlap import TaskResult, any_seen
 from multitask.evaluation.sts import StsScores
 from multitask.evaluation.suites import SUITES, Scores, SuiteName, SuiteResult
 from multitask.evaluation.transfer import TransferScores
-from multitask.reporting.format import latex, markdown_cell
+from multitask.reporting.format import SEEN, latex, markdown_cell
 from multitask.reporting.text import aligned
 
-NONE, SEEN, PARTIAL = "–", "†", "‡"
+NONE, PARTIAL = "–", "‡"
 GEOMETRY = ("alignment", "uniformity", "mean_cosine", "top_eigenvalue_share", "effective_rank")
 
 Rows = list[list[str]]  # the first is the header

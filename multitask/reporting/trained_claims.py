@@ -155,7 +155,7 @@ def _optimum_within(name: str) -> Decide:
             return UNTESTED
         tests = dict(zip(pairs, compared(known), strict=True))
         means = {value: table.estimates[row, SCORE].mean for value, row in rows.items()}
-        better = [value for value in within if all(_higher(tests[value, end]) for end in (smallest, largest))]
+        better = [value for value in within if all(higher(tests[value, end]) for end in (smallest, largest))]
         best = max(within, key=means.__getitem__)
         evidence = [
             "means " + ", ".join(f"{score(mean)} at {value}" for value, mean in means.items()),
@@ -167,7 +167,8 @@ def _optimum_within(name: str) -> Decide:
     return decide
 
 
-def _higher(comparison: Comparison) -> bool:
+def higher(comparison: Comparison) -> bool:
+    """Whether a difference is above zero, significantly."""
     return comparison.significant and comparison.difference > 0
 
 
@@ -200,7 +201,7 @@ PLAIN = tuple(components.LOSSES)
 MODIFIED = tuple(f"{label}, modified" for label in PLAIN)
 DECOUPLED = ("Alignment and uniformity", "Decoupled contrastive loss")
 DISSIPATING = ("MET", "MAT", "MPT")
-_SURE = f"at the {LEVEL:.0%} level, corrected for the number of tests"
+SURE = f"at the {LEVEL:.0%} level, corrected for the number of tests"
 _NO_DISSIPATION = max(gradient.swept("m").items())[1]
 _LOWEST_RATIO, _HIGHEST_RATIO = (f(gradient.swept("r").items())[1] for f in (min, max))
 _HIGHEST_TEMPERATURE = max(gradient.swept("τ").items())[1]
@@ -210,13 +211,13 @@ TRAINED_CLAIMS: tuple[Claim[Tables], ...] = (
     Claim(
         "Losses without negatives are ineffective for semantic textual similarity, where contrastive ones excel.",
         f"{UP}, abstract and section 4",
-        f"InfoNCE scores higher than each of {', '.join(PLAIN)}, {_SURE}.",
+        f"InfoNCE scores higher than each of {', '.join(PLAIN)}, {SURE}.",
         _above("objectives", [(CONTRASTIVE, label) for label in PLAIN]),
     ),
     Claim(
         "With dissipation, weight and ratio, losses without negatives become effective.",
         f"{UP}, section 4",
-        f"Each modified loss scores higher than the plain one, {_SURE}.",
+        f"Each modified loss scores higher than the plain one, {SURE}.",
         _above("objectives", list(zip(MODIFIED, PLAIN, strict=True))),
     ),
     Claim(
@@ -236,7 +237,7 @@ TRAINED_CLAIMS: tuple[Claim[Tables], ...] = (
         Claim(
             f"There is a suitable {meaning}, above and below which performance falls.",
             f"{UP}, section 3.2",
-            f"Some value of {name} within the range scores higher than its smallest and its largest value, {_SURE}.",
+            f"Some value of {name} within the range scores higher than its smallest and its largest value, {SURE}.",
             _optimum_within(name),
         )
         for name, meaning in (("m", "margin of the dissipation"), ("τ", "temperature of the weight"), ("r", "ratio"))
@@ -245,7 +246,7 @@ TRAINED_CLAIMS: tuple[Claim[Tables], ...] = (
         "Conjecture 1 in training: with dissipation the gap between negatives and positives remains smaller.",
         f"{UP}, section 3.2",
         f"At the end of training the distance gap of {_NO_DISSIPATION}, which dissipates nothing, is larger than that "
-        f"of the defaults ({gradient.DEFAULTS}), {_SURE}.",
+        f"of the defaults ({gradient.DEFAULTS}), {SURE}.",
         _measures_above(GRADIENT, last(GAP), [(_NO_DISSIPATION, gradient.DEFAULTS)]),
     ),
     Claim(
@@ -257,14 +258,14 @@ TRAINED_CLAIMS: tuple[Claim[Tables], ...] = (
     Claim(
         "A higher temperature of the weight takes its dominance from the hardest negative.",
         f"{UP}, section 3.2",
-        f"Its share of the push is larger with {_LOWEST_TEMPERATURE} than with {_HIGHEST_TEMPERATURE}, {_SURE}.",
+        f"Its share of the push is larger with {_LOWEST_TEMPERATURE} than with {_HIGHEST_TEMPERATURE}, {SURE}.",
         _measures_above(GRADIENT, last(PUSH), [(_LOWEST_TEMPERATURE, _HIGHEST_TEMPERATURE)]),
     ),
     Claim(
         "Conjecture 3 in training: a larger ratio meets Lemma 1's condition more frequently.",
         f"{UP}, section 3.2",
         f"The share of anchors nearer to their positive after a step is larger with {_HIGHEST_RATIO} than with "
-        f"the defaults (r 1), and with these than with {_LOWEST_RATIO}, {_SURE}.",
+        f"the defaults (r 1), and with these than with {_LOWEST_RATIO}, {SURE}.",
         _measures_above(
             GRADIENT,
             last(CLOSER),
@@ -274,13 +275,13 @@ TRAINED_CLAIMS: tuple[Claim[Tables], ...] = (
     Claim(
         "Optimising alignment and uniformity, or the decoupled contrastive loss, scores below the contrastive loss.",
         f"{GD}, abstract and section 1",
-        f"InfoNCE scores higher than each, {_SURE}; every loss by the best state in {decoupled.EPOCHS} epochs.",
+        f"InfoNCE scores higher than each, {SURE}; every loss by the best state in {decoupled.EPOCHS} epochs.",
         _above(DECOUPLING, [(CONTRASTIVE, label) for label in DECOUPLED]),
     ),
     Claim(
         "Training with decoupled losses is prone to overfitting.",
         f"{GD}, abstract and section 1",
-        f"The dev score at the end is below its highest by more than InfoNCE's is, {_SURE}.",
+        f"The dev score at the end is below its highest by more than InfoNCE's is, {SURE}.",
         _measures_above(DECOUPLING, _fall, [(label, CONTRASTIVE) for label in DECOUPLED]),
     ),
     Claim(
@@ -295,7 +296,7 @@ TRAINED_CLAIMS: tuple[Claim[Tables], ...] = (
             f"({part} part).",
             f"{GD}, section 1",
             f"The norm of the {part} part, at the end relative to the beginning, is larger for decoupled losses (in "
-            f"logarithms), {_SURE}.",
+            f"logarithms), {SURE}.",
             _measures_above(DECOUPLING, _shrinks(statistic), [(label, CONTRASTIVE) for label in DECOUPLED]),
         )
         for part, statistic in (("alignment", ALIGNMENT), ("uniformity", UNIFORMITY))
@@ -309,7 +310,7 @@ TRAINED_CLAIMS: tuple[Claim[Tables], ...] = (
     Claim(
         "Losses that imitate dissipation alleviate overfitting.",
         f"{GD}, section 1",
-        f"Each decoupled loss falls further from its highest dev score than each of {', '.join(DISSIPATING)}, {_SURE}.",
+        f"Each decoupled loss falls further from its highest dev score than each of {', '.join(DISSIPATING)}, {SURE}.",
         _measures_above(DECOUPLING, _fall, [(a, b) for a in DECOUPLED for b in DISSIPATING]),
     ),
     Claim(

@@ -76,6 +76,7 @@ def write_evaluation(
         "measures": {name: TASKS[name].kind.metric for name in scores.tasks},
         "metrics": scores.metrics,
         "overlap": {name: task.summary(itemgetter(TASKS[name].kind.metric)) for name, task in parts},
+        "unknown": trained_on.unknown,
         **beside,
     }
     _write(folder, answers, evaluation)

@@ -11,7 +11,7 @@ from multitask.experiments.recipes import Node, Recipes, Weights
 from multitask.experiments.suites import suites_table
 from multitask.experiments.tables import Table
 
-SHARES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.9, 0.99)
+SHARES = (0.01, 0.05, 0.1, 0.2, 0.5, 0.9, 0.99)
 SCORED, RANDOM, WHOLE = "by score", "at random", "Nothing removed"
 
 

@@ -145,7 +145,7 @@ def test_a_limit_is_another_evaluation(preset: Preset, recipes: Recipes, tmp_pat
 
 def test_a_missing_folder_is_found_before_anything_runs(preset: Preset, tmp_path: Path) -> None:
     elsewhere = replace(preset.recipes, suites_data=tmp_path / "nowhere")
-    with pytest.raises(InputError, match=r"nowhere: no such folder; .*--suites-data"):
+    with pytest.raises(InputError, match=r"nowhere: has no data set of sts; .*--suites-data"):
         run_preset(replace(preset, recipes=elsewhere), 1, RunOptions("cpu", "fp32", tmp_path), InProcess())
 
 

@@ -17,7 +17,7 @@ from multitask.experiments.tables.sparsity import SHARES, WHOLE, label
 from multitask.metrics import correlation_metrics
 from multitask.reporting.analysis import TableAnalysis, analyse
 from multitask.reporting.results import Results
-from multitask.reporting.sparsity import OWN, SPARSITY_CLAIMS, SPARSITY_SECTIONS, START
+from multitask.reporting.sparsity import OWN, SCORES, SPARSITY_CLAIMS, SPARSITY_SECTIONS, START, scores_against_random
 from multitask.reporting.study_page import write_study
 from multitask.reporting.trained_claims import ON_SUITES, TRAINED_CLAIMS
 from multitask.study.claims import judge
@@ -71,12 +71,15 @@ def add_run(runs: Path, row: str, seed: int, quality: Quality) -> RecordedRun:
     return RecordedRun(seed, model, evaluation, chain=chain)
 
 
-def results(folder: Path, quality: Quality, key: str = OWN) -> Results:
+def results(folder: Path, quality: Quality, key: str = OWN, without: str = "none") -> Results:
     runs = folder / "runs"
     runs.mkdir()
     of = TABLES[key]
     rows = tuple(
-        RecordedRow(row.label, tuple(add_run(runs, row.label, seed, quality) for seed in range(SEEDS)))
+        RecordedRow(
+            row.label,
+            tuple(add_run(runs, row.label, seed, quality) for seed in range(0 if without in row.label else SEEDS)),
+        )
         for row in of.rows
     )
     table = RecordedTable(of.title, of.note, rows, key, None, of.columns, "table", dict(of.groups))
@@ -115,6 +118,27 @@ def test_a_missing_row_or_table_leaves_claims_untested(table: TableAnalysis) -> 
     less = TableAnalysis(replace(table.table, rows=rows), table.samples)
     assert {claim.status for claim in judge(SPARSITY_CLAIMS, {OWN: less})} == {"not tested here"}
     assert {claim.status for claim in judge(SPARSITY_CLAIMS, {START: table})} == {"not tested here"}
+
+
+def test_a_half_finished_table_has_its_report(tmp_path: Path) -> None:
+    found = results(tmp_path, as_harmless, without="random")
+    rows = tuple(replace(row, runs=()) if row.label == WHOLE else row for row in found.tables[0].rows)
+    half = replace(found, tables=(replace(found.tables[0], rows=rows),))
+    assert write_study(half, analyse(half), [], tmp_path)
+    [figure] = Page((tmp_path / "study.html").read_text(encoding="utf-8")).figures
+    assert "99% at random –" in str(figure["aria-label"])
+
+
+def test_scores_are_compared_with_random_draws(tmp_path: Path) -> None:
+    quality = lambda row, task: 0.9 if "magnitude" in row else 0.6  # noqa: E731
+    [table] = analyse(results(tmp_path, quality, key=SCORES))
+    section = scores_against_random({SCORES: table})
+    assert section is not None
+    assert len(section.figures) == 2 * len(GROUPS)
+    for figure in section.figures:
+        difference = re.search(r"magnitude \+0\.(\d+) \[\+[^;]*, p ", str(figure.svg))
+        assert difference is not None
+        assert re.search(r"signed [^;]*, no significant difference", str(figure.svg))
 
 
 def test_the_study_has_a_curve_for_every_task(claimed: Results, table: TableAnalysis, tmp_path: Path) -> None:
