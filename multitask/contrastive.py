@@ -15,7 +15,7 @@ from minbert.tokenizer import Tokenizer
 from multitask import distributed
 from multitask.config import ContrastiveConfig, ObjectiveConfig
 from multitask.contamination import Hashes, hash_sentences
-from multitask.datasets.batching import Rows, epoch_rows
+from multitask.datasets.batching import Rows, drawn_rows, epoch_rows
 from multitask.datasets.readers import PAIRS_FILE, TRIPLETS_FILE, read_examples, read_pairs, read_triplets
 from multitask.datasets.tokens import Tokens, tokenise
 from multitask.evaluation.probe import GradientComponents, probe
@@ -176,11 +176,11 @@ def load_contrastive(
         InputError: a missing or malformed file, or an objective that cannot use the source.
     """
     texts, labels, fingerprint = _read(name, folder, config)
-    if config.train_limit is not None:
-        texts = [column[: config.train_limit] for column in texts]
-        labels = labels if labels is None else labels[: config.train_limit]
+    rows = drawn_rows(len(texts[0]), config.train_limit)
+    texts = [[column[row] for row in rows] for column in texts]
+    labels = labels if labels is None else labels[rows]
     # The cache's key names the texts: Quora's rows differ with and without its negative pairs.
-    selection = f"{fingerprint} {name} {'all' if labels is None else 'labelled'}"
+    selection = f"{fingerprint} {name} {'all' if labels is None else 'labelled'} drawn"
     columns = [tokenise(c, tokenizer, config.max_length, f"{selection} {i} {len(c)}") for i, c in enumerate(texts)]
     numbers: dict[str, int] = {}
     identities = [np.array([numbers.setdefault(text, len(numbers)) for text in column]) for column in texts]

@@ -32,7 +32,7 @@ class FinetuneConfig:
     epoch_size: int | None = None
     """Examples of each task in an epoch; the smallest task's training set when left out."""
     train_limit: int | None = None
-    """Use only the first so many training rows of each task."""
+    """Use only so many training rows of each task, drawn at random but always the same."""
     scheduler: str = "average"
     """How the tasks' losses make steps: average, batch_round_robin, epoch_round_robin, single, proportional, annealed,
     uncertainty, or an aggregator of gradients such as pcgrad (a wrong name lists them all)."""
@@ -83,7 +83,7 @@ class ContrastiveConfig:
     projection: Literal["mlp", "linear", "none"] = "mlp"
     """Head between embedding and objective, thrown away afterwards."""
     train_limit: int | None = None
-    """Use only the first so many rows of each source."""
+    """Use only so many rows of each source, drawn at random but always the same; of unlabelled text the first."""
     max_length: int | None = None
     """Cut sentences to so many tokens; the encoder's limit when left out."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
@@ -164,7 +164,7 @@ class MlmConfig:
     batch_size: int = 64
     """Sentences in a step."""
     train_limit: int | None = None
-    """Use only the first so many sentences of each source."""
+    """Use only so many sentences of each source, drawn at random but always the same; of unlabelled text the first."""
     dev_share: float = 0.02
     """Share of all different sentences that is held out, to measure the loss on."""
     pooling: Pooling = "auto"
@@ -213,7 +213,7 @@ class PruneConfig:
     batch_size: int = 64
     """Rows of a scored batch; uniformity is that of a batch, and its absolute gradients are averaged over batches."""
     train_limit: int | None = None
-    """Score on the first so many rows only."""
+    """Score on so many rows only, drawn at random but always the same."""
     max_length: int | None = None
     """Cut sentences to so many tokens; the encoder's limit when left out."""
     pooling: Pooling = "auto"

@@ -11,6 +11,13 @@ Rows = NDArray[np.int64]
 BATCHES_PER_STRETCH = 32
 
 
+def drawn_rows(size: int, limit: int | None) -> Rows:
+    """At most so many of a set's rows, in order: drawn at random, since files may be sorted, but always the same."""
+    if limit is None or limit >= size:
+        return np.arange(size)
+    return np.sort(np.random.default_rng(size).permutation(size)[:limit])
+
+
 def epoch_rows(size: int, take: int, epoch: int, seed: tuple[int, ...]) -> Rows:
     """The rows of one epoch: the next `take` from an endless stream of fresh permutations of all `size` rows.
 

@@ -89,7 +89,7 @@ def _warnings(results: Results, stages: Sequence[StageDetails]) -> list[str]:
 
 
 SUB_SAMPLED = {
-    "train_limit": "training sets are cut to their first {} rows",
+    "train_limit": "training sets are cut to {} rows",
     "epoch_size": "an epoch of fine-tuning takes {} examples of each task",
     "limit": "SentEval's tasks are cut to about {} pairs, or rows of each split, drawn at random",
 }

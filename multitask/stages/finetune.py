@@ -11,7 +11,7 @@ from minbert.tokenizer import Tokenizer
 from multitask.artefacts import Artefact
 from multitask.config import FinetuneConfig, RunOptions
 from multitask.contamination import Hashes, hash_sentences
-from multitask.datasets.batching import batches_of_similar_length, rows_from
+from multitask.datasets.batching import batches_of_similar_length, drawn_rows, rows_from
 from multitask.datasets.labelled import LabelledData
 from multitask.evaluation.multitask import evaluate, load_split
 from multitask.model import MultitaskBert
@@ -116,6 +116,7 @@ class Finetuning:
             {"encoder": model.encoder, "heads": model.heads, "scheduler": self.scheduler}
         )
         self.sources = {name: TaskSource(model, name, split) for name, split in training.items()}
+        self.rows = {name: drawn_rows(len(split), config.train_limit) for name, split in training.items()}
 
     def plan(self, epoch: int) -> Sequence[Update]:
         config = self.config
@@ -124,6 +125,7 @@ class Finetuning:
         batches = {}
         for number, (name, size) in enumerate(sizes.items()):
             rows = rows_from(size, sum(taken[name] for taken in before), takes[name], (config.seed, number))
+            rows = self.rows[name][rows]
             order = generator(config.seed, number, epoch)
             batches[name] = batches_of_similar_length(rows, self.training[name].lengths, config.batch_size, order)
         return self.scheduler.arrange(batches, generator(config.seed, len(sizes), epoch))
@@ -131,7 +133,7 @@ class Finetuning:
     @property
     def sizes(self) -> dict[str, int]:
         """Rows of each task that are trained on."""
-        return {name: min(len(data), self.config.train_limit or len(data)) for name, data in self.training.items()}
+        return {name: len(rows) for name, rows in self.rows.items()}
 
     def losses(self, update: Update) -> Losses:
         return losses_of(self.model.encoder, self.model.pooling, self.sources, update, self.runtime)
@@ -141,8 +143,8 @@ class Finetuning:
         if {batch.source for batch in update} != set(self.sizes):
             draws = generator(self.config.seed, len(self.sizes) + 2, step)
             update = tuple(
-                Batch(name, draws.choice(size, min(size, self.config.batch_size), replace=False))
-                for name, size in self.sizes.items()
+                Batch(name, draws.choice(rows, min(len(rows), self.config.batch_size), replace=False))
+                for name, rows in self.rows.items()
             )
         return self.scheduler.conflicts(self, update)
 

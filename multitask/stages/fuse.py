@@ -14,7 +14,7 @@ from torch import nn
 from multitask.artefacts import Artefact
 from multitask.config import FuseConfig, RunOptions
 from multitask.contrastive import ContrastiveSource, build_projection, contrastive_batches, load_contrastive
-from multitask.datasets.batching import Rows
+from multitask.datasets.batching import Rows, drawn_rows
 from multitask.sources import Source, losses_of
 from multitask.stages.common import train_once, trained_on
 from multitask.stages.finetune import Finetuning, Prepared, prepare
@@ -85,10 +85,9 @@ class Fusing(Finetuning):
             views = tuple(Batch(_views(name), rows) for name, rows in parts if len(rows) > 1)
             updates += [(*update, *views)] if config.steps == "one" or not views else [update, views]
         for number, name in enumerate(config.unlabelled, start=len(config.tasks) + 1):
-            rows, keys = len(self.views[name]), (config.seed, number)
-            size = min(rows, config.train_limit or rows)  # a trained task's source is whole
-            batches = contrastive_batches(name, size, epoch, config.batch_size, config, keys)
-            updates += [(Batch(_views(name), batch),) for batch in batches]
+            rows = drawn_rows(len(self.views[name]), config.train_limit)  # a trained task's source is whole
+            batches = contrastive_batches(name, len(rows), epoch, config.batch_size, config, (config.seed, number))
+            updates += [(Batch(_views(name), rows[batch]),) for batch in batches]
         return updates
 
     def backward(self, trainable: Trainable, update: Update) -> Losses:

@@ -17,7 +17,7 @@ from minbert.model import BertModel
 from multitask.artefacts import Artefact
 from multitask.config import MlmConfig, RunOptions, ShapeConfig
 from multitask.contamination import TrainedOn, hash_sentences
-from multitask.datasets.batching import batches_by_tokens, batches_of_similar_length, epoch_rows
+from multitask.datasets.batching import batches_by_tokens, batches_of_similar_length, drawn_rows, epoch_rows
 from multitask.datasets.tokens import Tokens, tokenise
 from multitask.inference import TOKENS_PER_BATCH
 from multitask.masked import MaskedSource
@@ -57,7 +57,7 @@ def mlm(
     else:
         head = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
     texts = [training_sentences(name, data, config.train_limit) for name in config.sources]
-    sentences = [list(found[: config.train_limit]) for found, _ in texts]
+    sentences = [[found[row] for row in drawn_rows(len(found), config.train_limit)] for found, _ in texts]
     inputs = {
         **begin.identity(),
         "training": {name: fingerprint for name, (_, fingerprint) in zip(config.sources, texts, strict=True)},

@@ -27,6 +27,7 @@ from minbert.pruned import Units, without_units
 from multitask.artefacts import Artefact
 from multitask.config import PruneConfig, RunOptions
 from multitask.contamination import TrainedOn, hash_sentences
+from multitask.datasets.batching import drawn_rows
 from multitask.datasets.labelled import LabelledData
 from multitask.evaluation.multitask import load_split
 from multitask.model import heads_files, load_model
@@ -147,7 +148,7 @@ def _by_geometry(begin: Start, data: Path, config: PruneConfig, runtime: Runtime
     schema = TASKS["similarity"].schema
     pairs = LabelledData.load(data, schema, "train", begin.tokenizer, config.max_length, joint=False)
     source = AlignUniformSource(pairs, config.uniformity_weight)
-    if config.uniformity_weight < 1 and not source.positive[: config.train_limit].any():
+    if config.uniformity_weight < 1 and not source.positive[drawn_rows(len(source), config.train_limit)].any():
         raise InputError(f"{pairs.examples.source}: no scored pair has a similarity of {POSITIVE:g} or more to align")
     score = _gradient(begin.encoder, begin.pooling, source, config, runtime)
     return Scoring(score, {"similarity": pairs.examples.fingerprint}, _seen(pairs, config))
@@ -170,15 +171,16 @@ def _by_task(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) ->
 
 
 def _seen(data: LabelledData, config: PruneConfig) -> TrainedOn:
-    return TrainedOn.of_rows([hash_sentences(column[: config.train_limit]) for column in data.examples.sentences])
+    rows = drawn_rows(len(data), config.train_limit)
+    return TrainedOn.of_rows([hash_sentences(column[row] for row in rows) for column in data.examples.sentences])
 
 
 def _gradient(
     encoder: BertModel, pooling: PoolingMethod, source: Source, config: PruneConfig, runtime: Runtime
 ) -> Callable[[Units], Units]:
     """Sensitivity on random batches of about equal size."""
-    rows = min(len(source), config.train_limit or len(source))
-    batches = np.array_split(generator(config.seed).permutation(rows), -(-rows // config.batch_size))
+    rows = generator(config.seed).permutation(drawn_rows(len(source), config.train_limit))
+    batches = np.array_split(rows, -(-len(rows) // config.batch_size))
     encoder.to(runtime.device)
     return lambda factors: sensitivity(encoder, pooling, source, batches, factors, config.signed, runtime)
 

@@ -23,6 +23,7 @@ from multitask.artefacts import Artefact
 from multitask.config import EnsembleConfig, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig, RunOptions
 from multitask.contamination import RECORD, TrainedOn, hash_sentences, normalised
 from multitask.contrastive import ContrastiveSource
+from multitask.datasets.batching import drawn_rows
 from multitask.datasets.readers import read_examples, read_sentences, read_triplets
 from multitask.datasets.schema import Split
 from multitask.sources import TaskSource
@@ -273,9 +274,11 @@ def test_finetuning_keeps_the_rows_it_trains_on(tiny_encoder, data, options):
     for name in (run.folder, run.model_folder(), str(run.folder)):
         trained = TrainedOn.of_model(name)
         (texts,), (first, second) = task_sentences(data, "sentiment"), task_sentences(data, "similarity")
-        assert trained.sentences_seen(texts).tolist() == [row < 40 for row in range(64)]
-        assert trained.pairs_seen(second, first).tolist() == [row < 40 for row in range(64)]
-        assert len(trained.sentences) == len({normalised(t) for t in (*texts[:40], *first[:40], *second[:40])})
+        rows = drawn_rows(64, 40)
+        assert np.flatnonzero(trained.sentences_seen(texts)).tolist() == rows.tolist()
+        assert np.flatnonzero(trained.pairs_seen(second, first)).tolist() == rows.tolist()
+        used = {normalised(column[row]) for column in (texts, first, second) for row in rows}
+        assert len(trained.sentences) == len(used)
         assert not trained.pairs_seen(*task_sentences(data, "similarity", "dev")).any()
         assert not trained.sentences_seen(task_sentences(data, "sentiment", "dev")[0]).any()
         assert trained.unknown == (f"the training data of {tiny_encoder} is not recorded",)
@@ -319,15 +322,18 @@ def test_a_chain_answers_for_all_of_it_when_its_parents_are_gone(tiny_encoder, d
     triplets = read_triplets(data / "nli_triplets.csv")
     unlabelled = read_sentences(data / "sentences.txt").sentences
     (texts,), (one, other) = task_sentences(data, "sentiment"), task_sentences(data, "similarity")
-    for rows in (triplets.anchors, triplets.hard_negatives, unlabelled, texts):
-        assert trained.sentences_seen(rows[:16]).all()
-    assert trained.pairs_seen(triplets.hard_negatives, triplets.anchors)[:16].all()
+    pairs = [*one, *other]
+
+    def drawn(column):
+        return [column[row] for row in drawn_rows(len(column), 16)]
+
+    read = (triplets.anchors, triplets.positives, triplets.hard_negatives, texts, pairs)
+    known = [unlabelled[:16], *map(drawn, read)]
+    for rows in known:
+        assert trained.sentences_seen(rows).all()
+    assert trained.pairs_seen(drawn(triplets.hard_negatives), drawn(triplets.anchors)).all()
     assert not trained.pairs_seen(one, other).any()  # views of the sentences only
-    known = [
-        column[:16] for column in (triplets.anchors, triplets.positives, triplets.hard_negatives, unlabelled, texts)
-    ]
-    assert not sentences_of(trained, *known, one[:16])  # all first sentences come before the second ones
-    assert trained.sentences_seen(one[:16]).all()
+    assert not sentences_of(trained, *known)
 
 
 def test_masked_language_modelling_keeps_what_it_reads_and_from_scratch_nothing_else(tiny_encoder, data, options):

@@ -24,7 +24,7 @@ from minbert.tokenizer import load_tokenizer
 from multitask.artefacts import Artefact, locate_model
 from multitask.cli import main
 from multitask.config import FinetuneConfig, HeadsConfig, OptimizerConfig, RunOptions
-from multitask.datasets.batching import epoch_rows
+from multitask.datasets.batching import drawn_rows, epoch_rows
 from multitask.evaluation.multitask import evaluate, load_split, outputs
 from multitask.model import MultitaskBert
 from multitask.runtime import start
@@ -222,14 +222,13 @@ def test_one_best_or_one_for_each_task(run):
         artefact.model_folder("sentiment")
 
 
-def test_a_limit_reads_the_first_rows_only(run, small_data, tmp_path, monkeypatch):
+def test_a_limit_reads_rows_drawn_from_the_whole_file(run, small_data, tmp_path):
     limited = run(replace(CONFIG, train_limit=20))
     data = shutil.copytree(small_data, tmp_path / "data")
     for name in CONFIG.tasks:
         path = TASKS[name].schema.path(data, "train")
-        with path.open(newline="") as file:
-            lines = list(islice(file, 21))
-        path.write_text("".join(lines), newline="")
+        header, *lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join([header, *(lines[row] for row in drawn_rows(len(lines), 20))]), newline="")
     cut = run(data=data)
     assert weights(limited) == weights(cut)
     assert [line["step"] for line in limited.history()] == [2, 4]

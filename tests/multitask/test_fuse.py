@@ -19,6 +19,7 @@ from minbert.tokenizer import load_tokenizer
 from multitask.artefacts import Artefact
 from multitask.cli import main
 from multitask.config import FinetuneConfig, FuseConfig, HeadsConfig, ObjectiveConfig, OptimizerConfig, RunOptions
+from multitask.datasets.batching import drawn_rows
 from multitask.evaluation.multitask import evaluate, load_split
 from multitask.model import MultitaskBert
 from multitask.objectives import build_objective
@@ -141,10 +142,13 @@ def test_a_limit_holds_for_labels_and_for_views(problem) -> None:
         name: sorted({row for update in plan for b in update if b.source == name for row in b.rows.tolist()})
         for name in ("similarity", "similarity views", "sentiment views")
     }
-    assert rows["similarity"] == rows["sentiment views"] == list(range(10))
-    assert rows["similarity views"] == [*range(10), *range(ROWS, ROWS + 10)]  # both sentences of the ten pairs
+    pairs, sentences = drawn_rows(ROWS, 10).tolist(), drawn_rows(2 * ROWS, 10).tolist()
+    assert rows["similarity"] == pairs
+    assert rows["sentiment views"] == list(range(10))  # read by this stage alone, so cut when it is read
+    both = [*pairs, *(row + ROWS for row in pairs)]
+    assert rows["similarity views"] == sorted({*both, *sentences})
     unlabelled = [batch for update in plan[2:] for batch in update if batch.source == "similarity views"]
-    assert sorted(row for batch in unlabelled for row in batch.rows.tolist()) == list(range(10))
+    assert sorted(row for batch in unlabelled for row in batch.rows.tolist()) == sentences
 
 
 # The gradient.

@@ -25,6 +25,7 @@ from minbert.tokenizer import load_tokenizer
 from multitask.artefacts import Artefact
 from multitask.cli import main
 from multitask.config import FinetuneConfig, MaskingConfig, MlmConfig, OptimizerConfig, RunOptions, ShapeConfig
+from multitask.datasets.batching import drawn_rows
 from multitask.datasets.tokens import Tokens
 from multitask.model import resolve_pooling
 from multitask.optimizer import build_optimizer
@@ -132,9 +133,11 @@ def test_sources_are_read_to_their_limit_and_repeated_sentences_once(data: Path,
     config = replace(CONFIG, sources=("similarity", "sentiment", "similarity"), train_limit=5, dev_share=0.0)
     problem = trained(config)
     expected = []
-    for file, column in (("sts-train.csv", "sentence1"), ("ids-sst-train.csv", "sentence")):
+    for file, columns in (("sts-train.csv", ("sentence1", "sentence2")), ("ids-sst-train.csv", ("sentence",))):
         with (data / file).open(encoding="utf-8", newline="") as lines:
-            expected += [row[column] for row in islice(csv.DictReader(lines, delimiter="\t"), 5)]
+            rows = list(csv.DictReader(lines, delimiter="\t"))
+        sentences = [row[column] for column in columns for row in rows]
+        expected += [sentences[place] for place in drawn_rows(len(sentences), 5)]
     encoded = problem.begin.tokenizer.encode(sorted(set(expected)))
     found = problem.training.tokens[0]
     assert len(found) == len(encoded)

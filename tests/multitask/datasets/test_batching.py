@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multitask.datasets.batching import batches_by_tokens, batches_of_similar_length, epoch_rows, rows_from
+from multitask.datasets.batching import batches_by_tokens, batches_of_similar_length, drawn_rows, epoch_rows, rows_from
 
 SIZES = st.integers(1, 40)
 SEEDS = st.tuples(st.integers(0, 2**40), st.integers(0, 5))
@@ -94,3 +94,18 @@ def test_a_tiny_set_fills_a_large_epoch(size):
     rows = epoch_rows(size, 7, 3, (0,))
     assert len(rows) == 7
     assert np.bincount(rows, minlength=size).min() >= 3
+
+
+@given(size=st.integers(0, 300), limit=st.integers(1, 400))
+def test_a_limit_draws_rows_from_anywhere_but_always_the_same(size, limit):
+    rows = drawn_rows(size, limit)
+    assert rows.tolist() == sorted(set(rows.tolist()))
+    assert len(rows) == min(size, limit)
+    assert set(rows.tolist()) <= set(range(size))
+    assert drawn_rows(size, limit).tolist() == rows.tolist()
+    assert drawn_rows(size, None).tolist() == list(range(size))
+
+
+def test_a_limit_draws_evenly_from_a_sorted_file():
+    parts = np.bincount(drawn_rows(8544, 480) // 854, minlength=10)
+    assert (abs(parts[:10] - 48) < 25).all()
