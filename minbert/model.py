@@ -117,7 +117,8 @@ class BertModel(nn.Module):
         self.layers = nn.ModuleList(Layer(config, heads, neurons) for heads, neurons in config.layer_sizes)
         self.pooler = Linear(config.hidden_size, config.hidden_size)
         self.attention_dropout = config.attention_probs_dropout_prob
-        self.apply(self._initialise)
+        if not self.pooler.weight.is_meta:  # there a checkpoint follows, and drawing imports torch's compiler: a second
+            self.apply(self._initialise)
 
     @classmethod
     def from_pretrained(cls, name: str, revision: str | None = None) -> Self:
@@ -236,8 +237,6 @@ class BertModel(nn.Module):
         return context.view(batch, -1, seq, size).transpose(1, 2).reshape(batch, seq, -1)
 
     def _initialise(self, module: nn.Module) -> None:
-        if self.pooler.weight.is_meta:  # a checkpoint follows; to draw there would import torch's compiler, a second
-            return
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=self.config.initializer_range)
         if isinstance(module, nn.Linear):

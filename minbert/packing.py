@@ -48,21 +48,21 @@ class PackedBatch:
         cls,
         sequences: Sequence[NDArray[np.integer]],
         token_types: Sequence[NDArray[np.integer]] | None = None,
-        sorted_by_length: bool = False,
+        unpadded: bool = False,
     ) -> "PackedBatch":
         """Pack token sequences in the order given.
 
         Args:
             sequences: one 1-D integer array of token ids a sentence, specials included, none empty.
             token_types: one array of the same length a sentence; all zero when left out.
-            sorted_by_length: neighbours of equal length make a block, so that nothing is padded or moved; fast where
-                the order given is by length, and right for any.
+            unpadded: only neighbours of equal length make a block, so that nothing is padded or moved. For orders by
+                length: in any other, blocks are many and small.
         """
         lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         total = int(offsets[-1])
         positions = np.arange(total) - np.repeat(offsets[:-1], lengths)
-        starts, blocks = (None, _runs(lengths)) if sorted_by_length else _plan_blocks(lengths)
+        starts, blocks = (None, _runs(lengths)) if unpadded else _plan_blocks(lengths)
         return cls(
             input_ids=torch.from_numpy(np.concatenate(sequences).astype(np.int64)),
             position_ids=torch.from_numpy(positions),

@@ -184,7 +184,7 @@ class SentenceEncoder:
         on_cpu = self.runtime.device.type == "cpu"
 
         def embed(rows: Rows) -> Tensor:
-            batch = PackedBatch.from_sequences([tokens[row] for row in rows], sorted_by_length=on_cpu)
+            batch = PackedBatch.from_sequences([tokens[row] for row in rows], unpadded=on_cpu)
             batch = batch.to(self.runtime.device)
             pooled = pool(self.model.forward_packed(batch), batch, self.pooling)
             return torch.nn.functional.normalize(pooled) if normalize else pooled

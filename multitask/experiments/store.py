@@ -78,20 +78,20 @@ class Store:
             else:
                 config = None if node.config is None else asdict(node.config)
                 parents = [self.key(parent) for parent in node.parents]
-                data: Any = self.key(node.data)
-                if isinstance(node.config, SuitesConfig):
-                    data = self._suites(node.config, node.data)
+                data = self._data(node)
                 identity = [FORMAT_VERSION, node.stage, config, parents, data, self._computing]
             self._keys[node] = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
         return self._keys[node]
 
-    def _suites(self, config: SuitesConfig, folder: Path) -> dict[str, str]:
-        """Hashes of the suites' files that are there."""
-        files = [file for suite in config.suites for entry in SETS[suite] for file in entry.files]
-        for path in [folder / file for file in files]:
+    def _data(self, node: Node) -> str | dict[str, str]:
+        """A hash of the data folder; of suites, which lie in folders of their own, those of the files there."""
+        if not isinstance(node.config, SuitesConfig):
+            return self.key(node.data)
+        files = [file for suite in node.config.suites for entry in SETS[suite] for file in entry.files]
+        for path in [node.data / file for file in files]:
             if path not in self._hashes and path.is_file():
                 self._hashes[path] = sha256_of_file(path)
-        return {file: self._hashes[folder / file] for file in files if folder / file in self._hashes}
+        return {file: self._hashes[node.data / file] for file in files if node.data / file in self._hashes}
 
     def note(self, node: Node) -> Note | None:
         """What is remembered of a recipe, if its artefact is there and complete."""

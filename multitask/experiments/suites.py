@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping
 
-from multitask.evaluation.senteval import STS_SETS, TRANSFER_SETS
+from multitask.evaluation.senteval import SETS
 from multitask.experiments.recipes import Node, Recipes
 from multitask.experiments.tables import Row, Table
 
 STS, TRANSFER = "STS", "Transfer"
 NAMES = {"sts": STS, "transfer": TRANSFER}
-GROUPS = {STS: tuple(entry.name for entry in STS_SETS), TRANSFER: tuple(entry.name for entry in TRANSFER_SETS)}
+GROUPS = {NAMES[suite]: tuple(entry.name for entry in sets) for suite, sets in SETS.items()}
 
 
 def suites_table(recipes: Recipes, key: str, title: str, note: str, models: Mapping[str, Node]) -> Table:
     """A table of scores on SentEval's tasks, run on request."""
-    groups = {name: GROUPS[name] for name in map(NAMES.__getitem__, recipes.suites.suites)}
+    groups = {NAMES[suite]: GROUPS[NAMES[suite]] for suite in recipes.suites.suites}
     return Table(
         key,
         title,

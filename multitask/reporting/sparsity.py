@@ -10,27 +10,16 @@ from multitask.experiments.suites import GROUPS, STS, TRANSFER
 from multitask.experiments.tables import sparsity_scores
 from multitask.experiments.tables.sparsity import RANDOM, SCORED, SHARES, WHOLE, label
 from multitask.reporting import study_figures as figures
-from multitask.reporting.analysis import Comparison, TableAnalysis, compared
-from multitask.reporting.format import interval, score, signed, verdict
+from multitask.reporting.analysis import TableAnalysis
+from multitask.reporting.format import score
 from multitask.reporting.illustrations import Illustration, Section
-from multitask.reporting.trained_claims import SURE, UNTESTED, Decide, Tables, higher
-from multitask.statistics import Uncertain
+from multitask.reporting.trained_claims import SURE, UNTESTED, Decide, Tables, all_compared, higher, shown
 from multitask.study.claims import Claim, Verdict
 
 SPARSE = "SparseCSE (arXiv 2311.03881)"
 START, OWN, SCORES = "sparsity", "sparsity-own", "sparsity-scores"
 LOW = tuple(share for share in SHARES if share <= 0.2)
 """Where the paper finds its optimum: 1 to 20%."""
-
-
-def _compared(differences: Mapping[str, Uncertain | None]) -> dict[str, Comparison] | None:
-    """The differences, p adjusted for their number; None where one is missing."""
-    known = [difference for difference in differences.values() if difference is not None]
-    return None if len(known) < len(differences) else dict(zip(differences, compared(known), strict=True))
-
-
-def _shown(differences: Mapping[str, Comparison]) -> str:
-    return "; ".join(f"{name} {signed(d.difference)} {interval(d)}, {verdict(d)}" for name, d in differences.items())
 
 
 def _rises(column: str) -> Decide:
@@ -40,13 +29,13 @@ def _rises(column: str) -> Decide:
         if OWN not in tables:
             return UNTESTED
         table = tables[OWN]
-        found = _compared(
+        found = all_compared(
             {f"{share:.0%}": table.contrast({label(SCORED, share): 1, WHOLE: -1}, column) for share in LOW}
         )
         if found is None:
             return UNTESTED
         optima = ", ".join(_optima(table, column))
-        evidence = f"less the whole: {_shown(found)}; highest in single seeds at {optima}"
+        evidence = f"less the whole: {shown(found)}; highest in single seeds at {optima}"
         return Verdict.of(any(map(higher, found.values())), evidence)
 
     return decide
@@ -68,10 +57,10 @@ def _better_than_random(tables: Tables) -> Verdict:
         return UNTESTED
     weights = {label(SCORED, share): 1 / len(LOW) for share in LOW}
     weights |= {label(RANDOM, share): -1 / len(LOW) for share in LOW}
-    found = _compared({column: tables[OWN].contrast(weights, column) for column in GROUPS})
+    found = all_compared({column: tables[OWN].contrast(weights, column) for column in GROUPS})
     if found is None:
         return UNTESTED
-    return Verdict.of(all(map(higher, found.values())), f"mean over {_range()}: {_shown(found)}")
+    return Verdict.of(all(map(higher, found.values())), f"mean over {_range()}: {shown(found)}")
 
 
 def _range() -> str:
@@ -89,7 +78,7 @@ def _optimum_differs(tables: Tables) -> Verdict:
     best = {task: max(_scored(), key=lambda row: table.estimates[row, task].mean) for task in tasks}
     pairs = [(a, b) for a, b in combinations(tasks, 2) if best[a] != best[b]]
     both_ways = [*pairs, *((b, a) for a, b in pairs)]
-    found = _compared({f"{a} {b}": table.contrast({best[a]: 1, best[b]: -1}, a) for a, b in both_ways})
+    found = all_compared({f"{a} {b}": table.contrast({best[a]: 1, best[b]: -1}, a) for a, b in both_ways})
     if found is None:
         return UNTESTED
     both = [(a, b) for a, b in pairs if higher(found[f"{a} {b}"]) and higher(found[f"{b} {a}"])]
@@ -190,7 +179,7 @@ def scores_against_random(tables: Tables) -> Section | None:
             known = {name: difference for name, difference in differences.items() if difference is not None}
             bounds = {name: (d.value, *d.interval()) for name, d in known.items()}
             if bounds:
-                described = f"{column}, {share:.0%} removed, less at random: {_shown(_compared(known) or {})}"
+                described = f"{column}, {share:.0%} removed, less at random: {shown(all_compared(known) or {})}"
                 svg = figures.forest(bounds, f"{column}, less at random", described, f"{share:.0%} removed", zero=True)
                 panels.append(Illustration(Markup(svg), "Differences of means and their 95% intervals, uncorrected."))
     if not panels:

@@ -82,18 +82,23 @@ def _measured(table: TableAnalysis, measure: Measure, weights: Mapping[str, floa
     return contrast([(weight, rows[label]) for label, weight in weights.items()], spread)
 
 
-def _shown(label: str, comparison: Comparison) -> str:
-    return f"{label} {signed(comparison.difference)} {interval(comparison)}, {verdict(comparison)}"
+def all_compared(differences: Mapping[str, Uncertain | None]) -> dict[str, Comparison] | None:
+    """The differences, p adjusted for their number; None where one is missing."""
+    known = [difference for difference in differences.values() if difference is not None]
+    return None if len(known) < len(differences) else dict(zip(differences, compared(known), strict=True))
+
+
+def shown(tests: Mapping[str, Comparison]) -> str:
+    """Each difference with its interval and what its test says."""
+    return "; ".join(
+        f"{name} {signed(test.difference)} {interval(test)}, {verdict(test)}" for name, test in tests.items()
+    )
 
 
 def _all_above(differences: Mapping[str, Uncertain | None]) -> Verdict:
     """Reproduced if every difference is above zero at the 5% level, corrected for their number."""
-    known = {label: difference for label, difference in differences.items() if difference is not None}
-    if not known or len(known) < len(differences):
-        return UNTESTED
-    tests = compared(list(known.values()))
-    evidence = "; ".join(map(_shown, known, tests))
-    return Verdict.of(all(test.significant and test.difference > 0 for test in tests), evidence)
+    tests = all_compared(differences)
+    return Verdict.of(all(map(higher, tests.values())), shown(tests)) if tests else UNTESTED
 
 
 def _over(first: str, second: str) -> str:
@@ -128,13 +133,11 @@ def _reaches(table: str, pairs: Sequence[tuple[str, str]], column: str = SCORE) 
     def decide(tables: Tables) -> Verdict:
         if table not in tables:
             return UNTESTED
-        differences = {f"{a} less {b}": tables[table].contrast({a: 1, b: -1}, column) for a, b in pairs}
-        known = {name: difference for name, difference in differences.items() if difference is not None}
-        if len(known) < len(pairs):
+        tests = all_compared({f"{a} less {b}": tables[table].contrast({a: 1, b: -1}, column) for a, b in pairs})
+        if tests is None:
             return UNTESTED
-        tests = compared(list(known.values()))
-        shown = [f"{name} {signed(test.difference)} {interval(test)}" for name, test in zip(known, tests, strict=True)]
-        return Verdict.of(all(test.low > -AS_GOOD for test in tests), "; ".join(shown))
+        evidence = [f"{name} {signed(test.difference)} {interval(test)}" for name, test in tests.items()]
+        return Verdict.of(all(test.low > -AS_GOOD for test in tests.values()), "; ".join(evidence))
 
     return decide
 
@@ -149,17 +152,15 @@ def _optimum_within(name: str) -> Decide:
         if GRADIENT not in tables:
             return UNTESTED
         table = tables[GRADIENT]
-        found = [table.contrast({rows[value]: 1, rows[end]: -1}, SCORE) for value, end in pairs]
-        known = [difference for difference in found if difference is not None]
-        if len(known) < len(pairs):
+        tests = all_compared({_over(a, b): table.contrast({rows[a]: 1, rows[b]: -1}, SCORE) for a, b in pairs})
+        if tests is None:
             return UNTESTED
-        tests = dict(zip(pairs, compared(known), strict=True))
         means = {value: table.estimates[row, SCORE].mean for value, row in rows.items()}
-        better = [value for value in within if all(higher(tests[value, end]) for end in (smallest, largest))]
+        better = [value for value in within if all(higher(tests[_over(value, end)]) for end in (smallest, largest))]
         best = max(within, key=means.__getitem__)
         evidence = [
             "means " + ", ".join(f"{score(mean)} at {value}" for value, mean in means.items()),
-            *(_shown(f"{best} over {end}", tests[best, end]) for end in (smallest, largest)),
+            shown({_over(best, end): tests[_over(best, end)] for end in (smallest, largest)}),
             f"higher than at both ends: {', '.join(better) or 'none'}",
         ]
         return Verdict.of(bool(better), "; ".join(evidence))

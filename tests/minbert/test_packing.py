@@ -46,8 +46,8 @@ def run_padded(model: BertModel, sentences: list[np.ndarray]) -> Tensor:
     return model(ids, mask).last_hidden_state[mask.bool()]
 
 
-def run_packed(model: BertModel, sentences: list[np.ndarray], sorted_by_length: bool = False) -> Tensor:
-    return model.forward_packed(PackedBatch.from_sequences(sentences, sorted_by_length=sorted_by_length))
+def run_packed(model: BertModel, sentences: list[np.ndarray], unpadded: bool = False) -> Tensor:
+    return model.forward_packed(PackedBatch.from_sequences(sentences, unpadded=unpadded))
 
 
 def gradients(model: BertModel, hidden: Tensor) -> list[Tensor]:
@@ -56,7 +56,7 @@ def gradients(model: BertModel, hidden: Tensor) -> list[Tensor]:
     return list(torch.autograd.grad((hidden * probe).sum() / len(hidden), used))
 
 
-@pytest.mark.parametrize("sorted_by_length", [False, True], ids=["any order", "by length"])
+@pytest.mark.parametrize("unpadded", [False, True], ids=["similar lengths", "equal lengths"])
 @pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training without dropout"])
 @settings(max_examples=25, deadline=None)
 @given(lengths=mixed_lengths)
@@ -68,10 +68,10 @@ def gradients(model: BertModel, hidden: Tensor) -> list[Tensor]:
 @example(lengths=[512])
 @example(lengths=[3, 512, 1, 40, 41, 8, 9, 300])
 @example(lengths=[64, 64, 63, 63, 63, 12, 12, 2])
-def test_packed_equals_padded_in_values_and_gradients(training, sorted_by_length, lengths):
+def test_packed_equals_padded_in_values_and_gradients(training, unpadded, lengths):
     model = small_model(replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)).train(training)
     sentences = sentences_of(lengths)
-    padded, packed = run_padded(model, sentences), run_packed(model, sentences, sorted_by_length)
+    padded, packed = run_padded(model, sentences), run_packed(model, sentences, unpadded)
     assert (padded - packed).abs().max() < LIMIT
     for theirs, ours in zip(gradients(model, padded), gradients(model, packed), strict=True):
         assert (theirs - ours).abs().max() < LIMIT * max(1, theirs.abs().max())
@@ -160,18 +160,18 @@ def test_equal_lengths_need_no_mask_and_no_padding():
     assert [(block.sentences, block.width, block.mask) for block in batch.blocks] == [(5, 9, None)]
 
 
-def test_by_length_nothing_is_padded_or_moved():
-    batch = PackedBatch.from_sequences(sentences_of([9, 9, 9, 4, 3, 3, 4]), sorted_by_length=True)
+def test_unpadded_blocks_are_runs_of_equal_length():
+    batch = PackedBatch.from_sequences(sentences_of([9, 9, 9, 4, 3, 3, 4]), unpadded=True)
     blocks = [(block.sentences, block.width, block.mask) for block in batch.blocks]
     assert blocks == [(3, 9, None), (1, 4, None), (2, 3, None), (1, 4, None)]
     assert batch.slots is None
     assert batch.grid_size == batch.total_tokens
 
 
-def test_by_length_attention_has_its_dropout_in_training():
+def test_unpadded_attention_has_its_dropout_in_training():
     model = small_model(replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.5)).train()
     with torch.no_grad():
-        first, second = (run_packed(model, sentences_of([5, 5, 3]), sorted_by_length=True) for _ in range(2))
+        first, second = (run_packed(model, sentences_of([5, 5, 3]), unpadded=True) for _ in range(2))
     assert (first - second).abs().max() > 0.1
 
 
@@ -210,10 +210,10 @@ def test_moving_to_the_cpu_changes_nothing():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("sorted_by_length", [False, True], ids=["any order", "by length"])
-def test_moving_to_cuda_keeps_values(sorted_by_length):
+@pytest.mark.parametrize("unpadded", [False, True], ids=["similar lengths", "equal lengths"])
+def test_moving_to_cuda_keeps_values(unpadded):
     sentences = sentences_of([1, 40, 3, 512, 200])
-    batch = PackedBatch.from_sequences(sentences, sorted_by_length=sorted_by_length).to(torch.device("cuda"))
+    batch = PackedBatch.from_sequences(sentences, unpadded=unpadded).to(torch.device("cuda"))
     with torch.no_grad():
         moved = small_model().to("cuda").forward_packed(batch).cpu()
         assert (moved - run_packed(MODEL, sentences)).abs().max() < 1e-4
