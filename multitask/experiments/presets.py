@@ -77,7 +77,7 @@ _SMALL_VIEWS = PretrainConfig(
     batch_size=128,
     max_length=32,
     projection="linear",
-    train_limit=6144,
+    train_limit=4096,
     evaluate_every=8,
     probe_every=4,
     optimizer=OptimizerConfig(learning_rate=5e-5),
