@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from minbert.files import write_text
+from minbert.files import read_json, write_text
 from multitask.reporting import format as formats
 from multitask.reporting.analysis import analyse, overall_agreement
 from multitask.reporting.cost import StageDetails, cost_of, stages_of
@@ -78,10 +78,12 @@ def _warnings(results: Results, stages: Sequence[StageDetails]) -> list[str]:
         found.append("Some rows have fewer seeds than others.")
     unknown = {line for _, run in results.finished.values() for line in run.evaluation.get("unknown", ())}
     found += [f"Not known of the training data: {line}." for line in sorted(unknown)]
+    configs = [stage.config for stage in stages]
+    configs += [read_json(run.evaluation_folder / "config.json") for _, run in results.finished.values()]
     sizes = [
         meaning.format(" or ".join(f"{size:,}" for size in sorted(values)))
         for name, meaning in SUB_SAMPLED.items()
-        if (values := {stage.config[name] for stage in stages if stage.config.get(name) is not None})
+        if (values := {config[name] for config in configs if config.get(name) is not None})
     ]
     if sizes:
         found.append(f"Sub-sampled data: {'; '.join(sizes)}.")

@@ -29,6 +29,7 @@ from minbert import BertModel, checkpoint, load_tokenizer
 from minbert.checkpoint import BUNDLED, resolve, save_encoder
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
+from tests.conftest import ROOT
 from tests.minbert.hub import COMMIT
 
 SHAPE = (2, 24, 3, 40, 40, 1)
@@ -146,6 +147,20 @@ def test_a_loaded_model_is_in_evaluation_mode_and_trainable(tmp_path):
     torch.optim.SGD(model.parameters(), lr=0.1).step()
     assert all(parameter.grad is not None for parameter in model.parameters())
     assert sha256_of_file(tmp_path / "model.safetensors") == digest
+
+
+def test_loading_draws_no_numbers_and_leaves_the_compiler_out(tmp_path):
+    save_reference(tmp_path)
+    code = (
+        "import sys, torch\n"
+        "from minbert import BertModel\n"
+        "before = torch.get_rng_state()\n"
+        f"BertModel.from_pretrained({str(tmp_path)!r})\n"
+        "assert torch.equal(before, torch.get_rng_state())\n"
+        "assert 'torch._dynamo' not in sys.modules"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
 
 
 # What is refused.

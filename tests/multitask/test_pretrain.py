@@ -449,7 +449,7 @@ def tuned(data: Path, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("select", ["similarity", "last"])
 def test_heads_are_kept_as_they_are_and_scored_on_the_new_encoder(
-    select: str, tuned: Artefact, data: Path, tmp_path: Path
+    select: str, tuned: Artefact, tiny_encoder: Path, data: Path, tmp_path: Path
 ) -> None:
     artefact = run(tuned.folder, data, tmp_path, replace(CONFIG, select=select))
     before, after = tuned.model_folder(), artefact.model_folder()
@@ -463,6 +463,8 @@ def test_heads_are_kept_as_they_are_and_scored_on_the_new_encoder(
     expected = evaluate(old, load_split(old, load_tokenizer(str(before)), data, "dev"), RUNTIME)
     assert stored["scores"] == expected.tasks
     assert stored["overall"] == expected.overall
+    assert set(stored["overlap"]) == set(expected.tasks)
+    assert [line for line in stored["unknown"] if str(tiny_encoder) in line]
 
 
 def test_heads_that_read_another_pooling_are_left_out(tuned: Artefact, data: Path, tmp_path: Path) -> None:

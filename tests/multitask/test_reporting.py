@@ -128,6 +128,7 @@ def add_run(runs: Path, name: str, seed: int, qualities: dict[str, float], paren
         (runs / stage / "inputs.json").write_text(json.dumps(inputs))
         (runs / stage / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history))
     (runs / evaluation).mkdir()
+    (runs / evaluation / "config.json").write_text(json.dumps({"split": "dev"}))
     (runs / evaluation / "evaluation.json").write_text(
         json.dumps(
             {

@@ -8,6 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import StratifiedKFold
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from minbert.errors import InputError
 from multitask.evaluation import transfer
@@ -118,6 +119,21 @@ def test_the_seed_decides():
     once, again, other = (predict(data, table, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(once, again)
     assert (once != other).any()
+
+
+def test_fits_use_one_thread_of_blas_and_give_the_others_back(monkeypatch):
+    def threads():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    during = []
+    fitted = transfer._predicted
+    monkeypatch.setattr(transfer, "_predicted", lambda *given: during.extend(threads()) or fitted(*given))
+    with threadpool_limits(2):
+        before = threads()
+        predict(*problem(2, {"test": 60}), SEED)
+        assert before == threads()
+    assert before
+    assert set(during) == {1}
 
 
 def test_fits_converge():

@@ -1,6 +1,7 @@
 """Tables scored on SentEval's tasks: the scores are those of the command, and what was trained on is marked."""
 
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -122,7 +123,9 @@ def test_pages_show_the_table_without_torch_models(runs: Path, tmp_path: Path) -
     for text in ("SICKRelatedness Spearman correlation", "TREC accuracy", "A note. Scores are SentEval", "1 of 80"):
         assert text in page
     assert "SST2 accuracy" in (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
-    assert "& Transfer" in (tmp_path / "report" / "tables" / "suites.tex").read_text(encoding="utf-8")
+    latex = (tmp_path / "report" / "tables" / "suites.tex").read_text(encoding="utf-8")
+    assert "& STS & Transfer" in latex
+    assert not [name for names in GROUPS.values() for name in names if name in latex]  # no page is that wide
 
 
 def test_a_second_run_and_its_plan_have_nothing_to_do(preset: Preset, runs: Path) -> None:
@@ -141,6 +144,10 @@ def test_a_limit_is_another_evaluation(preset: Preset, recipes: Recipes, tmp_pat
     assert evaluation["overlap"]["STS12"]["rows"] == 100
     assert evaluation["overlap"]["STSBenchmark"]["rows"] == 24
     assert Artefact(tmp_path / str(run.evaluation)).done
+    page = unescape(write_report(tmp_path, "sample", tmp_path / "report").read_text(encoding="utf-8"))
+    assert "SentEval's tasks are cut to about 100 pairs" in page
+    assert all(f"Not known of the training data: {line}." in page for line in evaluation["unknown"])
+    assert evaluation["unknown"]  # nobody recorded what the start weights were trained on
 
 
 def test_a_missing_folder_is_found_before_anything_runs(preset: Preset, tmp_path: Path) -> None:

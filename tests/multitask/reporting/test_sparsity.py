@@ -65,6 +65,7 @@ def add_run(runs: Path, row: str, seed: int, quality: Quality) -> RecordedRun:
     (runs / model / "config.json").write_text(json.dumps({"seed": seed}))
     (runs / model / "inputs.json").write_text("{}")
     said = {"overall": float(np.mean(list(scores.values()))), "scores": scores, "measures": measures, "metrics": {}}
+    (runs / evaluation / "config.json").write_text("{}")
     (runs / evaluation / "evaluation.json").write_text(json.dumps(said))
     np.savez(runs / evaluation / "predictions.npz", **arrays)
     chain = (RecordedStage("pretrain", model, 3.0), RecordedStage("evaluate", evaluation, 1.0))
