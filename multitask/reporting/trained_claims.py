@@ -193,10 +193,6 @@ def _does_not_overfit(tables: Tables) -> Verdict:
     return Verdict.of(high < KEEPS, f"falls by {score(fall.value)} [{score(low)}, {score(high)}] from its highest")
 
 
-def _untested(_: Tables) -> Verdict:
-    return UNTESTED
-
-
 CONTRASTIVE = "InfoNCE"
 PLAIN = tuple(components.LOSSES)
 MODIFIED = tuple(f"{label}, modified" for label in PLAIN)
@@ -313,11 +309,5 @@ TRAINED_CLAIMS: tuple[Claim[Tables], ...] = (
         f"{GD}, section 1",
         f"Each decoupled loss falls further from its highest dev score than each of {', '.join(DISSIPATING)}, {SURE}.",
         _measures_above(DECOUPLING, _fall, [(a, b) for a in DECOUPLED for b in DISSIPATING]),
-    ),
-    Claim(
-        "These losses are upper bounds of the contrastive loss.",
-        f"{GD}, section 1",
-        "A statement of mathematics; nothing here computes it.",
-        _untested,
     ),
 )

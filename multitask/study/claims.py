@@ -163,7 +163,7 @@ def _ratio_above_one(loss: str) -> Callable[[Simulations], Verdict]:
     return decide
 
 
-UP = "arXiv 2402.18281, section 3.1"
+UP, GD = "arXiv 2402.18281, section 3.1", "Gradient dissipation paper (ICLR 2023)"
 SIMULATION_CLAIMS: tuple[Claim[Simulations], ...] = (
     Claim(
         "The dissipation terms of InfoNCE, ArcCon, MPT and MET fall to 0 once the negatives are far enough beyond the "
@@ -176,7 +176,7 @@ SIMULATION_CLAIMS: tuple[Claim[Simulations], ...] = (
     Claim(
         "The gradient signal of the contrastive loss quickly drops and vanishes as soon as the negative is adequately "
         "further away than the positive, by a rather moderate threshold.",
-        "Gradient dissipation paper (ICLR 2023), section 1",
+        f"{GD}, section 1",
         "InfoNCE's dissipation passes half at a gap of means below 45°, and falls from 0.9 to 0.1 within 30°.",
         _quickly_at_a_moderate_gap,
     ),
@@ -244,6 +244,17 @@ def _hardest(statement: str) -> Callable[[Sequence[Estimate]], Verdict]:
     return decide
 
 
+def _bounded(statement: str) -> Callable[[Sequence[Estimate]], Verdict]:
+    """The lower bound of the rate is high enough for each loss with a margin."""
+
+    def decide(estimates: Sequence[Estimate]) -> Verdict:
+        rates = {label: rate_of(estimates, statement, name) for name, label in about.TRIPLETS.items()}
+        holds = all(rate.interval[0] >= ENSURED for rate in rates.values())
+        return Verdict.of(holds, "; ".join(f"{label}: {_shown(rate)}" for label, rate in rates.items()))
+
+    return decide
+
+
 CONJECTURE_1 = (
     "Conjecture 1: the effective gradient dissipation term ensures that the distance gap between μ_neg and μ_pos "
     "remains smaller than the situation trained without gradient dissipation."
@@ -255,6 +266,9 @@ CONJECTURE_2 = (
 CONJECTURE_3 = (
     "Conjecture 3: the effective ratio term can meet the condition in Lemma 1 more frequently, and ensure that the "
     "distance from the anchor to the positive sample is closer after optimization than that before optimization."
+)
+UPPER_BOUNDS = (
+    "The losses that imitate dissipation by a margin (MPT, MET, MAT) are upper bounds of the standard contrastive loss."
 )
 _UP_TO, _FROM = f"steps up to {max(SMALL_STEPS):g}", f"steps from {min(LARGE_STEPS):g} on (embeddings have length 1)"
 _ENSURED = f"in at least {ENSURED:.0%} of the random configurations by the lower bound of the rate"
@@ -306,6 +320,17 @@ CONJECTURE_CLAIMS: tuple[Claim[Sequence[Estimate]], ...] = (
         UP,
         f"On the sphere too, whose curvature the bounds leave out, with the hardest negative alone, {_ENSURED}.",
         _in_all(about.SUFFICIENT, ("1", *about.DYNAMIC_RATIOS), about.STEP_SIZES, ENSURED),
+    ),
+    *(
+        Claim(UPPER_BOUNDS, f"{GD}, section 1", f"{reading}, {_ENSURED}.", _bounded(statement))
+        for statement, reading in (
+            (about.BOUND, "As they are: with the papers' margins the loss is at least τ times InfoNCE"),
+            (
+                about.BOUND_WITH_CONSTANTS,
+                "Up to constants: InfoNCE is at most c / τ times the loss, plus the logarithm of the batch size, with "
+                "c 1 (MPT, MAT) or 2 (MET)",
+            ),
+        )
     ),
 )
 

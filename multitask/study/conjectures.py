@@ -1,10 +1,12 @@
 """How often Conjectures 1 to 3 of arXiv 2402.18281 (section 3.1) hold over random configurations of embeddings.
 
-The conjectures are about trained networks. What is checked is what they say of the embeddings alone: that the update
-which the paradigm prescribes, applied to freely movable unit vectors, has the property. Each statement below says how
-it was made decidable. Configurations are those of `multitask.study.configurations`.
+And how often losses with a margin are above the contrastive loss, as the gradient dissipation paper (ICLR 2023, section
+1) says. The conjectures are about trained networks. What is checked is what they say of the embeddings alone: that the
+update which the paradigm prescribes, applied to freely movable unit vectors, has the property. Each statement below
+says how it was made decidable. Configurations are those of `multitask.study.configurations`.
 """
 
+import math
 from itertools import product
 
 import torch
@@ -13,9 +15,12 @@ from torch.nn.functional import one_hot
 
 from multitask.config import SimulationConfig
 from multitask.objectives import unit
-from multitask.objectives.closed_forms import RATIOS, Negatives
+from multitask.objectives.base import Objective, Pairs
+from multitask.objectives.closed_forms import INFONCE, MAT, MET, MPT, RATIOS, Negatives
 from multitask.study.configurations import Configurations, Tally, tangent
 from multitask.study.outcomes import (
+    BOUND,
+    BOUND_WITH_CONSTANTS,
     CLOSER,
     CONDITION,
     CONSTANT_RATIOS,
@@ -38,6 +43,8 @@ from multitask.study.outcomes import (
 from multitask.study.paradigm import DISSIPATIONS, PARADIGM, lemma_1_bounds
 
 ROUNDING = 1e-5
+SLOPES = {MPT: 1, MET: 2, MAT: 1}
+"""How fast the cosine can rise with a loss's measure of closeness, less its margin."""
 
 
 def check_conjectures(config: SimulationConfig) -> list[Estimate]:
@@ -54,6 +61,7 @@ def check_conjectures(config: SimulationConfig) -> list[Estimate]:
             anchor = Anchor(drawn)
             weight(anchor, tally)
             ratio(anchor, tally)
+            bounds(drawn, tally)
         estimates += tally.estimates()
     return estimates
 
@@ -186,3 +194,25 @@ def ratio(anchor: Anchor, tally: Tally) -> None:
             suffices = anchor.comes_closer(alone, value, step_size)
             tally.count(SUFFICIENT, case, suffices, anchor.trained & met[name], found)
             tally.count(CLOSER, case, anchor.comes_closer(together, value, step_size), anchor.trained, found)
+
+
+def bounds(drawn: Configurations, tally: Tally) -> None:
+    """Losses with a margin are upper bounds of the contrastive loss.
+
+    As they are: the loss is at least τ times InfoNCE, on whose scale its cosines are. With constants: InfoNCE is at
+    most c / τ times the loss, plus the logarithm of the batch size. That must hold: with x_i = max_j s_ij − s_ii,
+    InfoNCE is at most the mean of [x_i]_+ / τ, plus that logarithm; and where x_i is positive, it is at most c times
+    what the loss measures, c = 1 of cosines and of angles, 2 of distances on the unit sphere.
+    """
+
+    def values(objective: Objective) -> Tensor:
+        return torch.vmap(lambda u, v: objective.loss(Pairs(u, v)))(drawn.u, drawn.v)  # [trials]
+
+    contrastive, always = values(INFONCE), torch.ones(len(drawn.u), dtype=torch.bool)
+    constant = math.log(drawn.u.shape[1])
+    for objective, slope in SLOPES.items():
+        loss = values(objective)
+        found = {"infonce": contrastive, "loss": loss}
+        multiple = slope / INFONCE.temperature * loss
+        tally.count(BOUND, objective.name, loss >= INFONCE.temperature * contrastive, always, found)
+        tally.count(BOUND_WITH_CONSTANTS, objective.name, contrastive <= multiple + constant + ROUNDING, always, found)

@@ -16,6 +16,8 @@ Array = NDArray[Any]
 
 NAMES = {"infonce": "InfoNCE", "arccon": "ArcCon", "mpt": "MPT", "met": "MET"}
 """The losses whose dissipation is simulated."""
+TRIPLETS = {"mpt": "MPT", "met": "MET", "mat": "MAT"}
+"""The losses with a margin, which imitate the dissipation of InfoNCE."""
 RATIO_MAPS = ("arccon", "met")
 """Those whose ratio depends on the angles."""
 TEMPERATURES = (0.3, 0.1, 0.05, 0.03, 0.01, 0.005)
@@ -35,6 +37,7 @@ GAP_AT_END, GAP_THROUGHOUT = "gap is smaller at the end", "gap is never larger"
 MAJORITY, LARGEST = "hardest negative is more than half", "hardest negative is the largest part"
 CONDITION, MORE_OFTEN = "condition of Lemma 1 holds", "condition holds with this ratio and not with 1, not the reverse"
 SUFFICIENT, CLOSER = "condition suffices on the sphere", "anchor is closer after the step"
+BOUND, BOUND_WITH_CONSTANTS = "loss is above τ times InfoNCE", "InfoNCE is below a multiple of the loss and a constant"
 
 LEVEL = 0.05
 

@@ -7,7 +7,7 @@ from multitask.objectives.gradient import GradientParadigm
 from multitask.study.outcomes import NAMES
 
 PARADIGM = GradientParadigm()
-USED = (closed_forms.INFONCE, closed_forms.ARCCON, PARADIGM, closed_forms.MPT, closed_forms.MET)
+USED = (closed_forms.INFONCE, closed_forms.ARCCON, PARADIGM, closed_forms.MPT, closed_forms.MET, closed_forms.MAT)
 """Every objective whose defaults decide a result of this package."""
 DISSIPATIONS = {name: closed_forms.DISSIPATIONS[name] for name in NAMES}
 """Those of the papers' simulation."""

@@ -29,7 +29,13 @@ def all_estimates(rate: float, trials: int = 1000) -> list[Estimate]:
         for step in about.STEP_SIZES
         for pairs in about.PAIRS
     ]
-    return stepped + [
+    bounds = [
+        Estimate(statement, name, pairs, 8, round(rate * trials), trials)
+        for statement in (about.BOUND, about.BOUND_WITH_CONSTANTS)
+        for name in about.TRIPLETS
+        for pairs in about.PAIRS
+    ]
+    return [*stepped, *bounds] + [
         Estimate(statement, f"{temperature:g}", pairs, 8, round(rate * trials), trials)
         for statement in (about.MAJORITY, about.LARGEST)
         for temperature in about.TEMPERATURES
@@ -77,6 +83,13 @@ def test_one_bad_step_size_is_enough_against_a_claim():
     assert len(wrong) == 1
     assert "Conjecture 1" in wrong[0].text
     assert "MPT: 0.0%" in wrong[0].evidence
+
+
+def test_one_loss_that_is_no_bound_is_enough_against_that_claim():
+    estimates = [replace(e, holds=0) if (e.statement, e.case) == (about.BOUND, "mat") else e for e in all_estimates(1)]
+    [wrong] = [claim for claim in judge(CONJECTURE_CLAIMS, estimates) if claim.status != "reproduced"]
+    assert "upper bounds" in wrong.text
+    assert "MAT: 0.0%" in wrong.evidence
 
 
 def test_a_loss_that_never_dissipates_is_told(simulations):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.special import logsumexp
 from scipy.stats import binomtest
 
 from multitask.config import SimulationConfig
@@ -178,12 +179,40 @@ def test_lemma_1_suffices_on_the_sphere(estimates):
     assert all(rate.holds == rate.trials for rate in rates)
 
 
+# Losses with a margin.
+
+
+@pytest.mark.parametrize("pairs, dim", [(8, 8), (32, 64)])
+def test_bounds_are_counted_as_slow_loops_do(pairs, dim):
+    tally = Tally(0, pairs, dim, 200)
+    above = dict.fromkeys(("mpt", "met", "mat"), 0)
+    for part in tally:
+        about.bounds(part, tally)
+        for u, v in zip(part.u.double().numpy(), part.v.double().numpy(), strict=True):
+            cosines = np.clip(u @ v.T, -1, 1)
+            own, others = cosines.diagonal(), cosines[~np.eye(pairs, dtype=bool)].reshape(pairs, -1).max(1)
+            contrastive = np.mean(logsumexp(cosines / 0.05, axis=1) - own / 0.05)
+            distance, angle = (lambda s: np.sqrt(2 - 2 * s)), np.arccos
+            losses = {
+                "mpt": np.mean(np.maximum(0, others - own + 0.23)),
+                "met": np.mean(np.maximum(0, distance(own) - distance(others) + 0.45)),
+                "mat": np.mean(np.maximum(0, angle(own) - angle(others) + 0.15 * np.pi)),
+            }
+            for name, loss in losses.items():
+                above[name] += loss >= 0.05 * contrastive
+                assert contrastive <= (2 if name == "met" else 1) / 0.05 * loss + np.log(pairs)
+    for name, count in above.items():
+        assert abs(rate_of(tally.estimates(), about.BOUND, name).holds - count) <= 1  # a tie may round either way
+        assert rate_of(tally.estimates(), about.BOUND_WITH_CONSTANTS, name).rate == 1
+    assert 0 < above["mpt"] < 200
+
+
 # All of it.
 
 
 def test_every_statement_is_estimated_for_every_size(estimates):
     sizes = {(e.statement, e.pairs, e.dim) for e in estimates}
-    assert len(sizes) == 2 * 4 + 6 * 9
+    assert len(sizes) == 2 * 4 + 8 * 9
     assert all(0 <= e.holds <= e.trials for e in estimates)
 
 
