@@ -13,6 +13,7 @@ UNIFORMITY_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 CHANGES: dict[str, dict[str, Any]] = {
     **{f"λ = {weight:g}": {"uniformity_weight": weight} for weight in UNIFORMITY_WEIGHTS},
     "loss of similarity": {"score": "task"},
+    "loss of sentiment": {"score": "task", "task": "sentiment"},
     "magnitude": {"score": "magnitude"},
     RANDOM: {"score": "random"},
     "signed": {"signed": True},
@@ -35,14 +36,18 @@ def table(recipes: Recipes) -> Table:
 
     def left(share: float, change: dict[str, Any]) -> Node:
         config = replace(recipes.pruning, share=share, **change)
-        return recipes.pretrain(recipes.prune(recipes.start, config), recipes.recovery)
+        if "task" not in change:
+            return recipes.pretrain(recipes.prune(recipes.start, config), recipes.recovery)
+        tuned = recipes.finetune(recipes.start)  # only there is a head whose loss can be asked
+        return recipes.pretrain(recipes.prune(tuned, config, recipes.start), recipes.recovery)
 
     return suites_table(
         recipes,
         "sparsity-scores",
         "Scores that decide what is pruned",
         "Beyond the paper. A share of the start weights' heads and neurons is removed, and what is left is trained "
-        "contrastively. λ is the weight of uniformity in the score.",
+        "contrastively. λ is the weight of uniformity in the score. The loss of sentiment is that of the three tasks' "
+        "model, whose units are then rewound to the start weights.",
         {
             WHOLE: recipes.pretrain(recipes.start, recipes.recovery),
             **{label(share, name): left(share, change) for share in SHARES for name, change in CHANGES.items()},
