@@ -20,15 +20,19 @@ SPARSE = "SparseCSE (arXiv 2311.03881)"
 START, OWN, SCORES = "sparsity", "sparsity-own", "sparsity-scores"
 LOW = tuple(share for share in SHARES if share <= 0.2)
 """Where the paper finds its optimum: 1 to 20%."""
+ENCODERS = {
+    OWN: "An encoder that is trained here, pruned and rewound as in the paper",
+    START: "The start weights, pruned as they are",
+}
 
 
-def _rises(column: str) -> Decide:
+def _rises(key: str, column: str) -> Decide:
     """Some low share has a higher score than the whole encoder."""
 
     def decide(tables: Tables) -> Verdict:
-        if OWN not in tables:
+        if key not in tables:
             return UNTESTED
-        table = tables[OWN]
+        table = tables[key]
         found = all_compared(
             {f"{share:.0%}": table.contrast({label(SCORED, share): 1, WHOLE: -1}, column) for share in LOW}
         )
@@ -51,27 +55,36 @@ def _optima(table: TableAnalysis, column: str) -> list[str]:
     return [max(scores, key=lambda name: scores[name][seed]) for seed in seeds]
 
 
-def _better_than_random(tables: Tables) -> Verdict:
+def _better_than_random(key: str) -> Decide:
     """At low shares together, what the score leaves is better than what a random draw leaves."""
-    if OWN not in tables:
-        return UNTESTED
     weights = {label(SCORED, share): 1 / len(LOW) for share in LOW}
     weights |= {label(RANDOM, share): -1 / len(LOW) for share in LOW}
-    found = all_compared({column: tables[OWN].contrast(weights, column) for column in GROUPS})
-    if found is None:
-        return UNTESTED
-    return Verdict.of(all(map(higher, found.values())), f"mean over {_range()}: {shown(found)}")
+
+    def decide(tables: Tables) -> Verdict:
+        if key not in tables:
+            return UNTESTED
+        found = all_compared({column: tables[key].contrast(weights, column) for column in GROUPS})
+        if found is None:
+            return UNTESTED
+        return Verdict.of(all(map(higher, found.values())), f"mean over {_range()}: {shown(found)}")
+
+    return decide
 
 
 def _range() -> str:
     return f"{LOW[0]:.0%} to {LOW[-1]:.0%}"
 
 
-def _optimum_differs(tables: Tables) -> Verdict:
+def _optimum_differs(key: str) -> Decide:
     """Two tasks each score higher at their own best share than at the other's. All similarity tasks count as one."""
-    if OWN not in tables:
-        return UNTESTED
-    table = tables[OWN]
+
+    def decide(tables: Tables) -> Verdict:
+        return _told_apart(tables[key]) if key in tables else UNTESTED
+
+    return decide
+
+
+def _told_apart(table: TableAnalysis) -> Verdict:
     tasks = [task for task in (STS, *GROUPS[TRANSFER]) if all((row, task) in table.scores for row in _scored())]
     if len(tasks) < 2:
         return UNTESTED
@@ -91,33 +104,38 @@ def _scored() -> list[str]:
     return [label(SCORED, share) for share in SHARES]
 
 
-SPARSITY_CLAIMS: tuple[Claim[Tables], ...] = (
-    *(
+def _claims(key: str) -> tuple[Claim[Tables], ...]:
+    """The paper's, of one table's encoder."""
+    return (
+        *(
+            Claim(
+                f"Scores on {name} rise when a small share of the parameters is removed, with an optimum at 1 to 20%.",
+                f"{SPARSE}, Figure 1 and results",
+                f"{ENCODERS[key]}: without some share of {_range()} its mean score is higher than whole, {SURE}.",
+                _rises(key, column),
+            )
+            for column, name in ((STS, "the similarity tasks"), (TRANSFER, "the transfer tasks"))
+        ),
         Claim(
-            f"Scores on {name} rise when a small share of the parameters is removed, with an optimum at 1 to 20%.",
-            f"{SPARSE}, Figure 1 and results",
-            f"An encoder pruned by the score by some share of {_range()} and rewound has a higher mean score than the "
-            f"whole one, {SURE}.",
-            _rises(column),
-        )
-        for column, name in ((STS, "the similarity tasks"), (TRANSFER, "the transfer tasks"))
-    ),
-    Claim(
-        "Alignment and uniformity tell which parameters are harmful.",
-        f"{SPARSE}, abstract",
-        f"Over the shares of {_range()} what the score leaves has higher mean scores, on similarity and on transfer, "
-        f"than what random draws leave, {SURE}. The score reads training pairs of the STS Benchmark, random draws do "
-        "not; the table says how many of them are scored.",
-        _better_than_random,
-    ),
-    Claim(
-        "Different tasks have different optimal sparsities.",
-        f"{SPARSE}, results",
-        "There are two tasks each of which scores higher at its own best share than at the other's, the similarity "
-        f"tasks as one, {SURE}. The best shares are those of the same scores, which favours a difference.",
-        _optimum_differs,
-    ),
-)
+            "Alignment and uniformity tell which parameters are harmful.",
+            f"{SPARSE}, abstract",
+            f"{ENCODERS[key]}: over the shares of {_range()} what the score leaves has higher mean scores, on "
+            f"similarity and on transfer, than what random draws leave, {SURE}. The score reads training pairs of the "
+            "STS Benchmark, random draws do not; the table says how many of them are scored.",
+            _better_than_random(key),
+        ),
+        Claim(
+            "Different tasks have different optimal sparsities.",
+            f"{SPARSE}, results",
+            f"{ENCODERS[key]}: there are two tasks each of which scores higher at its own best share than at the "
+            f"other's, the similarity tasks as one, {SURE}. The best shares are those of the same scores, which "
+            "favours a difference.",
+            _optimum_differs(key),
+        ),
+    )
+
+
+SPARSITY_CLAIMS = tuple(claim for key in ENCODERS for claim in _claims(key))
 
 
 def _curves(key: str) -> Callable[[Tables], Section | None]:
