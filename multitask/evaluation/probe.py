@@ -27,7 +27,7 @@ from torch import Tensor
 
 from minbert.errors import InputError
 from multitask.objectives import Objective, unit
-from multitask.objectives.decoupled import DecoupledContrastivePositive
+from multitask.objectives.decoupled import AlignUniform, DecoupledContrastive, DecoupledContrastivePositive
 from multitask.objectives.geometry import arccos
 from multitask.objectives.gradient import GradientParadigm
 from multitask.objectives.infonce import InfoNCE, MultipleNegativesRanking
@@ -70,7 +70,8 @@ class GradientComponents:
     """Whether the condition of UP's Lemma 1 holds, [pairs] bool: after a step against g_i / |Σ_j β_ij|, of length
     `STEP` times its norm, the anchor is nearer to its positive than before."""
     distance_gap: Tensor
-    """Mean angle between anchors and other pairs' positives minus the mean angle between pairs, in radians, []."""
+    """Mean angle between anchors and other pairs' positives, false negatives left out, minus the mean angle between
+    pairs, in radians, []."""
     residual: Tensor
     """‖g − its decomposition‖ / ‖g‖ over the batch, []; 0 where the decomposition is exact."""
     unique: bool
@@ -259,7 +260,7 @@ def _full_push(
             undissipated = replace(objective, margin=1.0)
         case NonContrastive():
             undissipated = replace(objective, dissipation=None)
-        case Objective():  # nothing in it can dissipate
+        case DecoupledContrastive() | AlignUniform():  # nothing in them can dissipate
             return push
         case _:
             mismatched = [views[0], views[1].roll(1, dims=0), *views[2:]]
@@ -293,8 +294,7 @@ def _components(views: Views, found: Split, full: Tensor, excluded: Tensor) -> G
     alignment = _tangential(found.pull[:, None] * positives, anchors)
     uniformity = push_of(torch.ones_like(excluded))
     moved = anchors - STEP * found.gradient / total.abs()[:, None]
-    angles = arccos(anchors @ positives.T)
-    count = len(anchors)
+    angles, others = arccos(anchors @ positives.T), ~excluded[:, : len(positives)]
     norm = found.gradient.norm()
     rest = (found.gradient - alignment - uniformity).norm()
     return GradientComponents(
@@ -306,7 +306,7 @@ def _components(views: Views, found: Split, full: Tensor, excluded: Tensor) -> G
         alignment_norm=alignment.norm(dim=-1),
         uniformity_norm=uniformity.norm(dim=-1),
         closer=(moved - positives).norm(dim=-1) < (anchors - positives).norm(dim=-1),
-        distance_gap=(angles.sum() - angles.trace()) / max(count * (count - 1), 1) - angles.diagonal().mean(),
+        distance_gap=(angles * others).sum() / others.sum().clamp_min(1) - angles.diagonal().mean(),
         residual=(rest / norm).where(norm > 0, 0),
         unique=found.unique,
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from multitask.config import RunOptions, SimulationConfig
 from multitask.experiments.presets import PRESETS
@@ -22,7 +23,7 @@ from multitask.reporting.results import Results
 from multitask.reporting.sparsity import SPARSITY_CLAIMS
 from multitask.reporting.study_page import write_study
 from multitask.reporting.trained import STUDIED, factorial_effects
-from multitask.reporting.trained_claims import DECOUPLED, TRAINED_CLAIMS, probed
+from multitask.reporting.trained_claims import DECOUPLED, TRAINED_CLAIMS, _fall, _measured, last, probed
 from multitask.stages.simulate import simulate
 from multitask.study.claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS, judge
 from tests.multitask.test_reporting import Page
@@ -35,7 +36,7 @@ SEEDS = (0, 1)
 TABLES = {table.key: table for table in all_tables(PRESETS["sample"])}
 
 Quality = Callable[[str, str], float]  # a table's key and a row's label -> correlation of its models with the labels
-Falls = Callable[[str, str], float]  # by how much the score falls towards the end of training
+Falls = Callable[[str, int], float]  # a row's label and a seed -> by how much its score falls towards the end
 
 
 def as_published(key: str, label: str) -> float:
@@ -62,7 +63,7 @@ def contrary(key: str, label: str) -> float:
     return 0.9 if as_published(key, label) < 0.9 else 0.6 if label == "InfoNCE" else 0.3
 
 
-def as_published_falls(key: str, label: str) -> float:
+def as_published_falls(label: str, seed: int) -> float:
     return 0.2 if label in DECOUPLED else 0.0
 
 
@@ -72,6 +73,7 @@ def probe_of(label: str) -> dict[str, float]:
     ratio = value if value is not None and label.startswith("r") else 1.0
     return {
         "distance gap": 0.9 if label == list(gradient.swept("m").values())[-1] else 0.5,
+        "dissipated anchors": 0.5,
         "hardest negative push": 0.2 if label == list(gradient.swept("τ").values())[-1] else 0.8,
         "closer to positive": 0.3 + 0.3 * ratio,
         "alignment gradient": 0.9 if label in DECOUPLED else 0.1,
@@ -91,7 +93,11 @@ def add_run(runs: Path, key: str, label: str, seed: int, quality: float, fall: f
     history = []
     for number, share in enumerate((0.5, 1.0, 0.0), start=1):
         dev = {"similarity": {**metrics, "pearson": end - 0.1 + (0.1 + fall) * share if number < 3 else end}}
-        seen = {f"unlabelled {s}": 1.0 + (v - 1.0) * (number - 1) / 2 + 0.01 * seed for s, v in probe_of(label).items()}
+        passed = (number - 1) / 2
+        seen = {
+            f"unlabelled {name}": (1 - passed) * (name != "dissipated anchors") + passed * last_value + 0.01 * seed
+            for name, last_value in probe_of(label).items()
+        }
         line = {"step": 8 * number, "epoch": 1, "training": {"unlabelled": 1.0, **seen}, "dev": dev}
         history.append({**line, "scores": {"similarity": end}, "tokens": 100 * number, "seconds": 1.0 * number})
     (runs / model).mkdir(parents=True)
@@ -111,7 +117,7 @@ def recorded(runs: Path, table: Table, quality: Quality, falls: Falls, seeds: tu
         RecordedRow(
             row.label,
             tuple(
-                add_run(runs, table.key, row.label, s, quality(table.key, row.label), falls(table.key, row.label))
+                add_run(runs, table.key, row.label, s, quality(table.key, row.label), falls(row.label, s))
                 for s in seeds
             ),
         )
@@ -208,6 +214,56 @@ def test_a_measure_of_training_needs_two_seeds(tmp_path: Path) -> None:
     status = {claim.text: claim.status for claim in judged}
     assert status["Training with decoupled losses is prone to overfitting."] == "not tested here"
     assert status["Overfitting does not occur with the contrastive loss."] == "not tested here"
+
+
+def test_rows_whose_measures_vary_do_not_hide_one_that_does_not(tmp_path: Path) -> None:
+    falls = lambda label, seed: 0.1 * seed if label in DECOUPLED else 0.001 * seed  # noqa: E731
+    table = recorded(tmp_path / "runs", TABLES["decoupled"], as_published, falls, seeds=(0, 1, 2))
+    Record("sample", "some-weights", "data", (), (table,)).write(tmp_path / "runs")
+    status = {claim.text: claim.status for claim in judge(TRAINED_CLAIMS, analysed(tmp_path / "runs"))}
+    assert status["Overfitting does not occur with the contrastive loss."] == "reproduced"
+    assert status["Training with decoupled losses is prone to overfitting."] == "not reproduced"  # too uncertain
+
+
+def test_differences_of_measures_are_welchs(tmp_path: Path) -> None:
+    falls = lambda label, seed: 0.05 * seed**2 if label in DECOUPLED else 0.001 * seed  # noqa: E731
+    table = recorded(tmp_path / "runs", TABLES["decoupled"], as_published, falls, seeds=(0, 1, 2, 3))
+    Record("sample", "some-weights", "data", (), (table,)).write(tmp_path / "runs")
+    [analysis] = analysed(tmp_path / "runs").values()
+    first, second = DECOUPLED[0], "InfoNCE"
+    difference = _measured(analysis, _fall, {first: 1, second: -1})
+    a, b = (np.array([falls(label, seed) for seed in range(4)]) for label in (first, second))
+    error = np.sqrt(a.var(ddof=1) / 4 + b.var(ddof=1) / 4)
+    expected = a.mean() - b.mean() + error * student.ppf([0.025, 0.975], df=3)
+    assert difference.interval() == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "value", "claim", "evidence"),
+    [
+        ("dissipated anchors", 0.0, "Conjecture 1 in training", "the defaults' gate stops: 0.5% at most"),
+        ("closer to positive", 0.99, "Conjecture 3 in training", "it holds of nearly all anchors"),
+    ],
+)
+def test_what_could_not_show_is_not_tested(
+    statistic: str, value: float, claim: str, evidence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = probe_of
+    monkeypatch.setitem(globals(), "probe_of", lambda label: {**usual(label), statistic: value})
+    tables = analysed(write_store(tmp_path / "runs", {"gradient"}, simulated=False))
+    [found] = [judged for judged in judge(TRAINED_CLAIMS, tables) if claim in judged.text]
+    assert found.status == "not tested here"
+    assert evidence in found.evidence
+
+
+def test_the_end_of_training_is_its_last_line_or_nothing(tables: dict[str, TableAnalysis]) -> None:
+    run = tables["gradient"].table.rows[0].runs[0]
+    lines = [{**line, "training": dict(line["training"])} for line in run.history]
+    assert last("distance gap")(run) == lines[-1]["training"]["unlabelled distance gap"]
+    del lines[-1]["training"]["unlabelled distance gap"]
+    dissipated = replace(run)
+    dissipated.__dict__["history"] = lines
+    assert last("distance gap")(dissipated) is None
 
 
 def test_effects_are_contrasts_of_the_means_and_cover_what_the_models_were_made_with(

@@ -11,6 +11,7 @@ from torch import Tensor
 from minbert.errors import InputError
 from multitask.evaluation.probe import STEP, GradientComponents, probe
 from multitask.objectives import Objective, build_objective, unit
+from multitask.objectives.base import Pairs
 
 from ..objectives.batches import (
     ALL_OBJECTIVES,
@@ -249,6 +250,10 @@ def test_the_distance_gap_is_between_mean_angles() -> None:
     theta = np.arccos(cosine)
     expected = theta[~np.eye(12, dtype=bool)].mean() - np.arccos(positive).mean()
     assert found(build_objective("infonce"), MANY_PAIRS).distance_gap.item() == pytest.approx(expected)
+    false = some_false_negatives(12)
+    masked = found(build_objective("infonce"), MANY_PAIRS, false_negatives=false).distance_gap.item()
+    expected = theta[~(np.eye(12, dtype=bool) | false.numpy())].mean() - np.arccos(positive).mean()
+    assert masked == pytest.approx(expected)
 
 
 def test_hard_negatives_are_further_columns() -> None:
@@ -314,6 +319,13 @@ def test_losses_of_others(least_squares) -> None:
     torch.testing.assert_close(own.ratio, named.ratio)
     mismatched = probe(build_objective("infonce"), batch.anchors, batch.positives.roll(1, 0)).dissipation.mean()
     torch.testing.assert_close(own.dissipation, named.dissipation / mismatched)
+
+    class Unregistered(Objective):
+        def loss(self, pairs: Pairs) -> Tensor:
+            return by_hand(pairs.u, pairs.v)
+
+    as_objective = probe(Unregistered(), batch.anchors, batch.positives, least_squares=least_squares)
+    torch.testing.assert_close(as_objective.dissipation, own.dissipation)
 
 
 def test_a_loss_that_is_bound_to_its_number_of_dimensions() -> None:
