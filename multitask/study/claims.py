@@ -205,6 +205,9 @@ SIMULATION_CLAIMS: tuple[Claim[Simulations], ...] = (
 )  # fmt: skip
 
 
+TOO_FEW = Verdict("not tested here", "too few configurations were drawn")
+
+
 def _shown(rate: Estimate) -> str:
     low, high = rate.interval
     return f"{rate.rate:.1%} [{low:.1%}, {high:.1%}] of {rate.trials:,}"
@@ -225,7 +228,7 @@ def _in_all(
             for name, (rate, step) in lowest.items()
         ]
         if not all(lowest[name][0].trials for name in names):
-            return Verdict("not tested here", "too few configurations were drawn")
+            return TOO_FEW
         holds = all(lowest[name][0].interval[0] >= least for name in names)
         return Verdict.of(holds, ("lowest over the steps: " if len(steps) > 1 else "") + "; ".join(parts))
 
@@ -238,6 +241,8 @@ def _hardest(statement: str) -> Callable[[Sequence[Estimate]], Verdict]:
         sizes = [f"batch of {pairs}: {_shown(rate_of(estimates, statement, case, pairs))}" for pairs in about.PAIRS]
         others = [f"{rate_of(estimates, statement, f'{t:g}').rate:.1%} at {t:g}" for t in about.TEMPERATURES]
         own = rate_of(estimates, statement, case)
+        if not own.trials:
+            return TOO_FEW
         evidence = f"{_shown(own)}; {'; '.join(sizes)}; by temperature {', '.join(others)}"
         return Verdict.of(own.interval[0] >= ENSURED, evidence)
 
@@ -249,6 +254,8 @@ def _bounded(statement: str) -> Callable[[Sequence[Estimate]], Verdict]:
 
     def decide(estimates: Sequence[Estimate]) -> Verdict:
         rates = {label: rate_of(estimates, statement, name) for name, label in about.TRIPLETS.items()}
+        if not all(rate.trials for rate in rates.values()):
+            return TOO_FEW
         holds = all(rate.interval[0] >= ENSURED for rate in rates.values())
         return Verdict.of(holds, "; ".join(f"{label}: {_shown(rate)}" for label, rate in rates.items()))
 
@@ -327,8 +334,8 @@ CONJECTURE_CLAIMS: tuple[Claim[Sequence[Estimate]], ...] = (
             (about.BOUND, "As they are: with the papers' margins the loss is at least τ times InfoNCE"),
             (
                 about.BOUND_WITH_CONSTANTS,
-                "Up to constants: InfoNCE is at most c / τ times the loss, plus the logarithm of the batch size, with "
-                "c 1 (MPT, MAT) or 2 (MET)",
+                "Up to constants: InfoNCE is at most c / τ times the loss, plus log(1 + (N − 1) exp(−k / τ)), with N "
+                "pairs, c 1 (MPT, MAT) or 2 (MET), and k the gap of cosines that the margin ensures",
             ),
         )
     ),

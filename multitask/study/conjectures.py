@@ -44,7 +44,9 @@ from multitask.study.paradigm import DISSIPATIONS, PARADIGM, lemma_1_bounds
 
 ROUNDING = 1e-5
 SLOPES = {MPT: 1, MET: 2, MAT: 1}
-"""How fast the cosine can rise with a loss's measure of closeness, less its margin."""
+"""How fast the difference of two cosines can rise with that of a loss's measures."""
+ENSURED_GAPS = {MPT: MPT.margin, MET: MET.margin**2 / 2, MAT: 1 - math.cos(MAT.margin * math.pi)}
+"""By how much a loss of 0 keeps the positive's cosine above the hardest negative's, at least."""
 
 
 def check_conjectures(config: SimulationConfig) -> list[Estimate]:
@@ -200,18 +202,18 @@ def bounds(drawn: Configurations, tally: Tally) -> None:
     """Losses with a margin are upper bounds of the contrastive loss.
 
     As they are: the loss is at least τ times InfoNCE, on whose scale its cosines are. With constants: InfoNCE is at
-    most c / τ times the loss, plus the logarithm of the batch size. That must hold: with x_i = max_j s_ij − s_ii,
-    InfoNCE is at most the mean of [x_i]_+ / τ, plus that logarithm; and where x_i is positive, it is at most c times
-    what the loss measures, c = 1 of cosines and of angles, 2 of distances on the unit sphere.
+    most c / τ times the loss, plus log(1 + (N − 1) e^(−k/τ)) with N pairs. That must hold: with x_i = max_j s_ij − s_ii
+    InfoNCE is at most the mean of log(1 + (N − 1) e^(x_i/τ)), and each x_i at most c times the anchor's part of the
+    loss, less k. c is how fast cosines can rise (`SLOPES`), k what the margin ensures (`ENSURED_GAPS`).
     """
 
     def values(objective: Objective) -> Tensor:
         return torch.vmap(lambda u, v: objective.loss(Pairs(u, v)))(drawn.u, drawn.v)  # [trials]
 
     contrastive, always = values(INFONCE), torch.ones(len(drawn.u), dtype=torch.bool)
-    constant = math.log(drawn.u.shape[1])
     for objective, slope in SLOPES.items():
         loss = values(objective)
+        constant = math.log1p((drawn.u.shape[1] - 1) * math.exp(-ENSURED_GAPS[objective] / INFONCE.temperature))
         found = {"infonce": contrastive, "loss": loss}
         multiple = slope / INFONCE.temperature * loss
         tally.count(BOUND, objective.name, loss >= INFONCE.temperature * contrastive, always, found)

@@ -131,7 +131,7 @@ def clopper_pearson(successes: int, trials: int, level: float = LEVEL) -> tuple[
     """Exact bounds of a probability from independent trials (Clopper and Pearson 1934).
 
     Each of the bounds errs with a probability of at most level / 2. Of trials whose probabilities differ, like those of
-    several batch sizes in equal numbers, they bound the mean probability, still with at most that error (Hoeffding
+    several batch sizes, they bound the mean probability over the trials, still with at most that error (Hoeffding
     1956).
     """
     low = float(betaincinv(successes, trials - successes + 1, level / 2)) if successes else 0.0

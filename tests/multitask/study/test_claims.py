@@ -68,6 +68,11 @@ def test_a_rate_just_above_the_demand_is_not_sure_enough():
     assert {many[k].status for k in ensured} == {"reproduced"}
 
 
+def test_without_any_configuration_nothing_is_tested():
+    none = [replace(e, holds=0, trials=0) for e in all_estimates(1.0)]
+    assert statuses(judge(CONJECTURE_CLAIMS, none)) == {"not tested here"}
+
+
 def test_without_a_deciding_configuration_a_conjecture_is_untested():
     none = [replace(e, holds=0, trials=0) if e.statement == about.MORE_OFTEN else e for e in all_estimates(1.0)]
     judged = judge(CONJECTURE_CLAIMS, none)

@@ -186,6 +186,7 @@ def test_lemma_1_suffices_on_the_sphere(estimates):
 def test_bounds_are_counted_as_slow_loops_do(pairs, dim):
     tally = Tally(0, pairs, dim, 200)
     above = dict.fromkeys(("mpt", "met", "mat"), 0)
+    ensured = {"mpt": 0.23, "met": 0.45**2 / 2, "mat": 1 - np.cos(0.15 * np.pi)}
     for part in tally:
         about.bounds(part, tally)
         for u, v in zip(part.u.double().numpy(), part.v.double().numpy(), strict=True):
@@ -200,11 +201,25 @@ def test_bounds_are_counted_as_slow_loops_do(pairs, dim):
             }
             for name, loss in losses.items():
                 above[name] += loss >= 0.05 * contrastive
-                assert contrastive <= (2 if name == "met" else 1) / 0.05 * loss + np.log(pairs)
+                constant = np.log(1 + (pairs - 1) * np.exp(-ensured[name] / 0.05))
+                assert contrastive <= (2 if name == "met" else 1) / 0.05 * loss + constant
     for name, count in above.items():
         assert abs(rate_of(tally.estimates(), about.BOUND, name).holds - count) <= 1  # a tie may round either way
         assert rate_of(tally.estimates(), about.BOUND_WITH_CONSTANTS, name).rate == 1
     assert 0 < above["mpt"] < 200
+
+
+def test_a_loss_of_zero_ensures_its_gap_and_no_more():
+    positive, negative = np.meshgrid(*2 * [np.linspace(0, np.pi, 2000)])
+    gap = np.cos(positive) - np.cos(negative)
+    zero = {
+        about.MPT: gap >= 0.23,
+        about.MET: 2 * np.sin(negative / 2) - 2 * np.sin(positive / 2) >= 0.45,
+        about.MAT: negative - positive >= 0.15 * np.pi,
+    }
+    for objective, where in zero.items():
+        assert gap[where].min() == pytest.approx(about.ENSURED_GAPS[objective], abs=2e-3)
+        assert gap[where].min() >= about.ENSURED_GAPS[objective]
 
 
 # All of it.
