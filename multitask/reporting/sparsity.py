@@ -1,13 +1,13 @@
 """What pruned models say of SparseCSE (arXiv 2311.03881): curves of score against sparsity, and the paper's claims."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from statistics import fmean
 
 from markupsafe import Markup
 
 from multitask.experiments.suites import GROUPS, STS, TRANSFER
-from multitask.experiments.tables import sparsity_scores
+from multitask.experiments.tables import sparsity_encoders, sparsity_scores
 from multitask.experiments.tables.sparsity import RANDOM, SCORED, SHARES, WHOLE, label
 from multitask.reporting import study_figures as figures
 from multitask.reporting.analysis import TableAnalysis
@@ -17,7 +17,8 @@ from multitask.reporting.trained_claims import SURE, UNTESTED, Decide, Tables, a
 from multitask.study.claims import Claim, Verdict
 
 SPARSE = "SparseCSE (arXiv 2311.03881)"
-START, OWN, SCORES = "sparsity", "sparsity-own", "sparsity-scores"
+START, OWN, SCORES, OTHERS = "sparsity", "sparsity-own", "sparsity-scores", "sparsity-encoders"
+Pair = tuple[str, str]
 LOW = tuple(share for share in SHARES if share <= 0.2)
 """Where the paper finds its optimum: 1 to 20%."""
 ENCODERS = {
@@ -187,25 +188,45 @@ def _named(lines: Mapping[str, Sequence[figures.Bounded | None]]) -> list[tuple[
     ]
 
 
-def scores_against_random(tables: Tables) -> Section | None:
-    """What each score leaves, less what random draws leave, at each share."""
-    if SCORES not in tables:
-        return None
-    table, panels = tables[SCORES], []
-    for column in table.table.recorded.groups:
-        for share in sparsity_scores.SHARES:
-            rows = {name: sparsity_scores.label(share, name) for name in sparsity_scores.NAMES if name != RANDOM}
-            other = sparsity_scores.label(share, RANDOM)
-            differences = {name: table.contrast({row: 1, other: -1}, column) for name, row in rows.items()}
-            known = {name: difference for name, difference in differences.items() if difference is not None}
-            bounds = {name: (d.value, *d.interval()) for name, d in known.items()}
-            if bounds:
+def _of_scores(share: float) -> dict[str, Pair]:
+    rows = {name: sparsity_scores.label(share, name) for name in sparsity_scores.NAMES}
+    return {name: (row, rows[RANDOM]) for name, row in rows.items() if name != RANDOM}
+
+
+def _of_encoders(share: float) -> dict[str, Pair]:
+    names = sparsity_encoders.ENCODERS
+    return {name: (_left(name, SCORED, share), _left(name, RANDOM, share)) for name in names}
+
+
+def _left(encoder: str, criterion: str, share: float) -> str:
+    return sparsity_encoders.row(encoder, label(criterion, share))
+
+
+def against_random(
+    key: str, shares: Sequence[float], rows: Callable[[float], Mapping[str, Pair]]
+) -> Callable[[Tables], Section | None]:
+    """What is left by a score, less what random draws leave, at each share; `rows` are both rows by a name."""
+
+    def section(tables: Tables) -> Section | None:
+        if key not in tables:
+            return None
+        table, panels = tables[key], []
+        for column, share in product(table.table.recorded.groups, shares):
+            found = {name: table.contrast({row: 1, other: -1}, column) for name, (row, other) in rows(share).items()}
+            known = {name: difference for name, difference in found.items() if difference is not None}
+            if known:
+                bounds = {name: (d.value, *d.interval()) for name, d in known.items()}
                 described = f"{column}, {share:.0%} removed, less at random: {shown(all_compared(known) or {})}"
                 svg = figures.forest(bounds, f"{column}, less at random", described, f"{share:.0%} removed", zero=True)
                 panels.append(Illustration(Markup(svg), "Differences of means and their 95% intervals, uncorrected."))
-    if not panels:
-        return None
-    return Section(SCORES, table.table.title, table.table.recorded.note, tuple(panels))
+        return Section(key, table.table.title, table.table.recorded.note, tuple(panels)) if panels else None
+
+    return section
 
 
-SPARSITY_SECTIONS = (_curves(START), _curves(OWN), scores_against_random)
+SPARSITY_SECTIONS = (
+    _curves(START),
+    _curves(OWN),
+    against_random(SCORES, sparsity_scores.SHARES, _of_scores),
+    against_random(OTHERS, sparsity_encoders.SHARES, _of_encoders),
+)

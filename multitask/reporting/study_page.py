@@ -10,7 +10,7 @@ from multitask.reporting import format as formats
 from multitask.reporting.analysis import TableAnalysis
 from multitask.reporting.illustrations import Section
 from multitask.reporting.results import Results
-from multitask.reporting.sparsity import OWN, SCORES, SPARSE, SPARSITY_CLAIMS, SPARSITY_SECTIONS, START
+from multitask.reporting.sparsity import OTHERS, OWN, SCORES, SPARSE, SPARSITY_CLAIMS, SPARSITY_SECTIONS, START
 from multitask.reporting.study import judged_simulations, read_simulations, simulation_figures
 from multitask.reporting.study_figures import standalone
 from multitask.reporting.templates import environment
@@ -59,7 +59,8 @@ def write_study(results: Results, analyses: Sequence[TableAnalysis], warnings: S
         Whether there is anything to write of: simulations, or a table that the study reads.
     """
     finished = {a.table.recorded.key: a for a in analyses if any(row.runs for row in a.table.rows)}
-    tables = {key: analysis for key, analysis in finished.items() if key in {*STUDIED, ON_SUITES, START, OWN, SCORES}}
+    read = {*STUDIED, ON_SUITES, START, OWN, SCORES, OTHERS}
+    tables = {key: analysis for key, analysis in finished.items() if key in read}
     stage = results.simulation
     if stage is None and not tables:
         return False

@@ -3,7 +3,7 @@
 from multitask.experiments.recipes import Recipes
 from multitask.experiments.suites import suites_table
 from multitask.experiments.tables import Table
-from multitask.experiments.tables.objectives import OBJECTIVES
+from multitask.experiments.tables.objectives import models
 
 
 def table(recipes: Recipes) -> Table:
@@ -13,5 +13,5 @@ def table(recipes: Recipes) -> Table:
         "objectives-suites",
         "Objectives of unsupervised pre-training: similarity and transfer",
         "The models are those of the table of objectives.",
-        {name: recipes.self_supervised(objective) for name, objective in OBJECTIVES.items()},
+        models(recipes),
     )

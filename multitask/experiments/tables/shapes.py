@@ -6,7 +6,7 @@ The architecture (BERT or RoBERTa) and the vocabulary are those of the start wei
 from dataclasses import replace
 
 from multitask.config import MlmConfig, ShapeConfig
-from multitask.experiments.recipes import Recipes
+from multitask.experiments.recipes import Node, Recipes
 from multitask.experiments.tables import Row, Table
 from multitask.experiments.tables.objectives import OBJECTIVES
 
@@ -18,10 +18,14 @@ SHAPES = {
 LABELS = ("InfoNCE", "VICReg", "VICReg, modified")
 
 
+def from_scratch(recipes: Recipes, shape: ShapeConfig) -> Node:
+    """Masked language modelling from random weights."""
+    return recipes.mlm(recipes.start, replace(recipes.masked or MlmConfig(), from_scratch=True, shape=shape))
+
+
 def table(recipes: Recipes) -> Table:
-    """Masked language modelling from random weights, then dropout views of the same sentences."""
-    masked = replace(recipes.masked or MlmConfig(), from_scratch=True)
-    starts = {name: recipes.mlm(recipes.start, replace(masked, shape=shape)) for name, shape in SHAPES.items()}
+    """Encoders from random weights, then dropout views of the same sentences."""
+    starts = {name: from_scratch(recipes, shape) for name, shape in SHAPES.items()}
     return Table(
         "shapes",
         "Size of the encoder in unsupervised pre-training",

@@ -158,6 +158,6 @@ def test_a_missing_folder_is_found_before_anything_runs(preset: Preset, tmp_path
 
 def test_tables_on_suites_run_on_request_only(recipes: Recipes) -> None:
     tables = [table for table in all_tables(recipes) if table.groups]
-    pruning = {"sparsity", "sparsity-own", "sparsity-objectives", "sparsity-scores"}
+    pruning = {"sparsity", "sparsity-own", "sparsity-encoders", "sparsity-scores"}
     assert {table.key for table in tables} >= pruning | {"objectives-suites"}
     assert all(table.on_request for table in tables)

@@ -10,6 +10,7 @@ from multitask.config import FinetuneConfig, FuseConfig, PretrainConfig
 from multitask.experiments.presets import ONLY, PRESETS, PresetName, load_preset
 from multitask.experiments.recipes import Node, Recipes, Weights
 from multitask.experiments.tables import Row, all_tables
+from multitask.experiments.tables.sparsity import WHOLE
 from multitask.schedulers import SCHEDULERS
 
 ROWS = {"1": 4, "2": 6, "3": 3, "4": 3, "5": 4, "6": 3, "7": 2, "8": 2, "9": 2, "10": 3}  # as counted in the report
@@ -163,7 +164,7 @@ def test_the_gradient_form_differs_from_its_defaults_in_one_component(recipes: R
     ("key", "varied"),
     [
         ("components", {"objective"}),
-        ("objectives", {"objective"}),
+        ("objectives", {"objective", "optimizer"}),
         ("gradient", {"objective"}),
         ("mixed", {"objective"}),
         ("decoupled", {"objective"}),
@@ -175,6 +176,24 @@ def test_the_gradient_form_differs_from_its_defaults_in_one_component(recipes: R
 def test_rows_of_the_study_differ_in_what_is_compared_only(recipes: Recipes, key: str, varied: set[str]) -> None:
     found = list(configs(recipes, key).values())
     assert {name for name in vars(found[0]) if len({vars(config)[name] for config in found}) > 1} == varied
+
+
+def test_plain_mhs_alone_learns_at_half_the_rate(recipes: Recipes) -> None:
+    rates = {label: config.optimizer.learning_rate for label, config in configs(recipes, "objectives").items()}
+    usual = recipes.views.optimizer.learning_rate
+    assert {label: rate for label, rate in rates.items() if rate != usual} == {"MHS": usual / 2}
+
+
+def test_encoders_are_rewound_and_trained_again_as_they_were(recipes: Recipes) -> None:
+    models = {row.label: row.model for row in {t.key: t for t in all_tables(recipes)}["sparsity-encoders"].rows}
+    wholes = {label.partition(":")[0]: model for label, model in models.items() if label.endswith(WHOLE.lower())}
+    assert len(models) == len(wholes) * (1 + 2 * 2)
+    for label, model in models.items():
+        whole = wholes[label.partition(":")[0]]
+        if model != whole:
+            [pruned] = model.needs
+            assert (pruned.stage, pruned.parents) == ("prune", (whole, *whole.parents))
+            assert model.config == whole.config
 
 
 def keys(name: PresetName, *tables: str) -> list[str]:

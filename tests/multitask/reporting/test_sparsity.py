@@ -17,7 +17,7 @@ from multitask.experiments.tables.sparsity import SHARES, WHOLE, label
 from multitask.metrics import correlation_metrics
 from multitask.reporting.analysis import TableAnalysis, analyse
 from multitask.reporting.results import Results
-from multitask.reporting.sparsity import OWN, SCORES, SPARSITY_CLAIMS, SPARSITY_SECTIONS, START, scores_against_random
+from multitask.reporting.sparsity import OTHERS, OWN, SCORES, SPARSITY_CLAIMS, SPARSITY_SECTIONS, START
 from multitask.reporting.study_page import write_study
 from multitask.reporting.trained_claims import ON_SUITES, TRAINED_CLAIMS
 from multitask.study.claims import Judged, judge
@@ -138,16 +138,17 @@ def test_a_half_finished_table_has_its_report(tmp_path: Path) -> None:
     assert "99% at random –" in str(figure["aria-label"])
 
 
-def test_scores_are_compared_with_random_draws(tmp_path: Path) -> None:
-    quality = lambda row, task: 0.9 if "magnitude" in row else 0.6  # noqa: E731
-    [table] = analyse(results(tmp_path, quality, key=SCORES))
-    section = scores_against_random({SCORES: table})
-    assert section is not None
+@pytest.mark.parametrize(("key", "good"), [(SCORES, "magnitude"), (OTHERS, "InfoNCE, 4 layers of 256")])
+def test_what_is_left_is_compared_with_random_draws(key: str, good: str, tmp_path: Path) -> None:
+    quality = lambda row, task: 0.9 if good in row and "random" not in row else 0.6  # noqa: E731
+    [table] = analyse(results(tmp_path, quality, key=key))
+    [section] = [section for build in SPARSITY_SECTIONS if (section := build({key: table}))]
     assert len(section.figures) == 2 * len(GROUPS)
     for figure in section.figures:
-        difference = re.search(r"magnitude \+0\.(\d+) \[\+[^;]*, p ", str(figure.svg))
+        difference = re.search(rf"{good} \+0\.(\d+) \[\+[^;]*, p ", str(figure.svg))
         assert difference is not None
-        assert re.search(r"signed [^;]*, no significant difference", str(figure.svg))
+        other = "signed" if key == SCORES else "alignment and uniformity"
+        assert re.search(rf"{other} [^;]*, no significant difference", str(figure.svg))
 
 
 def test_the_study_has_a_curve_for_every_task(claimed: Results, table: TableAnalysis, tmp_path: Path) -> None:

@@ -1,0 +1,59 @@
+"""Does the score know what is harmful in encoders of other objectives and shapes? Controls beyond arXiv 2311.03881."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from multitask.config import ObjectiveConfig
+from multitask.experiments.recipes import Node, Recipes
+from multitask.experiments.suites import suites_table
+from multitask.experiments.tables import Table
+from multitask.experiments.tables.objectives import OBJECTIVES
+from multitask.experiments.tables.shapes import SHAPES, from_scratch
+from multitask.experiments.tables.sparsity import RANDOM, SCORED, WHOLE, label
+
+SHARES = (0.05, 0.2)
+CRITERIA: dict[str, Literal["align_uniform", "random"]] = {SCORED: "align_uniform", RANDOM: "random"}
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """How an encoder is trained: under which objective, of which shape where it is not the start weights'."""
+
+    objective: ObjectiveConfig
+    shape: str | None = None
+
+
+ENCODERS = {
+    "InfoNCE": Encoder(OBJECTIVES["InfoNCE"]),
+    "alignment and uniformity": Encoder(ObjectiveConfig("align_uniform")),  # what the score is the gradient of
+    "VICReg, modified": Encoder(OBJECTIVES["VICReg, modified"]),
+    "InfoNCE, 4 layers of 256": Encoder(OBJECTIVES["InfoNCE"], "4 layers of 256"),
+}
+
+
+def row(name: str, part: str) -> str:
+    """The label of an encoder that is whole, or of what is left of it."""
+    return f"{name}: {part[0].lower()}{part[1:]}"
+
+
+def table(recipes: Recipes) -> Table:
+    """Encoders of one's own, each trained, pruned, rewound and trained again under its objective."""
+    models: dict[str, Node] = {}
+    for name, encoder in ENCODERS.items():
+        start = recipes.untuned if encoder.shape is None else from_scratch(recipes, SHAPES[encoder.shape])
+        recovery = replace(recipes.recovery, objective=encoder.objective)
+        whole = recipes.pretrain(start, recovery)
+        models[row(name, WHOLE)] = whole
+        for share in SHARES:
+            for criterion, score in CRITERIA.items():
+                config = replace(recipes.pruning, share=share, score=score)
+                pruned = recipes.prune(whole, config, start)
+                models[row(name, label(criterion, share))] = recipes.pretrain(pruned, recovery)
+    return suites_table(
+        recipes,
+        "sparsity-encoders",
+        "Sparsity of encoders of other objectives and shapes",
+        "Beyond the paper. An encoder that is trained here is pruned by the gradient of alignment and uniformity or at "
+        "random; what is left is rewound and trained again as before.",
+        models,
+    )
