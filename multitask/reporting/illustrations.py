@@ -31,6 +31,7 @@ class Section:
     text: str
     figures: tuple[Illustration, ...]
     wide: bool = False  # figures stand below each other
+    table: tuple[tuple[str, ...], ...] = ()  # below the figures, its first row the header
 
 
 def learning_curves(analysis: TableAnalysis) -> list[Markup]:

@@ -10,7 +10,7 @@ from minbert.files import read_json, write_text
 from multitask.reporting import study_figures as figures
 from multitask.reporting.illustrations import Illustration
 from multitask.study import outcomes as about
-from multitask.study.claims import CONJECTURE_CLAIMS, ENSURED, SIMULATION_CLAIMS, Judged, fall, judge
+from multitask.study.claims import CONJECTURE_CLAIMS, ENSURED, SIMULATION_CLAIMS, Judged, fall, judge, shown_rate
 from multitask.study.outcomes import NAMES, RATIO_MAPS, Estimate, Simulations, rate_of
 
 
@@ -122,6 +122,20 @@ def _conjecture_figures(estimates: Sequence[Estimate]) -> dict[str, tuple[str, s
             f"Conjecture 3: Lemma 1's condition, and whether the anchor comes closer to its positive. {pooled}",
         ),
     }
+
+
+def counter_examples(estimates: Sequence[Estimate]) -> tuple[tuple[str, ...], ...]:
+    """Of each statement that did not always hold, the case with the lowest rate and a configuration; with a header."""
+    rows = [("Statement", "Case", "Pairs", "Dimension", "Holds", "A configuration in which it does not")]
+    for statement in dict.fromkeys(estimate.statement for estimate in estimates):
+        failing = [e for e in estimates if e.statement == statement and e.counter_examples]
+        if failing:
+            worst = min(failing, key=lambda estimate: estimate.rate)
+            number, *values = worst.counter_examples[0].items()
+            found = ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in values)
+            sizes = (str(worst.pairs), str(worst.dim))
+            rows.append((statement, worst.case, *sizes, shown_rate(worst), f"number {number[1]:.0f}: {found}"))
+    return tuple(rows)
 
 
 def _over_steps(

@@ -11,7 +11,7 @@ from multitask.reporting.analysis import TableAnalysis
 from multitask.reporting.illustrations import Section
 from multitask.reporting.results import Results
 from multitask.reporting.sparsity import OTHERS, OWN, SCORES, SPARSE, SPARSITY_CLAIMS, SPARSITY_SECTIONS, START
-from multitask.reporting.study import judged_simulations, read_simulations, simulation_figures
+from multitask.reporting.study import counter_examples, judged_simulations, read_simulations, simulation_figures
 from multitask.reporting.study_figures import standalone
 from multitask.reporting.templates import environment
 from multitask.reporting.trained import STUDIED, TRAINED_SECTIONS, factorial_effects
@@ -97,7 +97,10 @@ def _simulated(simulations: Simulations, estimates: Sequence[Estimate]) -> Secti
         "simulations",
         "Simulated embeddings",
         "No model is trained here: angles are drawn at random, and the components of the papers' losses follow from "
-        "them (arXiv 2402.18281, section 3.1); its conjectures are checked on random configurations of embeddings.",
+        "them (arXiv 2402.18281, section 3.1); its conjectures are checked on random configurations of embeddings. "
+        "The table has of each statement the case in which it held least often; by its number a configuration is drawn "
+        "again.",
         tuple(simulation_figures(simulations, estimates).values()),
         wide=True,
+        table=counter_examples(estimates),
     )

@@ -208,7 +208,8 @@ SIMULATION_CLAIMS: tuple[Claim[Simulations], ...] = (
 TOO_FEW = Verdict("not tested here", "too few configurations were drawn")
 
 
-def _shown(rate: Estimate) -> str:
+def shown_rate(rate: Estimate) -> str:
+    """A rate with its bounds and of how many."""
     low, high = rate.interval
     return f"{rate.rate:.1%} [{low:.1%}, {high:.1%}] of {rate.trials:,}"
 
@@ -224,7 +225,7 @@ def _in_all(
             rates = [(rate_of(estimates, statement, about.case_of(name, step)), step) for step in steps]
             lowest[name] = min(rates, key=lambda rate: rate[0].interval[0])
         parts = [
-            f"{NAMES.get(name, f'ratio {name}')}: {_shown(rate)}, step {step:g}"
+            f"{NAMES.get(name, f'ratio {name}')}: {shown_rate(rate)}, step {step:g}"
             for name, (rate, step) in lowest.items()
         ]
         if not all(lowest[name][0].trials for name in names):
@@ -238,12 +239,12 @@ def _in_all(
 def _hardest(statement: str) -> Callable[[Sequence[Estimate]], Verdict]:
     def decide(estimates: Sequence[Estimate]) -> Verdict:
         case = f"{TEMPERATURE:g}"
-        sizes = [f"batch of {pairs}: {_shown(rate_of(estimates, statement, case, pairs))}" for pairs in about.PAIRS]
+        sizes = [f"batch of {pairs}: {shown_rate(rate_of(estimates, statement, case, pairs))}" for pairs in about.PAIRS]
         others = [f"{rate_of(estimates, statement, f'{t:g}').rate:.1%} at {t:g}" for t in about.TEMPERATURES]
         own = rate_of(estimates, statement, case)
         if not own.trials:
             return TOO_FEW
-        evidence = f"{_shown(own)}; {'; '.join(sizes)}; by temperature {', '.join(others)}"
+        evidence = f"{shown_rate(own)}; {'; '.join(sizes)}; by temperature {', '.join(others)}"
         return Verdict.of(own.interval[0] >= ENSURED, evidence)
 
     return decide
@@ -257,7 +258,7 @@ def _bounded(statement: str) -> Callable[[Sequence[Estimate]], Verdict]:
         if not all(rate.trials for rate in rates.values()):
             return TOO_FEW
         holds = all(rate.interval[0] >= ENSURED for rate in rates.values())
-        return Verdict.of(holds, "; ".join(f"{label}: {_shown(rate)}" for label, rate in rates.items()))
+        return Verdict.of(holds, "; ".join(f"{label}: {shown_rate(rate)}" for label, rate in rates.items()))
 
     return decide
 

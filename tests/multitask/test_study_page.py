@@ -21,6 +21,7 @@ from multitask.reporting.analysis import TableAnalysis, analyse
 from multitask.reporting.report import write_report
 from multitask.reporting.results import Results
 from multitask.reporting.sparsity import SPARSITY_CLAIMS
+from multitask.reporting.study import read_simulations
 from multitask.reporting.study_page import write_study
 from multitask.reporting.trained import STUDIED, factorial_effects
 from multitask.reporting.trained_claims import DECOUPLED, TRAINED_CLAIMS, _fall, _measured, last, probed
@@ -183,6 +184,25 @@ def test_markdown_names_the_figures_that_lie_beside_it(report: Path) -> None:
     figures = re.findall(r"\]\((study/[^)]+\.svg)\)", markdown)
     assert sorted(figures) == sorted(path.relative_to(report).as_posix() for path in (report / "study").iterdir())
     assert all("<svg" in (report / name).read_text(encoding="utf-8") for name in figures)
+
+
+def test_counter_examples_are_of_the_case_that_held_least_often(store: Path, report: Path) -> None:
+    _, estimates = read_simulations(store / Results.read(store, "sample").simulation.artefact)
+    page = Page((report / "study.html").read_text(encoding="utf-8"))
+    rows = {cells[0]: cells for cells in page.rows if len(cells) == 6}
+    failing = {e.statement for e in estimates if e.counter_examples}
+    assert {name for name in rows if name != "Statement"} == failing
+    assert len(failing) > 3
+    for statement in failing:
+        lowest = min(e.rate for e in estimates if e.statement == statement and e.counter_examples)
+        _, case, pairs, dim, rate, found = rows[statement]
+        where = (statement, case, int(pairs), int(dim))
+        [estimate] = [e for e in estimates if (e.statement, e.case, e.pairs, e.dim) == where]
+        assert estimate.rate == lowest
+        assert rate.startswith(f"{lowest:.1%}")
+        assert int(found.split(":")[0].removeprefix("number ")) == estimate.counter_examples[0]["trial"]
+    markdown = (report / "study.md").read_text(encoding="utf-8")
+    assert all(f"| {statement} |" in markdown for statement in failing)
 
 
 def test_without_anything_to_study_there_is_no_page(tmp_path: Path) -> None:

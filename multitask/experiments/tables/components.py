@@ -64,7 +64,9 @@ def table(recipes: Recipes) -> Table:
         "components",
         "Components of losses without negatives, switched on and off",
         "Beyond the papers. Similarity is the cosine of two embeddings. Each row is trained on dropout views of the "
-        "same sentences from the same encoder.",
+        "same sentences from the same encoder. With the weight the spreading part counts once, without it as often as "
+        "the paper's plain loss has it (MHE 10, others 30 times): the weight's effect is that of both. MHS has its "
+        "weight on the hardest negative already.",
         rows,
         columns=("similarity",),
         on_request=True,

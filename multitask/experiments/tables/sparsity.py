@@ -39,6 +39,6 @@ def table(recipes: Recipes) -> Table:
         "sparsity",
         "Sparsity of the start weights",
         "The start weights are pruned by the gradient of alignment and uniformity or at random, and what is left is "
-        "trained contrastively.",
+        "trained contrastively. Shares are those of the neurons and of the heads, of which each layer keeps one.",
         {WHOLE: recipes.pretrain(recipes.start, recipes.recovery), **curve(recipes, recipes.start)},
     )

@@ -14,6 +14,7 @@ def table(recipes: Recipes) -> Table:
         "sparsity-own",
         "Sparsity of an encoder of one's own",
         "An encoder that is trained contrastively here is pruned by the gradient of alignment and uniformity or at "
-        "random; what is left is rewound to the weights that training began with, and trained as before.",
+        "random; what is left is rewound to the weights that training began with, and trained as before. Each layer "
+        "keeps a head.",
         {WHOLE: whole, **curve(recipes, whole, recipes.untuned)},
     )

@@ -46,8 +46,8 @@ def table(recipes: Recipes) -> Table:
         "sparsity-scores",
         "Scores that decide what is pruned",
         "Beyond the paper. A share of the start weights' heads and neurons is removed, and what is left is trained "
-        "contrastively. λ is the weight of uniformity in the score. The loss of sentiment is that of the three tasks' "
-        "model, whose units are then rewound to the start weights.",
+        "contrastively. λ is the weight of uniformity in the score. The loss of similarity is that of "
+        "the start weights' cosine, that of sentiment the three tasks' model's, whose units are then rewound to them.",
         {
             WHOLE: recipes.pretrain(recipes.start, recipes.recovery),
             **{label(share, name): left(share, change) for share in SHARES for name, change in CHANGES.items()},
