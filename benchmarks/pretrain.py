@@ -3,7 +3,8 @@
     python -m benchmarks.pretrain [--shape minilm] [--chunk 64] [--largest-whole 1024]
 
 Memory is what one step (two views of N sentences, forward, backward) adds to a process's peak resident set, each in its
-own process. Times are medians at 128 sentences; the encoder's step is the two views' forward and backward alone.
+own process. Times are medians at 128 sentences; the encoder's step is the two views' forward and backward alone. A
+probe of the gradient (`--probe-every`) comes on top of it.
 """
 
 import argparse
@@ -99,6 +100,9 @@ def main() -> None:
     problem = prepare(options.shape, options.data, None)
     encoder = milliseconds(lambda: one_step(problem, SENTENCES))
     print(f"\nstep at {SENTENCES} sentences with infonce and a 2-layer projection: {encoder:.0f} ms\n")
+    probed = milliseconds(lambda: problem.watch((Batch("unlabelled", np.arange(SENTENCES)),), 0))
+    share = probed / encoder
+    print(f"a probe of its gradient: {probed:.0f} ms, {share:.1%} of it; at every fourth step {share / 4:.1%}\n")
     print("| objective alone | ms | share of the step |\n|---|---:|---:|")
     for label in FORMS:
         batch = make(label, SENTENCES, masked=False)
