@@ -59,6 +59,12 @@ def _highest(statistic: str) -> Measure:
     return lambda run: max((value for _, value in probed(run, statistic)), default=None)
 
 
+def _spread_out(run: RunResult) -> float | None:
+    """Alignment plus uniformity of the training batches at the end (Wang & Isola 2020); lower is better."""
+    alignment, uniformity = (last(metric)(run) for metric in ("alignment", "uniformity"))
+    return None if alignment is None or uniformity is None else alignment + uniformity
+
+
 def _shrinks(statistic: str) -> Measure:
     """Logarithm of a probed statistic at the end of training relative to its beginning."""
 
@@ -237,6 +243,22 @@ def _nearer_more_often(tables: Tables) -> Verdict:
     return _measures_above(GRADIENT, last(CLOSER), [(_HIGHEST_RATIO, _LOWEST_RATIO)])(tables)
 
 
+def _not_reflected(tables: Tables) -> Verdict:
+    if DECOUPLING not in tables:
+        return UNTESTED
+    table = tables[DECOUPLING]
+    scores = all_compared({label: table.contrast({label: 1, CONTRASTIVE: -1}, SCORE) for label in DECOUPLED})
+    if scores is None:
+        return UNTESTED
+    lower = [label for label, test in scores.items() if test.significant and test.difference < 0]
+    if not lower:
+        return Verdict("not tested here", f"scores less InfoNCE's: {shown(scores)}")
+    metrics = all_compared({label: _measured(table, _spread_out, {label: 1, CONTRASTIVE: -1}) for label in lower})
+    if metrics is None:
+        return UNTESTED
+    return Verdict.of(all(test.high < 0 for test in metrics.values()), f"sum less InfoNCE's: {shown(metrics)}")
+
+
 def _does_not_overfit(tables: Tables) -> Verdict:
     if DECOUPLING not in tables:
         return UNTESTED
@@ -251,7 +273,7 @@ CONTRASTIVE = "InfoNCE"
 PLAIN = tuple(components.LOSSES)
 MODIFIED = tuple(f"{label}, modified" for label in PLAIN)
 DECOUPLED = ("Alignment and uniformity", "Decoupled contrastive loss")
-DISSIPATING = ("MET", "MAT", "MPT")
+DISSIPATING = ("Decoupled, cut at zero", "MET", "MAT", "MPT")
 SURE = f"at the {LEVEL:.0%} level, corrected for the number of tests"
 _NO_DISSIPATION = max(gradient.swept("m").items())[1]
 _LOWEST_RATIO, _HIGHEST_RATIO = (f(gradient.swept("r").items())[1] for f in (min, max))
@@ -328,6 +350,13 @@ TRAINED_CLAIMS: tuple[Claim[Tables], ...] = (
         _above(DECOUPLING, [(CONTRASTIVE, label) for label in DECOUPLED]),
     ),
     Claim(
+        "That decoupled losses perform worse is not reflected by the alignment and uniformity metrics.",
+        f"{GD}, section 1",
+        "Of each that scores significantly lower than InfoNCE, the sum of both metrics (lower is better) is lower at "
+        "the end of training, by the upper bound of the difference (95%); tested where one scores lower.",
+        _not_reflected,
+    ),
+    Claim(
         "Training with decoupled losses is prone to overfitting.",
         f"{GD}, abstract and section 1",
         f"The dev score at the end is below its highest by more than InfoNCE's is, {SURE}.",
@@ -351,7 +380,7 @@ TRAINED_CLAIMS: tuple[Claim[Tables], ...] = (
         for part, statistic in (("alignment", ALIGNMENT), ("uniformity", UNIFORMITY))
     ),
     Claim(
-        "Losses that imitate dissipation by a margin perform as well as the contrastive loss, or better.",
+        "Losses that imitate dissipation perform as well as the contrastive loss, or better.",
         f"{GD}, abstract and section 1",
         f"None of {', '.join(DISSIPATING)} scores lower than InfoNCE by {AS_GOOD} or more, by the lower bound (95%).",
         _reaches(DECOUPLING, [(label, CONTRASTIVE) for label in DISSIPATING]),

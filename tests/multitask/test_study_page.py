@@ -77,6 +77,8 @@ def probe_of(label: str) -> dict[str, float]:
         "dissipated anchors": 0.5,
         "hardest negative push": 0.2 if label == list(gradient.swept("τ").values())[-1] else 0.8,
         "closer to positive": 0.3 + 0.3 * ratio,
+        "alignment": 0.2 if label in DECOUPLED else 0.5,
+        "uniformity": -2.0,
         "alignment gradient": 0.9 if label in DECOUPLED else 0.1,
         "uniformity gradient": 0.9 if label in DECOUPLED else 0.1,
         "median ratio": 1.0,
@@ -222,7 +224,8 @@ def test_verdicts_turn_when_the_results_do(tmp_path: Path) -> None:
     keys = {"objectives", "gradient", "decoupled"}
     opposite = write_store(tmp_path / "runs", keys, simulated=False, quality=contrary)
     turned = [claim for claim in judge(TRAINED_CLAIMS, analysed(opposite)) if "score" in claim.reading]
-    scores = [claim.status for claim in turned if "dev score" not in claim.reading and "transfer" not in claim.reading]
+    others = ("dev score", "transfer", "sum of both metrics")
+    scores = [claim.status for claim in turned if not any(word in claim.reading for word in others)]
     assert len(scores) >= 8
     assert set(scores) == {"not reproduced"}
 
@@ -274,6 +277,26 @@ def test_what_could_not_show_is_not_tested(
     [found] = [judged for judged in judge(TRAINED_CLAIMS, tables) if claim in judged.text]
     assert found.status == "not tested here"
     assert evidence in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("quality", "alignment", "status"),
+    [(0.5, 0.9, "not reproduced"), (0.9, 0.2, "not tested here")],
+    ids=["the metric is worse too", "no score is lower"],
+)
+def test_metrics_hide_what_decoupled_losses_lose(
+    quality: float, alignment: float, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = probe_of
+    monkeypatch.setitem(
+        globals(),
+        "probe_of",
+        lambda label: {**usual(label), "alignment": alignment if label in DECOUPLED else 0.5},
+    )
+    scores: Quality = lambda key, label: quality if label in DECOUPLED else 0.9  # noqa: E731
+    tables = analysed(write_store(tmp_path / "runs", {"decoupled"}, simulated=False, quality=scores))
+    [found] = [judged for judged in judge(TRAINED_CLAIMS, tables) if "alignment and uniformity metrics" in judged.text]
+    assert found.status == status
 
 
 def test_the_end_of_training_is_its_last_line_or_nothing(tables: dict[str, TableAnalysis]) -> None:

@@ -1,8 +1,8 @@
 """Do decoupled losses overfit where contrastive ones do not?
 
 Source: "On the Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of Sentence Representations",
-ICLR 2023. `align_uniform` and `dcl` have no gradient dissipation; `infonce` has, and `met`, `mat` and `mpt` imitate it
-by a margin.
+ICLR 2023. `align_uniform` and `dcl` have no gradient dissipation; `infonce` has; `met`, `mat` and `mpt` imitate it by a
+margin, `dcl_positive` by a loss that ends at zero.
 """
 
 from dataclasses import replace
@@ -15,6 +15,7 @@ OBJECTIVES = {
     "InfoNCE": "infonce",
     "Alignment and uniformity": "align_uniform",
     "Decoupled contrastive loss": "dcl",
+    "Decoupled, cut at zero": "dcl_positive",
     "MET": "met",
     "MAT": "mat",
     "MPT": "mpt",
