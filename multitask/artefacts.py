@@ -26,7 +26,7 @@ from minbert.files import read_json, write_json, write_text
 from multitask.locking import exclusive
 
 # Raise when a change of the code changes the bits that the same configuration gives.
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 DONE = "DONE"
 
 

@@ -121,7 +121,7 @@ class Spread:
     """Variance over seeds, and how many degrees of freedom it was estimated with; 0 where no row has two seeds."""
 
     variance: float
-    degrees: int
+    degrees: float
 
     @classmethod
     def pooled(cls, rows: Sequence[Values]) -> Self:

@@ -11,9 +11,9 @@ from multitask.experiments.tables import sparsity_encoders, sparsity_scores
 from multitask.experiments.tables.sparsity import RANDOM, SCORED, SHARES, WHOLE, label
 from multitask.reporting import study_figures as figures
 from multitask.reporting.analysis import TableAnalysis
+from multitask.reporting.decisions import SURE, SURE_OF_ANY, UNTESTED, Decide, Tables, each, family, higher, shown
 from multitask.reporting.format import score
 from multitask.reporting.illustrations import Illustration, Section
-from multitask.reporting.trained_claims import SURE, UNTESTED, Decide, Tables, all_compared, higher, shown
 from multitask.study.claims import Claim, Verdict
 
 SPARSE = "SparseCSE (arXiv 2311.03881)"
@@ -31,16 +31,13 @@ def _rises(key: str, column: str) -> Decide:
     """Some low share has a higher score than the whole encoder, and no other share has the highest."""
 
     def decide(tables: Tables) -> Verdict:
-        if key not in tables:
+        if key not in tables or not all((row, column) in tables[key].estimates for row in (WHOLE, *_scored())):
             return UNTESTED
         table = tables[key]
-        found = all_compared(
-            {f"{share:.0%}": table.contrast({label(SCORED, share): 1, WHOLE: -1}, column) for share in LOW}
-        )
+        found = family({f"{share:.0%}": table.contrast({label(SCORED, share): 1, WHOLE: -1}, column) for share in LOW})
         if found is None:
             return UNTESTED
-        means = {share: table.estimates.get((label(SCORED, share), column)) for share in SHARES}
-        best = max((estimate.mean, share) for share, estimate in means.items() if estimate)[1]
+        best = max(SHARES, key=lambda share: table.estimates[label(SCORED, share), column].mean)
         optima = ", ".join(_optima(table, column))
         evidence = f"less the whole: {shown(found)}; best mean at {best:.0%}; highest in single seeds at {optima}"
         return Verdict.of(best in LOW and any(map(higher, found.values())), evidence)
@@ -66,7 +63,7 @@ def _better_than_random(key: str) -> Decide:
     def decide(tables: Tables) -> Verdict:
         if key not in tables:
             return UNTESTED
-        found = all_compared({column: tables[key].contrast(weights, column) for column in GROUPS})
+        found = each({column: tables[key].contrast(weights, column) for column in GROUPS})
         if found is None:
             return UNTESTED
         return Verdict.of(all(map(higher, found.values())), f"mean over {_range()}: {shown(found)}")
@@ -94,7 +91,7 @@ def _told_apart(table: TableAnalysis) -> Verdict:
     best = {task: max(_scored(), key=lambda row: table.estimates[row, task].mean) for task in tasks}
     pairs = [(a, b) for a, b in combinations(tasks, 2) if best[a] != best[b]]
     both_ways = [*pairs, *((b, a) for a, b in pairs)]
-    found = all_compared({f"{a} {b}": table.contrast({best[a]: 1, best[b]: -1}, a) for a, b in both_ways})
+    found = family({f"{a} {b}": table.contrast({best[a]: 1, best[b]: -1}, a) for a, b in both_ways})
     if found is None:
         return UNTESTED
     both = [(a, b) for a, b in pairs if higher(found[f"{a} {b}"]) and higher(found[f"{b} {a}"])]
@@ -114,8 +111,8 @@ def _claims(key: str) -> tuple[Claim[Tables], ...]:
             Claim(
                 f"Scores on {name} rise when a small share of the parameters is removed, with an optimum at 1 to 20%.",
                 f"{SPARSE}, Figure 1 and results",
-                f"{ENCODERS[key]}: without some share of {_range()} its mean score is higher than whole, {SURE}, "
-                "and a larger share does not give the best.",
+                f"{ENCODERS[key]}: without some share of {_range()} its mean score is higher than whole, "
+                f"{SURE_OF_ANY}, and a larger share does not give the best.",
                 _rises(key, column),
             )
             for column, name in ((STS, "the similarity tasks"), (TRANSFER, "the transfer tasks"))
@@ -132,7 +129,7 @@ def _claims(key: str) -> tuple[Claim[Tables], ...]:
             "Different tasks have different optimal sparsities.",
             f"{SPARSE}, results",
             f"{ENCODERS[key]}: there are two tasks each of which scores higher at its own best share than at the "
-            f"other's, the similarity tasks as one, {SURE}. The best shares are those of the same scores, which "
+            f"other's, the similarity tasks as one, {SURE_OF_ANY}. The best shares are those of the same scores, which "
             "favours a difference.",
             _optimum_differs(key),
         ),
@@ -216,7 +213,7 @@ def against_random(
             known = {name: difference for name, difference in found.items() if difference is not None}
             if known:
                 bounds = {name: (d.value, *d.interval()) for name, d in known.items()}
-                described = f"{column}, {share:.0%} removed, less at random: {shown(all_compared(known) or {})}"
+                described = f"{column}, {share:.0%} removed, less at random: {shown(family(known) or {})}"
                 svg = figures.forest(bounds, f"{column}, less at random", described, f"{share:.0%} removed", zero=True)
                 panels.append(Illustration(Markup(svg), "Differences of means and their 95% intervals, uncorrected."))
         return Section(key, table.table.title, table.table.recorded.note, tuple(panels)) if panels else None

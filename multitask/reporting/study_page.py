@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from minbert.files import write_text
+from minbert.files import read_json, write_text
 from multitask.reporting import format as formats
 from multitask.reporting.analysis import TableAnalysis
 from multitask.reporting.illustrations import Section
@@ -15,8 +15,8 @@ from multitask.reporting.study import counter_examples, judged_simulations, read
 from multitask.reporting.study_figures import standalone
 from multitask.reporting.templates import environment
 from multitask.reporting.trained import STUDIED, TRAINED_SECTIONS, factorial_effects
-from multitask.reporting.trained_claims import GD, ON_SUITES, TRAINED_CLAIMS, UP
-from multitask.study.claims import Judged, judge
+from multitask.reporting.trained_claims import ON_SUITES, TRAINED_CLAIMS, UP
+from multitask.study.claims import GD, Judged, judge
 from multitask.study.outcomes import Estimate, Simulations
 
 TITLES = {
@@ -71,8 +71,9 @@ def write_study(results: Results, analyses: Sequence[TableAnalysis], warnings: S
         for key, source in SOURCES.items()
     ]
     sections = [section for build in (*TRAINED_SECTIONS, *SPARSITY_SECTIONS) if (section := build(tables))]
-    if simulations is not None and estimates is not None:
-        sections.insert(0, _simulated(simulations, estimates))
+    if stage is not None and simulations is not None and estimates is not None:
+        seed = read_json(results.runs / stage.artefact / "config.json")["seed"]
+        sections.insert(0, _simulated(simulations, estimates, seed))
     values = {
         "record": results.record,
         "simulation": stage,
@@ -92,14 +93,14 @@ def write_study(results: Results, analyses: Sequence[TableAnalysis], warnings: S
     return True
 
 
-def _simulated(simulations: Simulations, estimates: Sequence[Estimate]) -> Section:
+def _simulated(simulations: Simulations, estimates: Sequence[Estimate], seed: int) -> Section:
     return Section(
         "simulations",
         "Simulated embeddings",
         "No model is trained here: angles are drawn at random, and the components of the papers' losses follow from "
         "them (arXiv 2402.18281, section 3.1); its conjectures are checked on random configurations of embeddings. "
-        "The table has of each statement the case in which it held least often; by its number a configuration is drawn "
-        "again.",
+        "The table has of each statement the case in which it held least often; angles are in radians. A configuration "
+        f"is drawn again by `multitask.study.configurations.configuration`, with seed {seed}.",
         tuple(simulation_figures(simulations, estimates).values()),
         wide=True,
         table=counter_examples(estimates),

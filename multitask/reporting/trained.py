@@ -10,21 +10,11 @@ from markupsafe import Markup
 from multitask.experiments.tables import batch_sizes, components, data_sizes, domains, gradient, shapes
 from multitask.reporting import study_figures as figures
 from multitask.reporting.analysis import Comparison, TableAnalysis, compared
+from multitask.reporting.decisions import SCORE, Tables, probed
 from multitask.reporting.format import score, signed
 from multitask.reporting.illustrations import Illustration, Section
 from multitask.reporting.results import RunResult
-from multitask.reporting.trained_claims import (
-    ALIGNMENT,
-    CLOSER,
-    DECOUPLING,
-    GAP,
-    GRADIENT,
-    PUSH,
-    SCORE,
-    UNIFORMITY,
-    Tables,
-    probed,
-)
+from multitask.reporting.trained_claims import ALIGNMENT, CLOSER, DECOUPLING, GAP, GRADIENT, PUSH, UNIFORMITY
 from multitask.study.factorial import effect, subsets
 
 YLABEL = "similarity, Pearson correlation"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import t as student
+from scipy.stats import ttest_ind
 
 from multitask.config import RunOptions, SimulationConfig
 from multitask.experiments.presets import PRESETS
@@ -18,14 +18,16 @@ from multitask.experiments.record import Record, RecordedRow, RecordedRun, Recor
 from multitask.experiments.tables import Table, all_tables, components, gradient
 from multitask.metrics import correlation_metrics
 from multitask.reporting.analysis import TableAnalysis, analyse
+from multitask.reporting.decisions import each, family, last, measured, probed
 from multitask.reporting.report import write_report
 from multitask.reporting.results import Results
 from multitask.reporting.sparsity import SPARSITY_CLAIMS
 from multitask.reporting.study import read_simulations
 from multitask.reporting.study_page import write_study
 from multitask.reporting.trained import STUDIED, factorial_effects
-from multitask.reporting.trained_claims import DECOUPLED, TRAINED_CLAIMS, _fall, _measured, last, probed
+from multitask.reporting.trained_claims import DECOUPLED, TRAINED_CLAIMS, _fall
 from multitask.stages.simulate import simulate
+from multitask.statistics import SAMPLES, Uncertain
 from multitask.study.claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS, judge
 from tests.multitask.test_reporting import Page
 
@@ -248,17 +250,33 @@ def test_rows_whose_measures_vary_do_not_hide_one_that_does_not(tmp_path: Path) 
     assert status["Training with decoupled losses is prone to overfitting."] == "not reproduced"  # too uncertain
 
 
-def test_differences_of_measures_are_welchs(tmp_path: Path) -> None:
-    falls = lambda label, seed: 0.05 * seed**2 if label in DECOUPLED else 0.001 * seed  # noqa: E731
+@pytest.mark.parametrize("exponent", [1.2, 3])
+def test_differences_of_measures_are_welchs(exponent: float, tmp_path: Path) -> None:
+    falls = lambda label, seed: 0.02 * seed**exponent if label in DECOUPLED else 0.02 * seed  # noqa: E731
     table = recorded(tmp_path / "runs", TABLES["decoupled"], as_published, falls, seeds=(0, 1, 2, 3))
     Record("sample", "some-weights", "data", (), (table,)).write(tmp_path / "runs")
     [analysis] = analysed(tmp_path / "runs").values()
     first, second = DECOUPLED[0], "InfoNCE"
-    difference = _measured(analysis, _fall, {first: 1, second: -1})
+    difference = measured(analysis, _fall, {first: 1, second: -1})
     a, b = (np.array([falls(label, seed) for seed in range(4)]) for label in (first, second))
-    error = np.sqrt(a.var(ddof=1) / 4 + b.var(ddof=1) / 4)
-    expected = a.mean() - b.mean() + error * student.ppf([0.025, 0.975], df=3)
-    assert difference.interval() == pytest.approx(expected, rel=0.05)
+    expected = ttest_ind(a, b, equal_var=False)
+    assert difference.interval() == pytest.approx(tuple(expected.confidence_interval()), rel=0.05)
+    assert difference.p_value() == pytest.approx(expected.pvalue, rel=0.05)
+
+
+def test_all_must_hold_or_any_may() -> None:
+    draws = np.random.default_rng(0).normal(size=SAMPLES)
+    differences = {name: Uncertain(2.3, 2.3 + draws) for name in ("a", "b", "c")}  # p 0.02 each
+    assert all(test.significant for test in each(differences).values())
+    assert not any(test.significant for test in family(differences).values())
+    assert each({**differences, "d": None}) is family({**differences, "d": None}) is None
+
+
+@pytest.mark.parametrize("key", ["objectives", "gradient", "decoupled", "components"])
+def test_a_record_without_some_rows_has_its_study(key: str, tables: dict[str, TableAnalysis], tmp_path: Path) -> None:
+    less = replace(tables[key].table, rows=tables[key].table.rows[:1])
+    results = Results.read(tables[key].table.rows[0].runs[0].folder.parent, "sample")
+    assert write_study(replace(results, tables=(less,)), [TableAnalysis(less, tables[key].samples)], [], tmp_path)
 
 
 @pytest.mark.parametrize(

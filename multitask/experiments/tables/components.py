@@ -66,7 +66,7 @@ def table(recipes: Recipes) -> Table:
         "Beyond the papers. Similarity is the cosine of two embeddings. Each row is trained on dropout views of the "
         "same sentences from the same encoder. With the weight the spreading part counts once, without it as often as "
         "the paper's plain loss has it (MHE 10, others 30 times): the weight's effect is that of both. MHS has its "
-        "weight on the hardest negative already.",
+        "weight on the hardest negative already. All rows have the same learning rate, plain MHS too.",
         rows,
         columns=("similarity",),
         on_request=True,

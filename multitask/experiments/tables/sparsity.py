@@ -5,6 +5,7 @@ lacks, at random; what is left is trained contrastively, as its whole counterpar
 its own.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from multitask.experiments.recipes import Node, Recipes, Weights
@@ -20,7 +21,9 @@ def label(criterion: str, share: float) -> str:
     return f"{share:.0%} {criterion}"
 
 
-def curve(recipes: Recipes, model: Node | Weights, rewind_to: Node | Weights | None = None) -> dict[str, Node]:
+def curve(
+    recipes: Recipes, model: Node | Weights, rewind_to: Node | Weights | None = None, shares: Sequence[float] = SHARES
+) -> dict[str, Node]:
     """A model's prunings of every share by both criteria, each trained; rewound, if so, before that."""
     criteria = {SCORED: recipes.pruning, RANDOM: replace(recipes.pruning, score="random")}
     return {
@@ -28,7 +31,7 @@ def curve(recipes: Recipes, model: Node | Weights, rewind_to: Node | Weights | N
             recipes.prune(model, replace(config, share=share), rewind_to), recipes.recovery
         )
         for criterion, config in criteria.items()
-        for share in SHARES
+        for share in shares
     }
 
 

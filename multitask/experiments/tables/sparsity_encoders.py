@@ -1,7 +1,6 @@
 """Does the score know what is harmful in encoders of other objectives and shapes? Controls beyond arXiv 2311.03881."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from multitask.config import ObjectiveConfig
 from multitask.experiments.recipes import Node, Recipes
@@ -9,10 +8,9 @@ from multitask.experiments.suites import suites_table
 from multitask.experiments.tables import Table
 from multitask.experiments.tables.objectives import OBJECTIVES
 from multitask.experiments.tables.shapes import SHAPES, from_scratch
-from multitask.experiments.tables.sparsity import RANDOM, SCORED, WHOLE, label
+from multitask.experiments.tables.sparsity import WHOLE, curve
 
 SHARES = (0.05, 0.2)
-CRITERIA: dict[str, Literal["align_uniform", "random"]] = {SCORED: "align_uniform", RANDOM: "random"}
 
 
 @dataclass(frozen=True)
@@ -41,14 +39,11 @@ def table(recipes: Recipes) -> Table:
     models: dict[str, Node] = {}
     for name, encoder in ENCODERS.items():
         start = recipes.untuned if encoder.shape is None else from_scratch(recipes, SHAPES[encoder.shape])
-        recovery = replace(recipes.recovery, objective=encoder.objective)
-        whole = recipes.pretrain(start, recovery)
+        trained_so = replace(recipes, recovery=replace(recipes.recovery, objective=encoder.objective))
+        whole = recipes.pretrain(start, trained_so.recovery)
         models[row(name, WHOLE)] = whole
-        for share in SHARES:
-            for criterion, score in CRITERIA.items():
-                config = replace(recipes.pruning, share=share, score=score)
-                pruned = recipes.prune(whole, config, start)
-                models[row(name, label(criterion, share))] = recipes.pretrain(pruned, recovery)
+        left = curve(trained_so, whole, start, SHARES)
+        models |= {row(name, part): model for part, model in left.items()}
     return suites_table(
         recipes,
         "sparsity-encoders",

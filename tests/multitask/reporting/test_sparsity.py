@@ -122,11 +122,16 @@ def test_claims_are_not_reproduced_where_removing_only_harms(tmp_path: Path) -> 
     assert "pairs of tasks told apart: none" in found[-1].evidence
 
 
-def test_a_missing_row_leaves_claims_untested(table: TableAnalysis) -> None:
-    missing = label("by score", 0.05)
-    rows = tuple(replace(row, runs=()) if row.label == missing else row for row in table.table.rows)
-    less = TableAnalysis(replace(table.table, rows=rows), table.samples)
-    assert {claim.status for claim in judge(SPARSITY_CLAIMS, {OWN: less})} == {"not tested here"}
+@pytest.mark.parametrize("share", [0.05, 0.5])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_missing_row_leaves_claims_untested(share: float, recorded: bool, table: TableAnalysis) -> None:
+    missing = label("by score", share)
+    rows = [replace(row, runs=()) if row.label == missing else row for row in table.table.rows]
+    rows = [row for row in rows if recorded or row.runs]
+    less = TableAnalysis(replace(table.table, rows=tuple(rows)), table.samples)
+    judged = judge(SPARSITY_CLAIMS, {OWN: less})
+    assert {claim.status for claim in judged[:2]} == {"not tested here"}
+    assert judged[2].status == ("not tested here" if share == 0.05 else "reproduced")
 
 
 def test_a_half_finished_table_has_its_report(tmp_path: Path) -> None:
