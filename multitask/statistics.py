@@ -10,7 +10,8 @@ Seeds: another seed would give another model. Resampling the seeds themselves un
 have ten distinct resamples, with two thirds of the variance). Instead a mean over seeds is displaced by s/√seeds · t:
 s² is the variance over seeds, pooled over the rows of a table as in the analysis of variance (Fisher 1925), since a
 row's own three seeds say next to nothing of it; t is drawn from Student's distribution with the pooled degrees of
-freedom. For normal scores of equal spread this alone is exact; added to the resampled examples it is a generalised
+freedom. (Contrasts of rows that vary differently can have their own rows' variances instead, Welch 1947.) For normal
+scores of equal spread this alone is exact; added to the resampled examples it is a generalised
 confidence interval (Weerahandi 1993). What single examples do differently from seed to seed is in both parts, so
 intervals are rather too wide than too narrow. Where no row has a second seed there is nothing to draw: intervals are
 then about these models on other examples, not about the methods.
@@ -129,6 +130,21 @@ class Spread:
         degrees = sum(len(scores) - 1 for scores in rows)
         squares = sum(float(np.square(scores - scores.mean()).sum()) for scores in rows)
         return cls(squares / degrees if degrees else 0.0, degrees)
+
+    @classmethod
+    def welch(cls, terms: Sequence[tuple[float, Values]]) -> Self:
+        """Of a contrast's weights and rows' scores, [seeds] each, where rows vary differently.
+
+        Each counts with its own variance, and the degrees of freedom are those of their sum (Satterthwaite 1946, Welch
+        1947). None is known where a row has less than two seeds.
+        """
+        freedom = np.array([len(scores) - 1 for _, scores in terms])
+        if freedom.min() < 1:
+            return cls(0.0, 0)
+        shares = np.array([weight**2 / len(scores) for weight, scores in terms])
+        errors = shares * [scores.var(ddof=1) for _, scores in terms]
+        degrees = errors.sum() ** 2 / (errors**2 / freedom).sum() if errors.any() else freedom.sum()
+        return cls(float(errors.sum() / shares.sum()), float(degrees))
 
 
 @dataclass(frozen=True)

@@ -231,12 +231,21 @@ class TableAnalysis:
         """Of a column's orderings."""
         return Agreement.of([ordering for ordering in self.orderings if ordering.column == column])
 
-    def contrast(self, weights: Mapping[str, float], column: str) -> Uncertain | None:
-        """Σ weight · mean of the row of this label; None where a row has no scores, or has them on other examples."""
+    def contrast(self, weights: Mapping[str, float], column: str, alike: bool = True) -> Uncertain | None:
+        """Σ weight · mean of the row of this label; None where a row has no scores, or has them on other examples.
+
+        Args:
+            weights: by label.
+            column: of the scores.
+            alike: whether scores vary alike over the seeds of all of the table's rows; else each row counts with its
+                own variance.
+        """
         rows = [row for row in self.table.rows if row.label in weights]
         if len(rows) < len(weights) or not all(self.comparable(rows[0], row, column) for row in rows):
             return None
-        return contrast([(weights[row.label], self.scores[row.label, column]) for row in rows], self.spreads[column])
+        terms = [(weights[row.label], self.scores[row.label, column]) for row in rows]
+        own = [(weight, scores.observed) for weight, scores in terms]
+        return contrast(terms, self.spreads[column] if alike else Spread.welch(own))
 
     def _difference(self, label: str, other: str, column: str) -> Uncertain:
         return self.scores[label, column].minus(self.scores[other, column], self.spreads[column])

@@ -73,20 +73,12 @@ def values(table: TableAnalysis, label: str, measure: Measure) -> Values:
 
 
 def measured(table: TableAnalysis, measure: Measure, weights: Mapping[str, float]) -> Uncertain | None:
-    """A contrast of rows' means of a measure, with the chance of seeds alone; None where a row has less than two.
-
-    Rows differ in how much a measure varies: each counts with its own variance, with Welch's degrees of freedom
-    (Satterthwaite 1946, Welch 1947).
-    """
-    rows = {label: values(table, label, measure) for label in weights}
-    if min(map(len, rows.values())) < 2:
+    """A contrast of rows' means of a measure, with the chance of seeds alone; None where a row has less than two."""
+    terms = [(weight, values(table, label, measure)) for label, weight in weights.items()]
+    spread = Spread.welch(terms)  # measures of training vary more in some rows than in others
+    if not spread.degrees:
         return None
-    shares = {label: weight**2 / len(rows[label]) for label, weight in weights.items()}
-    errors = np.array([shares[label] * found.var(ddof=1) for label, found in rows.items()])
-    freedom = np.array([len(found) - 1 for found in rows.values()])
-    degrees = errors.sum() ** 2 / (errors**2 / freedom).sum() if errors.any() else freedom.sum()
-    terms = [(weight, SampledScores(rows[k], np.tile(rows[k], (SAMPLES, 1)))) for k, weight in weights.items()]
-    return contrast(terms, Spread(float(errors.sum() / sum(shares.values())), float(degrees)))
+    return contrast([(weight, SampledScores(found, np.tile(found, (SAMPLES, 1)))) for weight, found in terms], spread)
 
 
 def each(differences: Mapping[str, Uncertain | None]) -> dict[str, Comparison] | None:

@@ -14,6 +14,7 @@ from multitask.reporting.analysis import TableAnalysis
 from multitask.reporting.decisions import SURE, SURE_OF_ANY, UNTESTED, Decide, Tables, each, family, higher, shown
 from multitask.reporting.format import score
 from multitask.reporting.illustrations import Illustration, Section
+from multitask.statistics import Uncertain
 from multitask.study.claims import Claim, Verdict
 
 SPARSE = "SparseCSE (arXiv 2311.03881)"
@@ -27,6 +28,11 @@ ENCODERS = {
 }
 
 
+def _contrast(table: TableAnalysis, weights: Mapping[str, float], column: str) -> Uncertain | None:
+    """Random draws differ more from each other than what a score leaves, and the more the more is removed."""
+    return table.contrast(weights, column, alike=False)
+
+
 def _rises(key: str, column: str) -> Decide:
     """Some low share has a higher score than the whole encoder, and no other share has the highest."""
 
@@ -34,7 +40,9 @@ def _rises(key: str, column: str) -> Decide:
         if key not in tables or not all((row, column) in tables[key].estimates for row in (WHOLE, *_scored())):
             return UNTESTED
         table = tables[key]
-        found = family({f"{share:.0%}": table.contrast({label(SCORED, share): 1, WHOLE: -1}, column) for share in LOW})
+        found = family(
+            {f"{share:.0%}": _contrast(table, {label(SCORED, share): 1, WHOLE: -1}, column) for share in LOW}
+        )
         if found is None:
             return UNTESTED
         best = max(SHARES, key=lambda share: table.estimates[label(SCORED, share), column].mean)
@@ -63,7 +71,7 @@ def _better_than_random(key: str) -> Decide:
     def decide(tables: Tables) -> Verdict:
         if key not in tables:
             return UNTESTED
-        found = each({column: tables[key].contrast(weights, column) for column in GROUPS})
+        found = each({column: _contrast(tables[key], weights, column) for column in GROUPS})
         if found is None:
             return UNTESTED
         return Verdict.of(all(map(higher, found.values())), f"mean over {_range()}: {shown(found)}")
@@ -91,7 +99,7 @@ def _told_apart(table: TableAnalysis) -> Verdict:
     best = {task: max(_scored(), key=lambda row: table.estimates[row, task].mean) for task in tasks}
     pairs = [(a, b) for a, b in combinations(tasks, 2) if best[a] != best[b]]
     both_ways = [*pairs, *((b, a) for a, b in pairs)]
-    found = family({f"{a} {b}": table.contrast({best[a]: 1, best[b]: -1}, a) for a, b in both_ways})
+    found = family({f"{a} {b}": _contrast(table, {best[a]: 1, best[b]: -1}, a) for a, b in both_ways})
     if found is None:
         return UNTESTED
     both = [(a, b) for a, b in pairs if higher(found[f"{a} {b}"]) and higher(found[f"{b} {a}"])]
@@ -209,7 +217,7 @@ def against_random(
             return None
         table, panels = tables[key], []
         for column, share in product(table.table.recorded.groups, shares):
-            found = {name: table.contrast({row: 1, other: -1}, column) for name, (row, other) in rows(share).items()}
+            found = {name: _contrast(table, {row: 1, other: -1}, column) for name, (row, other) in rows(share).items()}
             known = {name: difference for name, difference in found.items() if difference is not None}
             if known:
                 bounds = {name: (d.value, *d.interval()) for name, d in known.items()}

@@ -199,6 +199,21 @@ def test_a_real_difference_of_methods_is_found():
     assert ours.minus(theirs, pooled(ours, theirs)).p_value() < 0.01
 
 
+@pytest.mark.parametrize("sizes", [(2, 2), (3, 5), (6, 2)])
+def test_the_spread_of_two_different_rows_is_welchs(sizes):
+    generator = np.random.default_rng(sizes)
+    first, second = generator.normal(size=sizes[0]), 5 * generator.normal(size=sizes[1])
+    spread, expected = Spread.welch([(1.0, first), (-1.0, second)]), stats.ttest_ind(first, second, equal_var=False)
+    assert spread.degrees == pytest.approx(expected.df)
+    error = np.sqrt(spread.variance * (1 / sizes[0] + 1 / sizes[1]))
+    assert (first.mean() - second.mean()) / error == pytest.approx(expected.statistic)
+
+
+def test_a_spread_needs_two_seeds_of_every_row():
+    assert Spread.welch([(1.0, np.ones(3)), (-1.0, np.ones(1))]) == Spread(0.0, 0)
+    assert Spread.welch([(1.0, np.ones(3)), (-1.0, np.ones(2))]) == Spread(0.0, 3)
+
+
 @given(st.lists(st.floats(0, 1), max_size=8))
 def test_holm_rejects_step_by_step(p_values):
     """At every level: go up the sorted p values while the k-th smallest is at most level / (tests left)."""

@@ -264,6 +264,18 @@ def test_differences_of_measures_are_welchs(exponent: float, tmp_path: Path) -> 
     assert difference.p_value() == pytest.approx(expected.pvalue, rel=0.05)
 
 
+def test_rows_that_vary_differently_tell_of_themselves_alone(tables: dict[str, TableAnalysis]) -> None:
+    table = tables["gradient"]
+    first, second = (row.label for row in table.table.rows[:2])
+    alone = TableAnalysis(replace(table.table, rows=table.table.rows[:2]), table.samples)
+    own, pooled = (
+        [of.contrast({first: 1, second: -1}, "similarity", alike=alike).interval() for of in (table, alone)]
+        for alike in (False, True)
+    )
+    assert own[0] == own[1]
+    assert pooled[0] != pooled[1]
+
+
 def test_all_must_hold_or_any_may() -> None:
     draws = np.random.default_rng(0).normal(size=SAMPLES)
     differences = {name: Uncertain(2.3, 2.3 + draws) for name in ("a", "b", "c")}  # p 0.02 each
