@@ -22,8 +22,9 @@ from multitask.experiments.recipes import Recipes
 from multitask.experiments.record import Record
 from multitask.experiments.run import run_preset, write_best_predictions
 from multitask.experiments.tables import Row, Table, all_tables, decoupled, shapes
+from multitask.reporting.decisions import probed
 from multitask.reporting.results import Results
-from multitask.reporting.trained_claims import ALIGNMENT, CLOSER, GAP, PUSH, UNIFORMITY, probed
+from multitask.reporting.trained_claims import ALIGNMENT, CLOSER, GAP, PUSH, UNIFORMITY
 
 BROKEN = HeadsConfig(sharing="shared", pairs="joint")  # refused when the heads are built
 
