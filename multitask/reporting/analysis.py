@@ -238,14 +238,14 @@ class TableAnalysis:
             weights: by label.
             column: of the scores.
             alike: whether scores vary alike over the seeds of all of the table's rows; else each row counts with its
-                own variance.
+                own variance, if all of these have two seeds.
         """
         rows = [row for row in self.table.rows if row.label in weights]
         if len(rows) < len(weights) or not all(self.comparable(rows[0], row, column) for row in rows):
             return None
         terms = [(weights[row.label], self.scores[row.label, column]) for row in rows]
-        own = [(weight, scores.observed) for weight, scores in terms]
-        return contrast(terms, self.spreads[column] if alike else Spread.welch(own))
+        own = Spread.welch([(weight, scores.observed) for weight, scores in terms])
+        return contrast(terms, self.spreads[column] if alike or not own.degrees else own)
 
     def _difference(self, label: str, other: str, column: str) -> Uncertain:
         return self.scores[label, column].minus(self.scores[other, column], self.spreads[column])
