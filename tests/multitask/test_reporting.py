@@ -226,6 +226,15 @@ def test_differences_to_the_reference_say_where_they_are_significant(store: Path
     assert "no significant difference" in markdown
 
 
+def test_an_encoder_from_random_weights_has_no_fingerprint_of_any(store: Path, tmp_path: Path) -> None:
+    runs = shutil.copytree(store, tmp_path / "copy")
+    changed = runs / "finetune-good-0" / "inputs.json"
+    changed.write_text(json.dumps({**json.loads(changed.read_text()), "start": {"config": {"hidden_size": 8}}}))
+    html = write_report(runs, "sample", tmp_path / "report").read_text(encoding="utf-8")
+    assert html.count("random, with the tokenizer of some-weights") == 1
+    assert f"sha256 <code>{'ab' * 32}</code>" in html
+
+
 def test_orderings_count_pairs_that_the_published_scores_tell_apart(store: Path) -> None:
     analysis = analyse(Results.read(store, "sample"))[0]
     ours = {label: dict.fromkeys(TASKS) for label in ("Good", "Other_1", "Alone")}
