@@ -55,7 +55,7 @@ def _last_score(run: RunResult) -> float | None:
     return curve[-1] if curve else None
 
 
-def _spread_out(run: RunResult) -> float | None:
+def _alignment_and_uniformity(run: RunResult) -> float | None:
     """Alignment plus uniformity of the training batches at the end (Wang & Isola 2020); lower is better."""
     alignment, uniformity = (last(metric)(run) for metric in ("alignment", "uniformity"))
     return None if alignment is None or uniformity is None else alignment + uniformity
@@ -146,7 +146,7 @@ def _not_reflected(tables: Tables) -> Verdict:
     lower = [label for label, test in scores.items() if test.significant and test.difference < 0]
     if not lower:
         return Verdict("not tested here", f"scores at the end less InfoNCE's: {shown(scores)}")
-    metrics = each({label: measured(table, _spread_out, {label: 1, CONTRASTIVE: -1}) for label in lower})
+    metrics = each({label: measured(table, _alignment_and_uniformity, {label: 1, CONTRASTIVE: -1}) for label in lower})
     if metrics is None:
         return UNTESTED
     return Verdict.of(all(test.high < 0 for test in metrics.values()), f"sum less InfoNCE's: {shown(metrics)}")

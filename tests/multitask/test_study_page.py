@@ -207,6 +207,7 @@ def test_counter_examples_are_of_the_case_that_held_least_often(store: Path, rep
         assert int(found.split(":")[0].removeprefix("number ")) == estimate.counter_examples[0]["trial"]
     markdown = (report / "study.md").read_text(encoding="utf-8")
     assert all(f"| {statement} |" in markdown for statement in failing)
+    assert f"with seed {SMALL.seed}." in markdown
 
 
 def test_without_anything_to_study_there_is_no_page(tmp_path: Path) -> None:

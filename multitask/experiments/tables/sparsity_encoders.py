@@ -31,7 +31,7 @@ ENCODERS = {
 
 def row(name: str, part: str) -> str:
     """The label of an encoder that is whole, or of what is left of it."""
-    return f"{name}: {part[0].lower()}{part[1:]}"
+    return f"{name}: {part.lower()}"
 
 
 def table(recipes: Recipes) -> Table:

@@ -196,6 +196,18 @@ def test_encoders_are_rewound_and_trained_again_as_they_were(recipes: Recipes) -
             assert model.config == whole.config
 
 
+def test_a_fine_tuned_head_scores_what_is_then_rewound(recipes: Recipes) -> None:
+    models = {row.label: row.model for row in {t.key: t for t in all_tables(recipes)}["sparsity-scores"].rows}
+    for share in ("10%", "30%"):
+        [by_sentiment], [by_similarity] = (
+            models[f"{share}, loss of {task}"].needs for task in ("sentiment", "similarity")
+        )
+        assert by_sentiment.parents == (recipes.finetune(recipes.start), recipes.start)
+        assert (by_sentiment.config.score, by_sentiment.config.task) == ("task", "sentiment")
+        assert by_similarity.parents == (recipes.start,)
+        assert (by_similarity.config.score, by_similarity.config.task) == ("task", "similarity")
+
+
 def keys(name: PresetName, *tables: str) -> list[str]:
     return [table.key for table in load_preset(name, tables=tables or None).tables]
 
