@@ -1,7 +1,7 @@
 """The shape of an encoder, as Hugging Face's `config.json` states it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +10,12 @@ from minbert.files import read_json
 
 # Where a RoBERTa's config.json that leaves a value out means another one than a BERT's.
 ROBERTA_DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "pad_token_id": 1}
+
+# What else tells the families' published models apart.
+FAMILIES: dict[str, dict[str, Any]] = {
+    "bert": {"pad_token_id": 0, "type_vocab_size": 2, "layer_norm_eps": 1e-12},
+    "roberta": {"pad_token_id": 1, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
+}
 
 # Fields that only a pruned encoder has.
 PRUNED_SIZES = ("layer_heads", "layer_intermediate_sizes")
@@ -88,6 +94,18 @@ class BertConfig:
     def pruned(self) -> bool:
         """Whether a layer lacks heads or neurons."""
         return any(getattr(self, name) is not None for name in PRUNED_SIZES)
+
+    def of_family(self, model_type: Literal["bert", "roberta"], vocab_size: int) -> "BertConfig":
+        """The same sizes and longest sentence in a family's architecture, over another vocabulary."""
+        family = FAMILIES[model_type]
+        offset = family["pad_token_id"] + 1 if model_type == "roberta" else 0
+        return replace(
+            self,
+            model_type=model_type,
+            vocab_size=vocab_size,
+            max_position_embeddings=self.max_length + offset,
+            **family,
+        )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str = "config") -> "BertConfig":

@@ -19,6 +19,8 @@ from minbert.errors import InputError
 from minbert.files import atomic_file, read_json, write_text
 from minbert.packing import PackedBatch
 
+BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
 # Files beside tokenizer.json that transformers reads; kept as they are when a checkpoint is saved.
 COMPANION_FILES = ("tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt")
 
@@ -140,15 +142,22 @@ def _word_piece(vocabulary: Path, settings: Path) -> RustTokenizer:
     options = read_json(settings) if settings.is_file() else {}
     lines = vocabulary.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # a token may be any other separator
     ids = {token: index for index, token in enumerate(lines)}
-    if missing := [token for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if token not in ids]:
+    if missing := [token for token in BERT_SPECIALS if token not in ids]:
         raise InputError(f"{vocabulary}: lacks {', '.join(missing)}; not a BERT vocabulary")
     backend = RustTokenizer(models.WordPiece(ids, unk_token="[UNK]"))
-    backend.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
-    backend.normalizer = normalizers.BertNormalizer(
+    as_bert(
+        backend,
         handle_chinese_chars=options.get("tokenize_chinese_chars", True),
         strip_accents=options.get("strip_accents"),
         lowercase=options.get("do_lower_case", True),
     )
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.add_special_tokens(list(BERT_SPECIALS))
     backend.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
+    return backend
+
+
+def as_bert(backend: RustTokenizer, **normalisation: Any) -> RustTokenizer:
+    """Let it normalise and split text as BERT does, by the arguments of `tokenizers.normalizers.BertNormalizer`."""
+    backend.normalizer = normalizers.BertNormalizer(**normalisation)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return backend

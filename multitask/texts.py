@@ -12,18 +12,28 @@ def training_sentences(name: str, folder: Path, limit: int | None = None) -> tup
     """Sentences and the fingerprint of their file.
 
     Args:
-        name: `unlabelled`, or a task whose training sentences are taken; of pairs all first sentences, then all second.
+        name: `unlabelled`; the name of another text file of the folder, ending in `.txt`; or a task whose training
+            sentences are taken, of pairs all first sentences, then all second.
         folder: the data folder.
-        limit: read only the first so many unlabelled sentences.
+        limit: read only the first so many sentences of a text file.
 
     Raises:
         InputError: an unknown name, or a missing or malformed file.
     """
-    if name == "unlabelled":
-        sentences = read_sentences(folder / SENTENCES_FILE, limit)
+    if path := text_file(name, folder):
+        sentences = read_sentences(path, limit)
         return sentences.sentences, sentences.fingerprint
     if name not in TASKS:
-        raise InputError(f'unknown source "{name}"; expected unlabelled or one of {", ".join(TASKS)}')
+        raise InputError(
+            f'unknown source "{name}"; expected unlabelled, a text file\'s name (.txt) or one of {", ".join(TASKS)}'
+        )
     schema = TASKS[name].schema
     examples = read_examples(schema.path(folder, "train"), schema, labelled=True)
     return [text for column in examples.sentences for text in column], examples.fingerprint
+
+
+def text_file(name: str, folder: Path) -> Path | None:
+    """Where a source of plain text lies, one sentence a line; None for any other source."""
+    if name == "unlabelled":
+        return folder / SENTENCES_FILE
+    return folder / name if name.endswith(".txt") else None

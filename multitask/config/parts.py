@@ -147,12 +147,15 @@ class MaskingConfig:
 
 @dataclass(frozen=True)
 class ShapeConfig:
-    """The size of an encoder trained from scratch; what is left out is the start weights' own."""
+    """An encoder trained from scratch; what is left out is the start weights' own."""
 
+    model_type: Literal["bert", "roberta"] | None = None
+    """Of which family, with a vocabulary learned from the training sentences in its way, as large as the start's at
+    most; the start's family and vocabulary when left out."""
     hidden_size: int | None = None
     num_hidden_layers: int | None = None
     num_attention_heads: int | None = None
     intermediate_size: int | None = None
 
     def __post_init__(self) -> None:
-        check_range(self, 1, tuple(vars(self)))
+        check_range(self, 1, tuple(name for name in vars(self) if name != "model_type"))

@@ -98,9 +98,10 @@ class PretrainConfig(ContrastiveConfig):
     """Contrastive pre-training."""
 
     sources: tuple[str, ...] = ("unlabelled",)
-    """What to train on, one after the other within each epoch: dropout views of `unlabelled` sentences or of a task's
-    sentences, supervised `quora` pairs, `nli` triplets, `pairs` of paraphrases. The report's "3 given" procedure is
-    quora sentiment similarity; a sequence of pre-trainings is a run that starts from another."""
+    """What to train on, one after the other within each epoch: dropout views of `unlabelled` sentences, of another
+    text file's (its name, ending in .txt) or of a task's, supervised `quora` pairs, `nli` triplets, `pairs` of
+    paraphrases. The report's "3 given" procedure is quora sentiment similarity; a sequence of pre-trainings is a run
+    that starts from another."""
     epochs: int = 1
     batch_size: int = 16
     """Rows (pairs, triplets, or sentences in two views) in a step."""
@@ -155,8 +156,8 @@ class MlmConfig:
     """Masked-language-model pre-training on unlabelled text (Devlin et al. 2019), from weights or from scratch."""
 
     sources: tuple[str, ...] = ("unlabelled",)
-    """What to read: `unlabelled` sentences, or the training sentences of tasks (further pre-training on the target
-    domain, Sun et al. 2019, arXiv 1905.05583)."""
+    """What to read: `unlabelled` sentences, another text file's (its name, ending in .txt), or the training sentences
+    of tasks (further pre-training on the target domain, Sun et al. 2019, arXiv 1905.05583)."""
     from_scratch: bool = False
     """Begin with random weights; of the start only the tokenizer and, where not given, the sizes are taken."""
     shape: ShapeConfig = field(default_factory=ShapeConfig)

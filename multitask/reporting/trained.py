@@ -81,7 +81,7 @@ OTHER_SWEEPS = (
     Sweep(
         "shapes",
         "encoder",
-        "Size of an encoder that was trained from scratch.",
+        "Family and size of an encoder that was trained from scratch.",
         tuple(shapes.SHAPES),
         {label: tuple(f"{shape}, {label}" for shape in shapes.SHAPES) for label in shapes.LABELS},
     ),

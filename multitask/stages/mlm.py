@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.masked import MaskedLanguageHead
 from minbert.model import BertModel
+from minbert.vocabulary import train_tokenizer
 from multitask.artefacts import Artefact
 from multitask.config import MlmConfig, RunOptions, ShapeConfig
 from multitask.contamination import TrainedOn, hash_sentences
@@ -38,7 +38,7 @@ def mlm(
 
     Args:
         start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it. From scratch only its
-            tokenizer and the sizes that the configuration leaves out.
+            tokenizer and sizes, where the configuration leaves them out.
         data: folder with the sources' files.
         config: what to train and how.
         options: where to compute and to write.
@@ -50,14 +50,14 @@ def mlm(
         Interrupted: stopped by a signal, to be resumed.
     """
     config, begin, runtime = begin_stage(start_weights, revision, config, options)
+    texts = [training_sentences(name, data, config.train_limit) for name in config.sources]
+    sentences = [[found[row] for row in drawn_rows(len(found), config.train_limit)] for found, _ in texts]
+    training, dev = _split(sentences, config)
     if config.from_scratch:
-        encoder = BertModel(_shape(begin.encoder.config, config.shape))
-        begin = replace(begin, encoder=encoder, trained_on=TrainedOn())
+        begin = _from_scratch(begin, config.shape, training)
         head = MaskedLanguageHead(begin.encoder.config)
     else:
         head = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
-    texts = [training_sentences(name, data, config.train_limit) for name in config.sources]
-    sentences = [[found[row] for row in drawn_rows(len(found), config.train_limit)] for found, _ in texts]
     inputs = {
         **begin.identity(),
         "training": {name: fingerprint for name, (_, fingerprint) in zip(config.sources, texts, strict=True)},
@@ -65,7 +65,6 @@ def mlm(
     if config.from_scratch:
         inputs["start"] = {"config": begin.encoder.config.values()}  # no weights are taken
     module = nn.ModuleDict({"encoder": begin.encoder, "head": head}).to(runtime.device)
-    training, dev = _split(sentences, config)
     problem = MaskedTraining(module, begin, head, training, dev, config, runtime)
     loop = LoopConfig(config.epochs, config.optimizer, evaluate_every=config.evaluate_every)
     backward = AverageLoss({SOURCE: 1.0}).backward
@@ -136,12 +135,19 @@ class MaskedTraining:
         self.begin.save(folder, self.head.tensors(self.begin.encoder.config))
 
 
-def _shape(config: BertConfig, shape: ShapeConfig) -> BertConfig:
-    """The start's architecture in other sizes; an inner size left out keeps its ratio of four to the hidden size."""
+def _from_scratch(begin: Start, shape: ShapeConfig, sentences: list[str]) -> Start:
+    """A new encoder in the start's place; with a new tokenizer, learned from the sentences, where a family is named.
+
+    Sizes not given are the start's; an inner size left out keeps its ratio of four to a hidden size that is given.
+    """
+    config, tokenizer = begin.encoder.config, begin.tokenizer
+    if shape.model_type is not None:
+        tokenizer = train_tokenizer(shape.model_type, sentences, config.vocab_size, config.max_length)
+        config = config.of_family(shape.model_type, tokenizer.vocabulary_size)
     given = {name: size for name, size in vars(shape).items() if size is not None}
     if "hidden_size" in given:
         given.setdefault("intermediate_size", 4 * given["hidden_size"])
-    return replace(config, **given)
+    return replace(begin, encoder=BertModel(replace(config, **given)), tokenizer=tokenizer, trained_on=TrainedOn())
 
 
 def _split(sentences: list[list[str]], config: MlmConfig) -> tuple[list[str], list[str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForMaskedLM
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
 from minbert.checkpoint import save_encoder
@@ -150,9 +150,11 @@ def test_training_sentences_of_pairs_are_all_first_then_all_second_ones(data: Pa
     found, fingerprint = training_sentences("paraphrase", data)
     assert found == [row[column].strip() for column in ("sentence1", "sentence2") for row in rows]
     assert fingerprint == sha256_of_file(data / "quora-train.csv")
+    for name in ("unlabelled", "sentences.txt"):
+        assert training_sentences(name, data)[1] == sha256_of_file(data / "sentences.txt")
     unlabelled, _ = training_sentences("unlabelled", data, limit=3)
     assert unlabelled == (data / "sentences.txt").read_text(encoding="utf-8").splitlines()[:3]
-    with pytest.raises(InputError, match='unknown source "nli"; expected unlabelled or one of sentiment'):
+    with pytest.raises(InputError, match=r'unknown source "nli"; expected unlabelled, .* \(.txt\) or one of sentiment'):
         training_sentences("nli", data)
 
 
@@ -328,6 +330,40 @@ def test_from_scratch_in_the_starts_own_size_is_random(run: Run, tiny_encoder: P
     for a, b in ((one, start), (one, other)):
         assert not torch.isclose(a.embeddings.word.weight, b.embeddings.word.weight).all(dim=1).any()
     assert one.embeddings.word.weight.std().item() == pytest.approx(start.config.initializer_range, rel=0.05)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_from_scratch_in_a_family_has_a_vocabulary_of_the_training_sentences(
+    run: Run, tiny_encoder: Path, data: Path, tmp_path: Path, family: str
+) -> None:
+    config = replace(CONFIG, from_scratch=True, shape=ShapeConfig(model_type=family, num_hidden_layers=1))
+    artefact = run(config)
+    folder = artefact.model_folder()
+    stored, start = (BertConfig.from_file(path / "config.json") for path in (folder, tiny_encoder))
+    tokenizer = load_tokenizer(str(folder))
+    assert stored.model_type == family
+    assert (stored.hidden_size, stored.num_hidden_layers, stored.max_length) == (start.hidden_size, 1, start.max_length)
+    assert stored.vocab_size == tokenizer.vocabulary_size <= start.vocab_size
+    assert tokenizer.fingerprint() != load_tokenizer(str(tiny_encoder)).fingerprint()
+
+    lines = (data / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    encoder = BertModel.from_pretrained(str(folder))
+    theirs, their_tokenizer = AutoModel.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    batch = tokenizer(lines)
+    expected = their_tokenizer(lines, padding=True, truncation=True, return_tensors="pt")
+    assert torch.equal(batch.input_ids, expected["input_ids"])
+    with torch.no_grad():
+        ours = encoder(batch.input_ids, batch.attention_mask).last_hidden_state
+        reference = theirs(expected["input_ids"], expected["attention_mask"]).last_hidden_state
+    real = batch.attention_mask.bool()
+    torch.testing.assert_close(ours[real], reference[real], rtol=0, atol=1e-5)
+
+    assert weights(run(config, folder="again")) == weights(artefact)
+    roberta = run(config, start=folder, folder="on")  # of a start only sizes are read: here the same
+    assert (tokenizer.fingerprint(), weights(roberta)) == (
+        load_tokenizer(str(roberta.model_folder())).fingerprint(),
+        weights(artefact),
+    )
 
 
 def test_sizes_without_from_scratch_and_sizes_that_do_not_fit_are_refused(run: Run) -> None:

@@ -1,19 +1,26 @@
-"""Do the components act alike in encoders of other sizes? Each is trained from scratch, then under each objective.
+"""Do the components act alike in encoders of other sizes, BERT's and RoBERTa's?
 
-The architecture (BERT or RoBERTa) and the vocabulary are those of the start weights: name others by `--start`.
+Each is trained from scratch with a vocabulary of its own, then under each objective.
 """
 
 from dataclasses import replace
+from typing import Literal
 
 from multitask.config import MlmConfig, ShapeConfig
 from multitask.experiments.recipes import Node, Recipes
 from multitask.experiments.tables import Row, Table
 from multitask.experiments.tables.objectives import OBJECTIVES
 
+SIZES = {
+    "2 layers of 128": ShapeConfig(None, 128, 2, 2, 512),
+    "4 layers of 256": ShapeConfig(None, 256, 4, 4, 1024),
+    "6 layers of 384": ShapeConfig(None, 384, 6, 6, 1536),
+}
+FAMILIES: dict[str, Literal["bert", "roberta"]] = {"BERT": "bert", "RoBERTa": "roberta"}
 SHAPES = {
-    "2 layers of 128": ShapeConfig(128, 2, 2, 512),
-    "4 layers of 256": ShapeConfig(256, 4, 4, 1024),
-    "6 layers of 384": ShapeConfig(384, 6, 6, 1536),
+    f"{name}, {size}": replace(shape, model_type=family)
+    for name, family in FAMILIES.items()
+    for size, shape in SIZES.items()
 }
 LABELS = ("InfoNCE", "VICReg", "VICReg, modified")
 
@@ -28,9 +35,10 @@ def table(recipes: Recipes) -> Table:
     starts = {name: from_scratch(recipes, shape) for name, shape in SHAPES.items()}
     return Table(
         "shapes",
-        "Size of the encoder in unsupervised pre-training",
+        "Family and size of the encoder in unsupervised pre-training",
         "Beyond the papers. Each encoder is trained from random weights by masked language modelling on the sentences, "
-        "then on dropout views of them.",
+        "then on dropout views of them. BERT has an uncased WordPiece vocabulary, RoBERTa one of byte pairs, both "
+        "learned from the sentences.",
         tuple(
             Row(f"{name}, {label}", recipes.self_supervised(OBJECTIVES[label], start))
             for name, start in starts.items()

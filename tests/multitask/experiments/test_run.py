@@ -12,7 +12,7 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.cli import main
-from multitask.config import HeadsConfig, RunOptions, ShapeConfig
+from multitask.config import HeadsConfig, RunOptions
 from multitask.errors import Interrupted
 from multitask.experiments import jobs
 from multitask.experiments.engines import InProcess, local_engine
@@ -195,7 +195,10 @@ def whole(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     """All tables, computed."""
     runs = tmp_path_factory.mktemp("whole") / "runs"
     # As they are, these encoders would take half of all the time.
-    small = {name: ShapeConfig(16 * layers, layers, 2, 32) for layers, name in enumerate(shapes.SHAPES, start=1)}
+    small = {
+        name: replace(shape, hidden_size=24, num_hidden_layers=1, intermediate_size=32)
+        for name, shape in shapes.SHAPES.items()
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shapes, "SHAPES", small)
         tables = all_tables(recipes)
