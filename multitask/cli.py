@@ -13,6 +13,7 @@ from minbert.errors import InputError
 from multitask.commands import (
     Command,
     Data,
+    Domains,
     Embed,
     Ensemble,
     Evaluate,
@@ -69,9 +70,14 @@ def run(command: object) -> int:
 def _(command: Data) -> int:
     from multitask.datasets.check import check_folder
     from multitask.datasets.fetch import fetch, load_sources
+    from multitask.evaluation.genres import write_domains
     from multitask.tasks import TASKS
 
     action = command.action
+    if isinstance(action, Domains):
+        for path, count in write_domains(action.folder, action.suites_data).items():
+            print(f"{path}: {count:,} sentences")
+        return 0
     if isinstance(action, Fetch):
         sources = load_sources()
         for path in fetch(sources, action.folder, action.sets):

@@ -41,10 +41,27 @@ class Fetch:
 
 
 @dataclass(frozen=True)
-class Data:
-    """Check or fetch data."""
+class Domains:
+    """Write the captions and the news of the course's similarity training file into files of their own.
 
-    action: Annotated[Check, tyro.conf.subcommand("check")] | Annotated[Fetch, tyro.conf.subcommand("fetch")]
+    Which is which is known from SentEval's copy of STS Benchmark.
+    """
+
+    folder: tyro.conf.Positional[Path]
+    """Data folder with sts-train.csv."""
+    suites_data: Path = Path("data/senteval")
+    """SentEval's data folder."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Check or fetch data, or take its domains apart."""
+
+    action: (
+        Annotated[Check, tyro.conf.subcommand("check")]
+        | Annotated[Fetch, tyro.conf.subcommand("fetch")]
+        | Annotated[Domains, tyro.conf.subcommand("domains")]
+    )
 
 
 @dataclass(frozen=True)
@@ -229,8 +246,8 @@ class Probe:
     """Revision of a hub id."""
     data: Path = Path("data/sample")
     source: str = "unlabelled"
-    """Dropout views of `unlabelled` sentences or of a task's training sentences, or `similar_pairs`: the pairs of the
-    similarity dev set with a gold similarity of at least 4."""
+    """Dropout views of `unlabelled` sentences, of another text file's (its name, ending in .txt) or of a task's
+    training sentences, or `similar_pairs`: the pairs of the similarity dev set with a gold similarity of at least 4."""
     config: tyro.conf.OmitArgPrefixes[ObjectiveConfig] = field(default_factory=ObjectiveConfig)
     batch_size: int = 64
     batches: int = 10

@@ -22,7 +22,7 @@ from multitask.evaluation.probe import GradientComponents, probe
 from multitask.objectives import Objective, alignment, build_objective, uniformity, unit
 from multitask.sources import Encoded, Inputs, Source
 from multitask.tasks import TASKS, labels_to_tensor
-from multitask.texts import training_sentences
+from multitask.texts import text_file, training_sentences
 
 Columns = tuple[Tokens, ...]
 
@@ -166,7 +166,8 @@ def load_contrastive(
     """A contrastive source by name, and the fingerprint of its file.
 
     Args:
-        name: `unlabelled`, `nli`, `pairs`, `quora`, or a task whose training sentences are taken without labels.
+        name: `unlabelled`, a text file's name, `nli`, `pairs`, `quora`, or a task whose training sentences are taken
+            without labels.
         folder: the data folder.
         config: objective, limits, masking.
         tokenizer: the start weights' tokenizer.
@@ -210,8 +211,8 @@ def _read(
     name: str, folder: Path, config: ContrastiveConfig
 ) -> tuple[list[Sequence[str]], NDArray[np.float32] | None, str]:
     """Columns of texts, labels where the objective uses them, and the file's fingerprint."""
-    if name not in (known := ("unlabelled", "nli", "pairs", "quora", *TASKS)):
-        raise InputError(f'unknown source "{name}"; expected one of {", ".join(known)}')
+    if name not in (known := ("unlabelled", "nli", "pairs", "quora", *TASKS)) and not text_file(name, folder):
+        raise InputError(f'unknown source "{name}"; expected a text file\'s name (.txt) or one of {", ".join(known)}')
     if name == "nli":
         triplets = read_triplets(folder / TRIPLETS_FILE)
         return [triplets.anchors, triplets.positives, triplets.hard_negatives], None, triplets.fingerprint

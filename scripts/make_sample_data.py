@@ -20,6 +20,7 @@ from sample_data.grammar import SPLITS, Example, Split, collect
 SEED = 2024
 TRIPLETS = 900
 UNLABELLED = 3200
+OF_A_DOMAIN = 1000
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,11 @@ def all_files(seed: int) -> dict[str, str]:
     rng = random.Random(f"{seed}/unlabelled")
     sentences = collect(partial(unlabelled.make_sentence, rng, "train"), UNLABELLED, set(evaluation_sentences))
     files["sentences.txt"] = "".join(f"{sentence.sentences[0]}\n" for sentence in sentences)
+
+    for name, make in {"captions": unlabelled.make_caption, "news": unlabelled.make_report}.items():
+        rng = random.Random(f"{seed}/{name}")
+        of_domain = collect(partial(make, rng, "train"), OF_A_DOMAIN, set(evaluation_sentences))
+        files[f"{name}.txt"] = "".join(f"{sentence.sentences[0]}\n" for sentence in of_domain)
     return files
 
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from minbert.errors import InputError
 from multitask.datasets.readers import (
+    CAPTIONS_FILE,
+    NEWS_FILE,
     PAIRS_FILE,
     SENTENCES_FILE,
     TRIPLETS_FILE,
@@ -23,6 +25,7 @@ from multitask.datasets.readers import (
 )
 from multitask.datasets.schema import SPLITS, Schema, Split
 
+TEXT_FILES = (SENTENCES_FILE, CAPTIONS_FILE, NEWS_FILE)
 SHOWN_PROBLEMS = 20  # of one file
 BINS = 5  # of a histogram of labels that need not be whole numbers
 
@@ -148,10 +151,11 @@ def _unlabelled_reports(folder: Path, problems: list[str]) -> list[FileReport]:
         with _problems_of(path, problems) as report:
             pairs = read_pairs(path, report)
             files.append(_file_report(path.name, pairs.dropped, (pairs.anchors, pairs.positives), {}))
-    if (path := folder / SENTENCES_FILE).exists():
-        with _problems_of(path, problems):
-            sentences = read_sentences(path)
-            files.append(_file_report(path.name, sentences.blank, (sentences.sentences,), {}))
+    for path in (folder / name for name in TEXT_FILES):
+        if path.exists():
+            with _problems_of(path, problems):
+                sentences = read_sentences(path)
+                files.append(_file_report(path.name, sentences.blank, (sentences.sentences,), {}))
     return files
 
 

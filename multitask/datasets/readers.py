@@ -65,6 +65,8 @@ class Examples:
 TRIPLETS_FILE = "nli_triplets.csv"
 PAIRS_FILE = "positive_pairs.tsv"
 SENTENCES_FILE = "sentences.txt"
+CAPTIONS_FILE = "captions.txt"
+NEWS_FILE = "news.txt"
 
 
 @dataclass(frozen=True)

@@ -195,6 +195,25 @@ def _read_sts_benchmark(paths: Sequence[Path]) -> SimilarityData:
     return _similarity_data(rows, paths)
 
 
+def read_genres(folder: Path) -> list[tuple[str, str, str]]:
+    """Genre and sentences of every pair of STS Benchmark, all splits.
+
+    Args:
+        folder: SentEval's data folder.
+
+    Raises:
+        InputError: a missing or malformed file.
+    """
+    rows = []
+    for split in ("train", "dev", "test"):
+        path = folder / f"STS/STSBenchmark/sts-{split}.csv"
+        if not path.is_file():
+            raise InputError(f"{path}: no such file; expected SentEval's data folder")
+        fields = (_fields(path, line, text, 7, more=True) for line, text in enumerate(_lines(path), start=1))
+        rows += [(row[0], row[5], row[6]) for row in fields]
+    return rows
+
+
 def _read_sick(paths: Sequence[Path]) -> SimilarityData:
     """A header, then pair_ID, sentence_A, sentence_B, relatedness_score (1 to 5), entailment_judgment."""
     rows = []

@@ -13,12 +13,13 @@ from multitask.config import (
     SimulationConfig,
     SuitesConfig,
 )
-from multitask.datasets.readers import PAIRS_FILE, SENTENCES_FILE, TRIPLETS_FILE
+from multitask.datasets.readers import PAIRS_FILE, TRIPLETS_FILE
 from multitask.datasets.schema import Split
 from multitask.evaluation.senteval import SETS
 from multitask.experiments.recipes import Node
 from multitask.experiments.record import MAIN_TASKS
 from multitask.tasks import TASKS
+from multitask.texts import text_file
 
 FORWARD_SHARE = 1 / 3  # of the cost of a training step is its forward pass
 
@@ -76,8 +77,10 @@ def _evaluation(model: Node) -> float:
 
 def _source(name: str, share: float, limit: int | None, data: Path) -> float:
     """Sentences of a contrastive source in an epoch: two views of each row, three of a triplet."""
-    files = {"unlabelled": (SENTENCES_FILE, 2), "nli": (TRIPLETS_FILE, 3), "pairs": (PAIRS_FILE, 2)}
-    if name in files:
+    files = {"nli": (TRIPLETS_FILE, 3), "pairs": (PAIRS_FILE, 2)}
+    if path := text_file(name, data):
+        rows, columns = _lines(path), 2
+    elif name in files:
         file, columns = files[name]
         rows = _lines(data / file)
     else:

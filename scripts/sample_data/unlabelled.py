@@ -63,6 +63,17 @@ def _two_scenes(rng: random.Random, split: Split) -> str:
     return tidy(form.replace("{a}", first[0].lower() + first[1:]).replace("{b}", second[0].lower() + second[1:]))
 
 
+def make_caption(rng: random.Random, split: Split) -> Example:
+    """What is to be seen, as a caption would say it."""
+    return Example((tidy(make_scene(rng, split).tell(rng)),))
+
+
+def make_report(rng: random.Random, split: Split) -> Example:
+    """An event, as the news would report it."""
+    event, facts = events.make_event(rng, split)
+    return Example((events.tell(rng.choice(event.wordings), facts, rng),))
+
+
 def make_sentence(rng: random.Random, split: Split) -> Example:
     """One sentence of any kind, without a label."""
     return Example((_sentence(rng, split),))
@@ -77,8 +88,7 @@ def _sentence(rng: random.Random, split: Split) -> str:
     if kind == 5:
         return rng.choice(inference.make_triplet(rng, split).sentences)
     if kind == 6:
-        event, facts = events.make_event(rng, split)
-        return events.tell(rng.choice(event.wordings), facts, rng)
+        return make_report(rng, split).sentences[0]
     if kind == 7:
         return rng.choice(paraphrase.make_pair(rng, split).sentences)
     return make_opinion(rng, split).sentences[0]

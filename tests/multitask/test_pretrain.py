@@ -96,6 +96,10 @@ def test_sources_hold_the_rows_of_their_files(data: Path, tiny_encoder: Path) ->
     for name, (rows, columns) in expected.items():
         source = load(name, data, tiny_encoder)
         assert (len(source), len(source.columns)) == (rows, columns), name
+    (data / "news.txt").write_bytes((data / "sentences.txt").read_bytes())
+    unlabelled, news = (load(name, data, tiny_encoder) for name in ("unlabelled", "news.txt"))
+    rows = range(len(news))
+    assert [text(news, tiny_encoder, 0, r) for r in rows] == [text(unlabelled, tiny_encoder, 0, r) for r in rows]
     kept = load("quora", data, tiny_encoder, replace(CONFIG, negative_pairs="left_out"))
     assert (len(kept), kept.labels, kept.objective.name) == (positives, None, "infonce")
     labelled = load("quora", data, tiny_encoder, replace(CONFIG, negative_pairs="literal"))

@@ -7,6 +7,7 @@ from multitask.experiments.tables import Row, Table
 from multitask.experiments.tables.objectives import OBJECTIVES
 
 SIZES = (1024, 4096, 16384, 65536, None)
+REFERENCE = 4096
 LABELS = ("InfoNCE", "VICReg, modified")
 
 
@@ -26,6 +27,7 @@ def table(recipes: Recipes) -> Table:
             for label in LABELS
             for size in SIZES
         ),
+        reference=f"{LABELS[0]}, {REFERENCE:,}",
         columns=("similarity",),
         on_request=True,
     )
