@@ -1,12 +1,13 @@
 """What a set of experiments ran: its tables, and which artefacts hold each row. All that a report starts from."""
 
-from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
+from multitask.artefacts import FORMAT_VERSION, Artefact
 
 TableKind = Literal["table", "curves", "simulations"]
 MAIN_TASKS = ("sentiment", "paraphrase", "similarity")
@@ -104,7 +105,7 @@ class RecordedTable:
 
 @dataclass(frozen=True)
 class Record:
-    """Everything that one preset ran.
+    """Everything that one preset ran: of every table its last run.
 
     Args:
         preset: its name.
@@ -112,6 +113,7 @@ class Record:
         data: folder of the data as it was called.
         notes: warnings that belong beside the scores.
         tables: what was run.
+        format_version: of the artefacts.
     """
 
     preset: str
@@ -119,6 +121,7 @@ class Record:
     data: str
     notes: tuple[str, ...]
     tables: tuple[RecordedTable, ...]
+    format_version: int = FORMAT_VERSION
 
     @property
     def runs(self) -> list[tuple[str, RecordedRun]]:
@@ -133,6 +136,23 @@ class Record:
     def artefacts(self) -> set[str]:
         """Names of all artefacts that the record rests on."""
         return {stage.artefact for _, run in self.runs for stage in run.chain}
+
+    def with_tables_of(self, earlier: "Record", runs: Path, order: Sequence[str]) -> "Record":
+        """The record with the tables that only an earlier one has, if that is of the same start weights and data.
+
+        Args:
+            earlier: of the same preset.
+            runs: folder of all artefacts; a table that has lost one is left out.
+            order: keys of all tables there are.
+        """
+        if (earlier.start, earlier.data, earlier.format_version) != (self.start, self.data, self.format_version):
+            return self
+        own = {table.key for table in self.tables}
+        kept = [table for table in earlier.tables if table.key in order and table.key not in own]
+        whole = [t for t in kept if all(Artefact(runs / name).done for name in replace(self, tables=(t,)).artefacts())]
+        places = {key: place for place, key in enumerate(order)}
+        tables = sorted((*self.tables, *whole), key=lambda table: places.get(table.key, len(places)))
+        return replace(self, tables=tuple(tables))
 
     def best_model(self, runs: Path, tasks: Collection[str]) -> str | None:
         """The model with the best overall dev score among those that were scored on exactly these tasks.
@@ -163,11 +183,13 @@ class Record:
 
     @classmethod
     def read(cls, runs: Path, preset: str) -> "Record":
-        """Read a preset's record. Raises InputError if there is none."""
+        """Read a preset's record. Raises InputError if there is none, or one of another version's artefacts."""
         path = cls.path(runs, preset)
         if not path.is_file():
             raise InputError(f"{path}: no such file; run `multitask experiments run {preset}` first")
         fields = read_json(path)
+        if fields.get("format_version") != FORMAT_VERSION:
+            raise InputError(f"{path}: written by another version; run `multitask experiments run {preset}` again")
         try:
             return cls(**{**fields, "notes": tuple(fields["notes"]), "tables": tuple(map(_table, fields["tables"]))})
         except (TypeError, KeyError) as error:

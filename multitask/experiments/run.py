@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from minbert.errors import InputError
@@ -21,7 +22,7 @@ from multitask.experiments.record import (
     RecordedTable,
 )
 from multitask.experiments.store import GRIDS, LOCKS, Note, Store
-from multitask.experiments.tables import Row, Table
+from multitask.experiments.tables import Row, Table, all_tables
 from multitask.locking import shared
 from multitask.predict import predict_files
 
@@ -38,7 +39,8 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
         engine: what computes.
 
     Returns:
-        The record, which is also in the folder of artefacts. A failed row stands in it with its error.
+        The record. A failed row stands in it with its error. In the folder of artefacts it keeps the tables of earlier
+        runs that this one leaves out.
 
     Raises:
         InputError: the data folder or the start weights are missing.
@@ -46,10 +48,14 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
     """
     check_preset(preset, seeds)
     grid, store = Grid.of(preset.tables, seeds), Store(options)
+    order = [table.key for table in all_tables(preset.recipes)]
 
     def record_so_far(results: Results) -> Record:
         record = _record(preset, seeds, results, options.runs)
-        record.write(options.runs)  # after every stage: what is there can be reported while the rest runs
+        united = record
+        with suppress(InputError):  # there is none yet, or none that can be read
+            united = record.with_tables_of(Record.read(options.runs, preset.name), options.runs, order)
+        united.write(options.runs)  # after every stage: what is there can be reported while the rest runs
         return record
 
     with shared(options.runs / LOCKS / GRIDS), engine:

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
+from multitask.artefacts import FORMAT_VERSION
 from multitask.experiments.record import Published, Record, RecordedRow, RecordedRun, RecordedStage, RecordedTable
 from multitask.metrics import classification_metrics, correlation_metrics
 from multitask.reporting import format as formats
@@ -414,9 +415,11 @@ def test_rendering_needs_neither_torch_nor_models(store: Path) -> None:
 def test_a_preset_never_run_or_a_damaged_record_is_one_clear_error(store: Path) -> None:
     with pytest.raises(InputError, match=r"multitask experiments .*paper"):
         write_report(store, "paper", store / "report")
-    Record.path(store, "paper").write_text('{"preset": "paper"}')
-    with pytest.raises(InputError, match="not a record"):
-        write_report(store, "paper", store / "report")
+    versions = {f'"format_version": {FORMAT_VERSION}': "not a record", '"start": ""': "written by another version"}
+    for field, problem in versions.items():
+        Record.path(store, "paper").write_text(f'{{"preset": "paper", {field}}}')
+        with pytest.raises(InputError, match=problem):
+            write_report(store, "paper", store / "report")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -161,6 +162,34 @@ def test_what_is_computed_of_an_unfinished_row_is_recorded(
     [[unfinished]] = [row.runs for row in Record.read(tmp_path, "sample").tables[0].rows]
     assert [stage.stage for stage in unfinished.chain] == ["pretrain"]
     assert (unfinished.model, unfinished.evaluation, unfinished.error) == (None, None, None)
+
+
+def test_the_record_keeps_the_tables_of_earlier_runs(preset: Preset, tmp_path: Path) -> None:
+    first, second, _ = preset.tables
+    alone = replace(second, rows=second.rows[1:2])
+    later = run(tables_of(preset.recipes, alone), tmp_path)
+    earlier = run(tables_of(preset.recipes, first), tmp_path)
+    assert [table.key for table in earlier.tables] == ["1"]  # of this run alone: what failed earlier is not said again
+    united = Record.read(tmp_path, "sample")
+    assert united.tables == (*earlier.tables, *later.tables)
+    again = run(tables_of(preset.recipes, alone), tmp_path, seeds=2)
+    assert Record.read(tmp_path, "sample").tables == (*earlier.tables, *again.tables)
+
+    other = replace(preset.recipes, data=shutil.copytree(preset.recipes.data, tmp_path / "data"))
+    assert Record.read(tmp_path, "sample").start == preset.recipes.start.name
+    assert run(tables_of(other, first), tmp_path) == Record.read(tmp_path, "sample")
+    both = run(tables_of(preset.recipes, first, alone), tmp_path)
+    (tmp_path / both.tables[1].rows[0].runs[0].chain[0].artefact / "DONE").unlink()
+    assert run(tables_of(preset.recipes, first), tmp_path) == Record.read(tmp_path, "sample")
+
+
+def test_a_record_of_another_version_is_neither_read_nor_kept(recipes: Recipes, tmp_path: Path) -> None:
+    table = Table("1", "", "", (Row("Together", recipes.finetune(recipes.start)),))
+    record = run(tables_of(recipes, table), tmp_path)
+    replace(record, format_version=record.format_version - 1).write(tmp_path)
+    with pytest.raises(InputError, match=r"written by another version; run `multitask experiments run sample` again"):
+        Record.read(tmp_path, "sample")
+    assert run(tables_of(recipes, replace(table, key="2")), tmp_path) == Record.read(tmp_path, "sample")
 
 
 def test_seeds_are_separate_runs_and_more_seeds_keep_the_old_ones(recipes: Recipes, tmp_path: Path) -> None:
