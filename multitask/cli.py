@@ -17,7 +17,6 @@ from multitask.commands import (
     Embed,
     Ensemble,
     Evaluate,
-    Experiments,
     Export,
     Fetch,
     Finetune,
@@ -30,6 +29,7 @@ from multitask.commands import (
     Report,
     Simulate,
 )
+from multitask.commands_experiments import Experiments
 from multitask.errors import Interrupted, TrainingError
 
 

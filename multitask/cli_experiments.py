@@ -4,7 +4,7 @@ import sys
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from multitask.commands import CollectGarbage, ListArtefacts, PlanTables, RunTables, ShowArtefact, Tables
+from multitask.commands_experiments import CollectGarbage, ListArtefacts, PlanTables, RunTables, ShowArtefact, Tables
 
 if TYPE_CHECKING:
     from multitask.experiments.presets import Preset

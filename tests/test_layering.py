@@ -33,8 +33,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("stages",),
     ("experiments",),
     ("reporting",),
-    ("commands",),
-    ("cli_experiments",),
+    ("commands_experiments",),
+    ("commands", "cli_experiments"),
     ("cli",),
     ("__main__",),
 )
