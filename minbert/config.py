@@ -97,15 +97,8 @@ class BertConfig:
 
     def of_family(self, model_type: Literal["bert", "roberta"], vocab_size: int) -> "BertConfig":
         """The same sizes and longest sentence in a family's architecture, over another vocabulary."""
-        family = FAMILIES[model_type]
-        offset = family["pad_token_id"] + 1 if model_type == "roberta" else 0
-        return replace(
-            self,
-            model_type=model_type,
-            vocab_size=vocab_size,
-            max_position_embeddings=self.max_length + offset,
-            **family,
-        )
+        config = replace(self, model_type=model_type, vocab_size=vocab_size, **FAMILIES[model_type])
+        return replace(config, max_position_embeddings=self.max_length + config.position_offset)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str = "config") -> "BertConfig":

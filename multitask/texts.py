@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from minbert.errors import InputError
-from multitask.datasets.readers import SENTENCES_FILE, read_examples, read_sentences
+from multitask.datasets.readers import CAPTIONS_FILE, NEWS_FILE, SENTENCES_FILE, read_examples, read_sentences
 from multitask.tasks import TASKS
 
 
@@ -21,6 +21,8 @@ def training_sentences(name: str, folder: Path, limit: int | None = None) -> tup
         InputError: an unknown name, or a missing or malformed file.
     """
     if path := text_file(name, folder):
+        if name in (CAPTIONS_FILE, NEWS_FILE) and not path.is_file():
+            raise InputError(f"{path}: no such file; `multitask data domains` makes it of the similarity training set")
         sentences = read_sentences(path, limit)
         return sentences.sentences, sentences.fingerprint
     if name not in TASKS:
@@ -36,4 +38,4 @@ def text_file(name: str, folder: Path) -> Path | None:
     """Where a source of plain text lies, one sentence a line; None for any other source."""
     if name == "unlabelled":
         return folder / SENTENCES_FILE
-    return folder / name if name.endswith(".txt") else None
+    return folder / name if name.endswith(".txt") and Path(name).name == name else None

@@ -149,13 +149,13 @@ class MaskingConfig:
 class ShapeConfig:
     """An encoder trained from scratch; what is left out is the start weights' own."""
 
-    model_type: Literal["bert", "roberta"] | None = None
-    """Of which family, with a vocabulary learned from the training sentences in its way, as large as the start's at
-    most; the start's family and vocabulary when left out."""
     hidden_size: int | None = None
     num_hidden_layers: int | None = None
     num_attention_heads: int | None = None
     intermediate_size: int | None = None
+    model_type: Literal["bert", "roberta"] | None = None
+    """Of which family, with a vocabulary learned from the training sentences in its way, about as large as the
+    start's; the start's family and tokenizer when left out."""
 
     def __post_init__(self) -> None:
         check_range(self, 1, tuple(name for name in vars(self) if name != "model_type"))

@@ -137,7 +137,8 @@ class FuseConfig(FinetuneConfig, ContrastiveConfig):
     tasks: tuple[str, ...] = ("sentiment",)
     untrained: tuple[str, ...] = ("paraphrase", "similarity")
     unlabelled: tuple[str, ...] = ("paraphrase", "similarity")
-    """Sources that are only trained contrastively, one after the other at the end of each epoch."""
+    """Sources that are only trained contrastively, one after the other at the end of each epoch: tasks, `unlabelled`
+    sentences, text files by name."""
     steps: Literal["two", "one"] = "two"
     """One optimizer step for each loss of a batch, or one on their sum."""
     contrastive_weight: float = 1.0
@@ -159,7 +160,7 @@ class MlmConfig:
     """What to read: `unlabelled` sentences, another text file's (its name, ending in .txt), or the training sentences
     of tasks (further pre-training on the target domain, Sun et al. 2019, arXiv 1905.05583)."""
     from_scratch: bool = False
-    """Begin with random weights; of the start only the tokenizer and, where not given, the sizes are taken."""
+    """Begin with random weights; of the start only the sizes and the tokenizer are taken, where no others are named."""
     shape: ShapeConfig = field(default_factory=ShapeConfig)
     epochs: int = 1
     batch_size: int = 64
@@ -185,7 +186,7 @@ class MlmConfig:
         check_range(self, 0, ("seed",))
         check_range(self, 0, ("dev_share",), most=0.5)
         if not self.from_scratch and any(size is not None for size in vars(self.shape).values()):
-            raise InputError("sizes are given, but the start weights have their own; they go with --from-scratch")
+            raise InputError("a shape is given, but the start weights have their own; it goes with --from-scratch")
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ import numpy as np
 
 from minbert.errors import InputError
 from multitask.datasets.readers import (
-    CAPTIONS_FILE,
-    NEWS_FILE,
     PAIRS_FILE,
     SENTENCES_FILE,
     TRIPLETS_FILE,
@@ -25,7 +23,6 @@ from multitask.datasets.readers import (
 )
 from multitask.datasets.schema import SPLITS, Schema, Split
 
-TEXT_FILES = (SENTENCES_FILE, CAPTIONS_FILE, NEWS_FILE)
 SHOWN_PROBLEMS = 20  # of one file
 BINS = 5  # of a histogram of labels that need not be whole numbers
 
@@ -89,7 +86,7 @@ class FolderReport:
 
 
 def check_folder(folder: Path, schemas: Mapping[str, Schema]) -> tuple[FolderReport, list[str]]:
-    """Read every known file in a folder: those of the tasks, `nli_triplets.csv` and `sentences.txt`.
+    """Read every known file in a folder: those of the tasks, triplets, pairs, and all text files (`.txt`).
 
     Args:
         folder: where the files lie.
@@ -151,11 +148,10 @@ def _unlabelled_reports(folder: Path, problems: list[str]) -> list[FileReport]:
         with _problems_of(path, problems) as report:
             pairs = read_pairs(path, report)
             files.append(_file_report(path.name, pairs.dropped, (pairs.anchors, pairs.positives), {}))
-    for path in (folder / name for name in TEXT_FILES):
-        if path.exists():
-            with _problems_of(path, problems):
-                sentences = read_sentences(path)
-                files.append(_file_report(path.name, sentences.blank, (sentences.sentences,), {}))
+    for path in sorted(folder.glob("*.txt")):
+        with _problems_of(path, problems):
+            sentences = read_sentences(path)
+            files.append(_file_report(path.name, sentences.blank, (sentences.sentences,), {}))
     return files
 
 

@@ -187,12 +187,16 @@ def _read_sts(paths: Sequence[Path]) -> SimilarityData:
 
 
 def _read_sts_benchmark(paths: Sequence[Path]) -> SimilarityData:
-    """Genre, file, year, number, score, two sentences; in some releases sources after them. No header."""
     rows = []
-    for line, text in enumerate(_lines(paths[0]), start=1):
-        fields = _fields(paths[0], line, text, 7, more=True)
+    for line, fields in _sts_benchmark_rows(paths[0]):
         rows.append((fields[5], fields[6], _score(paths[0], line, fields[4], 0, 5), "test"))
     return _similarity_data(rows, paths)
+
+
+def _sts_benchmark_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Genre, file, year, number, score, two sentences; in some releases sources after them. No header."""
+    for line, text in enumerate(_lines(path), start=1):
+        yield line, _fields(path, line, text, 7, more=True)
 
 
 def read_genres(folder: Path) -> list[tuple[str, str, str]]:
@@ -209,8 +213,7 @@ def read_genres(folder: Path) -> list[tuple[str, str, str]]:
         path = folder / f"STS/STSBenchmark/sts-{split}.csv"
         if not path.is_file():
             raise InputError(f"{path}: no such file; expected SentEval's data folder")
-        fields = (_fields(path, line, text, 7, more=True) for line, text in enumerate(_lines(path), start=1))
-        rows += [(row[0], row[5], row[6]) for row in fields]
+        rows += [(fields[0], fields[5], fields[6]) for _, fields in _sts_benchmark_rows(path)]
     return rows
 
 

@@ -82,8 +82,12 @@ OTHER_SWEEPS = (
         "shapes",
         "encoder",
         "Family and size of an encoder that was trained from scratch.",
-        tuple(shapes.SHAPES),
-        {label: tuple(f"{shape}, {label}" for shape in shapes.SHAPES) for label in shapes.LABELS},
+        tuple(shapes.SIZES),
+        {
+            f"{architecture}, {label}": tuple(f"{architecture}, {size}, {label}" for size in shapes.SIZES)
+            for architecture in shapes.ARCHITECTURES
+            for label in shapes.LABELS
+        },
     ),
 )
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,8 +69,12 @@ def mlm(
     problem = MaskedTraining(module, begin, head, training, dev, config, runtime)
     loop = LoopConfig(config.epochs, config.optimizer, evaluate_every=config.evaluate_every)
     backward = AverageLoss({SOURCE: 1.0}).backward
+    labels = begin.labels(data)
+    if config.from_scratch:
+        tokenizer = f"the tokenizer of {begin.name}" if config.shape.model_type is None else "a tokenizer learned here"
+        labels["start"] = f"random, with {tokenizer}"
     seen = begin.trained_on | trained_on(problem, config.epochs, {SOURCE: [hash_sentences(training)]})
-    return train_once("mlm", problem, backward, loop, config, inputs, begin.labels(data), seen, options, runtime)
+    return train_once("mlm", problem, backward, loop, config, inputs, labels, seen, options, runtime)
 
 
 class MaskedTraining:
@@ -142,12 +147,14 @@ def _from_scratch(begin: Start, shape: ShapeConfig, sentences: list[str]) -> Sta
     """
     config, tokenizer = begin.encoder.config, begin.tokenizer
     if shape.model_type is not None:
+        # Even where the run is done already: its artefact is named by what the tokenizer is.
         tokenizer = train_tokenizer(shape.model_type, sentences, config.vocab_size, config.max_length)
         config = config.of_family(shape.model_type, tokenizer.vocabulary_size)
-    given = {name: size for name, size in vars(shape).items() if size is not None}
+    given: dict[str, Any] = {name: size for name, size in vars(shape).items() if size is not None}
     if "hidden_size" in given:
         given.setdefault("intermediate_size", 4 * given["hidden_size"])
-    return replace(begin, encoder=BertModel(replace(config, **given)), tokenizer=tokenizer, trained_on=TrainedOn())
+    whole = replace(config, layer_heads=None, layer_intermediate_sizes=None, **given)
+    return replace(begin, encoder=BertModel(whole), tokenizer=tokenizer, trained_on=TrainedOn())
 
 
 def _split(sentences: list[list[str]], config: MlmConfig) -> tuple[list[str], list[str]]:

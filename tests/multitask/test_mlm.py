@@ -21,7 +21,8 @@ from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from minbert.masked import MaskedLanguageHead
 from minbert.model import BertModel
-from minbert.tokenizer import load_tokenizer
+from minbert.tokenizer import Tokenizer, load_tokenizer
+from minbert.vocabulary import train_tokenizer
 from multitask.artefacts import Artefact
 from multitask.cli import main
 from multitask.config import FinetuneConfig, MaskingConfig, MlmConfig, OptimizerConfig, RunOptions, ShapeConfig
@@ -152,6 +153,10 @@ def test_training_sentences_of_pairs_are_all_first_then_all_second_ones(data: Pa
     assert fingerprint == sha256_of_file(data / "quora-train.csv")
     for name in ("unlabelled", "sentences.txt"):
         assert training_sentences(name, data)[1] == sha256_of_file(data / "sentences.txt")
+    with pytest.raises(InputError, match=r"captions.txt: no such file; `multitask data domains` makes it"):
+        training_sentences("captions.txt", data)
+    with pytest.raises(InputError, match=r'unknown source "../data/sentences.txt"'):
+        training_sentences("../data/sentences.txt", data)
     unlabelled, _ = training_sentences("unlabelled", data, limit=3)
     assert unlabelled == (data / "sentences.txt").read_text(encoding="utf-8").splitlines()[:3]
     with pytest.raises(InputError, match=r'unknown source "nli"; expected unlabelled, .* \(.txt\) or one of sentiment'):
@@ -312,7 +317,9 @@ def test_from_scratch_takes_sizes_and_no_weights(run: Run, tiny_encoder: Path, t
     expected = replace(start, **sizes)
     assert stored == BertModel.from_pretrained(str(artefact.model_folder())).config == expected
     assert json.loads((artefact.folder / "config.json").read_text())["shape"] == vars(shape)
-    assert "sha256" not in json.loads((artefact.folder / "inputs.json").read_text())["start"]
+    inputs = json.loads((artefact.folder / "inputs.json").read_text())
+    assert "sha256" not in inputs["start"]
+    assert inputs["labels"]["start"] == f"random, with the tokenizer of {tiny_encoder}"
     other = shutil.copytree(tiny_encoder, tmp_path / "other")
     torch.manual_seed(99)
     save_encoder(BertModel(start), other)
@@ -359,16 +366,40 @@ def test_from_scratch_in_a_family_has_a_vocabulary_of_the_training_sentences(
     torch.testing.assert_close(ours[real], reference[real], rtol=0, atol=1e-5)
 
     assert weights(run(config, folder="again")) == weights(artefact)
-    roberta = run(config, start=folder, folder="on")  # of a start only sizes are read: here the same
-    assert (tokenizer.fingerprint(), weights(roberta)) == (
-        load_tokenizer(str(roberta.model_folder())).fingerprint(),
-        weights(artefact),
-    )
+    assert weights(run(config, start=folder, folder="on")) == weights(artefact)  # of a start only sizes are read
+    other = replace(config, shape=ShapeConfig(model_type="bert" if family == "roberta" else "roberta"))
+    assert BertConfig.from_file(run(other, start=folder).model_folder() / "config.json").max_length == start.max_length
+
+
+def test_held_out_sentences_are_not_learned_from(
+    run: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def train(family: str, sentences: list[str], size: int, length: int) -> Tokenizer:
+        seen.append(sentences)
+        return train_tokenizer(family, sentences, size, length)
+
+    monkeypatch.setattr(stage, "train_tokenizer", train)
+    artefact = run(replace(CONFIG, from_scratch=True, shape=ShapeConfig(model_type="bert")))
+    assert len(seen[0]) == len(set(seen[0])) == round(0.8 * LINES)
+    label = json.loads((artefact.folder / "inputs.json").read_text())["labels"]["start"]
+    assert label == "random, with a tokenizer learned here"
+
+
+def test_from_scratch_leaves_a_starts_pruning_behind(run: Run, tiny_encoder: Path, tmp_path: Path) -> None:
+    config = BertConfig.from_file(tiny_encoder / "config.json")
+    pruned = shutil.copytree(tiny_encoder, tmp_path / "pruned")
+    save_encoder(BertModel(replace(config, layer_heads=(4, 1), layer_intermediate_sizes=(64, 3))), pruned)
+    shape = ShapeConfig(num_hidden_layers=1)
+    stored = run(replace(CONFIG, from_scratch=True, shape=shape), start=pruned).model_folder() / "config.json"
+    assert BertConfig.from_file(stored) == replace(config, num_hidden_layers=1)
 
 
 def test_sizes_without_from_scratch_and_sizes_that_do_not_fit_are_refused(run: Run) -> None:
-    with pytest.raises(InputError, match="sizes are given, but the start weights have their own"):
-        MlmConfig(shape=ShapeConfig(num_hidden_layers=2))
+    for shape in (ShapeConfig(num_hidden_layers=2), ShapeConfig(model_type="roberta")):
+        with pytest.raises(InputError, match="a shape is given, but the start weights have their own"):
+            MlmConfig(shape=shape)
     with pytest.raises(InputError, match="hidden_size 30 does not divide into 4 heads"):
         run(replace(CONFIG, from_scratch=True, shape=ShapeConfig(hidden_size=30)))
 
@@ -386,7 +417,7 @@ def test_the_command(tiny_encoder: Path, data: Path, tmp_path: Path, capsys: pyt
     sizes = ["--hidden-size", "16", "--num-hidden-layers", "1"]
     settings = ["--sources", "unlabelled", "similarity", "--mask-share", "0.3", "--device", "cpu"]
     assert main([*command, *sizes, *settings]) == 2
-    assert "they go with --from-scratch" in capsys.readouterr().err
+    assert "it goes with --from-scratch" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
     assert main([*command, *sizes, *settings, "--from-scratch"]) == 0
     artefact = Artefact(Path(capsys.readouterr().out.splitlines()[-1]))

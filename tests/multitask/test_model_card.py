@@ -144,7 +144,12 @@ def test_a_kept_model_has_the_card_of_its_run_and_moved_runs_are_found(runs, tmp
 
 @pytest.mark.parametrize(
     ("label", "base"),
-    [("bert-base-uncased@v1", "bert-base-uncased"), ("someone/tiny", "someone/tiny"), ("/gone/tiny", None)],
+    [
+        ("bert-base-uncased@v1", "bert-base-uncased"),
+        ("someone/tiny", "someone/tiny"),
+        ("/gone/tiny", None),
+        ("random, with the tokenizer of all-minilm-l6-v2", None),
+    ],
 )
 def test_a_base_is_what_the_hub_has(runs, tmp_path, label, base):
     moved = shutil.copytree(runs, tmp_path / "moved")

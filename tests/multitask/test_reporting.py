@@ -230,9 +230,11 @@ def test_differences_to_the_reference_say_where_they_are_significant(store: Path
 def test_an_encoder_from_random_weights_has_no_fingerprint_of_any(store: Path, tmp_path: Path) -> None:
     runs = shutil.copytree(store, tmp_path / "copy")
     changed = runs / "finetune-good-0" / "inputs.json"
-    changed.write_text(json.dumps({**json.loads(changed.read_text()), "start": {"config": {"hidden_size": 8}}}))
+    inputs = json.loads(changed.read_text())
+    labels = {**inputs["labels"], "start": "random, with a tokenizer learned here"}
+    changed.write_text(json.dumps({**inputs, "start": {"config": {"hidden_size": 8}}, "labels": labels}))
     html = write_report(runs, "sample", tmp_path / "report").read_text(encoding="utf-8")
-    assert html.count("random, with the tokenizer of some-weights") == 1
+    assert html.count("<dd>random, with a tokenizer learned here,\nmean pooling</dd>") == 1
     assert f"sha256 <code>{'ab' * 32}</code>" in html
 
 

@@ -12,14 +12,14 @@ from multitask.experiments.tables import Row, Table
 from multitask.experiments.tables.objectives import OBJECTIVES
 
 SIZES = {
-    "2 layers of 128": ShapeConfig(None, 128, 2, 2, 512),
-    "4 layers of 256": ShapeConfig(None, 256, 4, 4, 1024),
-    "6 layers of 384": ShapeConfig(None, 384, 6, 6, 1536),
+    "2 layers of 128": ShapeConfig(128, 2, 2, 512),
+    "4 layers of 256": ShapeConfig(256, 4, 4, 1024),
+    "6 layers of 384": ShapeConfig(384, 6, 6, 1536),
 }
-FAMILIES: dict[str, Literal["bert", "roberta"]] = {"BERT": "bert", "RoBERTa": "roberta"}
+ARCHITECTURES: dict[str, Literal["bert", "roberta"]] = {"BERT": "bert", "RoBERTa": "roberta"}
 SHAPES = {
     f"{name}, {size}": replace(shape, model_type=family)
-    for name, family in FAMILIES.items()
+    for name, family in ARCHITECTURES.items()
     for size, shape in SIZES.items()
 }
 LABELS = ("InfoNCE", "VICReg", "VICReg, modified")

@@ -25,7 +25,7 @@ ENCODERS = {
     "InfoNCE": Encoder(OBJECTIVES["InfoNCE"]),
     "alignment and uniformity": Encoder(ObjectiveConfig("align_uniform")),  # what the score is the gradient of
     "VICReg, modified": Encoder(OBJECTIVES["VICReg, modified"]),
-    "InfoNCE, 4 layers of 256": Encoder(OBJECTIVES["InfoNCE"], "BERT, 4 layers of 256"),
+    "InfoNCE, BERT, 4 layers of 256": Encoder(OBJECTIVES["InfoNCE"], "BERT, 4 layers of 256"),
 }
 
 
