@@ -21,13 +21,12 @@ from multitask.artefacts import Artefact, locate_model
 from multitask.config import Kept
 from multitask.datasets.labelled import LabelledData
 from multitask.datasets.readers import Examples
-from multitask.datasets.schema import Split
 from multitask.evaluation.multitask import outputs
 from multitask.model import HEADS, MultitaskBert
 from multitask.runtime import Runtime
 from multitask.tasks import TASKS, Kind
 
-Estimates = dict[Split, dict[str, NDArray[np.float64]]]  # of each split's tasks, [rows, classes] or [rows]
+Estimates = dict[str, NDArray[np.float64]]  # of each task, [rows, classes] or [rows]
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def _folders(model: Path, kept: Kept) -> Iterable[Path]:
 
 
 def estimate(
-    model: MultitaskBert, tokenizer: Tokenizer, examples: Mapping[Split, Mapping[str, Examples]], runtime: Runtime
+    model: MultitaskBert, tokenizer: Tokenizer, examples: Mapping[str, Examples], runtime: Runtime
 ) -> Estimates:
     """A model's estimates, as in `Kind.estimate`, for every row of the tasks that it has a head for, in file order.
 
@@ -115,10 +114,7 @@ def estimate(
         data = LabelledData.tokenised(rows, tokenizer, model.max_length, model.reads_jointly(name))
         return TASKS[name].kind.estimate(outputs(model, name, data, runtime))
 
-    return {
-        split: {name: of(name, rows) for name, rows in tasks.items() if name in model.tasks}
-        for split, tasks in examples.items()
-    }
+    return {name: of(name, rows) for name, rows in examples.items() if name in model.tasks}
 
 
 def blend(estimates: Sequence[NDArray[np.float64]], votes: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -42,8 +42,9 @@ def work(node: Node) -> float:
             task = config.task if config.score == "task" else "similarity"
             rows = _rows(node.data, task, "train") if config.score in ("align_uniform", "task") else 0
             return config.rounds * _sentences(task) * min(rows, config.train_limit or rows)
-        case EnsembleConfig():  # of every member dev and test sets, which are about as large
-            return 2 * sum(_evaluation(parent) for parent in node.needs)
+        case EnsembleConfig():  # dev sets by every member, test sets, about as large, by the best of each task
+            of_members = [_evaluation(parent) for parent in node.needs]
+            return sum(of_members) + max(of_members)
         case SimulationConfig() as config:  # no sentences; its own unit will do, as it is compared with itself alone
             return config.grid * config.batches * config.batch_size
         case SuitesConfig() as config:  # some lines are gold scores or headers; it is an estimate

@@ -81,13 +81,15 @@ def ensemble(
         if artefact.done:
             logger.info("already computed")
             return artefact
-        answers = {member.label: _answers(member, examples, runtime) for member in members}
-        scores = {label: _scores(answer, examples) for label, answer in answers.items()}
+        dev = examples["dev"]
+        answers = {member.label: _answers(member, dev, runtime) for member in members}
+        scores = {label: score(_decide(answer), dev) for label, answer in answers.items()}
         if config.method in SOUPS:
             votes, combined = _soup(config, members, scores, examples, runtime, artefact.folder)
         else:
-            votes, combined = _vote(config, answers, examples)
-        predictions = _decide(combined)
+            votes = _vote(config, answers, dev)
+            combined = {"dev": _blended(votes, answers), "test": _on_test(members, votes, examples["test"], runtime)}
+        predictions = {split: _decide(estimates) for split, estimates in combined.items()}
         for split in examples:
             write_predictions(predictions[split], examples[split], split, artefact.folder / "predictions")
         beside = {
@@ -116,44 +118,46 @@ def _read(data: Path, tasks: Sequence[str]) -> dict[Split, dict[str, Examples]]:
     return {"dev": dev, "test": test}
 
 
-def _answers(member: Member, examples: Mapping[Split, Mapping[str, Examples]], runtime: Runtime) -> Estimates:
+def _answers(member: Member, examples: Mapping[str, Examples], runtime: Runtime) -> Estimates:
     """A member's estimates; the model is in memory meanwhile only."""
     logger.info("predictions of %s", member.label)
     model = MultitaskBert.load(member.folder).to(runtime.device)
     return estimate(model, load_tokenizer(str(member.folder)), examples, runtime)
 
 
-def _decide(estimates: Estimates) -> dict[Split, dict[str, NDArray[Any]]]:
-    return {
-        split: {name: TASKS[name].kind.decide(values) for name, values in tasks.items()}
-        for split, tasks in estimates.items()
-    }
+def _decide(estimates: Estimates) -> dict[str, NDArray[Any]]:
+    return {name: TASKS[name].kind.decide(values) for name, values in estimates.items()}
 
 
-def _scores(estimates: Estimates, examples: Mapping[Split, Mapping[str, Examples]]) -> Scores:
-    """Dev scores."""
-    return score(_decide(estimates)["dev"], examples["dev"])
-
-
-def _vote(
-    config: EnsembleConfig, answers: Mapping[str, Estimates], examples: Mapping[Split, Mapping[str, Examples]]
-) -> tuple[Votes, Estimates]:
-    """Each task's votes, and the estimates blended by them."""
+def _vote(config: EnsembleConfig, answers: Mapping[str, Estimates], dev: Mapping[str, Examples]) -> Votes:
+    """Each task's votes of those that answer it."""
     votes: Votes = {}
-    combined: Estimates = {split: {} for split in examples}
-    for name, rows in examples["dev"].items():
-        voters = [label for label, answer in answers.items() if name in answer["dev"]]
+    for name, rows in dev.items():
+        voters = [label for label, answer in answers.items() if name in answer]
         given = np.ones(len(voters), np.int64)
         if config.method != "average":
             rounds = config.rounds if config.method == "greedy" else 1
             assert rows.labels is not None, "dev sets have labels"
-            dev = [answers[label]["dev"][name] for label in voters]
-            given = select_greedily(TASKS[name].kind, dev, rows.labels, rounds)
+            given = select_greedily(TASKS[name].kind, [answers[label][name] for label in voters], rows.labels, rounds)
         votes[name] = dict(zip(voters, given.tolist(), strict=True))
-        for split in examples:
-            if name in examples[split]:
-                combined[split][name] = blend([answers[label][split][name] for label in voters], given)
-    return votes, combined
+    return votes
+
+
+def _on_test(members: Sequence[Member], votes: Votes, test: Mapping[str, Examples], runtime: Runtime) -> Estimates:
+    """Estimates on the test sets; a member without votes on a task is not asked."""
+    answers: dict[str, Estimates] = {}
+    for member in members:
+        if asked := {name: rows for name, rows in test.items() if votes[name].get(member.label)}:
+            answers[member.label] = _answers(member, asked, runtime)
+    return _blended({name: votes[name] for name in test}, answers)
+
+
+def _blended(votes: Votes, answers: Mapping[str, Estimates]) -> Estimates:
+    """Each task's estimates as the votes weight them."""
+    voters = {name: {label: given for label, given in of.items() if given} for name, of in votes.items()}
+    return {
+        name: blend([answers[label][name] for label in of], np.array(list(of.values()))) for name, of in voters.items()
+    }
 
 
 def _soup(
@@ -163,15 +167,14 @@ def _soup(
     examples: Mapping[Split, Mapping[str, Examples]],
     runtime: Runtime,
     folder: Path,
-) -> tuple[Votes, Estimates]:
+) -> tuple[Votes, dict[Split, Estimates]]:
     """The soup, kept as the model of the run in `folder`: its members as votes, and its estimates."""
     if len({member.seed for member in members}) > 1:
         logger.warning("the heads of these models began from different seeds, so their mean may be worse than each")
-    tokenizer = load_tokenizer(str(members[0].folder))
+    tokenizer, dev = load_tokenizer(str(members[0].folder)), examples["dev"]
 
     def dev_score(model: MultitaskBert) -> float:
-        dev: dict[Split, Mapping[str, Examples]] = {"dev": examples["dev"]}
-        return _scores(estimate(model.to(runtime.device), tokenizer, dev, runtime), examples).overall
+        return score(_decide(estimate(model.to(runtime.device), tokenizer, dev, runtime)), dev).overall
 
     chosen = list(members)
     if config.method == "greedy_soup":
@@ -180,7 +183,8 @@ def _soup(
     model.save(folder / "checkpoints" / "soup", tokenizer)
     write_json(folder / "best.json", {"overall": "soup"})
     votes = {name: {member.label: 1 for member in chosen} for name in examples["dev"]}
-    return votes, estimate(model.to(runtime.device), tokenizer, examples, runtime)
+    model.to(runtime.device)
+    return votes, {split: estimate(model, tokenizer, sets, runtime) for split, sets in examples.items()}
 
 
 def _shares(votes: Mapping[str, int]) -> dict[str, float]:

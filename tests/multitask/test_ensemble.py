@@ -470,6 +470,21 @@ def test_one_model_is_in_memory_at_a_time(members, small_data, tmp_path, monkeyp
     assert max(counts) == 1
 
 
+def test_on_test_only_members_with_votes_are_asked(members, small_data, tmp_path, monkeypatch):
+    asked: list[tuple[str, str]] = []
+    estimate = stage.estimate
+
+    def noted(model, tokenizer, examples, runtime):
+        asked.extend((name, "dev" if rows.labels is not None else "test") for name, rows in examples.items())
+        return estimate(model, tokenizer, examples, runtime)
+
+    monkeypatch.setattr(stage, "estimate", noted)
+    build(members, small_data, tmp_path, "best_per_task")
+    answering = [name for folder in members for name in MultitaskBert.load(folder).tasks if name in TRAINED]
+    assert sorted(name for name, split in asked if split == "dev") == sorted(answering)
+    assert sorted(name for name, split in asked if split == "test") == sorted(TRAINED)
+
+
 def test_test_labels_have_no_effect(members, small_data, tmp_path):
     data = shutil.copytree(small_data, tmp_path / "data")
     for task in TRAINED:
