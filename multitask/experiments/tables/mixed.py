@@ -26,7 +26,8 @@ def table(recipes: Recipes) -> Table:
         "Components of different losses, mixed",
         "Beyond the papers. Similarity is the cosine of two embeddings. A row names the losses whose dissipation, "
         "weight and ratio make up the gradient; each row is trained on dropout views of the same sentences from the "
-        "same encoder.",
+        "same encoder. The losses' own constant factors, such as InfoNCE's 1/τ, are left out, so that rows are alike; "
+        "as AdamW's ε and clipping are not scaled with them, a row of one loss alone is close to that loss, not equal.",
         rows,
         reference=rows[0].label,
         columns=("similarity",),
