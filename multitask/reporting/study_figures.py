@@ -188,6 +188,7 @@ def sweep(
     xlabel: str,
     ylabel: str,
     description: str,
+    ordered: bool = True,
 ) -> str:
     """Means over seeds at places in order, equally far apart; a bar of one standard deviation where there is one.
 
@@ -197,7 +198,9 @@ def sweep(
         xlabel: what the places are.
         ylabel: what the means are of.
         description: alternative text.
+        ordered: whether a line from place to place means anything.
     """
+    turned = max(map(len, places)) > 6
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -208,15 +211,15 @@ def sweep(
                 [mean for _, mean, _ in there],
                 yerr=[deviation or 0 for _, _, deviation in there],
                 label=name, color=COLOURS[number], marker=MARKERS[number], markersize=4, linewidth=1.2, capsize=2,
+                linestyle="-" if ordered else "none",
             )  # fmt: skip
-        turned = max(map(len, places)) > 6
         axes.set_xticks(range(len(places)), places, rotation=25 if turned else 0, ha="right" if turned else "center")
         axes.set(xlabel=xlabel, ylabel=ylabel)
         axes.grid(axis="y", alpha=0.15, color=INK)
         if len(lines) > 1:
             _legend(figure, axes)
 
-    return render(draw, (4.2, 3.0), description)
+    return render(draw, (4.2, 2.7 + 0.15 * len(lines) + 0.4 * turned), description)
 
 
 def bands(

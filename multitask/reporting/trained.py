@@ -30,6 +30,7 @@ class Sweep:
         caption: of the figure.
         places: on the axis, in order.
         lines: a line's name -> the row at each place.
+        ordered: whether the places follow each other.
     """
 
     table: str
@@ -37,6 +38,7 @@ class Sweep:
     caption: str
     places: tuple[str, ...]
     lines: Mapping[str, tuple[str, ...]]
+    ordered: bool = True
 
 
 def _rows(labels: Sequence[str], places: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -77,6 +79,7 @@ OTHER_SWEEPS = (
         "What the sentences are about.",
         tuple(domains.DOMAINS),
         _rows(domains.LABELS, tuple(domains.DOMAINS)),
+        ordered=False,
     ),
     Sweep(
         "shapes",
@@ -111,9 +114,8 @@ def sweep_figure(sweep: Sweep, tables: Tables) -> Illustration | None:
         + ", ".join(f"{place} {score(point and point[0])}" for place, point in zip(sweep.places, points, strict=True))
         for name, points in lines.items()
     )
-    svg = figures.sweep(
-        lines, sweep.places, sweep.axis, YLABEL, f"{tables[sweep.table].table.title}, by {sweep.axis}. {described}."
-    )
+    description = f"{tables[sweep.table].table.title}, by {sweep.axis}. {described}."
+    svg = figures.sweep(lines, sweep.places, sweep.axis, YLABEL, description, sweep.ordered)
     return Illustration(Markup(svg), sweep.caption)
 
 
