@@ -143,7 +143,7 @@ def test_a_half_finished_table_has_its_report(tmp_path: Path) -> None:
     assert "99% at random –" in str(figure["aria-label"])
 
 
-@pytest.mark.parametrize(("key", "good"), [(SCORES, "magnitude"), (OTHERS, "InfoNCE, 4 layers of 256")])
+@pytest.mark.parametrize(("key", "good"), [(SCORES, "magnitude"), (OTHERS, "InfoNCE, BERT, 4 layers of 256")])
 def test_what_is_left_is_compared_with_random_draws(key: str, good: str, tmp_path: Path) -> None:
     quality = lambda row, task: 0.9 if good in row and "random" not in row else 0.6  # noqa: E731
     [table] = analyse(results(tmp_path, quality, key=key))
