@@ -21,6 +21,8 @@ UNTESTED = Verdict("not tested here", "")
 SURE = f"at the {LEVEL:.0%} level"
 SURE_OF_ANY = f"{SURE}, corrected for the number of tests"
 SCORE = "similarity"
+LEAST_SEEDS = 3
+"""Seeds that a measure of training needs: the 95% interval of two is 13 times as wide as they are apart."""
 AS_GOOD = 0.02
 """A score lower by less than this reaches another."""
 
@@ -73,10 +75,10 @@ def values(table: TableAnalysis, label: str, measure: Measure) -> Values:
 
 
 def measured(table: TableAnalysis, measure: Measure, weights: Mapping[str, float]) -> Uncertain | None:
-    """A contrast of rows' means of a measure, with the chance of seeds alone; None where a row has less than two."""
+    """A contrast of rows' means of a measure, with the chance of seeds alone; None where a row has too few."""
     terms = [(weight, values(table, label, measure)) for label, weight in weights.items()]
     spread = Spread.welch(terms)  # measures of training vary more in some rows than in others
-    if not spread.degrees:
+    if min(len(found) for _, found in terms) < LEAST_SEEDS:
         return None
     return contrast([(weight, SampledScores(found, np.tile(found, (SAMPLES, 1)))) for weight, found in terms], spread)
 
