@@ -8,6 +8,8 @@ from typing import Any, Literal
 from minbert.errors import InputError
 from minbert.files import read_json
 
+ModelType = Literal["bert", "roberta"]
+
 # Where a RoBERTa's config.json that leaves a value out means another one than a BERT's.
 ROBERTA_DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "pad_token_id": 1}
 
@@ -34,7 +36,7 @@ class BertConfig:
         InputError: sizes that do not fit together.
     """
 
-    model_type: Literal["bert", "roberta"] = "bert"
+    model_type: ModelType = "bert"
     vocab_size: int = 30522
     hidden_size: int = 768
     num_hidden_layers: int = 12
@@ -95,7 +97,7 @@ class BertConfig:
         """Whether a layer lacks heads or neurons."""
         return any(getattr(self, name) is not None for name in PRUNED_SIZES)
 
-    def of_family(self, model_type: Literal["bert", "roberta"], vocab_size: int) -> "BertConfig":
+    def of_family(self, model_type: ModelType, vocab_size: int) -> "BertConfig":
         """The same sizes and longest sentence in a family's architecture, over another vocabulary."""
         config = replace(self, model_type=model_type, vocab_size=vocab_size, **FAMILIES[model_type])
         return replace(config, max_position_embeddings=self.max_length + config.position_offset)

@@ -5,11 +5,11 @@ Source: Devlin et al. 2019, section 3 (WordPiece); Liu et al. 2019, section 4.4 
 
 import json
 from collections.abc import Sequence
-from typing import Literal
 
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as RustTokenizer
 
+from minbert.config import ModelType
 from minbert.tokenizer import BERT_SPECIALS, Tokenizer, as_bert
 
 MIN_FREQUENCY = 2  # a word or pair that occurs once is a name or a typing error
@@ -24,7 +24,7 @@ MODEL_INPUTS = {"bert": ["input_ids", "token_type_ids", "attention_mask"], "robe
 
 
 def train_tokenizer(
-    model_type: Literal["bert", "roberta"], sentences: Sequence[str], vocabulary_size: int, max_length: int
+    model_type: ModelType, sentences: Sequence[str], vocabulary_size: int, max_length: int
 ) -> Tokenizer:
     """A tokenizer whose vocabulary is learned from sentences; the same sentences give the same one.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from minbert.config import ModelType
 from minbert.errors import InputError
 
 Pooling = Literal["auto", "cls", "mean"]
@@ -153,7 +154,7 @@ class ShapeConfig:
     num_hidden_layers: int | None = None
     num_attention_heads: int | None = None
     intermediate_size: int | None = None
-    model_type: Literal["bert", "roberta"] | None = None
+    model_type: ModelType | None = None
     """Of which family, with a vocabulary learned from the training sentences in its way, about as large as the
     start's; the start's family and tokenizer when left out."""
 

@@ -4,8 +4,8 @@ Each is trained from scratch with a vocabulary of its own, then under each objec
 """
 
 from dataclasses import replace
-from typing import Literal
 
+from minbert.config import ModelType
 from multitask.config import MlmConfig, ShapeConfig
 from multitask.experiments.recipes import Node, Recipes
 from multitask.experiments.tables import Row, Table
@@ -16,7 +16,7 @@ SIZES = {
     "4 layers of 256": ShapeConfig(256, 4, 4, 1024),
     "6 layers of 384": ShapeConfig(384, 6, 6, 1536),
 }
-ARCHITECTURES: dict[str, Literal["bert", "roberta"]] = {"BERT": "bert", "RoBERTa": "roberta"}
+ARCHITECTURES: dict[str, ModelType] = {"BERT": "bert", "RoBERTa": "roberta"}
 SHAPES = {
     f"{name}, {size}": replace(shape, model_type=family)
     for name, family in ARCHITECTURES.items()

@@ -26,6 +26,7 @@ def folder(tmp_path: Path) -> Path:
         "sts-test-student.csv": "id\tsentence1\tsentence2\na\tt\tu\n",
         "nli_triplets.csv": "sent0,sent1,hard_neg\na,b c,d\nA,B c,D\n",
         "sentences.txt": "one two\n\nthree\n",
+        "news.txt": "a\nb\nA\n",
     }
     for name, content in files.items():
         (tmp_path / name).write_text(content)
@@ -46,6 +47,7 @@ def test_counts(folder):
     assert files["sts-test-student.csv"].labels == {}
     assert (files["nli_triplets.csv"].rows, files["nli_triplets.csv"].repeated) == (2, 1)
     assert (files["sentences.txt"].rows, files["sentences.txt"].dropped) == (2, 1)
+    assert (files["news.txt"].rows, files["news.txt"].repeated) == (3, 1)
     assert report.overlaps == (
         Overlap("sentiment", ("train", "dev"), 2),
         Overlap("similarity", ("train", "dev"), 1),

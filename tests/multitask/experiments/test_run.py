@@ -176,7 +176,8 @@ def test_the_record_keeps_the_tables_of_earlier_runs(preset: Preset, tmp_path: P
     assert Record.read(tmp_path, "sample").tables == (*earlier.tables, *again.tables)
 
     other = replace(preset.recipes, data=shutil.copytree(preset.recipes.data, tmp_path / "data"))
-    assert Record.read(tmp_path, "sample").start == preset.recipes.start.name
+    elsewhere = replace(earlier, start="other-weights")
+    assert elsewhere.with_tables_of(united, tmp_path, ["1", "2"]) == elsewhere
     assert run(tables_of(other, first), tmp_path) == Record.read(tmp_path, "sample")
     both = run(tables_of(preset.recipes, first, alone), tmp_path)
     (tmp_path / both.tables[1].rows[0].runs[0].chain[0].artefact / "DONE").unlink()
