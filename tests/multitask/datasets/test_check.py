@@ -26,7 +26,6 @@ def folder(tmp_path: Path) -> Path:
         "sts-test-student.csv": "id\tsentence1\tsentence2\na\tt\tu\n",
         "nli_triplets.csv": "sent0,sent1,hard_neg\na,b c,d\nA,B c,D\n",
         "sentences.txt": "one two\n\nthree\n",
-        "news.txt": "a\nb\nA\n",
     }
     for name, content in files.items():
         (tmp_path / name).write_text(content)
@@ -47,7 +46,6 @@ def test_counts(folder):
     assert files["sts-test-student.csv"].labels == {}
     assert (files["nli_triplets.csv"].rows, files["nli_triplets.csv"].repeated) == (2, 1)
     assert (files["sentences.txt"].rows, files["sentences.txt"].dropped) == (2, 1)
-    assert (files["news.txt"].rows, files["news.txt"].repeated) == (3, 1)
     assert report.overlaps == (
         Overlap("sentiment", ("train", "dev"), 2),
         Overlap("similarity", ("train", "dev"), 1),
@@ -62,6 +60,13 @@ def test_percentiles_of_sentence_lengths(tmp_path):
     (tmp_path / "ids-sst-train.csv").write_text("id\tsentence\tsentiment\n" + rows)
     report, _ = check_folder(tmp_path, SCHEMAS)
     assert report.files[0].words == (51, 96, 100)  # 50 and 95 of the 100 sentences are shorter
+
+
+def test_every_text_file_is_listed(folder):
+    (folder / "news.txt").write_text("a\nb\nA\n")
+    [*_, news, sentences] = check_folder(folder, SCHEMAS)[0].files
+    assert (news.name, news.rows, news.repeated) == ("news.txt", 3, 1)
+    assert sentences.name == "sentences.txt"
 
 
 def test_the_table_is_aligned(folder):
