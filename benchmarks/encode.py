@@ -22,10 +22,10 @@ from sentence_transformers import SentenceTransformer
 from transformers.utils.logging import disable_progress_bar
 
 from multitask import SentenceEncoder
-from multitask.artefacts import locate_model
-from multitask.runtime import start
-from multitask.tasks import TASKS
-from multitask.texts import training_sentences
+from multitask.runs.artefact import locate_model
+from multitask.runtime.device import start
+from multitask.tasks.kinds import TASKS
+from multitask.tasks.training_sentences import training_sentences
 
 SOURCES = ("sentiment", "paraphrase", "similarity")
 

@@ -23,12 +23,12 @@ from transformers import BertModel as TheirModel
 
 from minbert import BertConfig, BertModel, load_tokenizer
 from multitask.config import FinetuneConfig, Precision
-from multitask.evaluation.multitask import load_split
-from multitask.model import MultitaskBert
-from multitask.runtime import seed_everything, start
+from multitask.evaluation.task_scores import load_split
+from multitask.models.multitask_model import MultitaskBert
+from multitask.runtime.device import seed_everything, start
 from multitask.stages.finetune import Finetuning
-from multitask.tasks import TASKS
-from multitask.training import Batch, LoopConfig, TrainingRun, Update
+from multitask.tasks.kinds import TASKS
+from multitask.training.loop import Batch, LoopConfig, TrainingRun, Update
 
 SHAPES = {
     "minilm": BertConfig(hidden_size=384, num_hidden_layers=6, intermediate_size=1536),

@@ -23,11 +23,11 @@ from benchmarks.finetune import SHAPES
 from benchmarks.objectives import FORMS, MIB, make, peak, step
 from minbert import BertModel, load_tokenizer
 from multitask.config import PretrainConfig
-from multitask.contrastive import build_projection, load_contrastive
-from multitask.runtime import make_deterministic, seed_everything, start
+from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.stages.common import Start
+from multitask.stages.dropout_views_and_pairs import build_projection, load_contrastive
 from multitask.stages.pretrain import Pretraining
-from multitask.training import Batch
+from multitask.training.loop import Batch
 
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
 SENTENCES = 128  # of the times

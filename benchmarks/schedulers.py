@@ -23,12 +23,12 @@ import torch
 from benchmarks.finetune import SHAPES
 from minbert import BertModel, load_tokenizer
 from multitask.config import FinetuneConfig
-from multitask.evaluation.multitask import load_split
-from multitask.model import MultitaskBert
-from multitask.runtime import make_deterministic, seed_everything, start
+from multitask.evaluation.task_scores import load_split
+from multitask.models.multitask_model import MultitaskBert
+from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.schedulers import SCHEDULERS
 from multitask.stages.finetune import Finetuning
-from multitask.training import LoopConfig, TrainingRun
+from multitask.training.loop import LoopConfig, TrainingRun
 
 MIB = 2**20
 TASKS = FinetuneConfig().tasks

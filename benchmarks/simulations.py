@@ -21,8 +21,8 @@ import torch
 from numpy.typing import NDArray
 
 from multitask.config import SimulationConfig
-from multitask.study.outcomes import TEMPERATURES
-from multitask.study.simulations import (
+from studies.gradient_paradigm.simulation_outcomes import TEMPERATURES
+from studies.gradient_paradigm.simulations import (
     NEGATIVE_MEANS,
     POSITIVE_MEANS,
     WEIGHT_POSITIVE_MEAN,

@@ -2,7 +2,7 @@
 
 import sys
 
-from multitask.cli import main
+from multitask.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,14 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from multitask.artefacts import is_run, locate_model
 from multitask.config import Device, Pooling, Precision
-from multitask.contamination import TrainedOn
-from multitask.encoder import Embedder, SentenceEncoder, load_encoder
-from multitask.evaluation.embeddings import EmbeddingTable, embed
-from multitask.evaluation.geometry import Geometry, geometry
-from multitask.evaluation.overlap import Seen, TaskResult, task_result
-from multitask.evaluation.senteval import (
+from multitask.data.contamination import TrainedOn
+from multitask.evaluation.contamination_overlap import Seen, TaskResult, task_result
+from multitask.evaluation.embedding_cache import EmbeddingTable, embed
+from multitask.evaluation.embedding_geometry import Geometry, geometry
+from multitask.evaluation.senteval_files import (
     STS_SETS,
     TRANSFER_SETS,
     ClassificationData,
@@ -30,9 +28,11 @@ from multitask.evaluation.senteval import (
     Mask,
     SimilarityData,
 )
-from multitask.evaluation.sts import StsScores, cosines, sts_scores
-from multitask.evaluation.transfer import TransferScores, predict, transfer_scores
-from multitask.statistics import Measure
+from multitask.evaluation.statistics import Measure
+from multitask.evaluation.sts_scores import StsScores, cosines, sts_scores
+from multitask.evaluation.transfer_scores import TransferScores, predict, transfer_scores
+from multitask.models.sentence_encoder import Embedder, SentenceEncoder, load_encoder
+from multitask.runs.artefact import is_run, locate_model
 
 logger = logging.getLogger("multitask")
 

@@ -6,8 +6,8 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
+from multitask.objectives.alignment_uniformity import alignment, uniformity, unit
 from multitask.objectives.base import OBJECTIVES, Objective, build_objective
-from multitask.objectives.geometry import alignment, uniformity, unit
 
 __all__ = ["OBJECTIVES", "Objective", "alignment", "build_objective", "uniformity", "unit"]
 

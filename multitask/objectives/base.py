@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from minbert.errors import InputError
-from multitask.objectives.geometry import unit
+from multitask.objectives.alignment_uniformity import unit
 from multitask.objectives.negatives import diagonal_mask
 from multitask.objectives.parameters import checked
 

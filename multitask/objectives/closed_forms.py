@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from multitask.objectives.infonce import ArcCon, InfoNCE
-from multitask.objectives.margin import MarginAngularTriplet, MarginEuclideanTriplet, MarginProductTriplet
+from multitask.objectives.margin_triplets import MarginAngularTriplet, MarginEuclideanTriplet, MarginProductTriplet
 
 INFONCE, ARCCON = InfoNCE(), ArcCon()
 MPT, MET, MAT = MarginProductTriplet(), MarginEuclideanTriplet(), MarginAngularTriplet()

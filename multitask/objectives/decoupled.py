@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from multitask.objectives.alignment_uniformity import alignment, uniformity
 from multitask.objectives.base import Objective, Pairs, register
-from multitask.objectives.geometry import alignment, uniformity
-from multitask.objectives.margin import Hinge
+from multitask.objectives.margin_triplets import Hinge
 from multitask.objectives.negatives import only_negatives, zero_if_empty
 from multitask.objectives.parameters import number
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from minbert.errors import InputError
+from multitask.objectives.alignment_uniformity import arccos
 from multitask.objectives.base import Objective, Pairs, register
-from multitask.objectives.geometry import arccos
 from multitask.objectives.parameters import number
 
 

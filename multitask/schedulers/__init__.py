@@ -7,7 +7,7 @@ configured one; `SCHEDULERS` lists them by name.
 from importlib import import_module
 from pkgutil import iter_modules
 
-from multitask.schedulers.average import AverageLoss
+from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import SCHEDULERS, Scheduler, build_scheduler
 
 __all__ = ["SCHEDULERS", "AverageLoss", "Scheduler", "build_scheduler"]

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from multitask.config import FinetuneConfig
-from multitask.datasets.batching import Rows
-from multitask.schedulers.gradients import TaskGradients
-from multitask.training import Losses, Trainable, Update
+from multitask.data.shuffle_and_batch import Rows
+from multitask.schedulers.task_gradients import TaskGradients
+from multitask.training.loop import Losses, Trainable, Update
 
 
 class Scheduler(nn.Module, ABC):

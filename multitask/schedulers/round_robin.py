@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from multitask.config import FinetuneConfig
-from multitask.datasets.batching import Rows
-from multitask.schedulers.average import AverageLoss
+from multitask.data.shuffle_and_batch import Rows
+from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import register
-from multitask.training import Batch, Update
+from multitask.training.loop import Batch, Update
 
 
 @register("batch_round_robin")

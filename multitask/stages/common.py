@@ -19,15 +19,15 @@ from minbert.errors import InputError
 from minbert.files import atomic_folder, sha256_of_file
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask import distributed
-from multitask.artefacts import Artefact, locate_model
 from multitask.config import FinetuneConfig, MlmConfig, Pooling, PretrainConfig, PruneConfig, RunOptions
-from multitask.contamination import Hashes, TrainedOn
-from multitask.model import resolve_pooling, write_pooling
-from multitask.pooling import PoolingMethod
-from multitask.runtime import Runtime, generator, make_deterministic, seed_everything, start
-from multitask.tensorboard import tensorboard_log
-from multitask.training import LoopConfig, Losses, Trainable, Update, train
+from multitask.data.contamination import Hashes, TrainedOn
+from multitask.models.multitask_model import resolve_pooling, write_pooling
+from multitask.models.pooling import PoolingMethod
+from multitask.runs.artefact import Artefact, locate_model
+from multitask.runtime import distributed
+from multitask.runtime.device import Runtime, generator, make_deterministic, seed_everything, start
+from multitask.training.loop import LoopConfig, Losses, Trainable, Update, train
+from multitask.training.tensorboard import tensorboard_log
 
 logger = logging.getLogger("multitask")
 

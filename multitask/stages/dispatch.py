@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from multitask.artefacts import Artefact
 from multitask.config import FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig, RunOptions
+from multitask.runs.artefact import Artefact
 
 TrainingConfig = FinetuneConfig | FuseConfig | MlmConfig | PretrainConfig
 

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_json, sha256_of_file, write_json
 from minbert.tokenizer import load_tokenizer
-from multitask.artefacts import Artefact
 from multitask.config import RunOptions, SuitesConfig
-from multitask.contamination import TrainedOn
-from multitask.datasets.readers import Examples
-from multitask.encoder import SentenceEncoder
-from multitask.evaluation.embeddings import embed
-from multitask.evaluation.multitask import load_split, overlap, predict, score
+from multitask.data.contamination import TrainedOn
+from multitask.data.readers import Examples
+from multitask.evaluation.embedding_cache import embed
 from multitask.evaluation.suites import SUITES, outcome_on, read_sets
-from multitask.model import load_model
-from multitask.runtime import start
-from multitask.tasks import TASKS
+from multitask.evaluation.task_scores import load_split, overlap, predict, score
+from multitask.models.multitask_model import load_model
+from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.runs.artefact import Artefact
+from multitask.runtime.device import start
+from multitask.tasks.kinds import TASKS
 
 
 def evaluate_run(run: Artefact, data: Path, options: RunOptions) -> Artefact:

@@ -11,14 +11,19 @@ import numpy as np
 import torch
 from torch import nn
 
-from multitask.artefacts import Artefact
 from multitask.config import FuseConfig, RunOptions
-from multitask.contrastive import ContrastiveSource, build_projection, contrastive_batches, load_contrastive
-from multitask.datasets.batching import Rows, drawn_rows
-from multitask.sources import Source, losses_of
+from multitask.data.shuffle_and_batch import Rows, drawn_rows
+from multitask.runs.artefact import Artefact
 from multitask.stages.common import train_once, trained_on
+from multitask.stages.dropout_views_and_pairs import (
+    ContrastiveSource,
+    build_projection,
+    contrastive_batches,
+    load_contrastive,
+)
 from multitask.stages.finetune import Finetuning, Prepared, prepare
-from multitask.training import Batch, LoopConfig, Losses, Trainable, Update
+from multitask.training.loop import Batch, LoopConfig, Losses, Trainable, Update
+from multitask.training.source import Source, losses_of
 
 
 def fuse(

@@ -10,26 +10,31 @@ import torch
 from torch import Tensor, nn
 
 from minbert.files import sha256_of_file
-from minbert.masked import MaskedLanguageHead
+from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
-from multitask import distributed
-from multitask.artefacts import Artefact
 from multitask.config import PretrainConfig, RunOptions
-from multitask.contrastive import ContrastiveSource, build_projection, contrastive_batches, load_contrastive
-from multitask.datasets.batching import Rows
-from multitask.datasets.labelled import LabelledData
-from multitask.gradient_cache import backward_in_chunks
-from multitask.inference import for_all_rows
-from multitask.masked import MaskedSource
-from multitask.metrics import correlation_metrics
-from multitask.model import heads_files
-from multitask.pooling import pool
-from multitask.runtime import Runtime
-from multitask.sources import Source, losses_of
+from multitask.data.labelled_data import LabelledData
+from multitask.data.shuffle_and_batch import Rows
+from multitask.models.batched_inference import for_all_rows
+from multitask.models.multitask_model import heads_files
+from multitask.models.pooling import pool
+from multitask.runs.artefact import Artefact
+from multitask.runtime import distributed
+from multitask.runtime.device import Runtime
 from multitask.stages.common import Start, begin_stage, train_once, trained_on
-from multitask.tasks import TASKS
-from multitask.training import Batch, Evaluation, LoopConfig, Losses, Trainable, Update
+from multitask.stages.dropout_views_and_pairs import (
+    ContrastiveSource,
+    build_projection,
+    contrastive_batches,
+    load_contrastive,
+)
+from multitask.stages.masked_words import MaskedSource
+from multitask.tasks.kinds import TASKS
+from multitask.tasks.metrics import correlation_metrics
+from multitask.training.gradient_cache import backward_in_chunks
+from multitask.training.loop import Batch, Evaluation, LoopConfig, Losses, Trainable, Update
+from multitask.training.source import Source, losses_of
 
 
 def pretrain(

@@ -13,14 +13,14 @@ from transformers import AutoModel, AutoTokenizer
 
 from minbert.checkpoint import resolve
 from minbert.errors import InputError
-from multitask.cli import main
-from multitask.contamination import TrainedOn, hash_sentences
-from multitask.datasets.readers import read_examples
-from multitask.evaluation import transfer
-from multitask.evaluation.overlap import Seen, task_result
-from multitask.evaluation.senteval import STS_SETS, TRANSFER_SETS
+from multitask.cli.main import main
+from multitask.data.contamination import TrainedOn, hash_sentences
+from multitask.data.readers import read_examples
+from multitask.evaluation import transfer_scores as transfer
+from multitask.evaluation.contamination_overlap import Seen, task_result
+from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS
 from multitask.evaluation.suites import SUITES, evaluate_model, evaluate_suite
-from multitask.tasks import TASKS
+from multitask.tasks.kinds import TASKS
 from tests.multitask.evaluation.folder import BagOfWords, write, write_sts, write_transfer
 
 SHARED = Path(os.environ.get("MINBERT_SHARED_DATA", "missing")) / "senteval"

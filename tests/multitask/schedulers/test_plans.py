@@ -16,7 +16,7 @@ from minbert.errors import InputError
 from multitask.config import FinetuneConfig, RunOptions, SchedulerConfig
 from multitask.schedulers import SCHEDULERS, AverageLoss, build_scheduler
 from multitask.stages.finetune import Finetuning, prepare
-from multitask.training import Batch, Losses
+from multitask.training.loop import Batch, Losses
 
 CPU = torch.device("cpu")
 ROWS = [np.array([0, 1]), np.array([2, 3]), np.array([4])]

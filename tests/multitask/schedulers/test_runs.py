@@ -9,14 +9,13 @@ import torch
 from torch import nn
 
 from minbert.files import sha256_of_file
-from multitask import training
-from multitask.artefacts import Artefact
 from multitask.config import FinetuneConfig, HeadsConfig, OptimizerConfig, RunOptions
+from multitask.runs.artefact import Artefact
 from multitask.schedulers import SCHEDULERS
-from multitask.schedulers.aggregation import METHODS
+from multitask.schedulers.pcgrad_and_aggregators import METHODS
 from multitask.stages.finetune import Finetuning, finetune, prepare
-
-from .test_aggregation import PACKAGES
+from multitask.training import loop as training
+from tests.multitask.schedulers.test_pcgrad_and_aggregators import PACKAGES
 
 CONFIG = FinetuneConfig(epochs=2, batch_size=16, epoch_size=48, optimizer=OptimizerConfig(learning_rate=1e-3))
 WATCHED = ("cosine", "norm")

@@ -1,1 +1,0 @@
-"""Reading, checking, fetching and batching of the data files."""

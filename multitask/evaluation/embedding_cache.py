@@ -1,0 +1,94 @@
+"""Embeddings of many sets at once: each different sentence is embedded one time, and kept on disk for the next."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minbert.errors import InputError
+from minbert.files import atomic_folder
+from multitask.data.tokenize_and_truncate import cache_folder
+from multitask.models.sentence_encoder import Embedder
+from multitask.runs.locks import exclusive
+
+Vectors = NDArray[np.float32]  # [sentences, dim]
+
+
+@dataclass(frozen=True)
+class EmbeddingTable:
+    """Embeddings by sentence.
+
+    Args:
+        rows: from a sentence to its row.
+        vectors: [sentences, dim] fp32, as the encoder gives them, not scaled.
+        computed: how many were embedded now; the others came from the cache.
+    """
+
+    rows: Mapping[str, int]
+    vectors: Vectors
+    computed: int
+
+    def __getitem__(self, sentences: Sequence[str]) -> Vectors:
+        """Embeddings of sentences that the table holds, [sentences, dim]."""
+        return self.vectors[[self.rows[sentence] for sentence in sentences]]
+
+
+def default_cache() -> Path:
+    """Where embeddings are kept: beside the tokens, in `$MULTITASK_CACHE` or the user's cache folder."""
+    return cache_folder() / "embeddings"
+
+
+def embed(
+    encoder: Embedder, sentences: Iterable[str], cache: Path | None, show_progress: bool = False
+) -> EmbeddingTable:
+    """Embed all different sentences; those that the cache holds are read, the others are added to it.
+
+    The cache has a folder for each encoder, and in it one for each call that had something to add, written at once: any
+    number of processes can share it, and at worst two compute the same.
+
+    Args:
+        encoder: with an identity.
+        sentences: may repeat.
+        cache: folder of the cache; None for none.
+        show_progress: show a progress bar when standard error is a terminal.
+
+    Raises:
+        InputError: embeddings that are not finite, of which no score should be made.
+    """
+    different = list(dict.fromkeys(sentences))
+    keys = [sha256(sentence.encode()).digest()[:16] for sentence in different]
+    folder = None if cache is None else cache / encoder.identity
+    cached = {} if folder is None else _read(folder, set(keys))
+    missing = [i for i, key in enumerate(keys) if key not in cached]
+    if missing:
+        new = encoder.encode([different[i] for i in missing], show_progress=show_progress)
+        if not np.isfinite(new).all():
+            raise InputError("the encoder's embeddings are not finite; its weights are damaged")
+        if folder is not None:
+            _write(folder, [keys[i] for i in missing], new)
+        cached |= dict(zip([keys[i] for i in missing], new, strict=True))
+    vectors = np.stack([cached[key] for key in keys])
+    return EmbeddingTable({sentence: row for row, sentence in enumerate(different)}, vectors, len(missing))
+
+
+def _read(folder: Path, wanted: set[bytes]) -> dict[bytes, Vectors]:
+    """The wanted sentences' embeddings by the sentences' hashes, views of memory-mapped files."""
+    found: dict[bytes, Vectors] = {}
+    for part in sorted(folder.glob("[!.]*")):
+        vectors = np.load(part / "embeddings.npy", mmap_mode="r", allow_pickle=False)
+        hashes = [row.tobytes() for row in np.load(part / "hashes.npy", allow_pickle=False)]
+        found |= {key: vectors[row] for row, key in enumerate(hashes) if key in wanted}
+    return found
+
+
+def _write(folder: Path, keys: Sequence[bytes], vectors: Vectors) -> None:
+    part = folder / sha256(b"".join(keys)).hexdigest()[:32]
+    with exclusive(folder / ".lock"):
+        if part.is_dir():  # another process had the same to add
+            return
+        with atomic_folder(part) as temporary:
+            np.save(temporary / "hashes.npy", np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 16))
+            np.save(temporary / "embeddings.npy", vectors)

@@ -1,0 +1,63 @@
+"""Text made safe for Markdown and LaTeX."""
+
+import unicodedata
+
+SEEN = "†"  # a score partly on what was trained on
+MINUS = "−"  # as wide as a plus, unlike a hyphen
+
+
+class Latex(str):
+    """Text that is LaTeX already."""
+
+    __slots__ = ()
+
+
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "[": "{[}",  # at a row's start it would be the optional argument of the line break before
+    "]": "{]}",
+    "*": "{*}",  # likewise
+    '"': "''",
+    "–": "--",
+    "—": "---",
+    "’": "'",
+    "“": "``",
+    "”": "''",
+    "…": r"\ldots{}",
+    MINUS: "$-$",
+    "±": r"$\pm$",
+    "†": r"$^{\dagger}$",
+    "‡": r"$^{\ddagger}$",
+    "×": r"$\times$",
+    "τ": r"$\tau$",
+    "λ": r"$\lambda$",
+    "α": r"$\alpha$",
+    "→": r"$\to$",
+    **{sign: f"\\{sign}" for sign in "&%$#_"},
+}
+
+
+def latex(value: object) -> Latex:
+    """Text as LaTeX that any engine compiles: specials escaped, other signs as the nearest ASCII or a question mark."""
+    return value if isinstance(value, Latex) else Latex("".join(map(_latex_sign, str(value))))
+
+
+def _latex_sign(sign: str) -> str:
+    if sign in LATEX:
+        return LATEX[sign]
+    if sign.isspace():
+        return " "
+    plain = unicodedata.normalize("NFKD", sign).encode("ascii", "ignore").decode()
+    return plain if plain.isprintable() and plain else "?"
+
+
+def markdown_cell(text: str) -> str:
+    """Text for a cell of a Markdown table."""
+    return " ".join(text.replace("|", "\\|").split())

@@ -1,0 +1,80 @@
+"""Semantic textual similarity: how well the cosine of two embeddings orders pairs as people do.
+
+The protocol is that of Reimers & Gurevych (2019) and SimCSE (Gao et al. 2021, arXiv 2104.08821, appendix B): no
+regression on top, Spearman correlation over the pairs of all sub-sets together ("all"). SentEval's own "mean" and
+"weighted mean" over the sub-sets and Pearson correlation are given beside it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multitask.evaluation.embedding_cache import Vectors
+from multitask.tasks.metrics import correlation_metrics
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Rank and linear correlation of cosines and gold scores; 0 where all of either are equal."""
+
+    spearman: float
+    pearson: float
+
+
+@dataclass(frozen=True)
+class StsScores:
+    """Correlations of one task.
+
+    Args:
+        all: over the pairs of all sub-sets together, the field's number.
+        mean: the mean over sub-sets.
+        weighted_mean: the same, weighted by their numbers of pairs.
+        subsets: of each sub-set.
+    """
+
+    all: Correlation
+    mean: Correlation
+    weighted_mean: Correlation
+    subsets: dict[str, Correlation]
+
+
+def unit(vectors: Vectors) -> NDArray[np.float64]:
+    """Vectors [n, dim] scaled to length 1, in fp64 so that nearly equal cosines keep their order; zero stays zero."""
+    precise = vectors.astype(np.float64)
+    length = np.linalg.norm(precise, axis=-1, keepdims=True)
+    return precise / np.where(length == 0, 1, length)
+
+
+def cosines(first: Vectors, second: Vectors) -> NDArray[np.float64]:
+    """Cosine of each pair's embeddings, [pairs]; 0 with a zero vector."""
+    return np.einsum("nd,nd->n", unit(first), unit(second))
+
+
+def sts_scores(similarities: NDArray[np.float64], gold: NDArray[np.float64], subsets: NDArray[np.str_]) -> StsScores:
+    """Correlations of similarities with gold scores.
+
+    Args:
+        similarities: [pairs].
+        gold: [pairs].
+        subsets: the sub-set of each pair, [pairs].
+    """
+    parts = {str(name): np.flatnonzero(subsets == name) for name in dict.fromkeys(subsets)}
+    each = {name: _correlation(similarities[rows], gold[rows]) for name, rows in parts.items()}
+    sizes = [len(rows) for rows in parts.values()]
+    return StsScores(
+        all=_correlation(similarities, gold),
+        mean=_average(list(each.values()), None),
+        weighted_mean=_average(list(each.values()), sizes),
+        subsets=each,
+    )
+
+
+def _correlation(similarities: NDArray[np.float64], gold: NDArray[np.float64]) -> Correlation:
+    return Correlation(**correlation_metrics(similarities, gold))
+
+
+def _average(parts: Sequence[Correlation], weights: Sequence[int] | None) -> Correlation:
+    spearman, pearson = ([getattr(part, name) for part in parts] for name in ("spearman", "pearson"))
+    return Correlation(float(np.average(spearman, weights=weights)), float(np.average(pearson, weights=weights)))

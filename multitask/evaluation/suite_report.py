@@ -1,0 +1,195 @@
+"""A suite's results beside published ones, for the terminal and as Markdown and LaTeX; and all of it as JSON."""
+
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from minbert.files import write_json, write_text
+from multitask import evaluation
+from multitask.evaluation.contamination_overlap import TaskResult, any_seen
+from multitask.evaluation.embedding_geometry import BANDS, Geometry
+from multitask.evaluation.markup import SEEN, latex, markdown_cell
+from multitask.evaluation.sts_scores import StsScores
+from multitask.evaluation.suites import SUITES, Scores, SuiteName, SuiteResult
+from multitask.evaluation.text_tables import aligned
+from multitask.evaluation.transfer_scores import TransferScores
+
+NONE, PARTIAL = "–", "‡"
+GEOMETRY = ("alignment", "uniformity", "mean_cosine", "top_eigenvalue_share", "effective_rank")
+
+Rows = list[list[str]]  # the first is the header
+
+
+@dataclass(frozen=True)
+class Published:
+    """A row of a paper's table, in points; `source` names both."""
+
+    label: str
+    source: str
+    scores: tuple[float, ...]
+    average: float
+
+
+@cache
+def published(suite: SuiteName) -> tuple[Published, ...]:
+    """Published rows of a suite, in the order of its tasks."""
+    path = Path(evaluation.__file__).with_name("published.toml")
+    rows = tomllib.loads(path.read_text(encoding="utf-8")).get(suite, [])
+    return tuple(Published(**{**row, "scores": tuple(row["scores"])}) for row in rows)
+
+
+def suite_text(result: SuiteResult) -> str:
+    """For the terminal: settings, scores, notes."""
+    parts = [_heading(result), _work(result), aligned(_main_table(result)), *_notes(result)]
+    return "\n".join([*parts, "", aligned(_overlap(result))] if any_seen(result.tasks) else parts)
+
+
+def write_suite(result: SuiteResult, path: Path) -> list[Path]:
+    """Write the result as JSON, and as Markdown and LaTeX beside it; returns the files."""
+    sections = [
+        f"# {_heading(result)}",
+        _markdown(_main_table(result)),
+        *(f"- {note}" for note in _notes(result)),
+        "## Overlap with the training data",
+        _markdown(_overlap(result)),
+        "## All measures",
+        _markdown(_details(result)),
+    ]
+    write_json(path, result.as_json())
+    write_text(path.with_suffix(".md"), "\n\n".join(sections) + "\n")
+    write_text(path.with_suffix(".tex"), _latex_table(result))
+    return [path, path.with_suffix(".md"), path.with_suffix(".tex")]
+
+
+def _heading(result: SuiteResult) -> str:
+    settings = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in result.settings.items())
+    return f"{result.suite}, {result.model} ({settings})"
+
+
+def _work(result: SuiteResult) -> str:
+    computed = f"{result.sentences:,} different sentences, {result.computed:,} embedded now"
+    return f"{computed} ({result.seconds['embedding']:.1f} s; scoring {result.seconds['scoring']:.1f} s)"
+
+
+def _points(value: float | None) -> str:
+    return NONE if value is None else f"{100 * value:.2f}"
+
+
+def _number(value: float | None) -> str:
+    return NONE if value is None else f"{value:.3f}"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part:,} ({part / whole:.1%})" if part else "0"
+
+
+def _main_table(result: SuiteResult) -> Rows:
+    """The papers' table: a row a model; or of measures that have no single number a row a task."""
+    if SUITES[result.suite].main is None:
+        header = ["Task", *(name.replace("_", " ") for name in GEOMETRY)]
+        return [header, *([_marked(name, task), *_geometry(task.scores)] for name, task in result.tasks.items())]
+    sets = SUITES[result.suite].sets
+    rows = [["Model", *(entry.column for entry in sets), "Avg."]]
+    for row in published(result.suite):
+        rows += [[row.label, *(f"{score:.2f}" for score in (*row.scores, row.average))]]
+    rows.append([result.model, *_cells(result, clean=False)])
+    if any_seen(result.tasks):
+        rows.append([f"{result.model}, not trained on", *_cells(result, clean=True)])
+    return rows
+
+
+def _cells(result: SuiteResult, clean: bool) -> list[str]:
+    cells = []
+    for entry in SUITES[result.suite].sets:
+        task = result.tasks.get(entry.name)
+        score = None if task is None else result.main(task.clean if clean else task.scores)
+        text = _points(score)
+        cells.append(_marked(text, task) if task is not None and not clean else text)
+    return [*cells, _points(result.average(clean)) + (PARTIAL if result.missing else "")]
+
+
+def _marked(text: str, task: TaskResult[Any]) -> str:
+    return text + (SEEN if task.sentences_seen else "")
+
+
+def _geometry(scores: Scores) -> list[str]:
+    return [_number(getattr(scores, name)) for name in GEOMETRY]
+
+
+def _notes(result: SuiteResult) -> list[str]:
+    notes = []
+    if any_seen(result.tasks):
+        notes.append(f"{SEEN} the model was trained on some of the sentences: see the overlap")
+    if result.missing:
+        lacking = ", ".join(f"{name} (no {path})" for name, path in result.missing.items())
+        notes.append(f"{PARTIAL} partial, without {lacking}: not to be compared with averages of all tasks")
+    return [*notes, *(f"not known: {line}" for line in result.unknown)]
+
+
+def _overlap(result: SuiteResult) -> Rows:
+    """Of each task how much was trained on, and the scores on the rest."""
+    rows = [["Task", "sentences", "trained on", "rows", "trained on", "score", "other rows", "no sentence trained on"]]
+    for name, task in result.tasks.items():
+        scores = [_points(result.main(part)) for part in (task.scores, task.clean, task.untouched)]
+        seen = [_share(task.sentences_seen, task.sentences), f"{task.rows:,}", _share(task.rows_seen, task.rows)]
+        rows.append([name, f"{task.sentences:,}", *seen, *scores])
+    return rows
+
+
+def _details(result: SuiteResult) -> Rows:
+    names, cells = DETAILS[result.suite]
+    return [["Task", "rows", *names], *([n, f"{t.rows:,}", *cells(t.scores)] for n, t in result.tasks.items())]
+
+
+def _sts_details(scores: StsScores) -> list[str]:
+    ways = (scores.all, scores.mean, scores.weighted_mean)
+    return [_points(getattr(way, name)) for name in ("spearman", "pearson") for way in ways]
+
+
+def _transfer_details(scores: TransferScores) -> list[str]:
+    return [_points(scores.accuracy), _points(scores.f1)]
+
+
+def _geometry_details(scores: Geometry) -> list[str]:
+    return [f"{_number(band.mean)} ± {_number(band.deviation)} ({band.pairs:,})" for band in scores.bands.values()]
+
+
+DETAILS: dict[SuiteName, tuple[Sequence[str], Callable[[Any], list[str]]]] = {
+    "sts": (
+        [f"{kind} {way}" for kind in ("Spearman", "Pearson") for way in ("all", "mean", "weighted mean")],
+        _sts_details,
+    ),
+    "transfer": (["accuracy", "F1"], _transfer_details),
+    "geometry": ([f"cosine at {band} (pairs)" for band in BANDS], _geometry_details),
+}
+
+
+def _markdown(rows: Rows) -> str:
+    header, *body = ["| " + " | ".join(map(markdown_cell, row)) + " |" for row in rows]
+    return "\n".join([header, "|---" + "|---:" * (len(rows[0]) - 1) + "|", *body])
+
+
+def _latex_table(result: SuiteResult) -> str:
+    table = _main_table(result)
+    header, *body = [" & ".join(map(latex, row)) + r" \\" for row in table]
+    papers = published(result.suite)
+    return "\n".join(
+        [
+            rf"% Needs \usepackage{{booktabs}}. Written by `multitask evaluate --suite {result.suite}`.",
+            *(f"% {row.label}: {row.source}" for row in papers),
+            *(f"% {note}" for note in _notes(result)),
+            rf"\begin{{tabular}}{{l{'r' * (len(table[0]) - 1)}}}",
+            r"\toprule",
+            header,
+            r"\midrule",
+            *body[: len(papers)],
+            *([r"\midrule"] if papers else []),
+            *body[len(papers) :],
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+    )

@@ -1,0 +1,111 @@
+"""Plain-text tables for the terminal."""
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from statistics import fmean, pstdev
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from multitask.evaluation.contamination_overlap import TaskResult
+    from multitask.evaluation.task_scores import Scores
+
+
+def capitalized(name: str) -> str:
+    """With a capital first letter, the others as they are."""
+    return name[:1].upper() + name[1:]
+
+
+def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Rows of cells as aligned columns; the first `left` columns to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def scores_table(history: Sequence[Mapping[str, Any]]) -> str:
+    """Dev scores of each epoch from the lines of metrics.jsonl; `*` marks a column's best."""
+    names = list(history[0]["scores"])
+    best = {name: max(line["scores"][name] for line in history) for name in names}
+    rows = [["epoch", *names]]
+    for line in history:
+        cells = [f"{line['scores'][n]:.4f}{'*' if line['scores'][n] == best[n] else ' '}" for n in names]
+        rows.append([str(line["epoch"]), *cells])
+    return aligned(rows)
+
+
+def metrics_table(scores: "Scores") -> str:
+    """Every scalar metric of every task, and the overall score."""
+    rows = [["task", "metric", "value"]]
+    for task, metrics in scores.metrics.items():
+        rows += [[task, name, f"{value:.4f}"] for name, value in metrics.items() if isinstance(value, float)]
+    rows.append(["overall", "mean", f"{scores.overall:.4f}"])
+    return aligned(rows, left=2)
+
+
+def overlap_table(tasks: Mapping[str, "TaskResult[dict[str, Any]]"]) -> str:
+    """Of each task how much the model was trained on, and its scores on the other rows."""
+    rows = [["trained on", "sentences", "rows", "metric", "all rows", "other rows"]]
+    for name, task in tasks.items():
+        counts = [f"{task.sentences_seen:,} of {task.sentences:,}", f"{task.rows_seen:,} of {task.rows:,}"]
+        for metric, value in task.scores.items():
+            if isinstance(value, float):
+                clean = "-" if task.clean is None else f"{task.clean[metric]:.4f}"
+                rows.append([name, *counts, metric, f"{value:.4f}", clean])
+    return aligned(rows)
+
+
+def probe_table(batches: Sequence[Mapping[str, float]]) -> str:
+    """Mean and standard deviation over batches of what `GradientComponents.summary` says."""
+    rows = [["in the gradient of anchors", "mean", "deviation"]]
+    for name in batches[0]:
+        values = [summary[name] for summary in batches if isfinite(summary[name])]
+        rows.append([name, f"{fmean(values):.4f}", f"{pstdev(values):.4f}"] if values else [name, "-", "-"])
+    return aligned(rows)
+
+
+def ensemble_table(evaluation: Mapping[str, Any]) -> str:
+    """Dev scores of an ensemble's members and its own, then each member's weight on each task.
+
+    Args:
+        evaluation: what the ensemble's evaluation.json holds.
+    """
+    members, method, tasks = evaluation["members"], evaluation["method"], list(evaluation["scores"])
+
+    def line(label: str, scored: Mapping[str, Any]) -> list[str]:
+        scores = scored["scores"]
+        overall = f"{scored['overall']:.4f}" if len(scores) == len(tasks) else "-"
+        return [label, overall, *(f"{scores[name]:.4f}" if name in scores else "-" for name in tasks)]
+
+    def weights(label: str) -> list[str]:
+        given = [evaluation["weights"][name].get(label, 0) for name in tasks]
+        return [label, "", *(f"{weight:.2f}" if weight else "-" for weight in given)]
+
+    text = aligned(
+        [
+            ["dev score", "overall", *tasks],
+            *(line(label, member) for label, member in members.items()),
+            line(method, evaluation),
+            [f"weight in {method}", "", *tasks],
+            *map(weights, members),
+        ]
+    )
+    warning = "chosen by these dev scores, so the ensemble's own are optimistic"
+    return f"{text}\n{warning}" if evaluation["selected_on_dev"] else text
+
+
+def pruning_table(pruning: Mapping[str, Any]) -> str:
+    """What is left of each layer, and the encoder's size.
+
+    Args:
+        pruning: what a pruning's pruning.json holds.
+    """
+    rows = [["layer", "heads", "neurons"]]
+    for number, layer in enumerate(pruning["layers"]):
+        rows.append([str(number), *("{1} of {0}".format(*layer[kind]) for kind in ("heads", "neurons"))])
+    before, after = pruning["parameters"]
+    sizes = " to ".join(f"{size / 1e6:,.1f} MB" for size in pruning["bytes"])
+    return f"{aligned(rows)}\nparameters: {before:,} to {after:,} ({after / before - 1:+.1%}); weights: {sizes}"

@@ -1,0 +1,144 @@
+"""Transfer tasks: how well a linear classifier on frozen embeddings learns what it was never tuned for.
+
+The protocol is SentEval's (Conneau & Kiela 2018, arXiv 1803.05449) with its scikit-learn classifier, logistic
+regression, whose L2 regularisation is chosen on data that is not scored: by cross-validation within each of ten outer
+folds (MR, CR, SUBJ, MPQA), on the dev set (SST-2), or by ten-fold cross-validation on the training set (TREC, MRPC). A
+pair's features are |x − y| and x ⊙ y. Many published scores, SimCSE's among them, come from SentEval's other
+classifier, the same model trained by Adam with early stopping.
+
+Two things differ from SentEval's code. The inner folds of an outer fold are the nine other outer folds, so that what
+was trained without folds i and j serves both. And the inverse strengths of regularisation go from 1/16 to 16 in steps
+of four; SentEval's go from 1/4 to 8, for TREC and MRPC from 1/2 to 32, in steps of two. Embeddings of a few hundred
+dimensions ask for the stronger ones: all-MiniLM-L6-v2 is best on MRPC at 1/16 and loses a point at 1/2.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minbert.errors import InputError
+from multitask.evaluation.embedding_cache import EmbeddingTable, Vectors
+from multitask.evaluation.senteval_files import ClassificationData, Mask
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
+
+FOLDS = 10
+GRID = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
+# Of the mean loss's gradient, in units of the features' length: as small as fp32 allows, since a looser one would leave
+# a warm start where it is.
+TOLERANCE = 2e-6
+MOST_STEPS = 1000
+
+Labels = NDArray[np.int64]  # [rows]
+
+
+@dataclass(frozen=True)
+class TransferScores:
+    """Share of rows with the right class, and of two classes the F1 score of class 1."""
+
+    accuracy: float
+    f1: float | None
+
+
+def transfer_scores(predictions: Labels, labels: Labels, classes: int) -> TransferScores:
+    """Scores of predicted classes, [rows] each; the folds of a cross-validation are taken together."""
+    from sklearn.metrics import f1_score
+
+    f1 = float(f1_score(labels, predictions, zero_division=0)) if classes == 2 else None
+    return TransferScores(float(np.mean(predictions == labels)), f1)
+
+
+def predict(data: ClassificationData, table: EmbeddingTable, seed: int) -> Labels:
+    """Predicted classes of the scored rows, in file order.
+
+    Args:
+        data: a task; its splits decide how the regularisation is chosen.
+        table: embeddings of its sentences.
+        seed: of the folds.
+
+    Raises:
+        InputError: a class has fewer training rows than there are folds.
+    """
+    from threadpoolctl import threadpool_limits
+
+    features = pair_features(*(table[column] for column in data.columns))
+    # Products so small take many times longer when threads of BLAS share, and wait for, each.
+    with threadpool_limits(1):
+        return _predicted(features, data, seed)
+
+
+def _predicted(features: Vectors, data: ClassificationData, seed: int) -> Labels:
+    train, dev = data.splits == "train", data.splits == "dev"
+    if not train.any():
+        return _cross_validated(features, data.labels, _folds(data.labels, seed))
+    if dev.any():
+        accuracies = _accuracies(features, data.labels, train, [dev])
+    else:
+        folds = np.full(len(train), -1)
+        folds[train] = _folds(data.labels[train], seed)
+        held_out = [folds == fold for fold in range(FOLDS)]
+        accuracies = np.concatenate([_accuracies(features, data.labels, train & ~part, [part]) for part in held_out])
+    return _chosen(features, data.labels, train, data.scored, accuracies)
+
+
+def pair_features(first: Vectors, second: Vectors | None = None) -> Vectors:
+    """Embeddings [rows, dim] as they are, or of pairs |x − y| and x ⊙ y, [rows, 2 dim]."""
+    return first if second is None else np.hstack([np.abs(first - second), first * second])
+
+
+def _folds(labels: Labels, seed: int) -> Labels:
+    """The fold of each row, with the classes' shares alike in all."""
+    from sklearn.model_selection import StratifiedKFold
+
+    if (smallest := np.bincount(labels).min()) < FOLDS:
+        raise InputError(f"a class has {smallest} rows; expected {FOLDS}, one for each fold, or more")
+    folds = np.empty(len(labels), np.int64)
+    splitter = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+    for fold, (_, rows) in enumerate(splitter.split(labels, labels)):
+        folds[rows] = fold
+    return folds
+
+
+def _cross_validated(features: Vectors, labels: Labels, folds: Labels) -> Labels:
+    parts = [folds == fold for fold in range(FOLDS)]
+    accuracies: list[list[NDArray[np.float64]]] = [[] for _ in parts]
+    for one, other in combinations(range(FOLDS), 2):
+        train = ~(parts[one] | parts[other])
+        on_other, on_one = _accuracies(features, labels, train, [parts[other], parts[one]])
+        accuracies[one].append(on_other)
+        accuracies[other].append(on_one)
+    predictions = np.empty_like(labels)
+    for part, of_fold in zip(parts, accuracies, strict=True):
+        predictions[part] = _chosen(features, labels, ~part, part, np.stack(of_fold))
+    return predictions
+
+
+def _accuracies(features: Vectors, labels: Labels, train: Mask, held_out: Sequence[Mask]) -> NDArray[np.float64]:
+    """Accuracy on each held-out part with each regularisation, [parts, grid]; one fit goes on from the one before."""
+    inputs, targets = features[train], labels[train]
+    classifier = _classifier(inputs).set_params(warm_start=True)
+    found = np.empty((len(held_out), len(GRID)))
+    for place, strength in enumerate(GRID):
+        classifier.set_params(C=strength).fit(inputs, targets)
+        found[:, place] = [classifier.score(features[part], labels[part]) for part in held_out]
+    return found
+
+
+def _chosen(features: Vectors, labels: Labels, train: Mask, test: Mask, accuracies: NDArray[np.float64]) -> Labels:
+    """Predictions on the test rows with the regularisation of the best mean accuracy, the strongest of equal ones."""
+    best = GRID[int(accuracies.mean(0).argmax())]
+    inputs = features[train]
+    return _classifier(inputs).set_params(C=best).fit(inputs, labels[train]).predict(features[test])
+
+
+def _classifier(features: Vectors) -> "LogisticRegression":
+    """A classifier for features [rows, dim] of this size."""
+    from sklearn.linear_model import LogisticRegression
+
+    length = float(np.sqrt(np.square(features).sum(1).mean()))
+    return LogisticRegression(tol=TOLERANCE * length, max_iter=MOST_STEPS)

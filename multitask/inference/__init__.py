@@ -1,0 +1,1 @@
+"""Predict, search, export."""

@@ -1,0 +1,178 @@
+"""Leaving for other libraries: a model as a folder for transformers, for sentence-transformers, or as ONNX."""
+
+import importlib.util
+import logging
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from minbert.checkpoint import save_encoder
+from minbert.errors import InputError
+from minbert.files import atomic_folder, write_json, write_text
+from minbert.model import BertModel
+from multitask.data.contamination import TrainedOn
+from multitask.models.multitask_model import write_pooling
+from multitask.models.pooling import PoolingMethod
+from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.runs.artefact import without_folders
+
+logger = logging.getLogger("multitask")
+
+ONNX_TOLERANCE = 1e-4  # of embeddings by ONNX Runtime, beside ours
+ONNX_PACKAGES = ("onnx", "onnxscript")
+CHECKED = ["One.", "Two dogs run over a field.", "A cat sleeps, and nobody wakes it. " * 8]
+
+
+def export_transformers(encoder: SentenceEncoder, folder: Path, trained_on: TrainedOn) -> None:
+    """Write encoder and tokenizer as a folder that transformers' AutoModel and AutoTokenizer load.
+
+    Args:
+        encoder: what to export.
+        folder: where to, atomically.
+        trained_on: kept in the folder, for evaluations of what was exported.
+
+    Raises:
+        InputError: a pruned encoder, whose layers transformers cannot have.
+    """
+    _refuse_pruned(encoder)
+    with atomic_folder(folder) as temporary:
+        _write_encoder(encoder, temporary, trained_on)
+
+
+def export_sentence_transformers(
+    encoder: SentenceEncoder, folder: Path, card: str, normalize: bool, trained_on: TrainedOn
+) -> None:
+    """Write a folder that sentence-transformers' SentenceTransformer loads, with the same embeddings.
+
+    Args:
+        encoder: what to export.
+        folder: where to, atomically.
+        card: text of its README.md.
+        normalize: add a module that scales embeddings to length 1.
+        trained_on: kept in the folder, for evaluations of what was exported.
+
+    Raises:
+        InputError: a pruned encoder, whose layers transformers cannot have.
+    """
+    _refuse_pruned(encoder)
+    paths = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if normalize else {})
+    modules = [
+        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for index, (kind, path) in enumerate(paths.items())
+    ]
+    with atomic_folder(folder) as temporary:
+        _write_encoder(encoder, temporary, trained_on)
+        write_json(temporary / "modules.json", modules)
+        write_pooling(temporary, encoder.pooling, encoder.model.config.hidden_size)
+        if normalize:
+            write_json(temporary / "2_Normalize" / "config.json", {})  # hubs keep no empty folder
+        write_json(
+            temporary / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False}
+        )
+        write_json(
+            temporary / "config_sentence_transformers.json",
+            {"similarity_fn_name": "cosine", "prompts": {}, "default_prompt_name": None},
+        )
+        write_text(temporary / "README.md", card)
+
+
+class _PaddedEmbeddings(nn.Module):
+    """The padded path and pooling as one function of tensors."""
+
+    def __init__(self, model: BertModel, pooling: PoolingMethod, normalize: bool) -> None:
+        super().__init__()
+        self.model = model
+        self.pooling = pooling
+        self.normalize = normalize
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """[batch, seq] int64, twice -> [batch, hidden] fp32."""
+        hidden = self.model(input_ids, attention_mask).last_hidden_state  # [batch, seq, hidden]
+        if self.pooling == "cls":
+            pooled = hidden[:, 0]
+        else:
+            weights = attention_mask[:, :, None].to(hidden.dtype)
+            pooled = (hidden * weights).sum(dim=1) / weights.sum(dim=1)
+        return nn.functional.normalize(pooled) if self.normalize else pooled
+
+
+def export_onnx(encoder: SentenceEncoder, folder: Path, normalize: bool, trained_on: TrainedOn) -> None:
+    """Write a folder with model.onnx, the tokenizer's files and embedding.json (pooling, longest sentence).
+
+    The model takes `input_ids` and `attention_mask`, both [batch, sequence] int64 of any size up to the longest
+    sentence, and gives `sentence_embedding` [batch, hidden] fp32. Where ONNX Runtime is installed, its embeddings are
+    compared with ours before the folder is there.
+
+    Args:
+        encoder: what to export; on the processor, fp32.
+        folder: where to, atomically.
+        normalize: scale embeddings to length 1.
+        trained_on: kept in the folder.
+
+    Raises:
+        InputError: the packages onnx and onnxscript are not installed.
+        RuntimeError: ONNX Runtime gives other embeddings.
+    """
+    if missing := [name for name in ONNX_PACKAGES if importlib.util.find_spec(name) is None]:
+        raise InputError(f'--to onnx needs {" and ".join(missing)}; install with: pip install ".[onnx]"')
+    batch = encoder.tokenizer(CHECKED, encoder.max_length)
+    module = _PaddedEmbeddings(encoder.model, encoder.pooling, normalize).eval()
+    axes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    with atomic_folder(folder) as temporary, warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch's, of its own code
+        torch.onnx.export(
+            module,
+            (batch.input_ids, batch.attention_mask),
+            temporary / "model.onnx",
+            input_names=["input_ids", "attention_mask"],
+            output_names=["sentence_embedding"],
+            dynamic_shapes=(axes, axes),
+            external_data=False,
+            dynamo=True,
+            verbose=False,
+        )
+        encoder.tokenizer.save(temporary)
+        _keep(trained_on, temporary)
+        write_json(
+            temporary / "embedding.json",
+            {"pooling": encoder.pooling, "normalize": normalize, "max_length": encoder.max_length},
+        )
+        _check_onnx(encoder, temporary / "model.onnx", normalize)
+
+
+def _check_onnx(encoder: SentenceEncoder, path: Path, normalize: bool) -> None:
+    try:
+        import onnxruntime
+    except ImportError:
+        logger.warning("not checked against ONNX Runtime, which is not installed: pip install onnxruntime")
+        return
+    session = onnxruntime.InferenceSession(path)
+    expected = encoder.encode(CHECKED, normalize=normalize)
+    for sentences, rows in ((CHECKED, expected), (CHECKED[1:2], expected[1:2])):  # both axes in two sizes
+        batch = encoder.tokenizer(sentences, encoder.max_length)
+        inputs = {"input_ids": batch.input_ids.numpy(), "attention_mask": batch.attention_mask.numpy()}
+        (embeddings,) = session.run(None, inputs)
+        if (worst := float(np.abs(embeddings - rows).max())) > ONNX_TOLERANCE:
+            raise RuntimeError(f"embeddings by ONNX Runtime differ by {worst:.1e}; expected at most {ONNX_TOLERANCE}")
+
+
+def _write_encoder(encoder: SentenceEncoder, folder: Path, trained_on: TrainedOn) -> None:
+    save_encoder(encoder.model, folder)
+    encoder.tokenizer.save(folder)
+    _keep(trained_on, folder)
+
+
+def _keep(trained_on: TrainedOn, folder: Path) -> None:
+    unknown = tuple(map(without_folders, trained_on.unknown))  # exports are published
+    replace(trained_on, unknown=unknown).keep(folder)
+
+
+def _refuse_pruned(encoder: SentenceEncoder) -> None:
+    if encoder.model.config.pruned:
+        raise InputError(
+            "the model is pruned, which transformers cannot represent; use --to onnx, or load it with minbert"
+        )

@@ -1,0 +1,187 @@
+"""The model card of an export: what a model's chain of artefacts says of its data, recipe, scores and limits."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from minbert.checkpoint import BUNDLED, weights_file
+from minbert.files import read_json, sha256_of_file
+from multitask.data.contamination import TrainedOn
+from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.runs.artefact import Artefact, is_run, locate_model, without_folders
+
+HUB_ID_OF_BUNDLED = "sentence-transformers/all-MiniLM-L6-v2"
+SUB_SAMPLING = ("train_limit", "epoch_size")  # settings by which a stage takes a part of its data
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A run of the chain, as the card shows it."""
+
+    artefact: str  # the folder's name
+    stage: str
+    start: str  # what people called its start weights
+    start_sha256: str  # empty where there are none, or several
+    config: Mapping[str, Any]
+    data: tuple[tuple[str, str, str, str], ...]  # use, name, folder, fingerprint
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number that was measured on the model."""
+
+    data: str  # a split or a suite
+    task: str
+    metric: str
+    value: float
+    of_embeddings: bool  # or of heads, which an export leaves out
+    trained_on: str = ""  # how much of the data
+
+
+def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normalize: bool) -> str:
+    """The card as Markdown with YAML front matter, as the hub reads it.
+
+    Args:
+        name: what is exported: a run's folder, a model folder, or a checkpoint.
+        revision: of a hub id.
+        encoder: the same, loaded.
+        normalize: whether the exported model scales embeddings to length 1.
+    """
+    folder = locate_model(name, revision)
+    stages, roots = _chain(Path(name).resolve())
+    roots = roots or [name if revision is None else f"{name}@{revision}"]
+    trained_on = TrainedOn.of_folder(folder, name)
+    bases = [_hub_id(root) for root in roots]
+    template = Environment(
+        loader=PackageLoader("multitask", "inference"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # Markdown
+    ).get_template("model_card.md.jinja")
+    return template.render(
+        title=stages[-1].artefact if stages else folder.resolve().name if Path(name).exists() else name,
+        base_model=bases[0] if len(bases) == 1 else None,
+        roots=[without_folders(root) for root in roots],
+        stages=stages,
+        scores=_scores(folder),
+        limits=list(_limits(stages, trained_on)),
+        trained_on=trained_on,
+        encoder=encoder,
+        config=encoder.model.config,
+        parameters=sum(parameter.numel() for parameter in encoder.model.parameters()),
+        weights=sha256_of_file(weights_file(folder)),
+        normalize=normalize,
+        to_json=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
+        quoted=lambda text: json.dumps(text, ensure_ascii=False),
+    )
+
+
+def _chain(name: Path) -> tuple[list[Stage], list[str]]:
+    """The runs behind a model, in the order in which they were made, and the weights that the first began with.
+
+    A run that was moved is looked for beside the one that it was made for; where it is found nowhere, its name stands
+    among the weights.
+    """
+    stages: dict[str, Stage] = {}
+    roots: dict[str, None] = {}
+
+    def visit(run: Path) -> None:
+        inputs = read_json(run / "inputs.json")
+        labels = inputs["labels"]
+        parents = [labels[key] for key in ("start", "rewind") if key in labels]
+        for parent in dict.fromkeys([*parents, *labels.get("members", "").split()]):
+            path = _run_of(Path(parent))
+            beside = run.parent / path.name
+            found = next((place for place in (path, beside) if is_run(place)), None)
+            if found is None:
+                roots.setdefault(parent)
+            elif found.name not in stages:
+                visit(found)
+        stages[run.name] = _stage(run, inputs)
+
+    if is_run(run := _run_of(name)):
+        visit(run)
+    return list(stages.values()), list(roots)
+
+
+def _run_of(path: Path) -> Path:
+    """The run whose kept model a folder is; else the folder itself."""
+    return path.parent.parent if path.parent.name == "checkpoints" else path
+
+
+def _stage(run: Path, inputs: Mapping[str, Any]) -> Stage:
+    labels = inputs["labels"]
+    rows = [
+        (use, name, Path(labels["data"]).name, fingerprint)
+        for use in ("training", "views", "dev")
+        for name, fingerprint in inputs.get(use, {}).items()
+    ]
+    return Stage(
+        run.name,
+        run.name.partition("-")[0],
+        without_folders(labels.get("start") or labels.get("members", "")),
+        inputs.get("start", {}).get("sha256", ""),
+        read_json(run / "config.json"),
+        tuple(rows),
+    )
+
+
+def _scores(folder: Path) -> list[Score]:
+    """What the run measured when it kept this model, and what `evaluate` wrote beside it since."""
+    run = Artefact(_run_of(folder.resolve()))
+    scores: list[Score] = []
+    if folder.name.startswith("step-") and (run.folder / "metrics.jsonl").is_file():
+        step = int(folder.name.removeprefix("step-"))
+        line = next(line for line in run.history() if line["step"] == step)
+        scores += _of_tasks("dev", line["dev"], run.folder.name.startswith("pretrain-"))
+    elif (run.folder / "evaluation.json").is_file():
+        scores += _of_tasks("dev", read_json(run.folder / "evaluation.json")["metrics"], False)
+    for suite, path in ((suite, folder / f"evaluation-{suite}.json") for suite in ("sts", "transfer")):
+        for task, result in (read_json(path)["tasks"] if path.is_file() else {}).items():
+            metric, values = ("spearman", result["scores"]["all"]) if suite == "sts" else ("accuracy", result["scores"])
+            seen = f"{result['rows_seen']:,} of {result['rows']:,}"
+            scores.append(Score(suite, task, metric, values[metric], True, seen))
+    return scores
+
+
+def _of_tasks(data: str, metrics: Mapping[str, Mapping[str, Any]], of_embeddings: bool) -> list[Score]:
+    return [
+        Score(data, task, metric, value, of_embeddings)
+        for task, values in metrics.items()
+        for metric, value in values.items()
+        if isinstance(value, float)
+    ]
+
+
+def _limits(stages: list[Stage], trained_on: TrainedOn) -> Iterator[str]:
+    """What a user should know before relying on the model."""
+    yield "The data sets that this project reads are English; other languages were neither trained on nor measured."
+    if lines := [without_folders(line) for line in trained_on.unknown]:
+        yield f"What it has read is not fully known, so that test data may be among it: {'; '.join(lines)}."
+    for stage in stages:
+        limits = [f"{key} {stage.config[key]:,}" for key in SUB_SAMPLING if stage.config.get(key) is not None]
+        if stage.config.get("quora_share", 1) < 1 and any(name == "quora" for _, name, *_ in stage.data):
+            limits.append(f"quora_share {stage.config['quora_share']}")
+        if limits:
+            yield f"{stage.artefact} saw a part of its data only: {', '.join(limits)}."
+    if any(use == "dev" for stage in stages for use, *_ in stage.data):
+        yield (
+            "The kept state is the best of several on the dev sets, whose scores are thereby optimistic; those on sets "
+            "of a few hundred examples are uncertain by several points."
+        )
+
+
+def _hub_id(root: str) -> str | None:
+    """What the hub calls start weights; None of a folder, of ours or one that is no more."""
+    if root.lower() == BUNDLED:
+        return HUB_ID_OF_BUNDLED
+    name = root.partition("@")[0]
+    local = Path(name).exists() or re.search("-[0-9a-f]{16}$", name)
+    return name if re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) and not local else None

@@ -1,0 +1,48 @@
+"""Prediction files of a fine-tuned model, in the course's format."""
+
+from pathlib import Path
+
+from minbert.tokenizer import load_tokenizer
+from multitask.config import Device, Precision
+from multitask.data.schema import Split
+from multitask.evaluation.task_scores import load_split, predict, write_predictions
+from multitask.models.multitask_model import load_model
+from multitask.runs.artefact import locate_model
+from multitask.runtime.device import start
+
+
+def predict_files(
+    model: Path,
+    data: Path,
+    output: Path,
+    best_on: str | None = None,
+    device: Device = "auto",
+    precision: Precision = "auto",
+) -> list[Path]:
+    """Write the dev and test predictions of a model's tasks, in file order; returns the files written.
+
+    Args:
+        model: a run's folder or a model folder.
+        data: folder with the tasks' files.
+        output: folder to write to.
+        best_on: which of a run's kept models; see `locate_model`.
+        device: where to compute.
+        precision: of the matrix products.
+
+    Raises:
+        InputError: no such model, a missing or malformed file, or outputs that are not finite.
+    """
+    folder = locate_model(model, best_on=best_on)
+    runtime = start(device, precision)
+    loaded = load_model(folder).to(runtime.device)
+    tokenizer = load_tokenizer(str(folder))
+    splits: tuple[Split, ...] = ("dev", "test")
+    rows = {split: load_split(loaded, tokenizer, data, split) for split in splits}  # read all before writing any
+    predictions = {split: predict(loaded, rows[split], runtime) for split in splits}
+    return [
+        path
+        for split in splits
+        for path in write_predictions(
+            predictions[split], {name: data.examples for name, data in rows[split].items()}, split, output
+        )
+    ]

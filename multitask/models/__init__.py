@@ -1,0 +1,1 @@
+"""Encoder with heads, pooling, sentence encoders."""

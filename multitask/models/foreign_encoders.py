@@ -1,0 +1,179 @@
+"""Encoders of other architectures, computed by sentence-transformers behind the interface of `SentenceEncoder`.
+
+Needs `pip install ".[sentence-transformers]"`. Loads safetensors only and runs no code that comes with a model.
+"""
+
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minbert.checkpoint import hub_errors
+from minbert.config import BertConfig
+from minbert.errors import InputError
+from minbert.files import read_json, sha256_of_file
+from multitask.config import Device, Pooling, Precision
+from multitask.models.multitask_model import stored_pooling
+from multitask.runtime.device import Runtime, start
+
+# What a model is made of; pickles are not among it.
+FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
+
+# Of sentence-transformers' folders: modules that `SentenceEncoder` computes, and settings with which it does not.
+PLAIN = ("Transformer, Pooling", "Transformer, Pooling, Normalize")
+CHANGES_OF_TEXT = (
+    ("sentence_bert_config.json", "do_lower_case"),
+    ("config_sentence_transformers.json", "default_prompt_name"),
+)
+
+
+def why_foreign(folder: Path) -> str | None:
+    """Why `SentenceEncoder` does not compute what the model in a folder does; None where it does.
+
+    It computes BERT and RoBERTa with the first token's state or the mean as embedding. That an embedding is then scaled
+    to length 1 is left to its caller.
+    """
+    try:
+        BertConfig.from_file(folder / "config.json")
+    except InputError as error:
+        return str(error)
+    modules = folder / "modules.json"
+    if not modules.is_file():
+        return None
+    try:
+        parts = [(str(part["type"]).rpartition(".")[2], part["path"]) for part in read_json(modules)]
+    except (TypeError, KeyError):
+        return f"{modules}: expected a list of modules with type and path"
+    kinds = ", ".join(kind for kind, _ in parts)
+    if kinds not in PLAIN or parts[:2] != [("Transformer", ""), ("Pooling", "1_Pooling")]:
+        return f"{modules}: has the modules {kinds}"
+    if (pooling := stored_pooling(folder)) not in (("mean",), ("cls",)):
+        return f"{folder / '1_Pooling'}: pools by {' and '.join(pooling) or 'an unknown method'}"
+    for name, key in CHANGES_OF_TEXT:
+        if (folder / name).is_file() and (value := read_json(folder / name).get(key)):
+            return f"{folder / name}: {key} is {value!r}"
+    return None
+
+
+class ForeignEncoder:
+    """A `SentenceTransformer` as an encoder.
+
+    Args:
+        model: the model, on the runtime's device.
+        runtime: device and precision.
+        fingerprint: hash of the files that it was loaded from, and of what was changed since.
+    """
+
+    def __init__(self, model: Any, runtime: Runtime, fingerprint: str) -> None:
+        self.model = model
+        self.runtime = runtime
+        self.fingerprint = fingerprint
+
+    @classmethod
+    def load(
+        cls,
+        name: str,
+        revision: str | None = None,
+        pooling: Pooling = "auto",
+        device: Device = "auto",
+        precision: Precision = "auto",
+        reason: str = "",
+    ) -> Self:
+        """Load a transformers model (the mean is its embedding) or a sentence-transformers folder.
+
+        Args:
+            name: a folder or a hub id.
+            revision: branch, tag or commit of a hub id.
+            pooling: in place of the model's own.
+            device: where to compute.
+            precision: of matrix products.
+            reason: why sentence-transformers is needed; part of the message when it is not installed.
+
+        Raises:
+            InputError: no such model, weights that are only there as a pickle, a model that brings its own code, or
+                sentence-transformers is not installed.
+        """
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError:
+            raise InputError(
+                f"{reason or name}: needs sentence-transformers, which is not installed; install it with: "
+                'pip install ".[sentence-transformers]"'
+            ) from None
+        folder = Path(name) if Path(name).is_dir() else _fetch(name, revision)
+        _refuse_pickles(folder)
+        runtime = start(device, precision)
+        try:
+            model = SentenceTransformer(
+                str(folder),
+                device=runtime.device.type,
+                trust_remote_code=False,
+                local_files_only=True,
+                model_kwargs={"use_safetensors": True},
+            )
+        except Exception as error:  # each architecture's code raises what it likes
+            cause = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InputError(f"{name}: sentence-transformers cannot load it ({cause})") from None
+        if pooling != "auto":
+            _set_pooling(model, pooling, name)
+        files = {path for pattern in FILES for path in folder.rglob(pattern)} - {*folder.glob("evaluation-*.json")}
+        hashes = [(str(path.relative_to(folder)), sha256_of_file(path)) for path in sorted(files)]
+        return cls(model.float(), runtime, sha256(repr((hashes, pooling)).encode()).hexdigest())
+
+    @property
+    def identity(self) -> str:
+        """Hash of all that decides an embedding (the model's files, pooling, precision), 64 hex digits."""
+        return sha256(repr((self.fingerprint, self.runtime.describe())).encode()).hexdigest()
+
+    def encode(
+        self, sentences: str | Sequence[str], *, normalize: bool = False, show_progress: bool = False
+    ) -> NDArray[np.float32]:
+        """Embed sentences.
+
+        Args:
+            sentences: any number of texts, or one.
+            normalize: scale every embedding to length 1; some models always do.
+            show_progress: show a progress bar when standard error is a terminal.
+
+        Returns:
+            [sentences, hidden] fp32, in the order given; [hidden] for one string.
+        """
+        if len(sentences) == 0 and not isinstance(sentences, str):
+            return self.encode([""])[:0]
+        with self.runtime.autocast():
+            embeddings = self.model.encode(
+                sentences if isinstance(sentences, str) else list(sentences),
+                normalize_embeddings=normalize,
+                show_progress_bar=show_progress and sys.stderr.isatty(),
+            )
+        return np.asarray(embeddings, np.float32)
+
+
+def _fetch(name: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+
+    with hub_errors(name, revision):
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(FILES)))
+
+
+def _refuse_pickles(folder: Path) -> None:
+    """Raise InputError where weights are only there as a pickle, which could run any code when it is read."""
+    for path in sorted(folder.rglob("pytorch_model.bin")):
+        if not any(path.parent.glob("*.safetensors")):
+            raise InputError(
+                f"{path}: pickled weights are not loaded; save the model anew with sentence-transformers or "
+                "transformers, which write model.safetensors"
+            )
+
+
+def _set_pooling(model: Any, pooling: Pooling, name: str) -> None:
+    """Put another pooling in place of the model's."""
+    for index, module in enumerate(model):
+        if type(module).__name__ == "Pooling":
+            model[index] = type(module)(module.embedding_dimension, pooling)
+            return
+    raise InputError(f"{name}: has no pooling that {pooling} could replace; leave the pooling out")

@@ -1,0 +1,210 @@
+"""MultitaskBert: an encoder, a pooling and one head a task; saved as a folder that transformers can read too."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Self, get_args
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from minbert.checkpoint import save_encoder
+from minbert.errors import InputError
+from minbert.files import atomic_folder, read_json, write_json
+from minbert.model import BertModel
+from minbert.packing import PackedBatch
+from minbert.tokenizer import Tokenizer
+from multitask.config import HeadsConfig, Pooling
+from multitask.models.pooling import PoolingMethod, pool
+from multitask.models.prediction_heads import build_heads, pair_input
+from multitask.tasks.kinds import TASKS, task_named
+
+DESCRIPTION = "multitask.json"
+HEADS = "heads.safetensors"
+POOLING = Path("1_Pooling", "config.json")  # as sentence-transformers names it
+
+
+class MultitaskBert(nn.Module):
+    """Encoder and heads.
+
+    Args:
+        encoder: the encoder, shared by all tasks.
+        tasks: names of the tasks that have a head.
+        pooling: sentence embedding from the first token or the mean.
+        heads: the heads' configuration.
+        max_length: the model reads sentences cut to so many tokens; None for the encoder's limit.
+    """
+
+    def __init__(
+        self,
+        encoder: BertModel,
+        tasks: Sequence[str],
+        pooling: PoolingMethod,
+        heads: HeadsConfig,
+        max_length: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.tasks = tuple(tasks)
+        self.pooling = pooling
+        self.heads_config = heads
+        self.max_length = max_length
+        self.heads = build_heads([task_named(name) for name in tasks], encoder.config.hidden_size, heads)
+
+    def embed(self, batch: PackedBatch) -> Tensor:
+        """Sentence embeddings, [sentences, hidden] fp32."""
+        return pool(self.encoder.forward_packed(batch), batch, self.pooling)
+
+    def forward(self, batch: PackedBatch, rows: Mapping[str, int]) -> dict[str, Tensor]:
+        """Outputs of several tasks from one packed call.
+
+        Args:
+            batch: the tasks' sequences in the order of `rows`; for a pair task all first sentences, then all second.
+            rows: number of rows of each task.
+
+        Returns:
+            For each task its head's outputs in fp32, [rows, classes] or [rows].
+        """
+        embeddings = self.embed(batch).split([count * self.sequences_per_row(name) for name, count in rows.items()])
+        return {name: self.head(name, part) for name, part in zip(rows, embeddings, strict=True)}
+
+    def head(self, task: str, embeddings: Tensor) -> Tensor:
+        """A task's outputs in fp32, [rows, classes] or [rows], from its sequences' embeddings.
+
+        Args:
+            task: the task's name.
+            embeddings: [rows * sequences_per_row, hidden]; of pairs read apart all first sentences, then all second.
+        """
+        with torch.autocast(
+            embeddings.device.type, enabled=False
+        ):  # heads are small; bf16 would round what they predict
+            return self.heads[task](*embeddings.chunk(self.sequences_per_row(task)))
+
+    def sequences_per_row(self, task: str) -> int:
+        """How many encoder inputs a row makes: 2 for pairs read apart, else 1."""
+        return 2 if TASKS[task].kind.pair and not self.reads_jointly(task) else 1
+
+    def reads_jointly(self, task: str) -> bool:
+        """Whether the two sentences of the task's pairs make one encoder input."""
+        return TASKS[task].kind.pair and pair_input(TASKS[task], self.heads_config) == "joint"
+
+    def save(self, folder: Path, tokenizer: Tokenizer) -> None:
+        """Write a folder with encoder, tokenizer and heads, atomically."""
+        with atomic_folder(folder) as temporary:
+            save_encoder(self.encoder, temporary)
+            tokenizer.save(temporary)
+            # Heads may share layers: safetensors wants each tensor once, and loading restores the sharing.
+            state = {name: tensor.detach().cpu().contiguous() for name, tensor in self._own_heads().items()}
+            safetensors.torch.save_file(state, temporary / HEADS)
+            description = {
+                "tasks": self.tasks,
+                "pooling": self.pooling,
+                "heads": asdict(self.heads_config),
+                "max_length": self.max_length,
+            }
+            write_json(temporary / DESCRIPTION, description)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            InputError: not such a folder, or a damaged one.
+        """
+        path = folder / DESCRIPTION
+        if not path.is_file():
+            raise InputError(f"{folder}: no {DESCRIPTION}, so not a fine-tuned model; pass a run of finetune")
+        description = read_json(path)
+        try:
+            tasks, pooling = tuple(description["tasks"]), description["pooling"]
+            heads, max_length = HeadsConfig(**description["heads"]), description["max_length"]
+        except (TypeError, KeyError) as error:
+            raise InputError(f"{path}: not a description of a multitask model ({error})") from None
+        if pooling not in get_args(PoolingMethod):
+            raise InputError(f"{path}: pooling is {pooling!r}; expected {' or '.join(get_args(PoolingMethod))}")
+        if unknown := set(tasks) - set(TASKS):
+            raise InputError(
+                f"{path}: unknown tasks {', '.join(sorted(unknown))}; this version knows {', '.join(TASKS)}"
+            )
+        model = cls(BertModel.from_pretrained(str(folder)), tasks, pooling, heads, max_length)
+        try:
+            state = safetensors.torch.load_file(folder / HEADS)
+        except (OSError, safetensors.SafetensorError) as error:
+            raise InputError(f"{folder / HEADS}: missing or damaged ({error})") from None
+        if set(state) != set(own := model._own_heads()) or any(state[n].shape != own[n].shape for n in state):
+            raise InputError(f"{folder / HEADS}: its tensors do not fit {path.name}")
+        model.heads.load_state_dict(state, strict=False)
+        return model.eval()
+
+    def _own_heads(self) -> dict[str, Tensor]:
+        """The heads' parameters, each once even where heads share it."""
+        return dict(self.heads.named_parameters())
+
+
+def load_model(folder: Path) -> MultitaskBert:
+    """What `MultitaskBert.save` wrote; or of an encoder alone a model that compares pairs by their embeddings' cosine.
+
+    Raises:
+        InputError: no checkpoint, or a damaged one.
+    """
+    if (folder / DESCRIPTION).is_file():
+        return MultitaskBert.load(folder)
+    pairs = tuple(name for name, task in TASKS.items() if task.kind.pair)
+    encoder, pooling = BertModel.from_pretrained(str(folder)), resolve_pooling("auto", folder)
+    return MultitaskBert(encoder, pairs, pooling, HeadsConfig(sharing="none")).eval()
+
+
+def heads_files(folder: Path, pooling: PoolingMethod) -> list[Path]:
+    """The files that make an encoder's folder a `MultitaskBert`; none where its heads read another pooling."""
+    path = folder / DESCRIPTION
+    fits = path.is_file() and read_json(path).get("pooling") == pooling
+    return [path, folder / HEADS] if fits else []
+
+
+def stored_max_length(folder: Path) -> int | None:
+    """The length in tokens that a fine-tuned model or a sentence-transformers folder reads; None where none is set."""
+    if (folder / DESCRIPTION).is_file():
+        return read_json(folder / DESCRIPTION).get("max_length")
+    if not (folder / "modules.json").is_file():
+        return None
+    # sentence-transformers had a setting of its own, which still comes first, and now leaves it to the tokenizer.
+    places = (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length"))
+    stored = (read_json(folder / name).get(key) for name, key in places if (folder / name).is_file())
+    return next((length for length in stored if length is not None), None)
+
+
+def resolve_pooling(pooling: Pooling, folder: Path) -> PoolingMethod:
+    """What `auto` means for start weights: the mean where they were tuned with it, else the first token (the report's).
+
+    Tuning is read from a sentence-transformers folder's `1_Pooling/config.json` or from our own description.
+    """
+    if pooling != "auto":
+        return pooling
+    if (folder / DESCRIPTION).is_file():
+        stored = read_json(folder / DESCRIPTION).get("pooling")
+        if stored in get_args(PoolingMethod):
+            return stored
+    return "mean" if "mean" in stored_pooling(folder) else "cls"
+
+
+def write_pooling(folder: Path, pooling: PoolingMethod, width: int) -> None:
+    """Write what `stored_pooling` reads, for embeddings of this size; sentence-transformers of all versions know it."""
+    settings = {
+        "word_embedding_dimension": width,
+        "pooling_mode_cls_token": pooling == "cls",
+        "pooling_mode_mean_tokens": pooling == "mean",
+    }
+    write_json(folder / POOLING, settings)
+
+
+def stored_pooling(folder: Path) -> tuple[str, ...]:
+    """The modes that sentence-transformers' `1_Pooling/config.json` names, e.g. `("mean",)`; none without that file."""
+    path = folder / POOLING
+    settings = read_json(path) if path.is_file() else {}
+    if modes := settings.get("pooling_mode"):
+        return (modes,) if isinstance(modes, str) else tuple(modes)
+    flags = (key for key, chosen in settings.items() if key.startswith("pooling_mode_") and chosen)
+    return tuple(re.sub("pooling_mode_|_tokens?$", "", flag) for flag in flags)  # of versions before 6

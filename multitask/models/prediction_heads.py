@@ -1,0 +1,159 @@
+"""Prediction heads on sentence embeddings, and how paraphrase and similarity share their layers.
+
+Source: the multi-task report, section 4.2: a 2-layer MLP with dropout before each linear layer; similarity is the
+cosine of the two transformed embeddings, paraphrase a bilinear form of the two.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity
+
+from minbert.errors import InputError
+from multitask.config import HeadsConfig, PairInput
+from multitask.tasks.kinds import PairRegression, Task
+
+
+class Mlp(nn.Module):
+    """dropout, linear, ReLU, dropout, linear. [rows, inputs] -> [rows, outputs]."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.first = nn.Linear(inputs, hidden)
+        self.second = nn.Linear(hidden, outputs)
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        return self.second(self.dropout(torch.relu(self.first(self.dropout(embeddings)))))
+
+
+class Residual(nn.Module):
+    """x + transform(x), where the transform starts at zero. [rows, width] -> [rows, width]."""
+
+    def __init__(self, transform: Mlp) -> None:
+        super().__init__()
+        self.transform = transform
+        nn.init.zeros_(transform.second.weight)
+        nn.init.zeros_(transform.second.bias)
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        return embeddings + self.transform(embeddings)
+
+
+class SentenceHead(nn.Module):
+    """One sentence -> class logits [rows, classes]."""
+
+    def __init__(self, mlp: nn.Module) -> None:
+        super().__init__()
+        self.mlp = mlp
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        return self.mlp(embeddings)
+
+
+class CosineHead(nn.Module):
+    """Cosine of the two transformed embeddings, [rows]."""
+
+    def __init__(self, transform: nn.Module) -> None:
+        super().__init__()
+        self.transform = transform
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        return cosine_similarity(self.transform(first), self.transform(second))
+
+
+class BilinearHead(nn.Module):
+    """x^T W y + b of the two transformed embeddings, a logit [rows]."""
+
+    def __init__(self, transform: nn.Module, size: int) -> None:
+        super().__init__()
+        self.transform = transform
+        self.form = nn.Linear(size, size, bias=False)
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        mapped = self.form(self.transform(second))
+        return (self.transform(first) * mapped).sum(dim=1) + self.bias
+
+
+class FeatureHead(nn.Module):
+    """An MLP on |x-y|, x*y and x+y (InferSent's features made symmetric), one number a row [rows]."""
+
+    def __init__(self, mlp: nn.Module, bounded: bool) -> None:
+        super().__init__()
+        self.mlp = mlp
+        self.bounded = bounded
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        features = torch.cat([(first - second).abs(), first * second, first + second], dim=1)
+        return _number(self.mlp(features), self.bounded)
+
+
+class JointHead(nn.Module):
+    """An MLP on the embedding of a jointly encoded pair, one number a row [rows]."""
+
+    def __init__(self, mlp: nn.Module, bounded: bool) -> None:
+        super().__init__()
+        self.mlp = mlp
+        self.bounded = bounded
+
+    def forward(self, joint: Tensor) -> Tensor:
+        return _number(self.mlp(joint), self.bounded)
+
+
+def _number(outputs: Tensor, bounded: bool) -> Tensor:
+    """[rows, 1] -> [rows], squashed into 0..1 where the task's outputs are a share of a maximum."""
+    outputs = outputs.squeeze(1)
+    return outputs.sigmoid() if bounded else outputs
+
+
+def pair_input(task: Task, config: HeadsConfig) -> PairInput:
+    """How a pair task's two sentences are read."""
+    if config.similarity_pairs is not None and isinstance(task.kind, PairRegression):
+        return config.similarity_pairs
+    return config.pairs
+
+
+def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> nn.ModuleDict:
+    """One head a task.
+
+    Args:
+        tasks: the tasks to predict.
+        width: size of the sentence embeddings.
+        config: sharing, how pairs are read, sizes.
+
+    Raises:
+        InputError: shared layers asked for where pairs are not read as two embeddings.
+    """
+    for pairs in (config.pairs, config.similarity_pairs or config.pairs):
+        if pairs != "embeddings" and config.sharing not in ("separate", "shared_first_layer"):
+            raise InputError(
+                f"heads: sharing={config.sharing} needs pairs=embeddings; with pairs={pairs} use sharing=separate"
+            )
+    hidden = config.hidden_size or width
+    size = width if config.residual else hidden  # of a transformed embedding
+    shared = Mlp(width, hidden, size, config.dropout)
+
+    def transform() -> nn.Module:
+        if config.sharing == "none":
+            return nn.Identity()
+        own = shared if config.sharing == "shared" else Mlp(width, hidden, size, config.dropout)
+        if config.sharing == "shared_first_layer":
+            own.first = shared.first
+        return Residual(own) if config.residual else own
+
+    def head(task: Task) -> nn.Module:
+        bounded = isinstance(task.kind, PairRegression)
+        if not task.kind.pair:
+            if config.sharing == "none":
+                return SentenceHead(nn.Sequential(nn.Dropout(config.dropout), nn.Linear(width, task.kind.outputs)))
+            return SentenceHead(Mlp(width, hidden, task.kind.outputs, config.dropout))
+        pairs = pair_input(task, config)
+        if pairs == "features":
+            return FeatureHead(Mlp(3 * width, hidden, 1, config.dropout), bounded)
+        if pairs == "joint":
+            return JointHead(Mlp(width, hidden, 1, config.dropout), bounded)
+        if bounded or config.sharing == "none":
+            return CosineHead(transform())
+        return BilinearHead(transform(), size)
+
+    return nn.ModuleDict({task.name: head(task) for task in tasks})

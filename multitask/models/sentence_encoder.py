@@ -1,0 +1,197 @@
+"""SentenceEncoder: sentences in, embeddings out, from any checkpoint or run; `load_encoder` for any other encoder."""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal, Protocol, Self, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from minbert.checkpoint import resolve
+from minbert.model import BertModel
+from minbert.packing import PackedBatch
+from minbert.tokenizer import Tokenizer, load_tokenizer
+from multitask.config import Device, Pooling, Precision
+from multitask.data.shuffle_and_batch import Rows
+from multitask.models.batched_inference import for_all_rows
+from multitask.models.foreign_encoders import ForeignEncoder, why_foreign
+from multitask.models.multitask_model import resolve_pooling, stored_max_length
+from multitask.models.pooling import PoolingMethod, pool
+from multitask.runs.artefact import is_run, locate_model
+from multitask.runtime.device import Runtime, start
+
+
+class Embedder(Protocol):
+    """What turns sentences into embeddings: `SentenceEncoder`, or `ForeignEncoder` for other architectures."""
+
+    @property
+    def identity(self) -> str:
+        """Hash of all that decides an embedding, 64 hex digits."""
+
+    def encode(
+        self, sentences: Sequence[str], *, normalize: bool = False, show_progress: bool = False
+    ) -> NDArray[np.float32]:
+        """Embed sentences, [sentences, hidden] in the order given."""
+
+
+def load_encoder(
+    name: str | Path,
+    revision: str | None = None,
+    pooling: Pooling = "auto",
+    device: Device = "auto",
+    precision: Precision = "auto",
+) -> Embedder:
+    """Load any encoder: what `SentenceEncoder` computes, else by way of sentence-transformers.
+
+    Args:
+        name: a run's folder, a model folder, `all-minilm-l6-v2` or a hub id.
+        revision: branch, tag or commit of a hub id.
+        pooling: `auto` is what the model was tuned with; where nothing says what, the first token for BERT and RoBERTa
+            and the mean for other architectures.
+        device: where to compute.
+        precision: of matrix products.
+
+    Raises:
+        InputError: no such model, weights that are only there as a pickle, or a model that needs sentence-transformers
+            where that is not installed.
+    """
+    if not is_run(name):
+        folder = resolve(str(name), revision, with_weights=False)
+        if (reason := why_foreign(folder)) is not None:
+            return ForeignEncoder.load(str(name), revision, pooling, device, precision, reason)
+    return SentenceEncoder.load(name, revision, pooling, device, precision)
+
+
+class SentenceEncoder:
+    """An encoder with its tokenizer and pooling.
+
+    Args:
+        model: the encoder, in eval mode on the runtime's device.
+        tokenizer: its tokenizer.
+        pooling: first token or mean.
+        runtime: device and precision.
+        max_length: sentences are cut to so many tokens; None for the encoder's limit.
+    """
+
+    def __init__(
+        self,
+        model: BertModel,
+        tokenizer: Tokenizer,
+        pooling: PoolingMethod,
+        runtime: Runtime,
+        max_length: int | None = None,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.pooling = pooling
+        self.runtime = runtime
+        self.max_length = tokenizer.max_length if max_length is None else max_length
+
+    @classmethod
+    def load(
+        cls,
+        name: str | Path,
+        revision: str | None = None,
+        pooling: Pooling = "auto",
+        device: Device = "auto",
+        precision: Precision = "auto",
+    ) -> Self:
+        """Load from a run's folder, a model folder, `all-minilm-l6-v2` or a hub id.
+
+        Sentences are cut as the model was tuned, where its folder says how. Of a sentence-transformers folder the
+        pooling is taken; its embeddings may be scaled to length 1, which `encode` does when asked.
+
+        Raises:
+            InputError: no such model.
+        """
+        folder = locate_model(name, revision)
+        runtime = start(device, precision)
+        model = BertModel.from_pretrained(str(folder)).to(runtime.device)
+        tokenizer = load_tokenizer(str(folder))
+        max_length = min(stored_max_length(folder) or tokenizer.max_length, tokenizer.max_length)
+        return cls(model, tokenizer, resolve_pooling(pooling, folder), runtime, max_length)
+
+    @property
+    def identity(self) -> str:
+        """Hash of all that decides an embedding (weights, tokenizer, pooling, length, precision), 64 hex digits.
+
+        Reads all weights, so ask once.
+        """
+        weights = sha256()
+        for name, tensor in self.model.state_dict().items():
+            weights.update(name.encode())
+            weights.update(tensor.cpu().contiguous().numpy().data)
+        decisive = (
+            weights.hexdigest(),
+            self.model.config,
+            self.tokenizer.fingerprint(),
+            self.pooling,
+            self.max_length,
+            self.runtime.describe(),
+        )
+        return sha256(repr(decisive).encode()).hexdigest()
+
+    @overload
+    def encode(
+        self,
+        sentences: str | Sequence[str],
+        batch_size: int | None = None,
+        normalize: bool = False,
+        max_length: int | None = None,
+        show_progress: bool = False,
+        convert_to_tensor: Literal[False] = False,
+    ) -> NDArray[np.float32]: ...
+
+    @overload
+    def encode(
+        self,
+        sentences: str | Sequence[str],
+        batch_size: int | None = None,
+        normalize: bool = False,
+        max_length: int | None = None,
+        show_progress: bool = False,
+        *,
+        convert_to_tensor: Literal[True],
+    ) -> Tensor: ...
+
+    def encode(
+        self,
+        sentences: str | Sequence[str],
+        batch_size: int | None = None,
+        normalize: bool = False,
+        max_length: int | None = None,
+        show_progress: bool = False,
+        convert_to_tensor: bool = False,
+    ) -> NDArray[np.float32] | Tensor:
+        """Embed sentences, in batches of similar length.
+
+        Args:
+            sentences: any number of texts, or one.
+            batch_size: at most so many sentences at once; by default batches are filled by tokens.
+            normalize: scale every embedding to length 1.
+            max_length: cut to so many tokens; the encoder's own setting when left out.
+            show_progress: show a progress bar when standard error is a terminal.
+            convert_to_tensor: return a torch tensor on the encoder's device instead of an array.
+
+        Returns:
+            [sentences, hidden] fp32, in the order given; [hidden] for one string.
+        """
+        texts = [sentences] if isinstance(sentences, str) else sentences
+        tokens = self.tokenizer.encode(texts, self.max_length if max_length is None else max_length)
+        on_cpu = self.runtime.device.type == "cpu"
+
+        def embed(rows: Rows) -> Tensor:
+            batch = PackedBatch.from_sequences([tokens[row] for row in rows], unpadded=on_cpu)
+            batch = batch.to(self.runtime.device)
+            pooled = pool(self.model.forward_packed(batch), batch, self.pooling)
+            return torch.nn.functional.normalize(pooled) if normalize else pooled
+
+        embeddings = np.empty((0, self.model.config.hidden_size), np.float32)
+        if tokens:
+            lengths = np.array([len(ids) for ids in tokens], np.int64)
+            embeddings = for_all_rows(lengths, embed, self.runtime, batch_size, show_progress)
+        found = embeddings[0] if isinstance(sentences, str) else embeddings
+        return torch.from_numpy(found).to(self.runtime.device) if convert_to_tensor else found

@@ -1,1 +1,0 @@
-"""Reports: tables and figures from what the runs left, without any model."""

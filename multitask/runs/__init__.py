@@ -1,0 +1,1 @@
+"""Artefacts: content-addressed folders of runs, and their locks."""

@@ -1,0 +1,158 @@
+"""A run is a value: its folder is named by the hash of everything that determines its bits.
+
+    runs/<stage>-<name>-<hash>/
+        config.json    the stage's full resolved configuration
+        inputs.json    hashes of parents, data and start weights, device and precision
+        ...            what the stage writes
+        state/         while running, for resume
+        DONE           written last
+
+Running the same stage again finds DONE and computes nothing; a run that was killed goes on from its state; a second
+process that wants the same artefact waits for the first.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from minbert.errors import InputError
+from minbert.files import read_json, write_json, write_text
+from multitask.runs.locks import exclusive
+
+# Raise when a change of the code changes the bits that the same configuration gives.
+FORMAT_VERSION = 4
+DONE = "DONE"
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """The folder of one run."""
+
+    folder: Path
+
+    @classmethod
+    @contextmanager
+    def building(
+        cls,
+        runs: Path,
+        stage: str,
+        name: str,
+        config: Mapping[str, Any],
+        inputs: Mapping[str, Any],
+        labels: Mapping[str, str],
+    ) -> Iterator["Artefact"]:
+        """The artefact of a stage, while no other process may build it; waits for one that does. A kill frees the lock.
+
+        The caller looks whether it is done, and otherwise builds and finishes it.
+
+        Args:
+            runs: folder of all artefacts.
+            stage: the stage's name.
+            name: a label for people; not part of the identity.
+            config: the full resolved configuration, as JSON types.
+            inputs: hashes of all that the stage reads, and how it computes.
+            labels: what people call the inputs; kept in inputs.json but not part of the identity.
+
+        Raises:
+            InputError: a name that cannot stand in a folder's name.
+        """
+        if not re.fullmatch(r"[\w.+-]+", name):
+            raise InputError(f"--name {name}: expected letters, digits and the signs . _ + -")
+        identity = {"format": FORMAT_VERSION, "stage": stage, "config": config, "inputs": inputs}
+        digest = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+        waiting = f"{stage} {digest} is being computed by another process; waiting for it"
+        with exclusive(runs / ".locks" / f"{stage}-{digest}", waiting):
+            existing = [cls(folder) for folder in sorted(runs.glob(f"{stage}-*-{digest}"))]
+            artefact = existing[0] if existing else cls(runs / f"{stage}-{name}-{digest}")
+            if artefact.done:
+                shutil.rmtree(artefact.folder / "state", ignore_errors=True)  # of a kill right after DONE
+            else:
+                artefact.drop_half_written()
+                write_json(artefact.folder / "config.json", config)
+                write_json(artefact.folder / "inputs.json", {**inputs, "labels": dict(labels)})
+            yield artefact
+
+    @property
+    def digest(self) -> str:
+        """The hash of everything that determines the run's bits, 16 hex digits."""
+        return self.folder.name.rsplit("-", 1)[1]
+
+    @property
+    def done(self) -> bool:
+        """Whether the run is complete."""
+        return (self.folder / DONE).is_file()
+
+    def drop_half_written(self) -> None:
+        """Remove the temporary files and folders that a kill left."""
+        for leftover in [path for path in self.folder.rglob(".*") if path.suffix in (".tmp", ".old")]:
+            if leftover.is_dir():
+                shutil.rmtree(leftover)
+            else:
+                leftover.unlink(missing_ok=True)
+
+    def finish(self) -> None:
+        """Mark the run complete; only then is the state that it could be resumed from removed."""
+        write_text(self.folder / DONE, "")
+        shutil.rmtree(self.folder / "state", ignore_errors=True)
+
+    def history(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl."""
+        lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    def model_folder(self, best_on: str | None = None) -> Path:
+        """The kept model with the best dev score.
+
+        Args:
+            best_on: a score, e.g. `overall` or a task; the leading one when left out.
+
+        Raises:
+            InputError: the run is not complete or keeps no such model.
+        """
+        if not self.done:
+            raise InputError(f"{self.folder}: not a complete run; run the command that made it again to finish it")
+        kept = self.kept_models()
+        score = best_on or next(iter(kept), None)
+        if score is None or score not in kept:
+            remedy = f"it has {', '.join(kept)}" if kept else "pass a run of finetune or pretrain"
+            raise InputError(f"{self.folder}: keeps no model{f' that is best on {score}' if score else ''}; {remedy}")
+        return kept[score]
+
+    def kept_models(self) -> dict[str, Path]:
+        """The model that is best on each score, the leading score first; empty where the run keeps none."""
+        path = self.folder / "best.json"
+        best = read_json(path) if path.is_file() else {}
+        return {score: self.folder / "checkpoints" / str(checkpoint) for score, checkpoint in best.items()}
+
+
+def is_run(name: str | Path) -> bool:
+    """Whether a user names a run's folder, complete or not."""
+    return (Path(name) / "inputs.json").is_file()
+
+
+def locate_model(name: str | Path, revision: str | None = None, best_on: str | None = None) -> Path:
+    """A model folder from what a user names: a run's folder, or a checkpoint as `minbert.checkpoint.resolve` takes it.
+
+    Args:
+        name: of the run or checkpoint.
+        revision: of a hub id.
+        best_on: of a run's kept models the one that is best on this score; the leading score when left out.
+    """
+    if is_run(name):
+        if revision is not None:
+            raise InputError(f"{name} is a run and has no revision {revision!r}; leave the revision out")
+        return Artefact(Path(name)).model_folder(best_on)
+    from minbert.checkpoint import resolve  # imports torch, which reading a run does without
+
+    return resolve(str(name), revision)
+
+
+def without_folders(text: str) -> str:
+    """Text whose absolute paths are cut to their last part: where files lay is nobody else's business."""
+    return re.sub(r"(?<!\S)/\S*/", "", text)

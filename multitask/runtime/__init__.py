@@ -1,0 +1,1 @@
+"""Device and precision, ranks, random streams, signals, errors."""

@@ -1,0 +1,90 @@
+"""Where and how a run computes: device, precision, seeds, determinism."""
+
+import contextlib
+import ctypes
+import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from minbert.errors import InputError
+from multitask.config import Device, Precision
+from multitask.runtime import distributed
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A resolved device and autocast precision."""
+
+    device: torch.device
+    precision: Literal["fp32", "bf16"]
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Matrix products in bf16 when the precision says so; weights and sums stay in fp32."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
+
+    def describe(self) -> dict[str, str]:
+        """What of this decides a result's bits, for the artefact's hash."""
+        described = {"device": self.device.type, "precision": self.precision}
+        ranks = distributed.ranks()  # each draws its own dropout
+        return described if ranks == 1 else {**described, "ranks": str(ranks)}
+
+
+def start(device: Device, precision: Precision) -> Runtime:
+    """Resolve `auto` settings.
+
+    Raises:
+        InputError: CUDA was asked for and there is none.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda: torch sees no CUDA device here; use --device cpu or auto")
+    kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    native = {"cuda": _cuda_has_bf16, "cpu": _cpu_has_bf16}[kind]
+    chosen = ("bf16" if native() else "fp32") if precision == "auto" else precision
+    return Runtime(torch.device(kind), chosen)
+
+
+def make_deterministic(runtime: Runtime) -> None:
+    """Prepare this process for training: the same bits every time, and memory that is kept between steps.
+
+    Settings of the whole process, which is why only training stages call it.
+    """
+    if runtime.device.type == "cuda":
+        # cuBLAS needs a fixed workspace to sum in the same order every time; read when its first handle is made.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    else:
+        # Packed batches come in ever new shapes; oneDNN keeps code and scratch memory for 1024 of them by default.
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+        _keep_freed_memory()
+
+
+def _keep_freed_memory() -> None:
+    """Let the C library keep freed memory; by default large blocks go back, and each step pays page faults for new."""
+    with contextlib.suppress(OSError, AttributeError):  # not glibc
+        library = ctypes.CDLL("libc.so.6")
+        library.mallopt(ctypes.c_int(-4), ctypes.c_int(0))  # M_MMAP_MAX: large blocks from the heap too
+        library.mallopt(ctypes.c_int(-1), ctypes.c_int(2**31 - 1))  # M_TRIM_THRESHOLD
+
+
+def seed_everything(seed: int) -> None:
+    """Seed torch on all devices; data orders take their own generators from `generator`."""
+    torch.manual_seed(seed)
+
+
+def generator(*keys: int) -> np.random.Generator:
+    """An independent random stream for a tuple of non-negative integers, e.g. (seed, epoch, task)."""
+    return np.random.default_rng(np.random.SeedSequence(keys))
+
+
+def _cuda_has_bf16() -> bool:
+    return torch.cuda.get_device_capability() >= (8, 0)
+
+
+def _cpu_has_bf16() -> bool:
+    capabilities = torch.cpu.get_capabilities()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))

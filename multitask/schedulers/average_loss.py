@@ -1,0 +1,47 @@
+"""The average of the tasks' losses, from which most other schedulers differ in one respect; and a task alone."""
+
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+import numpy as np
+import torch
+
+from minbert.errors import InputError
+from multitask.config import FinetuneConfig
+from multitask.data.shuffle_and_batch import Rows
+from multitask.schedulers.base import Scheduler, register
+from multitask.training.loop import Batch, Losses, Trainable, Update
+
+
+@register("average")
+class AverageLoss(Scheduler):
+    """A batch of every task in each step; the gradient of the weighted mean of their losses (report, section 4.2).
+
+    All tasks go through the encoder in one packed call. Larger sets are re-sampled each epoch to the smallest one's
+    length, the report's balance.
+    """
+
+    def epoch_sizes(self, sizes: Mapping[str, int], config: FinetuneConfig, epoch: int) -> dict[str, int]:
+        return dict.fromkeys(sizes, config.epoch_size or min(sizes.values()))
+
+    def arrange(self, batches: Mapping[str, Sequence[Rows]], generator: np.random.Generator) -> list[Update]:
+        return [
+            tuple(Batch(name, rows) for name, rows in zip(batches, step, strict=True))
+            for step in zip(*batches.values(), strict=True)
+        ]
+
+    def backward(self, trainable: Trainable, update: Update) -> Losses:
+        losses = trainable.losses(update)
+        torch.stack([self.weights[name] * term for name, term in losses.terms.items()]).mean().backward()
+        return losses.detached()
+
+
+@register("single")
+class SingleTask(AverageLoss):
+    """Exactly one task, its whole set an epoch (report, section 4.2)."""
+
+    @classmethod
+    def build(cls, config: FinetuneConfig, device: torch.device) -> Self:
+        if len(config.tasks) != 1:
+            raise InputError(f"scheduler single trains one task; tasks are {', '.join(config.tasks)}: name one of them")
+        return super().build(config, device)

@@ -1,0 +1,47 @@
+"""One task a step, drawn at random.
+
+Source: Stickland & Murray 2019, "BERT and PALs" (arXiv 1902.02671), section 3.3.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from multitask.config import FinetuneConfig
+from multitask.data.shuffle_and_batch import Rows
+from multitask.runtime.device import generator as random_stream
+from multitask.schedulers.average_loss import AverageLoss
+from multitask.schedulers.base import register
+from multitask.training.loop import Batch, Update
+
+
+@register("proportional")
+class ProportionalSampling(AverageLoss):
+    """Each step's task is drawn with probability proportional to size^alpha, size its number of training rows.
+
+    An epoch has about the rows of `average`'s: as many steps as that has batches.
+    """
+
+    def exponent(self, config: FinetuneConfig, epoch: int) -> float:
+        """The power alpha of an epoch (from 0)."""
+        return config.scheduling.sampling_alpha
+
+    def epoch_sizes(self, sizes: Mapping[str, int], config: FinetuneConfig, epoch: int) -> dict[str, int]:
+        chances = np.array(list(sizes.values()), float) ** self.exponent(config, epoch)
+        balanced = sum(super().epoch_sizes(sizes, config, epoch).values())
+        steps = -(-balanced // config.batch_size)
+        # Drawing how often each task comes, and later the order, is drawing the tasks one by one.
+        draws = random_stream(config.seed, len(sizes) + 1, epoch).multinomial(steps, chances / chances.sum())
+        return {name: int(count) * config.batch_size for name, count in zip(sizes, draws, strict=True)}
+
+    def arrange(self, batches: Mapping[str, Sequence[Rows]], generator: np.random.Generator) -> list[Update]:
+        updates = [(Batch(name, rows),) for name, parts in batches.items() for rows in parts]
+        return [updates[i] for i in generator.permutation(len(updates))]
+
+
+@register("annealed")
+class AnnealedSampling(ProportionalSampling):
+    """Sampling whose alpha falls from 1 to 0.2: alpha = 1 - 0.8 (e - 1) / (E - 1) in epoch e of E."""
+
+    def exponent(self, config: FinetuneConfig, epoch: int) -> float:
+        return 1 - 0.8 * epoch / max(config.epochs - 1, 1)

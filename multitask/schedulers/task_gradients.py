@@ -1,0 +1,84 @@
+"""The gradients of single tasks, side by side, over the parameters that several tasks train."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import torch
+from torch import Tensor, nn
+
+from multitask.runtime import distributed
+from multitask.training.loop import Batch, Losses, Trainable
+
+
+class TaskGradients:
+    """One row a task. They are computed one after the other, so that only one task's graph is ever alive.
+
+    With several ranks the rows are the whole batch's gradients on each.
+
+    Args:
+        module: the trained module; parameters under `heads.<task>.` belong to the task.
+        weights: the tasks in the order of the rows, and the factor of each one's loss.
+    """
+
+    def __init__(self, module: nn.Module, weights: Mapping[str, float]) -> None:
+        self.weights = weights
+        self.shared, self.own = split_parameters(module, list(weights))
+        self.used = [False] * len(self.shared)  # by any task; a pooler, for one, is not
+        sizes = [parameter.numel() for parameter in self.shared]
+        first = self.shared[0]
+        self.matrix = torch.zeros(len(weights), sum(sizes), device=first.device, dtype=first.dtype)  # [tasks, shared]
+        self.rows = {
+            name: [part.view_as(p) for part, p in zip(row.split(sizes), self.shared, strict=True)]
+            for name, row in zip(weights, self.matrix, strict=True)
+        }
+
+    def compute(self, trainable: Trainable, batch: Batch) -> tuple[Losses, list[Tensor | None]]:
+        """Fill the row of the batch's task with the gradient of its weighted loss.
+
+        Returns:
+            The losses, detached, and the same gradient over the task's own parameters, None where it has none; of this
+            rank's rows only, for the loop averages what lies in the parameters.
+        """
+        name = batch.source
+        losses = trainable.losses((batch,))
+        loss = self.weights[name] * losses.terms[name]
+        parameters = [*self.shared, *self.own[name]]
+        gradients: Sequence[Tensor | None] = torch.autograd.grad(loss, parameters, allow_unused=True)
+        for index, part in enumerate(self.rows[name]):
+            if (gradient := gradients[index]) is None:
+                part.zero_()
+            else:
+                part.copy_(gradient)
+                self.used[index] = True
+        distributed.average(self.rows[name])
+        return losses.detached(), list(gradients[len(self.shared) :])
+
+    def conflicts(self) -> dict[str, Tensor]:
+        """Norms of the tasks' gradients, and cosines, below 0 where two conflict (arXiv 2001.06782, definition 1).
+
+        Returns:
+            Scalars by name, such as `cosine sentiment/paraphrase` and `norm sentiment`; the cosine with a gradient of
+            norm 0 is 0.
+        """
+        gramian = self.matrix @ self.matrix.T  # [tasks, tasks]
+        norms = gramian.diagonal().sqrt()  # [tasks]
+        tiny = torch.finfo(gramian.dtype).tiny
+        cosines = {
+            f"cosine {first}/{second}": gramian[i, j] / (norms[i] * norms[j]).clamp(min=tiny)
+            for (i, first), (j, second) in combinations(enumerate(self.weights), 2)
+        }
+        return cosines | {f"norm {name}": norm for name, norm in zip(self.weights, norms, strict=True)}
+
+
+def split_parameters(
+    module: nn.Module, tasks: Sequence[str]
+) -> tuple[list[nn.Parameter], dict[str, list[nn.Parameter]]]:
+    """The trained parameters outside the heads or in several tasks' heads, and those in one task's head alone."""
+    users: dict[nn.Parameter, set[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):  # heads may share layers
+        part, _, rest = name.partition(".")
+        if parameter.requires_grad:
+            users.setdefault(parameter, set()).add(rest.partition(".")[0] if part == "heads" else "")
+    trained = {parameter: names & {"", *tasks} for parameter, names in users.items()}
+    shared = [parameter for parameter, names in trained.items() if "" in names or len(names) > 1]
+    return shared, {task: [parameter for parameter, names in trained.items() if names == {task}] for task in tasks}

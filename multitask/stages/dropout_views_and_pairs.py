@@ -1,0 +1,234 @@
+"""Contrastive sources: which sentences are views of each other, under which objective, through which projection."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from minbert.errors import InputError
+from minbert.tokenizer import Tokenizer
+from multitask.config import ContrastiveConfig, ObjectiveConfig
+from multitask.data.contamination import Hashes, hash_sentences
+from multitask.data.readers import PAIRS_FILE, TRIPLETS_FILE, read_examples, read_pairs, read_triplets
+from multitask.data.shuffle_and_batch import Rows, drawn_rows, epoch_rows
+from multitask.data.tokenize_and_truncate import Tokens, tokenise
+from multitask.evaluation.gradient_probe import GradientComponents, probe
+from multitask.objectives import Objective, alignment, build_objective, uniformity, unit
+from multitask.runtime import distributed
+from multitask.tasks.kinds import TASKS, labels_to_tensor
+from multitask.tasks.training_sentences import text_file, training_sentences
+from multitask.training.source import Encoded, Inputs, Source
+
+Columns = tuple[Tokens, ...]
+
+
+class ContrastiveSource(Source):
+    """Rows of two or three sentences: an anchor, its positive and, if there is a third, a hard negative.
+
+    Args:
+        columns: the sentences' tokens; the same tokens twice make two views that differ by dropout (SimCSE).
+        identities: for each column a number a row that is equal for equal sentences, across columns too.
+        sentences: hashes [rows] of each different column's sentences, to record what was trained on.
+        objective: the loss on the projected embeddings.
+        projection: from embeddings to what the objective compares.
+        labels: [rows] for objectives that learn from labels.
+        mask_duplicates: leave equal sentences within a batch out of the negatives.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        identities: tuple[Rows, ...],
+        sentences: tuple[Hashes, ...],
+        objective: Objective,
+        projection: nn.Module,
+        labels: NDArray[np.float32] | None = None,
+        mask_duplicates: bool = True,
+    ) -> None:
+        self.columns = columns
+        self.identities = identities
+        self.sentences = sentences
+        self.objective = objective
+        self.projection = projection
+        self.labels = labels
+        self.mask_duplicates = mask_duplicates
+        # Decomposes the gradient of the last batch's anchors; for objectives without labels only.
+        self.probe: Callable[[], GradientComponents] | None = None
+        self.lengths = np.sum([tokens.lengths for tokens in columns], axis=0)
+
+    def inputs(self, rows: Rows) -> Inputs:
+        ids = [tokens[row] for tokens in self.columns for row in rows]
+        return Inputs(ids, [np.zeros_like(sequence) for sequence in ids], None)
+
+    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        return self.loss_of_views(self.project(encoded.embeddings), rows)
+
+    def project(self, embeddings: Tensor) -> Tensor:
+        """[columns * rows, hidden] -> [columns, rows, dim] fp32."""
+        return self.projection(embeddings).float().unflatten(0, (len(self.columns), -1))
+
+    def loss_of_views(self, views: Tensor, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        """The objective on projected embeddings [columns, own rows, dim] of a batch's rows, and what to watch."""
+        anchors, positives, *hard = distributed.gather(views, len(rows), dim=1).unbind()
+        duplicates, hard_duplicates = self._duplicates(rows, views.device)
+        loss = self.objective(
+            anchors,
+            positives,
+            hard[0] if hard else None,
+            None if self.labels is None else labels_to_tensor(self.labels[rows], views.device),
+            duplicates,
+            hard_duplicates,
+        )
+        anchors, positives, *hard = (view.detach() for view in (anchors, positives, *hard))
+        self.probe = partial(
+            probe, self.objective, anchors, positives, hard[0] if hard else None, duplicates, hard_duplicates
+        )
+        return loss, self._watched(anchors, positives, duplicates)
+
+    def _duplicates(self, rows: Rows, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
+        """Masks [rows, rows] of false negatives among positives and among hard negatives; None where there are none.
+
+        Positive j is no negative of row i when it is one of i's two sentences, or belongs to the same anchor.
+        """
+        if not self.mask_duplicates:
+            return None, None
+        anchor, positive, *hard = (identity[rows] for identity in self.identities)
+        own = [anchor[:, None], positive[:, None]]
+        among_positives = (positive == own[0]) | (positive == own[1]) | (anchor == own[0])
+        np.fill_diagonal(among_positives, val=False)
+        among_hard = (hard[0] == own[0]) | (hard[0] == own[1]) if hard else np.zeros((0, 0), bool)
+
+        def mask(found: NDArray[np.bool_]) -> Tensor | None:
+            return torch.from_numpy(found).to(device, non_blocking=True) if found.any() else None
+
+        return mask(among_positives), mask(among_hard)
+
+    @torch.no_grad()
+    def _watched(self, anchors: Tensor, positives: Tensor, duplicates: Tensor | None) -> dict[str, Tensor]:
+        u, v = unit(anchors), unit(positives)
+        with torch.autocast(u.device.type, enabled=False):
+            similarity = u @ v.T
+            spread = uniformity(u)
+        count = len(u)
+        watched = {
+            "alignment": alignment(u, v),
+            "uniformity": spread,
+            "positive cosine": similarity.diagonal().mean(),
+            "negative cosine": (similarity.sum() - similarity.trace()) / max(count * (count - 1), 1),
+            "duplicates": similarity.new_zeros(()) if duplicates is None else duplicates.any(dim=1).float().mean(),
+        }
+        gate = self.objective.gate_rate(anchors, positives, duplicates)
+        return watched if gate is None else {**watched, "gate rate": gate}
+
+
+def build_projection(kind: Literal["mlp", "linear", "none"], width: int) -> nn.Module:
+    """The head between embedding and objective, thrown away after the stage (report, section 4.1, after SimCLR)."""
+    if kind == "none":
+        return nn.Identity()
+    if kind == "linear":
+        return nn.Linear(width, width)
+    return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+
+
+def objective_of(config: ObjectiveConfig) -> Objective:
+    """The configured objective; parameters left out take the objective's own defaults."""
+    given = {name: value for name, value in vars(config).items() if name != "objective" and value is not None}
+    return build_objective(config.objective, **given)
+
+
+def contrastive_batches(
+    name: str, size: int, epoch: int, batch_size: int, config: ContrastiveConfig, keys: tuple[int, ...]
+) -> list[Rows]:
+    """An epoch's batches of a source in random order, hard negatives and lengths mixed; Quora down-sampled.
+
+    Args:
+        name: of the source.
+        size: its number of rows.
+        epoch: from 0.
+        batch_size: rows in a batch.
+        config: says Quora's share.
+        keys: of the random stream.
+    """
+    share = config.quora_share if name in ("quora", "paraphrase") else 1.0
+    rows = epoch_rows(size, max(round(share * size), 1), epoch, keys)
+    # A last batch of one row has no negatives; its row comes again in another epoch.
+    return [rows[s : s + batch_size] for s in range(0, len(rows), batch_size) if len(rows) - s > 1]
+
+
+def load_contrastive(
+    name: str, folder: Path, config: ContrastiveConfig, tokenizer: Tokenizer, projection: nn.Module
+) -> tuple[ContrastiveSource, str]:
+    """A contrastive source by name, and the fingerprint of its file.
+
+    Args:
+        name: `unlabelled`, a text file's name, `nli`, `pairs`, `quora`, or a task whose training sentences are taken
+            without labels.
+        folder: the data folder.
+        config: objective, limits, masking.
+        tokenizer: the start weights' tokenizer.
+        projection: shared by all sources of the stage.
+
+    Raises:
+        InputError: a missing or malformed file, or an objective that cannot use the source.
+    """
+    texts, labels, fingerprint = _read(name, folder, config)
+    rows = drawn_rows(len(texts[0]), config.train_limit)
+    texts = [[column[row] for row in rows] for column in texts]
+    labels = labels if labels is None else labels[rows]
+    # The cache's key names the texts: Quora's rows differ with and without its negative pairs.
+    selection = f"{fingerprint} {name} {'all' if labels is None else 'labelled'} drawn"
+    columns = [tokenise(c, tokenizer, config.max_length, f"{selection} {i} {len(c)}") for i, c in enumerate(texts)]
+    numbers: dict[str, int] = {}
+    identities = [np.array([numbers.setdefault(text, len(numbers)) for text in column]) for column in texts]
+    sentences = tuple(hash_sentences(column) for column in texts)
+    if len(columns) == 1:  # two views of every sentence
+        columns, identities = columns * 2, identities * 2
+    objective = objective_of(config.objective)
+    if name == "quora" and config.negative_pairs != "left_out":
+        if objective.name != "infonce":
+            raise InputError(
+                f"quora's negative pairs go with infonce, not {objective.name}; try --negative-pairs left_out"
+            )
+        objective = build_objective(
+            "quora_pairs", temperature=config.objective.temperature or 0.05, form=config.negative_pairs
+        )
+    if (labels is None) != (objective.takes_labels == "none"):
+        raise InputError(f"{objective.name} learns from labels, which {name} does not have; choose another objective")
+    return (
+        ContrastiveSource(
+            tuple(columns), tuple(identities), sentences, objective, projection, labels, config.mask_duplicates
+        ),
+        fingerprint,
+    )
+
+
+def _read(
+    name: str, folder: Path, config: ContrastiveConfig
+) -> tuple[list[Sequence[str]], NDArray[np.float32] | None, str]:
+    """Columns of texts, labels where the objective uses them, and the file's fingerprint."""
+    if name not in (known := ("unlabelled", "nli", "pairs", "quora", *TASKS)) and not text_file(name, folder):
+        raise InputError(f'unknown source "{name}"; expected a text file\'s name (.txt) or one of {", ".join(known)}')
+    if name == "nli":
+        triplets = read_triplets(folder / TRIPLETS_FILE)
+        return [triplets.anchors, triplets.positives, triplets.hard_negatives], None, triplets.fingerprint
+    if name == "pairs":
+        pairs = read_pairs(folder / PAIRS_FILE)
+        return [pairs.anchors, pairs.positives], None, pairs.fingerprint
+    if name != "quora":
+        sentences, fingerprint = training_sentences(name, folder, config.train_limit)
+        return [sentences], None, fingerprint
+    schema = TASKS["paraphrase"].schema
+    examples = read_examples(schema.path(folder, "train"), schema, labelled=True)
+    first, second = examples.sentences
+    assert examples.labels is not None, "labelled splits have labels"
+    if config.negative_pairs != "left_out":
+        return [first, second], examples.labels, examples.fingerprint
+    kept = np.flatnonzero(examples.labels == 1)
+    if not len(kept):
+        raise InputError(f"{examples.source}: no pair has label 1; nothing to learn from without negative pairs")
+    return [[first[i] for i in kept], [second[i] for i in kept]], None, examples.fingerprint

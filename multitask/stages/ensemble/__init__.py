@@ -1,0 +1,1 @@
+"""Several fine-tuned models made one."""

@@ -1,0 +1,192 @@
+"""Several fine-tuned models made one: by votes on each task, or by the mean of their weights."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minbert.files import write_json
+from minbert.tokenizer import load_tokenizer
+from multitask.config import EnsembleConfig, Kept, RunOptions
+from multitask.data.contamination import TrainedOn
+from multitask.data.readers import Examples, read_examples
+from multitask.data.schema import Split
+from multitask.evaluation.task_scores import Scores, score, write_predictions
+from multitask.models.multitask_model import MultitaskBert
+from multitask.runs.artefact import Artefact
+from multitask.runtime.device import Runtime, start
+from multitask.stages.ensemble.votes_and_soups import (
+    Estimates,
+    Member,
+    blend,
+    check_soup,
+    estimate,
+    find_members,
+    select_greedily,
+    select_soup,
+    soup,
+)
+from multitask.stages.evaluate import write_evaluation
+from multitask.tasks.kinds import TASKS
+
+logger = logging.getLogger("multitask")
+
+SOUPS = ("soup", "greedy_soup")
+SELECTED_ON_DEV = ("best_per_task", "greedy", "greedy_soup")
+
+Votes = dict[str, dict[str, int]]  # of each task, by the members' labels
+
+
+def ensemble(
+    models: Sequence[Path], data: Path, config: EnsembleConfig, options: RunOptions, kept: Kept = "leading"
+) -> Artefact:
+    """Combine models; each task is answered by the members that have a head for it.
+
+    The artefact holds evaluation.json and predictions.npz as those of `evaluate_run`; in evaluation.json also the
+    method, whether it chose by these dev scores (`selected_on_dev`: they are then optimistic), every member's dev
+    scores and, for each task, the members' weights. Prediction files for dev and test are in `predictions`. A soup is
+    kept as the run's model. Test files that are missing are passed over with a warning.
+
+    Args:
+        models: runs' folders or model folders; the first named win ties.
+        data: folder with the tasks' files.
+        config: how to combine them.
+        options: where to compute and to write.
+        kept: whether a run stands for its leading model or for all that it keeps.
+
+    Raises:
+        InputError: something that is no fine-tuned model, models of which there is no soup, a missing or malformed
+            file, or outputs that are not finite.
+    """
+    runtime = start(options.device, options.precision)
+    members = find_members(models, kept)
+    if config.method in SOUPS:
+        check_soup(members)
+    examples = _read(data, [name for name in TASKS if any(name in member.tasks for member in members)])
+    inputs = {
+        "members": [member.identity for member in members],
+        "data": {split: {name: rows.fingerprint for name, rows in sets.items()} for split, sets in examples.items()},
+        **runtime.describe(),
+    }
+    labels = {"members": " ".join(str(member.folder) for member in members), "data": str(data)}
+    seen = reduce(or_, [TrainedOn.of_folder(member.folder, member.label) for member in members])
+    with Artefact.building(options.runs, "ensemble", options.name, asdict(config), inputs, labels) as artefact:
+        seen.keep(artefact.folder)
+        if artefact.done:
+            logger.info("already computed")
+            return artefact
+        dev = examples["dev"]
+        answers = {member.label: _answers(member, dev, runtime) for member in members}
+        scores = {label: score(_decide(answer), dev) for label, answer in answers.items()}
+        if config.method in SOUPS:
+            votes, combined = _soup(config, members, scores, examples, runtime, artefact.folder)
+        else:
+            votes = _vote(config, answers, dev)
+            combined = {"dev": _blended(votes, answers), "test": _on_test(members, votes, examples["test"], runtime)}
+        predictions = {split: _decide(estimates) for split, estimates in combined.items()}
+        for split in examples:
+            write_predictions(predictions[split], examples[split], split, artefact.folder / "predictions")
+        beside = {
+            "method": config.method,
+            "selected_on_dev": config.method in SELECTED_ON_DEV,
+            "members": {
+                label: {"overall": s.overall, "scores": s.tasks, "metrics": s.metrics} for label, s in scores.items()
+            },
+            "weights": {name: _shares(given) for name, given in votes.items()},
+        }
+        write_evaluation(artefact.folder, predictions["dev"], examples["dev"], seen, beside)
+        artefact.finish()
+    return artefact
+
+
+def _read(data: Path, tasks: Sequence[str]) -> dict[Split, dict[str, Examples]]:
+    """The tasks' dev sets, and their test sets without labels where there are any."""
+    dev, test = {}, {}
+    for name in tasks:
+        schema = TASKS[name].schema
+        dev[name] = read_examples(schema.path(data, "dev"), schema, labelled=True)
+        if (path := schema.path(data, "test")).is_file():
+            test[name] = read_examples(path, schema, labelled=False)
+        else:
+            logger.warning("%s: no such file; no test predictions for %s", path, name)
+    return {"dev": dev, "test": test}
+
+
+def _answers(member: Member, examples: Mapping[str, Examples], runtime: Runtime) -> Estimates:
+    """A member's estimates; the model is in memory meanwhile only."""
+    logger.info("predictions of %s", member.label)
+    model = MultitaskBert.load(member.folder).to(runtime.device)
+    return estimate(model, load_tokenizer(str(member.folder)), examples, runtime)
+
+
+def _decide(estimates: Estimates) -> dict[str, NDArray[Any]]:
+    return {name: TASKS[name].kind.decide(values) for name, values in estimates.items()}
+
+
+def _vote(config: EnsembleConfig, answers: Mapping[str, Estimates], dev: Mapping[str, Examples]) -> Votes:
+    """Each task's votes of those that answer it."""
+    votes: Votes = {}
+    for name, rows in dev.items():
+        voters = [label for label, answer in answers.items() if name in answer]
+        given = np.ones(len(voters), np.int64)
+        if config.method != "average":
+            rounds = config.rounds if config.method == "greedy" else 1
+            assert rows.labels is not None, "dev sets have labels"
+            given = select_greedily(TASKS[name].kind, [answers[label][name] for label in voters], rows.labels, rounds)
+        votes[name] = dict(zip(voters, given.tolist(), strict=True))
+    return votes
+
+
+def _on_test(members: Sequence[Member], votes: Votes, test: Mapping[str, Examples], runtime: Runtime) -> Estimates:
+    """Estimates on the test sets; a member without votes on a task is not asked."""
+    answers: dict[str, Estimates] = {}
+    for member in members:
+        if asked := {name: rows for name, rows in test.items() if votes[name].get(member.label)}:
+            answers[member.label] = _answers(member, asked, runtime)
+    return _blended({name: votes[name] for name in test}, answers)
+
+
+def _blended(votes: Votes, answers: Mapping[str, Estimates]) -> Estimates:
+    """Each task's estimates as the votes weight them."""
+    voters = {name: {label: given for label, given in of.items() if given} for name, of in votes.items()}
+    return {
+        name: blend([answers[label][name] for label in of], np.array(list(of.values()))) for name, of in voters.items()
+    }
+
+
+def _soup(
+    config: EnsembleConfig,
+    members: Sequence[Member],
+    scores: Mapping[str, Scores],
+    examples: Mapping[Split, Mapping[str, Examples]],
+    runtime: Runtime,
+    folder: Path,
+) -> tuple[Votes, dict[Split, Estimates]]:
+    """The soup, kept as the model of the run in `folder`: its members as votes, and its estimates."""
+    if len({member.seed for member in members}) > 1:
+        logger.warning("the heads of these models began from different seeds, so their mean may be worse than each")
+    tokenizer, dev = load_tokenizer(str(members[0].folder)), examples["dev"]
+
+    def dev_score(model: MultitaskBert) -> float:
+        return score(_decide(estimate(model.to(runtime.device), tokenizer, dev, runtime)), dev).overall
+
+    chosen = list(members)
+    if config.method == "greedy_soup":
+        chosen = select_soup(sorted(members, key=lambda member: -scores[member.label].overall), dev_score)
+    model = soup([member.folder for member in chosen])
+    model.save(folder / "checkpoints" / "soup", tokenizer)
+    write_json(folder / "best.json", {"overall": "soup"})
+    votes = {name: {member.label: 1 for member in chosen} for name in examples["dev"]}
+    model.to(runtime.device)
+    return votes, {split: estimate(model, tokenizer, sets, runtime) for split, sets in examples.items()}
+
+
+def _shares(votes: Mapping[str, int]) -> dict[str, float]:
+    """Votes as weights that add up to 1, without the members that have none."""
+    return {label: given / sum(votes.values()) for label, given in votes.items() if given}

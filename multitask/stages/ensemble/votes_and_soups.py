@@ -1,0 +1,205 @@
+"""Ensembles of fine-tuned models: who belongs to one, how many votes each has, and averages of their weights.
+
+Votes and weights are chosen on dev sets only; nothing here sees a test label.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from minbert.checkpoint import weights_file
+from minbert.errors import InputError
+from minbert.files import read_json, sha256_of_file
+from minbert.tokenizer import Tokenizer, load_tokenizer
+from multitask.config import Kept
+from multitask.data.labelled_data import LabelledData
+from multitask.data.readers import Examples
+from multitask.evaluation.task_scores import outputs
+from multitask.models.multitask_model import HEADS, MultitaskBert
+from multitask.runs.artefact import Artefact, locate_model
+from multitask.runtime.device import Runtime
+from multitask.tasks.kinds import TASKS, Kind
+
+Estimates = dict[str, NDArray[np.float64]]  # of each task, [rows, classes] or [rows]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A fine-tuned model.
+
+    Args:
+        folder: of the model.
+        tasks: that it has a head for.
+        shape: all that two models must have alike for a mean of their weights to be a model, as JSON types.
+        start: SHA-256 of the weights that its run started from; None for a model outside a run.
+        seed: of its run.
+        identity: what decides the bits of its outputs, as JSON types.
+    """
+
+    folder: Path
+    tasks: tuple[str, ...]
+    shape: dict[str, Any]
+    start: str | None
+    seed: int | None
+    identity: dict[str, Any]
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Look at a model folder. Raises InputError if it is none, or a damaged one."""
+        model = MultitaskBert.load(folder)
+        shape = {
+            "tasks": list(model.tasks),
+            "pooling": model.pooling,
+            "heads": asdict(replace(model.heads_config, dropout=0.0)),  # that of training; it changes no output
+            "max_length": model.max_length,
+            "encoder": model.encoder.config.values(),
+            "tokenizer": load_tokenizer(str(folder)).fingerprint(),
+        }
+        weights = [sha256_of_file(path) for path in (weights_file(folder), folder / HEADS)]
+        run = folder.resolve().parent.parent
+        start, seed = None, None
+        if folder.resolve().parent.name == "checkpoints" and (run / "inputs.json").is_file():
+            start = read_json(run / "inputs.json").get("start", {}).get("sha256")
+            seed = read_json(run / "config.json").get("seed")
+        return cls(folder, model.tasks, shape, start, seed, {**shape, "weights": weights})
+
+    @property
+    def label(self) -> str:
+        """How tables call it."""
+        return str(self.folder)
+
+
+def find_members(models: Sequence[Path], kept: Kept) -> list[Member]:
+    """The members that a user names, in that order; models that are equal count once.
+
+    Args:
+        models: runs' folders or model folders.
+        kept: whether a run stands for its leading model or for all that it keeps.
+
+    Raises:
+        InputError: no model at all, or something that is not a fine-tuned model.
+    """
+    members: dict[str, Member] = {}
+    for folder in (folder for model in models for folder in _folders(model, kept)):
+        member = Member.read(folder)
+        members.setdefault(json.dumps(member.identity, sort_keys=True), member)
+    if not members:
+        raise InputError("an ensemble of no models; name one or more runs or model folders")
+    return list(members.values())
+
+
+def _folders(model: Path, kept: Kept) -> Iterable[Path]:
+    folders = [locate_model(model)]
+    if kept == "all":
+        folders += Artefact(model).kept_models().values()  # none of a model folder
+    return dict.fromkeys(folders)
+
+
+def estimate(
+    model: MultitaskBert, tokenizer: Tokenizer, examples: Mapping[str, Examples], runtime: Runtime
+) -> Estimates:
+    """A model's estimates, as in `Kind.estimate`, for every row of the tasks that it has a head for, in file order.
+
+    Raises:
+        InputError: outputs that are not finite.
+    """
+
+    def of(name: str, rows: Examples) -> NDArray[np.float64]:
+        data = LabelledData.tokenised(rows, tokenizer, model.max_length, model.reads_jointly(name))
+        return TASKS[name].kind.estimate(outputs(model, name, data, runtime))
+
+    return {name: of(name, rows) for name, rows in examples.items() if name in model.tasks}
+
+
+def blend(estimates: Sequence[NDArray[np.float64]], votes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Mean of the members' estimates, each [rows, ...], weighted by their votes [members]."""
+    return np.average(np.stack(estimates), axis=0, weights=votes)
+
+
+def select_greedily(
+    kind: Kind, estimates: Sequence[NDArray[np.float64]], labels: NDArray[np.float32], rounds: int
+) -> NDArray[np.int64]:
+    """Votes [members] by forward selection with replacement: each round adds the member that helps the score most.
+
+    The first round takes the best single member (the paper's sorted initialisation with one model), so one round is the
+    best member alone. Among members that help alike the one named first is added. The result is the selection after the
+    round with the best score, the earliest of equals; so it never scores below the best member on these labels.
+
+    Source: Caruana et al. 2004, "Ensemble selection from libraries of models", sections 2 to 2.2.
+
+    Args:
+        kind: of the task, for its score.
+        estimates: of each member on the dev set, [rows, ...].
+        labels: of the dev set, [rows].
+        rounds: how many members to add, with repetition.
+    """
+    votes = best = np.zeros(len(estimates), np.int64)
+    best_score = -np.inf
+    for _ in range(rounds):
+        candidates = [votes + one for one in np.eye(len(estimates), dtype=np.int64)]
+        scores = [_score(kind, blend(estimates, candidate), labels) for candidate in candidates]
+        votes = candidates[int(np.argmax(scores))]
+        if max(scores) > best_score:
+            best, best_score = votes, max(scores)
+    return best
+
+
+def _score(kind: Kind, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> float:
+    return float(kind.metrics(kind.decide(estimates), labels)[kind.metric])
+
+
+def check_soup(members: Sequence[Member]) -> None:
+    """Make sure that a mean of the members' weights makes sense.
+
+    Raises:
+        InputError: members of different shape or start weights, or of unknown start weights.
+    """
+    first, *others = members
+    for member in members:
+        if member.start is None:
+            raise InputError(
+                f"{member.label}: its start weights are unknown, but a soup is of models from the same start; "
+                "pass a run's folder instead"
+            )
+    for member in others:
+        different = [name for name in member.shape if member.shape[name] != first.shape[name]]
+        if different or member.start != first.start:
+            what = ", ".join(different) or "start weights"
+            raise InputError(f"{member.label}: no soup with {first.label}, which differs in {what}; leave one out")
+
+
+def soup(folders: Sequence[Path]) -> MultitaskBert:
+    """The model whose weights are the mean of those of the models, summed in fp64; see `check_soup`.
+
+    Source: Wortsman et al. 2022, "Model soups", arXiv 2203.05482, section 2 (uniform soup).
+    """
+    total: dict[str, Tensor] = {}
+    for folder in folders:  # one in memory at a time
+        state = MultitaskBert.load(folder).state_dict()
+        total = {name: total[name] + tensor if total else tensor.double() for name, tensor in state.items()}
+    model = MultitaskBert.load(folders[0])
+    model.load_state_dict({name: tensor / len(folders) for name, tensor in total.items()})
+    return model
+
+
+def select_soup(ranked: Sequence[Member], score: Callable[[MultitaskBert], float]) -> list[Member]:
+    """The members of the greedy soup: one after the other they stay in it unless they lower its score.
+
+    Source: Wortsman et al. 2022, "Model soups", arXiv 2203.05482, Recipe 1 (greedy soup).
+
+    Args:
+        ranked: the members, best dev score first.
+        score: of a model on the dev sets.
+    """
+    chosen, best = [ranked[0]], score(soup([ranked[0].folder]))
+    for member in ranked[1:]:
+        value = score(soup([kept.folder for kept in (*chosen, member)]))
+        if value >= best:
+            chosen, best = [*chosen, member], value
+    return chosen

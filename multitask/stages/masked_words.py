@@ -1,0 +1,89 @@
+"""Masked language modelling as a source: some tokens are hidden, and the encoder is asked for them.
+
+Source: Devlin et al. 2019, section 3.1; masks are drawn anew each time a sentence is read, as RoBERTa does.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from minbert.masked_language_head import MaskedLanguageHead
+from minbert.packing import collect
+from minbert.tokenizer import Tokenizer
+from multitask.config import MaskingConfig
+from multitask.data.shuffle_and_batch import Rows
+from multitask.data.tokenize_and_truncate import Tokens
+from multitask.runtime import distributed
+from multitask.training.source import Encoded, Inputs, Source
+
+MASKED, REPLACED = 0.8, 0.1  # of the tokens to predict; the rest stay as they are
+
+
+class MaskedSource(Source):
+    """Sentences of which some tokens are to be predicted.
+
+    Args:
+        tokens: the sentences; several columns of the same rows are read together.
+        tokenizer: says which ids are special and which one masks.
+        config: how much is masked.
+        head: from token states to words.
+        word_embeddings: the encoder's, the head's output matrix.
+        generator: draws the masks; torch's global one when left out, whose state a resumed run restores.
+    """
+
+    def __init__(
+        self,
+        tokens: tuple[Tokens, ...],
+        tokenizer: Tokenizer,
+        config: MaskingConfig,
+        head: MaskedLanguageHead,
+        word_embeddings: nn.Embedding,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        self.tokens = tokens
+        self.tokenizer = tokenizer
+        self.config = config
+        self.head = head
+        self.word_embeddings = word_embeddings
+        self.generator = generator
+        self.special = torch.tensor(tokenizer.special_ids)
+        self.lengths = np.sum([column.lengths for column in tokens], axis=0)
+
+    def inputs(self, rows: Rows) -> Inputs:
+        """The masked sentences; targets are the places of the tokens to predict and what stood there."""
+        sequences = [column[row] for column in self.tokens for row in rows]
+        ids = torch.from_numpy(np.concatenate(sequences).astype(np.int64))
+        masked, places = self.mask(ids)
+        cuts = np.cumsum([len(sequence) for sequence in sequences])[:-1]
+        parts = np.split(masked.numpy(), cuts)
+        return Inputs(list(parts), [np.zeros_like(part) for part in parts], (places, ids[places]))
+
+    def mask(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Hide some tokens.
+
+        Args:
+            ids: [tokens] int64.
+
+        Returns:
+            The ids as the encoder sees them [tokens], and the places of the tokens to predict [places] int64.
+        """
+        chosen = torch.rand(len(ids), generator=self.generator) < self.config.mask_share
+        places = (chosen & ~torch.isin(ids, self.special)).nonzero().squeeze(1)
+        fate = torch.rand(len(places), generator=self.generator)
+        others = torch.randint(self.word_embeddings.num_embeddings, (len(places),), generator=self.generator)
+        seen = torch.where(fate < MASKED + REPLACED, others, ids[places])
+        seen[fate < MASKED] = self.tokenizer.mask_token_id
+        return ids.index_copy(0, places, seen), places
+
+    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        places, words = (part.to(encoded.hidden.device, non_blocking=True) for part in targets)
+        scores = self.head(collect(encoded.hidden, places), self.word_embeddings.weight).float()
+        count = int(distributed.total(torch.tensor(len(words)), len(rows)))
+        # A batch of very short sentences may have nothing to predict: its loss is 0.
+        loss = F.cross_entropy(scores, words, reduction="sum") / max(count, 1)
+        right = (scores.detach().argmax(dim=1) == words).float().sum() / max(count, 1)
+        watched = {"accuracy": distributed.total(right, len(rows)), "words": scores.new_full((), count)}
+        return distributed.total(loss, len(rows)), watched

@@ -1,0 +1,1 @@
+"""Pruning of heads and neurons."""

@@ -1,0 +1,193 @@
+"""Which heads and feed-forward neurons matter: scores of the units of an encoder, and the choice of those to remove.
+
+A unit is scored by the gradient of a loss with respect to a factor of 1 on its result, which predicts to first order
+what its removal changes: ΔL = −∂L/∂m.
+
+Sources: Michel et al. 2019, arXiv 1905.10650, section 4.1; SparseCSE, arXiv 2311.03881 (the loss).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from minbert.config import BertConfig
+from minbert.errors import InputError
+from minbert.model import BertModel, Layer
+from minbert.remove_heads_and_neurons import Units, masked
+from multitask.config import PruneConfig
+from multitask.data.labelled_data import LabelledData
+from multitask.data.shuffle_and_batch import Rows
+from multitask.models.pooling import PoolingMethod
+from multitask.objectives import alignment, uniformity, unit
+from multitask.runtime.device import Runtime
+from multitask.tasks.kinds import POSITIVE
+from multitask.training.loop import Batch
+from multitask.training.source import Encoded, Inputs, Source, losses_of
+
+SOURCE = "scoring"
+
+
+class AlignUniformSource(Source):
+    """(1 − λ)·alignment of the pairs that mean the same + λ·uniformity of a batch's different sentences.
+
+    Args:
+        data: pairs with similarities from 0 to 5.
+        uniformity_weight: λ.
+    """
+
+    def __init__(self, data: LabelledData, uniformity_weight: float) -> None:
+        assert data.examples.labels is not None, "scoring data has labels"
+        self.data = data
+        self.uniformity_weight = uniformity_weight
+        self.lengths = data.lengths
+        self.positive = data.examples.labels >= POSITIVE
+        numbers: dict[str, int] = {}
+        self.identities = np.array([[numbers.setdefault(t, len(numbers)) for t in c] for c in data.examples.sentences])
+
+    def inputs(self, rows: Rows) -> Inputs:
+        """Each sentence once; as targets where the first and second sentences of the pairs to align are among them."""
+        ids, types = self.data.sequences(rows)
+        pairs = self.identities[:, rows]  # [2, rows]
+        _, first, places = np.unique(pairs, return_index=True, return_inverse=True)
+        aligned = places.reshape(pairs.shape)[:, self.positive[rows]]
+        return Inputs([ids[i] for i in first], [types[i] for i in first], aligned)
+
+    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        directions = unit(encoded.embeddings)
+        loss = self.uniformity_weight * uniformity(directions)
+        if targets.size:
+            first, second = directions[torch.from_numpy(targets).to(directions.device)]
+            loss = loss + (1 - self.uniformity_weight) * alignment(first, second)
+        return loss, {}
+
+
+def sensitivity(
+    encoder: BertModel,
+    pooling: PoolingMethod,
+    source: Source,
+    batches: Sequence[Rows],
+    factors: Units,
+    signed: bool,
+    runtime: Runtime,
+) -> Units:
+    """Mean over batches of |∂L/∂m|, or signed of −∂L/∂m: what the unit's removal adds to the loss, to first order.
+
+    Args:
+        encoder: in eval mode on the runtime's device.
+        pooling: sentence embedding from the first token or the mean.
+        source: says the loss of a batch.
+        batches: rows of the source.
+        factors: m, where the gradient is taken: 1, or 0 for units that are masked.
+        signed: keep the sign; else units that harm count as much as those that help.
+        runtime: device and precision.
+
+    Returns:
+        Scores on the CPU.
+    """
+    factors = factors.map(lambda factor: factor.to(runtime.device).requires_grad_())
+    totals = [torch.zeros_like(factor) for factor in factors.tensors]
+    with masked(encoder, factors):
+        for rows in batches:
+            losses = losses_of(encoder, pooling, {SOURCE: source}, (Batch(SOURCE, rows),), runtime)
+            gradients = torch.autograd.grad(losses.terms[SOURCE], factors.tensors)
+            for total, gradient in zip(totals, gradients, strict=True):
+                total += -gradient if signed else gradient.abs()
+    means = [(total / len(batches)).detach().cpu() for total in totals]
+    layers = len(factors.heads)
+    return Units(tuple(means[:layers]), tuple(means[layers:]))
+
+
+@torch.no_grad()
+def magnitude(encoder: BertModel) -> Units:
+    """Norm of all weights and biases that are removed with the unit."""
+    heads, neurons = [], []
+    for layer in encoder.layers:
+        assert isinstance(layer, Layer)
+        attention, size = layer.attention, encoder.config.head_size
+        rows = attention.query_key_value.weight.square().sum(1) + attention.query_key_value.bias.square()  # [3 * width]
+        rows = rows.view(3, -1).sum(0) + attention.output.weight.square().sum(0)  # [width]
+        heads.append(rows.view(-1, size).sum(1).sqrt().cpu())
+        inner = layer.intermediate.weight.square().sum(1) + layer.intermediate.bias.square()  # [neurons]
+        neurons.append((inner + layer.output.weight.square().sum(0)).sqrt().cpu())
+    return Units(tuple(heads), tuple(neurons))
+
+
+def random_scores(shape: BertConfig, seed: int) -> Units:
+    """Uniform draws from 0 to 1 for the units of an encoder."""
+    generator = torch.Generator().manual_seed(seed)
+    return Units.full(shape, 0.0).map(lambda values: torch.rand(len(values), generator=generator))
+
+
+def choose(shape: BertConfig, score: Callable[[Units], Units], config: PruneConfig) -> tuple[Units, Units]:
+    """Score and remove the lowest, in so many rounds; what is removed in a round is masked in the next.
+
+    Args:
+        shape: of the encoder whose units they are.
+        score: from factors, 1 for what is left and 0 for the rest, to scores.
+        config: how many of which, over all layers or in each, in how many rounds.
+
+    Returns:
+        What is kept (bool), and each unit's score in the round that removed it, or in the last.
+
+    Raises:
+        InputError: scores that are not finite.
+    """
+    kept, scores = Units.full(shape, 1, torch.bool), Units.full(shape, 0.0)
+    for number in range(1, config.rounds + 1):
+        fresh = score(kept.map(lambda left: left.float()))
+        if not all(values.isfinite().all() for values in fresh.tensors):
+            raise InputError("the units' scores are not finite; the start weights are damaged")
+        scores = _combined(lambda left, new, old: torch.where(left, new, old), kept, fresh, scores)
+        ranked = _combined(lambda left, new: _normalized(new, left), kept, scores) if config.normalize else scores
+        share = config.share * number / config.rounds
+        pooled = config.scope == "global"
+        if config.what != "neurons":
+            kept = replace(kept, heads=drop_lowest(ranked.heads, kept.heads, share, pooled, spare_last=True))
+        if config.what != "heads":
+            kept = replace(kept, neurons=drop_lowest(ranked.neurons, kept.neurons, share, pooled, spare_last=False))
+    return kept, scores
+
+
+def drop_lowest(
+    scores: Sequence[Tensor], kept: Sequence[Tensor], share: float, pooled: bool, spare_last: bool
+) -> tuple[Tensor, ...]:
+    """Drop those with the lowest scores until a share of all is gone, or all that may go.
+
+    Args:
+        scores: layers x [units].
+        kept: layers x [units] bool, what is left so far.
+        share: of all units, those that went before included.
+        pooled: rank over all layers; else within each.
+        spare_last: keep the highest-scoring unit of each layer whatever its rank.
+
+    Returns:
+        layers x [units] bool, what is left then.
+    """
+    if not pooled:
+        layers = zip(scores, kept, strict=True)
+        return tuple(drop_lowest([rank], [left], share, True, spare_last)[0] for rank, left in layers)
+    values, left = torch.cat(list(scores)), torch.cat(list(kept))
+    free, sizes = left.clone(), [len(layer) for layer in kept]
+    if spare_last:
+        for part, rank in zip(free.split(sizes), scores, strict=True):
+            part[rank.masked_fill(~part, -torch.inf).argmax()] = False
+    candidates = free.nonzero().flatten()
+    order = candidates[values[candidates].argsort(stable=True)]
+    left[order[: max(round(share * len(left)) - int((~left).sum()), 0)]] = False
+    return left.split(sizes)
+
+
+def _combined(function: Callable[..., Tensor], *units: Units) -> Units:
+    """Units whose values are a function of other units' values, layer by layer."""
+    heads = tuple(map(function, *(unit.heads for unit in units)))
+    return Units(heads, tuple(map(function, *(unit.neurons for unit in units))))
+
+
+def _normalized(scores: Tensor, left: Tensor) -> Tensor:
+    """A layer's scores divided by the norm of those that are left (Michel et al. 2019, section 4.1)."""
+    norm = scores[left].norm()
+    return scores / norm if norm > 0 else scores

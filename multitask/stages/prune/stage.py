@@ -1,0 +1,212 @@
+"""Pruning: score heads and feed-forward neurons, remove the lowest for good, and rewind what is left.
+
+Source: SparseCSE, arXiv 2311.03881. The pruned encoder is a start for `finetune` and `pretrain` like any other.
+
+Rewinding takes the remaining weights from an earlier state of training, which is any run or checkpoint of the same
+shape. The start weights of a training are one; a state early in it is the run of a shorter training: with a constant
+learning rate and the same seed the first epoch of many is bit by bit the only epoch of one.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from minbert.checkpoint import weights_file
+from minbert.errors import InputError
+from minbert.files import atomic_file, sha256_of_file, write_json
+from minbert.model import BertModel
+from minbert.remove_heads_and_neurons import Units, without_units
+from multitask.config import PruneConfig, RunOptions
+from multitask.data.contamination import TrainedOn, hash_sentences
+from multitask.data.labelled_data import LabelledData
+from multitask.data.shuffle_and_batch import drawn_rows
+from multitask.evaluation.task_scores import load_split
+from multitask.models.multitask_model import heads_files, load_model
+from multitask.models.pooling import PoolingMethod
+from multitask.runs.artefact import Artefact
+from multitask.runtime.device import Runtime, generator
+from multitask.stages.common import Start, begin_stage
+from multitask.stages.prune.importance_scores import AlignUniformSource, choose, magnitude, random_scores, sensitivity
+from multitask.tasks.kinds import POSITIVE, TASKS
+from multitask.training.source import Source, TaskSource
+
+logger = logging.getLogger("multitask")
+
+CHECKPOINT = "pruned"
+
+
+def prune(
+    start_weights: str,
+    data: Path,
+    config: PruneConfig,
+    options: RunOptions,
+    revision: str | None = None,
+    rewind_to: str | None = None,
+    rewind_revision: str | None = None,
+) -> Artefact:
+    """Remove the heads and neurons of an encoder that score lowest.
+
+    The artefact keeps the smaller encoder, with the heads of tasks of the model that its weights are from; scores.npz
+    (`head_scores`, `neuron_scores` and bool `heads_kept`, `neurons_kept`, each [layers, units of the start]; where the
+    start lacks units already, NaN and False fill the rows); and pruning.json (what is left in each layer, parameters
+    and bytes before and after). Scores are computed in fp32 whatever the precision.
+
+    Args:
+        start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
+        data: folder with the tasks' files; not read for scores by magnitude or at random.
+        config: what to remove.
+        options: where to compute and to write.
+        revision: of a hub id.
+        rewind_to: where the remaining weights are from, named like the start weights; those themselves when left out.
+        rewind_revision: of a hub id.
+
+    Raises:
+        InputError: a bad checkpoint, file or setting, or weights of another shape to rewind to.
+    """
+    config, begin, runtime = begin_stage(start_weights, revision, config, replace(options, precision="fp32"))
+    source = begin if rewind_to is None else _rewound(rewind_to, rewind_revision, begin)
+    scoring = _prepare(begin, data, config, runtime)
+    heads = heads_files(source.folder, source.pooling)
+    inputs = {
+        **begin.identity(),
+        "rewind": None if source is begin else source.identity()["start"],
+        "scoring": scoring.identity,
+        "heads": [sha256_of_file(path) for path in heads],
+        **runtime.describe(),
+    }
+    labels = {**begin.labels(data), "rewind": source.name, "torch": torch.__version__}
+    # Weights that are rewound were not trained on what the start was, but were chosen by it.
+    seen = source.trained_on | begin.trained_on | scoring.seen
+    with Artefact.building(options.runs, "prune", options.name, asdict(config), inputs, labels) as artefact:
+        seen.keep(artefact.folder)
+        if artefact.done:
+            logger.info("already computed")
+            return artefact
+        kept, scores = choose(begin.encoder.config, scoring.score, config)
+        folder = artefact.folder / "checkpoints" / CHECKPOINT
+        smaller = without_units(source.encoder, kept)
+        replace(source, encoder=smaller).save(folder, keep=heads)
+        _write_scores(artefact.folder / "scores.npz", scores, kept)
+        write_json(artefact.folder / "pruning.json", _summary(begin, kept, smaller, folder))
+        write_json(artefact.folder / "best.json", {"last": CHECKPOINT})
+        artefact.finish()
+    return artefact
+
+
+def _rewound(name: str, revision: str | None, begin: Start) -> Start:
+    """The weights to rewind to. Raises InputError unless they are of the same kind of encoder."""
+    source = Start.load(name, revision, begin.pooling, seed=0)
+
+    def kind(start: Start) -> tuple[object, ...]:
+        shapes = {name: tensor.shape for name, tensor in start.encoder.state_dict().items()}
+        config = start.encoder.config
+        return shapes, config.model_type, config.num_attention_heads, start.tokenizer.fingerprint()
+
+    if kind(source) != kind(begin):
+        raise InputError(
+            f"{source.name}: not of the shape and vocabulary of {begin.name}; rewind to an earlier state of it"
+        )
+    return source
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How units are scored.
+
+    Args:
+        score: from factors (1: there, 0: masked) to scores.
+        identity: of what is read, as JSON types.
+        seen: the rows that are read.
+    """
+
+    score: Callable[[Units], Units]
+    identity: dict[str, Any] = field(default_factory=dict)
+    seen: TrainedOn = field(default_factory=TrainedOn)
+
+
+def _prepare(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scoring:
+    match config.score:
+        case "random":
+            return Scoring(lambda factors: random_scores(begin.encoder.config, config.seed))
+        case "magnitude":
+            return Scoring(lambda factors: magnitude(begin.encoder))
+        case "task":
+            return _by_task(begin, data, config, runtime)
+        case "align_uniform":
+            return _by_geometry(begin, data, config, runtime)
+
+
+def _by_geometry(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scoring:
+    schema = TASKS["similarity"].schema
+    pairs = LabelledData.load(data, schema, "train", begin.tokenizer, config.max_length, joint=False)
+    source = AlignUniformSource(pairs, config.uniformity_weight)
+    if config.uniformity_weight < 1 and not source.positive[drawn_rows(len(source), config.train_limit)].any():
+        raise InputError(f"{pairs.examples.source}: no scored pair has a similarity of {POSITIVE:g} or more to align")
+    score = _gradient(begin.encoder, begin.pooling, source, config, runtime)
+    return Scoring(score, {"similarity": pairs.examples.fingerprint}, _seen(pairs, config))
+
+
+def _by_task(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scoring:
+    """By the loss of fine-tuning under the start's own head; of an encoder without heads by the pairs' cosine."""
+    model = load_model(begin.folder)
+    if config.task not in model.tasks:
+        raise InputError(
+            f"{begin.name}: no head for {config.task!r}, only for {', '.join(model.tasks)}; score by one of these, or "
+            "start from a run of finetune"
+        )
+    model.max_length = config.max_length or model.max_length
+    rows = load_split(model, begin.tokenizer, data, "train", [config.task])[config.task]
+    source = TaskSource(model.to(runtime.device), config.task, rows)
+    heads = [sha256_of_file(path) for path in heads_files(begin.folder, model.pooling)]
+    score = _gradient(model.encoder, model.pooling, source, config, runtime)
+    return Scoring(score, {config.task: rows.examples.fingerprint, "heads": heads}, _seen(rows, config))
+
+
+def _seen(data: LabelledData, config: PruneConfig) -> TrainedOn:
+    rows = drawn_rows(len(data), config.train_limit)
+    return TrainedOn.of_rows([hash_sentences(column[row] for row in rows) for column in data.examples.sentences])
+
+
+def _gradient(
+    encoder: BertModel, pooling: PoolingMethod, source: Source, config: PruneConfig, runtime: Runtime
+) -> Callable[[Units], Units]:
+    """Sensitivity on random batches of about equal size."""
+    rows = generator(config.seed).permutation(drawn_rows(len(source), config.train_limit))
+    batches = np.array_split(rows, -(-len(rows) // config.batch_size))
+    encoder.to(runtime.device)
+    return lambda factors: sensitivity(encoder, pooling, source, batches, factors, config.signed, runtime)
+
+
+def _write_scores(path: Path, scores: Units, kept: Units) -> None:
+    def rows(layers: Sequence[Tensor], padding: float) -> NDArray[Any]:
+        return pad_sequence(list(layers), batch_first=True, padding_value=padding).numpy()
+
+    arrays = {"head_scores": rows(scores.heads, np.nan), "neuron_scores": rows(scores.neurons, np.nan)}
+    arrays |= {"heads_kept": rows(kept.heads, False), "neurons_kept": rows(kept.neurons, False)}
+    with atomic_file(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def _summary(begin: Start, kept: Units, smaller: BertModel, folder: Path) -> dict[str, Any]:
+    """pruning.json: units of each layer, parameters, and bytes of the weights file, each before and after."""
+
+    def parameters(encoder: BertModel) -> int:
+        return sum(parameter.numel() for parameter in encoder.parameters())
+
+    layers = [
+        {"heads": [len(heads), int(heads.sum())], "neurons": [len(neurons), int(neurons.sum())]}
+        for heads, neurons in zip(kept.heads, kept.neurons, strict=True)
+    ]
+    return {
+        "layers": layers,
+        "parameters": [parameters(begin.encoder), parameters(smaller)],
+        "bytes": [weights_file(place).stat().st_size for place in (begin.folder, folder)],
+    }

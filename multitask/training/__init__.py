@@ -1,0 +1,1 @@
+"""The training loop, optimizer, gradient caching, tracking."""

@@ -1,0 +1,115 @@
+"""Sources: rows of data with the loss that trains on them. A stage is a set of sources, an order and an evaluation.
+
+All sources of an update go through the encoder in one packed call.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from minbert.model import BertModel
+from minbert.packing import PackedBatch
+from minbert.tokenizer import Ids
+from multitask.data.labelled_data import LabelledData
+from multitask.data.shuffle_and_batch import Rows
+from multitask.models.multitask_model import MultitaskBert
+from multitask.models.pooling import pool
+from multitask.runtime import distributed
+from multitask.runtime.device import Runtime
+from multitask.tasks.kinds import TASKS, labels_to_tensor
+from multitask.training.loop import Losses, Update
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a source sends through the encoder for some rows, and what it needs again for the loss."""
+
+    ids: list[Ids]
+    types: list[Ids]
+    targets: Any
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What the encoder makes of a source's inputs, those of this rank's rows."""
+
+    hidden: Tensor  # [tokens, hidden], of all its sequences end to end
+    embeddings: Tensor  # [sequences, hidden] fp32, pooled
+
+
+class Source(ABC):
+    """Rows that can be trained on."""
+
+    lengths: NDArray[np.int64]  # tokens of each row, all its sequences together
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @abstractmethod
+    def inputs(self, rows: Rows) -> Inputs:
+        """Token sequences of the rows."""
+
+    @abstractmethod
+    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        """A batch's loss, scalar fp32, and scalars to watch (without gradient). Called under autocast.
+
+        Args:
+            encoded: of the sequences of the rows that `distributed.own` gives this rank, in one process all of them.
+            targets: of the same rows' inputs.
+            rows: the whole batch's, whose loss it is on every rank.
+        """
+
+
+class TaskSource(Source):
+    """Supervised training of one task's head.
+
+    Args:
+        model: the model with the head.
+        task: the task's name.
+        data: its labelled training data.
+    """
+
+    def __init__(self, model: MultitaskBert, task: str, data: LabelledData) -> None:
+        assert data.examples.labels is not None, "training data has labels"
+        self.model = model
+        self.task = task
+        self.data = data
+        self.labels = data.examples.labels
+        self.lengths = data.lengths
+
+    def inputs(self, rows: Rows) -> Inputs:
+        ids, types = self.data.sequences(rows)
+        return Inputs(ids, types, None)
+
+    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        outputs = distributed.gather(self.model.head(self.task, encoded.embeddings), len(rows))
+        labels = labels_to_tensor(self.labels[rows], outputs.device)
+        return TASKS[self.task].kind.loss(outputs, labels), {}
+
+
+def losses_of(
+    encoder: BertModel,
+    pooling: Literal["cls", "mean"],
+    sources: Mapping[str, Source],
+    update: Update,
+    runtime: Runtime,
+) -> Losses:
+    """The losses of an update's batches, named by their sources, from one packed call of the encoder on each rank."""
+    parts = [sources[batch.source].inputs(distributed.own(batch.rows)) for batch in update]
+    packed = PackedBatch.from_sequences([i for part in parts for i in part.ids], [t for p in parts for t in p.types])
+    batch = packed.to(runtime.device)
+    terms: dict[str, Tensor] = {}
+    watched: dict[str, Tensor] = {}
+    with runtime.autocast():
+        hidden = encoder.forward_packed(batch)
+        tokens = hidden.split([sum(map(len, part.ids)) for part in parts])
+        embeddings = pool(hidden, batch, pooling).split([len(part.ids) for part in parts])
+        for item, part, *own in zip(update, parts, tokens, embeddings, strict=True):
+            terms[item.source], seen = sources[item.source].loss(Encoded(*own), part.targets, item.rows)
+            watched |= {f"{item.source} {name}": value for name, value in seen.items()}
+    return Losses(terms, sum(int(sources[item.source].lengths[item.rows].sum()) for item in update), watched)

@@ -1,0 +1,1 @@
+"""Studies: clients of the library that reproduce papers."""

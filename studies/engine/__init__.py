@@ -1,0 +1,1 @@
+"""Grids of stages: recipes, plans, engines, records."""

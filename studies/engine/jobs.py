@@ -1,0 +1,142 @@
+"""Jobs: one stage of one recipe, computed wherever an engine puts it. A failure is an outcome, not an exception."""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, Self
+
+from minbert.errors import InputError
+from multitask.config import (
+    EnsembleConfig,
+    PruneConfig,
+    RunOptions,
+    SimulationConfig,
+    SuitesConfig,
+)
+from multitask.runs.artefact import Artefact
+from multitask.runtime.errors import Interrupted, TrainingError
+from studies.engine.recipes import Node, Weights
+
+logger = logging.getLogger("multitask")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A stage whose parents are computed.
+
+    Args:
+        node: the stage.
+        parents: the artefacts of its parents, in their order; start weights have none.
+        options: where to compute and to write.
+        log: file that everything said meanwhile is added to.
+    """
+
+    node: Node
+    parents: tuple[Artefact, ...]
+    options: RunOptions
+    log: Path
+
+    @property
+    def starts(self) -> list[tuple[str, str | None]]:
+        """Of each parent of the node the name and revision under which a stage finds its weights."""
+        artefacts = iter(self.parents)
+        return [
+            (parent.name, parent.revision) if isinstance(parent, Weights) else (str(next(artefacts).folder), None)
+            for parent in self.node.parents
+        ]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A computed stage, and the wall time that it took."""
+
+    artefact: Artefact
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why a stage could not be computed, in one line; the log has the rest."""
+
+    error: str
+    log: Path
+
+
+class Engine(Protocol):
+    """Where jobs are computed."""
+
+    slots: int
+    """How many at once."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None:
+        """Stop what still runs, its state saved."""
+
+    def submit(self, job: Job) -> None:
+        """Begin a job, or keep it for `wait`; not more than `slots` at a time."""
+
+    def wait(self) -> tuple[Job, Done | Failed]:
+        """The next submitted job that is over. Raises Interrupted when a signal asked to stop."""
+
+
+def run_job(job: Job) -> Done | Failed:
+    """Compute a job here. Raises Interrupted when a signal asked to stop."""
+    started = time.monotonic()
+    with _logged_to(job.log):
+        try:
+            artefact = compute(job)
+        except Interrupted:
+            raise
+        except Exception as error:  # one row must not take the others with it, whatever it died of
+            expected = isinstance(error, InputError | TrainingError)
+            message = str(error) if expected else f"{type(error).__name__}: {error}"
+            logger.error("failed: %s", message, exc_info=not expected)
+            return Failed(message, job.log)
+    return Done(artefact, time.monotonic() - started)
+
+
+def compute(job: Job) -> Artefact:
+    """Call the stage's function. Each is imported when it is needed: all of them import torch."""
+    node, data, options = job.node, job.node.data, job.options
+    if isinstance(node.config, EnsembleConfig):
+        from multitask.stages.ensemble.stage import ensemble
+
+        return ensemble([parent.folder for parent in job.parents], data, node.config, options)
+    if node.config is None:
+        from multitask.stages.evaluate import evaluate_run
+
+        return evaluate_run(job.parents[0], data, options)
+    if isinstance(node.config, SuitesConfig):
+        from multitask.stages.evaluate import evaluate_suites
+
+        return evaluate_suites(job.parents[0], data, node.config, options)
+    if isinstance(node.config, SimulationConfig):
+        from studies.gradient_paradigm.simulate_stage import simulate
+
+        return simulate(node.config, options)
+    (start, revision), *rewind = job.starts
+    if isinstance(node.config, PruneConfig):
+        from multitask.stages.prune.stage import prune
+
+        return prune(start, data, node.config, options, revision, *(rewind[0] if rewind else ()))
+    from multitask.stages.dispatch import train_stage
+
+    return train_stage(start, data, node.config, options, revision)
+
+
+@contextmanager
+def _logged_to(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()

@@ -1,0 +1,119 @@
+"""What a preset would compute: the graph of its stages, what of it is there, and how long the rest may take."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from multitask.config import RunOptions
+from studies.engine.grid import Grid
+from studies.engine.presets import Preset
+from studies.engine.recipes import Node
+from studies.engine.run import check_preset
+from studies.engine.store import Store
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """A stage, all its seeds together.
+
+    Args:
+        depth: stages before it.
+        stage: the stage's name.
+        label: of the first row that needs it.
+        rows: how many rows need it.
+        seeds: how many seeds of it are wanted.
+        cached: how many of them are there.
+        missing: how many have to be computed; one that nothing else needs may be neither.
+        seconds: that a seed took, or may take; None when nothing like it was measured yet.
+    """
+
+    depth: int
+    stage: str
+    label: str
+    rows: int
+    seeds: int
+    cached: int
+    missing: int
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All stages of a preset, each below the one that it starts from."""
+
+    stages: tuple[PlannedStage, ...]
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimated time of what is missing, one after the other; None when something cannot be estimated."""
+        left = [(stage.missing, stage.seconds) for stage in self.stages if stage.missing]
+        known = [missing * seconds for missing, seconds in left if seconds is not None]
+        return sum(known) if len(known) == len(left) else None
+
+    @property
+    def shared(self) -> float | None:
+        """Share of the time of all rows apart that they save by sharing stages; None when no time is known."""
+        known = [(stage.seconds * stage.seeds, stage.rows) for stage in self.stages if stage.seconds is not None]
+        apart = sum(seconds * rows for seconds, rows in known)
+        return 1 - sum(seconds for seconds, _ in known) / apart if apart else None
+
+
+def make_plan(preset: Preset, seeds: int, options: RunOptions) -> Plan:
+    """The plan of a preset. Computes nothing and loads no weights, but reads all files behind them.
+
+    Raises:
+        InputError: as `run_preset`.
+    """
+    check_preset(preset, seeds)
+    grid, store = Grid.of(preset.tables, seeds), Store(options)
+    notes = {node: note for node in grid.labels if (note := store.note(node))}
+    missing = set(grid.missing(notes))
+    first = [node for node in grid.labels if node.seeded(0) == node]
+
+    def planned(node: Node, depth: int) -> PlannedStage:
+        copies = dict.fromkeys(node.seeded(seed) for seed in range(seeds))
+        measured = [notes[copy].seconds for copy in copies if copy in notes]
+        return PlannedStage(
+            depth,
+            node.stage,
+            grid.labels[node],
+            grid.rows[node],
+            len(copies),
+            len(measured),
+            len(missing & set(copies)),
+            sum(measured) / len(measured) if measured else store.estimate(node),
+        )
+
+    return Plan(tuple(planned(node, depth) for node, depth in _tree(first)))
+
+
+def _tree(nodes: list[Node]) -> Iterator[tuple[Node, int]]:
+    """Every stage below the first that it starts from, with its depth."""
+
+    def below(parent: Node | None, depth: int) -> Iterator[tuple[Node, int]]:
+        for node in nodes:
+            if (node.needs[0] if node.needs else None) == parent:
+                yield node, depth
+                yield from below(node, depth + 1)
+
+    return below(None, 0)
+
+
+def duration(seconds: float | None) -> str:
+    """`40 s`, `12 min`, `3.5 h`; a question mark for what is not known."""
+    if seconds is None:
+        return "?"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def rows_of(plan: Plan) -> list[list[str]]:
+    """The plan's stages as cells, a heading first: stage, first row, rows, state, time."""
+    lines = [["stage", "first needed by", "rows", "state", "time"]]
+    for stage in plan.stages:
+        state = "cached" if stage.cached == stage.seeds else "to do" if stage.missing else "not needed"
+        if stage.seeds > 1 and 0 < stage.cached < stage.seeds:
+            state = f"{stage.cached} of {stage.seeds} cached"
+        time = ("" if stage.cached else "about ") + duration(stage.seconds)
+        lines.append(["  " * stage.depth + stage.stage, stage.label, str(stage.rows), state, time])
+    return lines

@@ -1,0 +1,177 @@
+"""Presets: which start weights and data, at which size; the tables are the same. Imports nothing heavy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from multitask.config import (
+    FinetuneConfig,
+    FuseConfig,
+    HeadsConfig,
+    MlmConfig,
+    OptimizerConfig,
+    PretrainConfig,
+    PruneConfig,
+    SuitesConfig,
+)
+from studies.engine.recipes import Recipes, Weights
+from studies.engine.tables import Table, all_tables, choose
+
+PresetName = Literal["sample", "small", "best", "paper"]
+
+GIVEN = ("quora", "sentiment", "similarity")  # supervised on Quora first, then the others in two views (section 4.1)
+UNSUPERVISED = ("sentiment", "paraphrase", "similarity")  # in two views, in the order of section 5.3
+AT_THE_END = 10**9  # steps between evaluations: a pre-training of fixed length has nothing to select
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Tables to run.
+
+    Args:
+        name: how the command line calls it.
+        recipes: what their rows are made of.
+        tables: which.
+    """
+
+    name: PresetName
+    recipes: Recipes
+    tables: tuple[Table, ...]
+
+
+# The report's (section 5.3): learning rate 1e-5, temperature 0.05, batch 16, 10 epochs, heads of 768, dropout 0.3, the
+# first token as embedding; contrastive pre-training of 5 epochs on the given sets and 3 on NLI, unsupervised training
+# of 10 with 6% of Quora in each. A supervised pre-training is kept as it is at its end, since Tables 8 and 9 compare
+# its length. Reviews are not the report's.
+_PAPER_VIEWS = PretrainConfig(  # as the scripts of arXiv 2402.18281
+    pooling="cls", batch_size=128, max_length=32, projection="linear", evaluate_every=125, probe_every=25
+)
+_PAPER_MULTITASK = FinetuneConfig(pooling="cls", heads=HeadsConfig(hidden_size=768), conflicts_every=100)
+PAPER = Recipes(
+    start=Weights("bert-base-uncased"),
+    data=Path("data/real"),
+    multitask=_PAPER_MULTITASK,
+    supervised=PretrainConfig(sources=GIVEN, epochs=5, pooling="cls", select="last", evaluate_every=AT_THE_END),
+    unsupervised=PretrainConfig(sources=UNSUPERVISED, epochs=10, pooling="cls", quora_share=0.06),
+    fusion=FuseConfig(pooling="cls"),
+    reviews=replace(_PAPER_MULTITASK, tasks=("reviews",), conflicts_every=None),
+    masked=None,  # plain BERT is not tuned contrastively
+    views=_PAPER_VIEWS,
+    pruning=PruneConfig(pooling="cls"),
+    recovery=replace(_PAPER_VIEWS, probe_every=None),
+)
+
+# Suited to all-MiniLM-L6-v2, whose embeddings are means: larger learning rates and fewer epochs of less data, dropout
+# within the encoder off in fine-tuning. Pre-training keeps the report's epochs, since tables name them.
+_SMALL_OPTIMIZER = OptimizerConfig(learning_rate=7e-5, head_learning_rate=1e-3, schedule="linear", warmup=0.1)
+_SMALL_MULTITASK = FinetuneConfig(
+    epochs=2,
+    epoch_size=480,
+    optimizer=_SMALL_OPTIMIZER,
+    encoder_dropout=0.0,
+    keep_task_bests=False,
+    conflicts_every=50,
+)
+_SMALL_VIEWS = PretrainConfig(
+    batch_size=128,
+    max_length=32,
+    projection="linear",
+    train_limit=4096,
+    evaluate_every=8,
+    probe_every=4,
+    optimizer=OptimizerConfig(learning_rate=5e-5),
+)
+_SMALL_SUPERVISED = replace(PAPER.supervised, pooling="auto", train_limit=400)
+SMALL = Recipes(
+    start=Weights("all-minilm-l6-v2"),
+    data=Path("data/real"),
+    multitask=_SMALL_MULTITASK,
+    supervised=_SMALL_SUPERVISED,
+    unsupervised=replace(PAPER.unsupervised, pooling="auto", epochs=3, train_limit=400, quora_share=1.0),
+    fusion=FuseConfig(
+        epochs=2,
+        epoch_size=480,
+        optimizer=_SMALL_OPTIMIZER,
+        train_limit=480,
+        quora_share=1.0,
+        keep_task_bests=False,
+    ),
+    reviews=replace(_SMALL_MULTITASK, tasks=("reviews",), epoch_size=None, conflicts_every=None),
+    masked=MlmConfig(
+        train_limit=30_000,
+        max_length=32,
+        optimizer=OptimizerConfig(learning_rate=5e-4, schedule="linear", warmup=0.1),
+    ),
+    views=_SMALL_VIEWS,
+    pruning=PruneConfig(train_limit=250),
+    recovery=replace(_SMALL_VIEWS, train_limit=1024, evaluate_every=AT_THE_END, probe_every=None),
+    suites=SuitesConfig(limit=300),
+)
+
+# A thousand rows a task, of which all rows of all tables together see a part within minutes on two cores.
+_SAMPLE_OPTIMIZER = OptimizerConfig(learning_rate=2e-4, head_learning_rate=2e-3, schedule="linear", warmup=0.1)
+_SAMPLE_MULTITASK = replace(_SMALL_MULTITASK, epochs=2, epoch_size=128, optimizer=_SAMPLE_OPTIMIZER, conflicts_every=8)
+SAMPLE = Recipes(
+    start=Weights("all-minilm-l6-v2"),
+    data=Path("data/sample"),
+    multitask=_SAMPLE_MULTITASK,
+    supervised=replace(_SMALL_SUPERVISED, train_limit=32),
+    unsupervised=replace(SMALL.unsupervised, epochs=2, train_limit=128, quora_share=0.5),
+    fusion=replace(SMALL.fusion, epochs=2, epoch_size=128, optimizer=_SAMPLE_OPTIMIZER, train_limit=128),
+    reviews=replace(SMALL.reviews, epochs=1, optimizer=_SAMPLE_OPTIMIZER),
+    masked=SMALL.masked,
+    views=replace(SMALL.views, train_limit=2048, evaluate_every=4, probe_every=2),
+    pruning=SMALL.pruning,
+    recovery=replace(SMALL.recovery, train_limit=512),
+    suites=SMALL.suites,
+)
+
+PRESETS: dict[PresetName, Recipes] = {"sample": SAMPLE, "small": SMALL, "best": SMALL, "paper": PAPER}
+ONLY: dict[PresetName, tuple[str, ...]] = {"best": ("best",)}  # presets that are a few tables rather than a size
+
+# What a reader of scores must know about sizes, start weights and data, by the names they are called by.
+_FEWER = (
+    "Training data is sub-sampled, epochs are fewer and learning rates larger than the report's: its numbers stand "
+    "beside for their orderings only."
+)
+NOTES = {
+    "sample": _FEWER,
+    "small": _FEWER,
+    "all-minilm-l6-v2": "The start weights, all-MiniLM-L6-v2, are already tuned contrastively on over a billion "
+    "sentence pairs, Quora questions and NLI among them. Scores from them must not be compared with scores from plain "
+    "BERT.",
+    "data/sample": "The data is the bundled sample: short texts composed by a script. It is not a benchmark; the "
+    "scores say that everything works and that a model learns, nothing more.",
+}
+
+
+def load_preset(
+    name: PresetName,
+    start: str | None = None,
+    data: Path | None = None,
+    tables: Sequence[str] | None = None,
+    suites_data: Path | None = None,
+) -> Preset:
+    """A preset with its tables.
+
+    Args:
+        name: which.
+        start: other start weights: a folder, a run or a hub id.
+        data: another data folder.
+        tables: keys of the tables; when left out the preset's own, or all that are not run on request only.
+        suites_data: another folder of SentEval's data.
+
+    Raises:
+        InputError: a key that no table has.
+    """
+    recipes = PRESETS[name]
+    recipes = replace(
+        recipes,
+        start=Weights(start) if start else recipes.start,
+        data=data or recipes.data,
+        suites_data=suites_data or recipes.suites_data,
+    )
+    chosen = all_tables(recipes)
+    usual = ONLY.get(name) or [table.key for table in chosen if not table.on_request]
+    return Preset(name, recipes, choose(chosen, usual if tables is None else tables))

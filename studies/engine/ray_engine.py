@@ -1,0 +1,94 @@
+"""Ray as the engine: jobs on all GPUs or cores of a cluster whose machines share the folder of artefacts.
+
+Joins the cluster that `ray start` began (or that RAY_ADDRESS names), else starts one on this machine. Needs
+`pip install ".[ray]"`. Start weights in folders, data and artefacts must have the same paths everywhere; the machine
+that runs the command must compute on the same kind of device as the others, since that is part of a result's identity.
+"""
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from minbert.errors import InputError
+from multitask.config import RunOptions
+from multitask.runtime.errors import Interrupted
+from studies.engine.jobs import Done, Failed, Job, run_job
+from studies.engine.local_engine import interrupt
+from studies.engine.recipes import StageName, Weights
+
+# Shares of a GPU: what only runs models forward leaves room for others. On a CPU every job has a core.
+GPU_SHARE: dict[StageName, float] = {"evaluate": 0.5, "ensemble": 0.5}
+RETRIES = 5  # of a job whose worker or machine is lost; it goes on from its last saved state
+
+
+class Ray:
+    """Jobs on a cluster.
+
+    Args:
+        options: device and precision, resolved here so that they are the same everywhere.
+    """
+
+    slots = 100_000  # the cluster keeps what it has no room for
+
+    def __init__(self, options: RunOptions) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise InputError('--engine ray: Ray is not installed; install it with: pip install ".[ray]"') from None
+        from multitask.runtime.device import start
+
+        self.ray: Any = ray
+        self.runtime = start(options.device, options.precision)
+        self.jobs: dict[Any, Job] = {}
+
+    def __enter__(self) -> Self:
+        joined = {"log_to_driver": False, "configure_logging": False}
+        try:
+            self.ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), **joined)
+        except ConnectionError:
+            self.ray.init(address="local", **joined)
+        self.previous = signal.signal(signal.SIGTERM, interrupt)
+        self.run = self.ray.remote(run_job)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for reference in self.jobs:
+            self.ray.cancel(reference)  # a training saves its state
+        if self.jobs:
+            self.ray.wait(list(self.jobs), num_returns=len(self.jobs), timeout=60)
+        self.ray.shutdown()
+        signal.signal(signal.SIGTERM, self.previous)
+
+    def submit(self, job: Job) -> None:
+        gpus = GPU_SHARE.get(job.node.stage, 1.0) if self.runtime.device.type == "cuda" else 0
+        run = self.run.options(
+            num_cpus=1, num_gpus=gpus, max_retries=RETRIES, retry_exceptions=[Interrupted], name=job.log.stem
+        )
+        self.jobs[run.remote(self._anywhere(job))] = job
+
+    def wait(self) -> tuple[Job, Done | Failed]:
+        [reference], _ = self.ray.wait(list(self.jobs), num_returns=1)
+        job = self.jobs.pop(reference)
+        try:
+            return job, self.ray.get(reference)
+        except self.ray.exceptions.RayError as error:
+            return job, Failed(f"lost by the cluster: {str(error).splitlines()[0]}", job.log)
+
+    def _anywhere(self, job: Job) -> Job:
+        """The job with paths and settings that mean the same on every machine."""
+        options = replace(
+            job.options,
+            runs=job.options.runs.resolve(),
+            device="cuda" if self.runtime.device.type == "cuda" else "cpu",
+            precision=self.runtime.precision,
+        )
+        parents = tuple(replace(parent, folder=parent.folder.resolve()) for parent in job.parents)
+        weights = tuple(_absolute(parent) if isinstance(parent, Weights) else parent for parent in job.node.parents)
+        node = replace(job.node, parents=weights, data=job.node.data.resolve())
+        return replace(job, node=node, parents=parents, options=options, log=job.log.resolve())
+
+
+def _absolute(weights: Weights) -> Weights:
+    return replace(weights, name=str(Path(weights.name).resolve())) if Path(weights.name).is_dir() else weights

@@ -1,0 +1,150 @@
+"""Running a preset: its grid computed, its tables recorded, prediction files of the best models."""
+
+import logging
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from minbert.errors import InputError
+from multitask.config import RunOptions, SuitesConfig
+from multitask.evaluation.senteval_files import SETS
+from multitask.inference.predict import predict_files
+from multitask.runs.artefact import Artefact, locate_model
+from multitask.runs.locks import shared
+from studies.engine.grid import Grid, Results, compute_grid
+from studies.engine.jobs import Engine, Failed
+from studies.engine.presets import NOTES, Preset
+from studies.engine.recipes import Node
+from studies.engine.record import (
+    MAIN_TASKS,
+    Record,
+    RecordedRow,
+    RecordedRun,
+    RecordedStage,
+    RecordedTable,
+)
+from studies.engine.store import GRIDS, LOCKS, Note, Store
+from studies.engine.tables import Row, Table, all_tables
+
+logger = logging.getLogger("multitask")
+
+
+def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) -> Record:
+    """Compute every row with every seed. What is in the store already is not computed again.
+
+    Args:
+        preset: what to run.
+        seeds: each row is computed with the seeds 0 to this number less one, along its whole chain.
+        options: where to compute and to write; its name is replaced by the rows' labels.
+        engine: what computes.
+
+    Returns:
+        The record. A failed row stands in it with its error. In the folder of artefacts it keeps the tables of earlier
+        runs that this one leaves out.
+
+    Raises:
+        InputError: the data folder or the start weights are missing.
+        Interrupted: stopped by a signal; the same call goes on from there.
+    """
+    check_preset(preset, seeds)
+    grid, store = Grid.of(preset.tables, seeds), Store(options)
+    order = [table.key for table in all_tables(preset.recipes)]
+
+    def record_so_far(results: Results) -> Record:
+        record = _record(preset, seeds, results, options.runs)
+        united = record
+        with suppress(InputError):  # there is none yet, or none that can be read
+            united = record.with_tables_of(Record.read(options.runs, preset.name), options.runs, order)
+        united.write(options.runs)  # after every stage: what is there can be reported while the rest runs
+        return record
+
+    with shared(options.runs / LOCKS / GRIDS), engine:
+        return record_so_far(compute_grid(grid, store, engine, options, record_so_far))
+
+
+def check_preset(preset: Preset, seeds: int) -> None:
+    """Find what is missing before the first stage, so that it is one error instead of one a row."""
+    data = preset.recipes.data
+    if not data.is_dir():
+        remedy = "pass a data folder with --data" if preset.name == "sample" else "run `multitask data fetch` first"
+        raise InputError(f"{data}: no such folder; {remedy}")
+    if seeds < 1:
+        raise InputError(f"--seeds {seeds}: expected at least 1")
+    locate_model(preset.recipes.start.name, preset.recipes.start.revision)
+    nodes = (table.evaluation(row.model) for table in preset.tables for row in table.rows if row.model)
+    wanted = [suite for node in nodes if isinstance(node.config, SuitesConfig) for suite in node.config.suites]
+    for suite in dict.fromkeys(wanted):
+        suites = preset.recipes.suites_data
+        if not any(path.is_file() for entry in SETS[suite] for path in entry.paths(suites)):
+            raise InputError(f"{suites}: has no data set of {suite}; pass SentEval's data folder with --suites-data")
+
+
+def _record(preset: Preset, seeds: int, results: Results, runs: Path) -> Record:
+    def recorded(table: Table, row: Row) -> RecordedRow:
+        models = [] if row.model is None else [row.model.seeded(seed) for seed in range(seeds)]
+        found = tuple(_run(seed, model, table.evaluation(model), results, runs) for seed, model in enumerate(models))
+        return RecordedRow(row.label, found, row.published)
+
+    data, start = str(preset.recipes.data), preset.recipes.start.name
+    tables = (
+        RecordedTable(
+            t.title,
+            t.note,
+            tuple(recorded(t, row) for row in t.rows),
+            t.key,
+            t.reference,
+            t.columns,
+            t.kind,
+            dict(t.groups),
+        )
+        for t in preset.tables
+    )
+    notes = tuple(NOTES[name] for name in (data, start.lower(), preset.name) if name in NOTES)
+    return Record(preset.name, start, data, notes, tuple(tables))
+
+
+def _run(seed: int, model: Node, scores: Node, results: Results, runs: Path) -> RecordedRun:
+    """A row's run as far as it is; with neither scores nor an error while it is waited for."""
+    found = {node: results[node] for node in scores.chain() if node in results}
+    notes = {node: note for node, note in found.items() if isinstance(note, Note)}
+    chain = tuple(RecordedStage(note.stage, note.artefact, note.seconds) for note in notes.values())
+    if isinstance(failed := found.get(scores), Failed):
+        return RecordedRun(seed, error=failed.error, log=failed.log.relative_to(runs).as_posix(), chain=chain)
+    if scores not in notes or model not in notes:
+        return RecordedRun(seed, chain=chain)
+    scored = None if model.stage == "simulate" else notes[scores].artefact
+    return RecordedRun(seed, notes[model].artefact, scored, chain=chain)
+
+
+def write_best_predictions(preset: Preset, record: Record, options: RunOptions, output: Path) -> list[Path]:
+    """Write the course's prediction files: of the best model of all three tasks, and of the reviews' best.
+
+    Returns:
+        The files written; none for a group of tasks of which no run succeeded, or whose test file is missing (a
+        warning says so: the scores stand without it).
+    """
+    paths: list[Path] = []
+    for tasks in (MAIN_TASKS, ("reviews",)):
+        if best := record.best_model(options.runs, tasks):
+            try:
+                files = _predictions(Artefact(options.runs / best), preset.recipes.data, options)
+            except InputError as error:
+                logger.warning("no predictions for %s: %s", ", ".join(tasks), error)
+                continue
+            output.mkdir(parents=True, exist_ok=True)
+            paths += [Path(shutil.copy(path, output)) for path in files]
+    return paths
+
+
+def _predictions(model: Artefact, data: Path, options: RunOptions) -> list[Path]:
+    """A model's prediction files, made once; an ensemble has made its own."""
+    if (model.folder / "predictions").is_dir():
+        return sorted((model.folder / "predictions").iterdir())
+    inputs = {"model": model.digest, "data": Store(options).key(data), "device": options.device}
+    config = {"precision": options.precision}
+    with Artefact.building(options.runs, "predict", "best", config, inputs, {"data": str(data)}) as artefact:
+        if not artefact.done:
+            folder = artefact.folder / "predictions"
+            predict_files(model.folder, data, folder, device=options.device, precision=options.precision)
+            artefact.finish()
+    return sorted((artefact.folder / "predictions").iterdir())

@@ -1,0 +1,243 @@
+"""The store: which artefact a recipe has, known without loading a model, and what of all artefacts is still needed.
+
+An artefact is named by the hash of what its stage read (see `multitask.artefacts`), which only the stage can tell. A
+recipe has a key of its own, from its configurations and the files behind it; `runs/.nodes/<key>.json` remembers the
+artefact that it led to. Without that note a stage loads its inputs and then finds the artefact.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from minbert.errors import InputError
+from minbert.files import read_json, sha256_of_file, write_json
+from multitask.config import RunOptions, SuitesConfig
+from multitask.evaluation.senteval_files import SETS
+from multitask.runs.artefact import DONE, FORMAT_VERSION, Artefact, locate_model
+from multitask.runs.locks import is_free
+from studies.engine.recipes import Node, Weights
+from studies.engine.work import work
+
+NOTES = ".nodes"
+LOCKS = ".locks"
+LOGS = "logs"
+GRIDS = "experiments"  # a lock that everyone shares who computes a grid
+
+
+@dataclass(frozen=True)
+class Note:
+    """What is remembered of a computed recipe.
+
+    Args:
+        artefact: name of its folder.
+        stage: the stage's name.
+        seconds: wall time that it took.
+        work: how much there was to do, as counted by `work.work`.
+        place: start weights and device, without which seconds mean little.
+    """
+
+    artefact: str
+    stage: str
+    seconds: float
+    work: float
+    place: str
+
+
+class Store:
+    """Notes in the folder of artefacts, for one set of start weights, data, device and precision.
+
+    Args:
+        options: the folder, device and precision.
+    """
+
+    def __init__(self, options: RunOptions) -> None:
+        self.runs = options.runs
+        self.options = options
+        self._keys: dict[Node | Weights | Path, str] = {}
+        self._hashes: dict[Path, str] = {}
+
+    @cached_property
+    def _computing(self) -> dict[str, str]:
+        from multitask.runtime.device import start  # imports torch
+
+        return start(self.options.device, self.options.precision).describe()
+
+    def key(self, node: Node | Weights | Path) -> str:
+        """A hash of all that decides a recipe's result; of weights and data folders a hash of their files."""
+        if node not in self._keys:
+            identity: Any
+            if isinstance(node, Path):
+                identity = {path.name: sha256_of_file(path) for path in sorted(node.iterdir()) if path.is_file()}
+            elif isinstance(node, Weights):
+                identity = _files(locate_model(node.name, node.revision))
+            else:
+                config = None if node.config is None else asdict(node.config)
+                parents = [self.key(parent) for parent in node.parents]
+                data = self._data(node)
+                identity = [FORMAT_VERSION, node.stage, config, parents, data, self._computing]
+            self._keys[node] = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+        return self._keys[node]
+
+    def _data(self, node: Node) -> str | dict[str, str]:
+        """A hash of the data folder; of suites, which lie in folders of their own, those of the files there."""
+        if not isinstance(node.config, SuitesConfig):
+            return self.key(node.data)
+        files = [file for suite in node.config.suites for entry in SETS[suite] for file in entry.files]
+        for path in [node.data / file for file in files]:
+            if path not in self._hashes and path.is_file():
+                self._hashes[path] = sha256_of_file(path)
+        return {file: self._hashes[node.data / file] for file in files if node.data / file in self._hashes}
+
+    def note(self, node: Node) -> Note | None:
+        """What is remembered of a recipe, if its artefact is there and complete."""
+        path = self._path(node)
+        if not path.is_file():
+            return None
+        note = Note(**read_json(path))
+        return note if Artefact(self.runs / note.artefact).done else None
+
+    def remember(self, node: Node, artefact: Artefact, seconds: float) -> Note:
+        """Note a computed recipe; of a run that was resumed the training's own seconds count, when they are more."""
+        path = artefact.folder / "metrics.jsonl"
+        trained = artefact.history()[-1]["seconds"] if path.is_file() else 0.0
+        place = self._place(node)
+        note = Note(artefact.folder.name, node.stage, round(max(seconds, trained), 3), work(node), place)
+        write_json(self._path(node), asdict(note))
+        return note
+
+    def estimate(self, node: Node) -> float | None:
+        """Seconds that a recipe's last stage will take, from the speed of finished ones of the same stage.
+
+        Where none is finished it is the speed of all others together; None when there are no others either.
+        """
+        notes = [note for note in self._notes if note.place == self._place(node)]
+        alike = [note for note in notes if note.stage == node.stage] or notes
+        done = sum(note.work for note in alike)
+        return work(node) * sum(note.seconds for note in alike) / done if done else None
+
+    @cached_property
+    def _notes(self) -> list[Note]:
+        return [Note(**read_json(path)) for path in sorted((self.runs / NOTES).glob("*.json"))]
+
+    def _place(self, node: Node) -> str:
+        names = {start.name for stage in node.chain() for start in stage.parents if isinstance(start, Weights)}
+        return " ".join([*sorted(names), self._computing["device"]])
+
+    def log(self, node: Node, label: str) -> Path:
+        """Where a recipe's log goes."""
+        return self.runs / LOGS / f"{node.stage}-{label}-{self.key(node)}.log"
+
+    def _path(self, node: Node) -> Path:
+        return self.runs / NOTES / f"{self.key(node)}.json"
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """Hashes of what a checkpoint folder is read from."""
+    from minbert.checkpoint import HUB_EXTRAS, weights_file  # imports torch
+
+    paths = [weights_file(folder), *(folder / name for name in ("config.json", *HUB_EXTRAS))]
+    return {str(path.relative_to(folder)): sha256_of_file(path) for path in paths if path.is_file()}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An artefact as it lies in the folder.
+
+    Args:
+        artefact: its folder.
+        size: of its files, in bytes.
+        recorded: presets whose records rest on it.
+    """
+
+    artefact: Artefact
+    size: int
+    recorded: tuple[str, ...]
+
+    @property
+    def state(self) -> str:
+        """Whether it is complete, in a word."""
+        return "complete" if self.artefact.done else "unfinished"
+
+
+def entries(runs: Path) -> list[Entry]:
+    """All artefacts by name."""
+    recorded = {path.stem.removeprefix("experiments-"): _mentioned(path) for path in runs.glob("experiments-*.json")}
+    return [
+        Entry(
+            Artefact(path.parent),
+            size_of(path.parent),
+            tuple(preset for preset, names in recorded.items() if path.parent.name in names),
+        )
+        for path in sorted(runs.glob("*/inputs.json"))
+    ]
+
+
+def find_entry(runs: Path, name: str) -> Entry:
+    """The artefact of this name or hash. Raises InputError when there is none."""
+    for entry in entries(runs):
+        if name in (entry.artefact.folder.name, entry.artefact.digest):
+            return entry
+    raise InputError(f"{runs / name}: no such artefact; `multitask experiments list` shows all")
+
+
+def _mentioned(record: Path) -> set[str]:
+    """Artefacts that a record names, whatever version wrote it."""
+
+    def texts(value: Any) -> Iterator[str]:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict | list):
+            for part in value.values() if isinstance(value, dict) else value:
+                yield from texts(part)
+
+    return set(texts(read_json(record)))
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file or of all files within a folder."""
+    files = [path] if path.is_file() else path.rglob("*")
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def garbage(runs: Path) -> list[Path]:
+    """What no preset's record rests on: artefacts, complete or not, with their notes; and logs of what is not noted.
+
+    An artefact that a process is building is not among it.
+    """
+    unused = [entry.artefact.folder for entry in entries(runs) if not entry.recorded and _unlocked(runs, entry)]
+    kept = {entry.artefact.folder.name for entry in entries(runs)} - {folder.name for folder in unused}
+    notes = [path for path in (runs / NOTES).glob("*.json") if read_json(path)["artefact"] not in kept]
+    recorded = {text for path in runs.glob("experiments-*.json") for text in _mentioned(path)}
+    logs = [path for path in (runs / LOGS).glob("*.log") if path.relative_to(runs).as_posix() not in recorded]
+    return [*unused, *sorted(notes), *sorted(logs)]
+
+
+def _unlocked(runs: Path, entry: Entry) -> bool:
+    stage = entry.artefact.folder.name.partition("-")[0]
+    return is_free(runs / LOCKS / f"{stage}-{entry.artefact.digest}")
+
+
+def remove(runs: Path, paths: list[Path]) -> None:
+    """Delete files and folders; of an artefact DONE goes first, so that a kill leaves none that looks complete.
+
+    Raises:
+        InputError: experiments run at this moment, whose finished stages may not be recorded yet.
+    """
+    if not is_free(runs / LOCKS / GRIDS):
+        raise InputError(f"{runs}: experiments are running there; wait for their end")
+    for path in paths:
+        if path.is_dir():
+            (path / DONE).unlink(missing_ok=True)
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def megabytes(size: int) -> str:
+    """`12.3 MB`."""
+    return f"{size / 1e6:,.1f} MB"

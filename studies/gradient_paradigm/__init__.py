@@ -1,0 +1,1 @@
+"""The two gradient papers."""

@@ -1,0 +1,220 @@
+"""How often Conjectures 1 to 3 of arXiv 2402.18281 (section 3.1) hold over random configurations of embeddings.
+
+And how often losses with a margin are above the contrastive loss, as the gradient dissipation paper (ICLR 2023, section
+1) says. The conjectures are about trained networks. What is checked is what they say of the embeddings alone: that the
+update which the paradigm prescribes, applied to freely movable unit vectors, has the property. Each statement below
+says how it was made decidable. Configurations are those of `studies.gradient_paradigm.random_configurations`.
+"""
+
+import math
+from itertools import product
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from multitask.config import SimulationConfig
+from multitask.objectives import unit
+from multitask.objectives.base import Objective, Pairs
+from multitask.objectives.closed_forms import INFONCE, MAT, MET, MPT, RATIOS, Negatives
+from studies.gradient_paradigm.paradigm import DISSIPATIONS, PARADIGM, lemma_1_bounds
+from studies.gradient_paradigm.random_configurations import Configurations, Tally, tangent
+from studies.gradient_paradigm.simulation_outcomes import (
+    BOUND,
+    BOUND_WITH_CONSTANTS,
+    CLOSER,
+    CONDITION,
+    CONSTANT_RATIOS,
+    DIMENSIONS,
+    DYNAMIC_RATIOS,
+    GAP_AT_END,
+    GAP_THROUGHOUT,
+    LARGEST,
+    MAJORITY,
+    MORE_OFTEN,
+    PAIRS,
+    STEP_SIZES,
+    SUFFICIENT,
+    TEMPERATURES,
+    TRAINED_DIMENSIONS,
+    TRAINED_PAIRS,
+    Estimate,
+    case_of,
+)
+
+ROUNDING = 1e-5
+SLOPES = {MPT: 1, MET: 2, MAT: 1}
+"""How fast the difference of two cosines can rise with that of a loss's measures."""
+ENSURED_GAPS = {MPT: MPT.margin, MET: MET.margin**2 / 2, MAT: 1 - math.cos(MAT.margin * math.pi)}
+"""By how much a loss of 0 keeps the positive's cosine above the hardest negative's, at least."""
+
+
+def check_conjectures(config: SimulationConfig) -> list[Estimate]:
+    """Estimates of all statements, for each case, batch size and dimension."""
+    estimates: list[Estimate] = []
+    for pairs, dim in product(TRAINED_PAIRS, TRAINED_DIMENSIONS):
+        tally = Tally(config.seed, pairs, dim, config.training_trials)
+        for drawn in tally:
+            dissipation(drawn, config.steps, tally)
+        estimates += tally.estimates()
+    for pairs, dim in product(PAIRS, DIMENSIONS):
+        tally = Tally(config.seed, pairs, dim, config.trials)
+        for drawn in tally:
+            anchor = Anchor(drawn)
+            weight(anchor, tally)
+            ratio(anchor, tally)
+            bounds(drawn, tally)
+        estimates += tally.estimates()
+    return estimates
+
+
+def dissipation(drawn: Configurations, steps: int, tally: Tally) -> None:
+    """Conjecture 1: dissipation keeps the gap between μ_neg and μ_pos smaller than training without it.
+
+    A batch is trained twice from the same start by the paradigm's update with weight 0.05 and ratio 1, for both views
+    x ← unit(x − λ GD (Σ_j W_j y_j − y_i)): once with GD of the loss, once with GD = 1. The gap is the mean angle of
+    negatives less that of positives. Counted is every batch in which the two trainings differ; the step sizes λ take
+    turns. The weaker statement compares the gaps after the last step, the stronger one after every step.
+    """
+    turn = torch.arange(len(drawn.u)) % len(STEP_SIZES)
+    step_size = torch.tensor(STEP_SIZES)[turn]
+    without = trained_gaps(drawn, step_size, steps, None)
+    for loss in DISSIPATIONS:
+        gaps = trained_gaps(drawn, step_size, steps, loss)
+        difference = gaps - without  # [steps + 1, trials]
+        differs = difference.abs().amax(0) > ROUNDING
+        found = {"start": gaps[0], "end": gaps[-1], "end_without": without[-1]}
+        for place, size in enumerate(STEP_SIZES):
+            case, applies = case_of(loss, size), differs & (turn == place)
+            tally.count(GAP_AT_END, case, difference[-1] < 0, applies, found)
+            tally.count(GAP_THROUGHOUT, case, (difference <= ROUNDING).all(0), applies, found)
+
+
+def trained_gaps(drawn: Configurations, step_size: Tensor, steps: int, loss: str | None) -> Tensor:
+    """Gap before the first and after every step, with the loss's dissipation or none  # [steps + 1, trials]."""
+    u, v = drawn.u, drawn.v
+    pairs = u.shape[1]
+    diagonal = torch.eye(pairs, dtype=torch.bool)
+    gaps = []
+    for step in range(steps + 1):
+        cosine = (u @ v.mT).clamp(-1, 1)  # [trials, pairs, pairs]
+        angle = cosine.acos()
+        positive = angle.diagonal(dim1=1, dim2=2)  # [trials, pairs]
+        gaps.append((angle.sum((1, 2)) - positive.sum(1)) / (pairs * (pairs - 1)) - positive.mean(1))
+        if step < steps:
+            others = cosine.masked_fill(diagonal, -torch.inf)
+            u, v = _moved(u, v, others, positive, step_size, loss), _moved(v, u, others.mT, positive, step_size, loss)
+    return torch.stack(gaps)
+
+
+def _moved(x: Tensor, y: Tensor, others: Tensor, positive: Tensor, step_size: Tensor, loss: str | None) -> Tensor:
+    negatives = Negatives.of_cosines(others)
+    gradient = (negatives.excess / PARADIGM.weight).softmax(-1) @ y - PARADIGM.ratio * y
+    if loss is not None:
+        gradient *= DISSIPATIONS[loss](positive, negatives)[..., None]
+    return unit(x - step_size[:, None, None] * tangent(gradient, x))
+
+
+class Anchor:
+    """The first anchor of each configuration, by its inner products with its candidates: its positive, its negatives.
+
+    Args: drawn: of one batch size and dimension, [trials, pairs, dim].
+    """
+
+    def __init__(self, drawn: Configurations) -> None:
+        anchor = drawn.u[:, :1]
+        cosines = (drawn.v @ anchor.mT)[..., 0]  # [trials, pairs]
+        candidates = tangent(drawn.v, anchor)
+        self.products = candidates @ candidates.mT  # [trials, pairs, pairs], of the parts in the tangent plane
+        self.positive, self.negatives = cosines[:, 0], cosines[:, 1:]
+        self.hardest_cosine, self.hardest = self.negatives.max(-1)
+        assert PARADIGM.dissipation is not None
+        self.trained = self.positive - self.hardest_cosine < PARADIGM.dissipation
+        """Where the paradigm's gate lets the gradient through."""
+
+    def weights(self, temperature: float) -> Tensor:
+        """Softmax weights of the negatives  # [trials, negatives]."""
+        return (self.negatives / temperature).softmax(-1)
+
+    def comes_closer(self, weights: Tensor, ratio: Tensor, step_size: float) -> Tensor:
+        """Whether unit(u − λ (Σ_j W_j v_j − r v_i)), all in the tangent plane, is closer to v_i than u was  # [trials].
+
+        With d the step, the cosine to the positive rises from c to (c + d·v_i) / sqrt(1 + d·d).
+
+        Args:
+            weights: W, [trials, negatives].
+            ratio: r, [trials].
+            step_size: λ.
+        """
+        coefficients = step_size * torch.cat([ratio[:, None], -weights], -1)[:, None]  # [trials, 1, pairs]
+        towards = (coefficients @ self.products[..., :1])[:, 0, 0]
+        square = (coefficients @ self.products @ coefficients.mT)[:, 0, 0]
+        return towards > self.positive * square / (1 + (1 + square).sqrt())  # no difference of nearly equal numbers
+
+
+def weight(anchor: Anchor, tally: Tally) -> None:
+    """Conjecture 2: the hardest negative has a dominant position in the gradient.
+
+    A negative's part in the gradient is the projection of W_j v_j on the direction of Σ_j W_j v_j, both less their
+    part along the anchor, divided by that sum's length, so that the parts add up to 1 (as the paper's statistics have
+    it). Dominant is read as more than half, or as more than any other negative's part. Counted are the anchors that
+    the paradigm's gate lets through.
+    """
+    for temperature in TEMPERATURES:
+        weights = anchor.weights(temperature)
+        parts = weights * (anchor.products[:, 1:, 1:] @ weights[..., None])[..., 0]  # [trials, negatives]
+        parts /= parts.sum(-1, keepdim=True)
+        own = parts.gather(1, anchor.hardest[:, None])[:, 0]
+        found = {"part": own, "weight": weights.amax(-1), "largest_part": parts.amax(-1)}
+        tally.count(MAJORITY, f"{temperature:g}", own > 0.5, anchor.trained, found)
+        tally.count(LARGEST, f"{temperature:g}", own >= parts.amax(-1), anchor.trained, found)
+
+
+def ratio(anchor: Anchor, tally: Tally) -> None:
+    """Conjecture 3: the ratio meets Lemma 1's condition more often, and the anchor comes closer to its positive.
+
+    The condition is on the ratio, the step size, and the angles to the positive and to the hardest negative. That one
+    of two ratios meets it more often is decided on the anchors where just one does. Whether the anchor comes closer is
+    decided by the step itself, with all negatives, W at temperature 0.05, and back to the sphere; whether the condition
+    suffices, by the step with the hardest negative alone, for which it is made. Counted are the anchors that the
+    paradigm's gate lets through.
+    """
+    alpha, beta = anchor.positive.acos(), anchor.hardest_cosine.acos()
+    between = anchor.products[:, 0, 1:].gather(1, anchor.hardest[:, None])[:, 0] / (alpha.sin() * beta.sin())
+    alone, together = one_hot(anchor.hardest, anchor.negatives.shape[1]).float(), anchor.weights(PARADIGM.weight)
+    constants = {f"{value:g}": torch.full_like(alpha, value) for value in CONSTANT_RATIOS}
+    ratios = {**constants, **{name: RATIOS[name](alpha, beta) for name in DYNAMIC_RATIOS}}
+    for step_size in STEP_SIZES:
+        low, high = lemma_1_bounds(alpha, beta, between, step_size)
+        met = {name: (low < value) & (value < high) for name, value in ratios.items()}
+        for name, value in ratios.items():
+            case = case_of(name, step_size)
+            found = {"positive": alpha, "negative": beta, "between": between, "ratio": value, "low": low, "high": high}
+            tally.count(CONDITION, case, met[name], anchor.trained, found)
+            if name != "1":
+                tally.count(MORE_OFTEN, case, met[name], anchor.trained & (met[name] != met["1"]), found)
+            suffices = anchor.comes_closer(alone, value, step_size)
+            tally.count(SUFFICIENT, case, suffices, anchor.trained & met[name], found)
+            tally.count(CLOSER, case, anchor.comes_closer(together, value, step_size), anchor.trained, found)
+
+
+def bounds(drawn: Configurations, tally: Tally) -> None:
+    """Losses with a margin are upper bounds of the contrastive loss.
+
+    As they are: the loss is at least τ times InfoNCE, on whose scale its cosines are. With constants: InfoNCE is at
+    most c / τ times the loss, plus log(1 + (N − 1) e^(−k/τ)) with N pairs. That must hold: with x_i = max_j s_ij − s_ii
+    InfoNCE is at most the mean of log(1 + (N − 1) e^(x_i/τ)), and each x_i at most c times the anchor's part of the
+    loss, less k. c is how fast cosines can rise (`SLOPES`), k what the margin ensures (`ENSURED_GAPS`).
+    """
+
+    def values(objective: Objective) -> Tensor:
+        return torch.vmap(lambda u, v: objective.loss(Pairs(u, v)))(drawn.u, drawn.v)  # [trials]
+
+    contrastive, always = values(INFONCE), torch.ones(len(drawn.u), dtype=torch.bool)
+    for objective, slope in SLOPES.items():
+        loss = values(objective)
+        constant = math.log1p((drawn.u.shape[1] - 1) * math.exp(-ENSURED_GAPS[objective] / INFONCE.temperature))
+        found = {"infonce": contrastive, "loss": loss}
+        multiple = slope / INFONCE.temperature * loss
+        tally.count(BOUND, objective.name, loss >= INFONCE.temperature * contrastive, always, found)
+        tally.count(BOUND_WITH_CONSTANTS, objective.name, contrastive <= multiple + constant + ROUNDING, always, found)

@@ -1,0 +1,83 @@
+"""Components of gradients where the angles of positives and negatives are drawn at random around two means.
+
+Source: arXiv 2402.18281, section 3.1. An anchor's angle to its positive is normal with mean μ_pos and deviation 0.05,
+those to its negatives are independent and normal with mean μ_neg and deviation 0.10; μ_pos runs from π/20 to π/2 and
+μ_neg from π/20 to π on 100 x 100 values; the batch size is 128, and each value is a mean over 1000 batches.
+
+The paper's script draws every batch of every cell anew. Here one set of standard normals is drawn, shifted and scaled
+for each mean: every cell has the distribution that it has there, and what concerns the negatives alone is computed
+once for each μ_neg. Cells are no longer independent of each other, so that they differ by their means, not by chance.
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from multitask.config import SimulationConfig
+from multitask.objectives.closed_forms import RATIOS, Negatives
+from multitask.runtime.device import generator
+from studies.gradient_paradigm.paradigm import DISSIPATIONS
+from studies.gradient_paradigm.simulation_outcomes import DISSIPATED, RATIO_MAPS, TEMPERATURES, Array, Simulations
+
+POSITIVE_MEANS = (math.pi / 20, math.pi / 2)
+NEGATIVE_MEANS = (math.pi / 20, math.pi)
+WEIGHT_POSITIVE_MEAN = 0.5
+"""Mean angle of the positives, in radians, that decides which batches of the weights keep a gradient."""
+
+
+def run_simulations(config: SimulationConfig) -> Simulations:
+    """All simulations. Peak memory grows with batches · (batch size + grid), time with that times the grid."""
+    positive_means = torch.linspace(*POSITIVE_MEANS, config.grid)
+    negative_means = torch.linspace(*NEGATIVE_MEANS, config.grid)
+    positive, negative = standard_normals(config)
+    positives = positive_means[:, None] + config.positive_deviation * positive  # [rows, batches]
+    fixed = WEIGHT_POSITIVE_MEAN + config.positive_deviation * positive  # [batches]
+    columns: list[dict[str, Tensor]] = []
+    weights: list[Tensor] = []
+    for mean in negative_means:
+        negatives = Negatives.of_cosines((mean + config.negative_deviation * negative).cos())
+        columns.append({name: term(positives, negatives).mean(-1) for name, term in DISSIPATIONS.items()})
+        weights.append(torch.stack([_weights(negatives, fixed, temperature) for temperature in TEMPERATURES]))
+    all_weights, kept, kept_weights = torch.stack(weights, 1).unbind(-1)  # [temperatures, columns] each
+    return Simulations(
+        positive_means.numpy(),
+        negative_means.numpy(),
+        np.array(TEMPERATURES),
+        {name: torch.stack([column[name] for column in columns], 1).numpy() for name in columns[0]},
+        all_weights.numpy(),
+        kept.numpy(),
+        kept_weights.numpy(),
+        *_ratio_maps(positive_means, negative_means, config.batch_size),
+    )
+
+
+def standard_normals(config: SimulationConfig) -> tuple[Tensor, Tensor]:
+    """What the positives' and the negatives' angles are made from  # [batches], [batches, batch_size - 1]."""
+    random = generator(config.seed)
+    positive = random.standard_normal(config.batches, dtype=np.float32)
+    negative = random.standard_normal((config.batches, config.batch_size - 1), dtype=np.float32)
+    return torch.from_numpy(positive), torch.from_numpy(negative)
+
+
+def _weights(negatives: Negatives, positive: Tensor, temperature: float) -> Tensor:
+    """Mean hardest weight, share of batches that keep a gradient, mean over these  # [3]."""
+    weight = negatives.hardest_weight(temperature)
+    dissipation = torch.sigmoid(negatives.logit(weight, temperature) - positive.cos() / temperature)
+    kept = dissipation >= DISSIPATED
+    return torch.stack([weight.mean(), kept.float().mean(), weight[kept].mean()])
+
+
+def _ratio_maps(
+    positive_means: Tensor, negative_means: Tensor, batch_size: int
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Ratio and where it acts on nothing, with all negatives of an anchor at the same angle."""
+    angles = torch.meshgrid(positive_means, negative_means, indexing="ij")  # [rows, columns] twice
+    ratio = {name: RATIOS[name](*angles).numpy() for name in RATIO_MAPS}
+    equal = [Negatives.of_cosines(mean.cos().expand(batch_size - 1)) for mean in negative_means]
+    dissipated = {
+        name: torch.stack([DISSIPATIONS[name](positive_means, negatives) for negatives in equal], 1) < DISSIPATED
+        for name in RATIO_MAPS
+    }
+    return ratio, {name: mask.numpy() for name, mask in dissipated.items()}

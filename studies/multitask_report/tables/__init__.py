@@ -1,0 +1,1 @@
+"""The report's tables, and tables beyond it."""

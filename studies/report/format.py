@@ -1,0 +1,71 @@
+"""Numbers as text."""
+
+from collections.abc import Mapping
+
+from multitask.evaluation.markup import MINUS, SEEN
+from studies.report.analysis import Agreement, Comparison, Estimate
+
+
+def score(value: float | None) -> str:
+    """Three decimals, or a dash of none."""
+    return "–" if value is None else f"{value:.3f}".replace("-", MINUS)
+
+
+def share(part: float, whole: int) -> str:
+    """`951 of 1,379 (69.0%)`."""
+    return f"{part:,.0f} of {whole:,} ({part / whole:.1%})"
+
+
+def signed(value: float) -> str:
+    """Three decimals with a sign; none of zero."""
+    text = f"{value:+.3f}".replace("-", MINUS)
+    return text if float(f"{value:.3f}") else "0.000"
+
+
+def mean_and_deviation(estimate: Estimate | None) -> str:
+    """`0.783`, or `0.783 ± 0.004` (sample standard deviation over seeds) of several seeds, or a dash of none.
+
+    A score that is partly on what was trained on is marked.
+    """
+    if estimate is None:
+        return "–"
+    deviation = "" if estimate.deviation is None else f" ± {estimate.deviation:.3f}"
+    return f"{score(estimate.mean)}{deviation}{SEEN if estimate.seen else ''}"
+
+
+def interval(value: Estimate | Comparison) -> str:
+    """`[0.770, 0.791]`; with signs for a difference."""
+    shown = signed if isinstance(value, Comparison) else score
+    return f"[{shown(value.low)}, {shown(value.high)}]"
+
+
+def verdict(comparison: Comparison, what: str = "difference") -> str:
+    """What a test says."""
+    if not comparison.significant:
+        return f"no significant {what}"
+    return "p < 0.001" if comparison.p < 0.001 else f"p = {comparison.p:.3f}"
+
+
+def agreement(counts: Agreement) -> str:
+    """`4 of 6`, or a dash where the report tells nothing apart."""
+    return f"{counts.agree} of {counts.total}" if counts.total else "–"
+
+
+def significance(counts: Agreement) -> str:
+    """How many of the agreeing and of the contrary orderings are significant."""
+    contrary = f", {counts.contrary} significantly contrary" if counts.contrary else ""
+    return f"{counts.significant or 'none'} significant{contrary}" if counts.total else ""
+
+
+def counted(stages: Mapping[str, int]) -> str:
+    """`2 × finetune, ensemble`."""
+    return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in stages.items())
+
+
+def duration(seconds: float) -> str:
+    """`12.3 s`, `4 min 10 s`, `3 h 05 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes_left = divmod(minutes, 60)
+    return f"{hours} h {minutes_left:02d} min" if hours else f"{minutes} min {rest:02d} s"

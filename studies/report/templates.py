@@ -1,0 +1,33 @@
+"""Templates of the reports, which escape what is put into them as their format needs it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from multitask.evaluation.markup import latex
+from multitask.evaluation.text_tables import capitalized
+
+DELIMITERS = {"block": "%", "variable": "=", "comment": "#"}  # braces are LaTeX's own
+
+
+def environment(kind: str) -> Environment:
+    """Of templates that escape what is put into them as their format needs it."""
+    delimiters: dict[str, Any] = {}
+    finalize: Callable[[Any], Any] | None = None
+    if kind == "latex":
+        delimiters = {f"{part}_start_string": f"<{sign}" for part, sign in DELIMITERS.items()}
+        delimiters |= {f"{part}_end_string": f"{sign}>" for part, sign in DELIMITERS.items()}
+        finalize = latex
+    made = Environment(
+        loader=PackageLoader("studies", "report"),
+        autoescape=kind == "html",
+        undefined=StrictUndefined,
+        finalize=finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        **delimiters,
+    )
+    made.filters["capitalized"] = capitalized
+    return made

@@ -1,0 +1,348 @@
+"""The command line: what commands write, and how they refuse bad input."""
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+from scipy.stats import pearsonr
+
+from multitask.cli.main import main
+from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.runs.artefact import Artefact
+from multitask.tasks.kinds import TASKS
+from tests.conftest import ROOT, SMALL_ROWS
+
+TRAINED = ("sentiment", "paraphrase", "similarity")
+CPU = ("--device", "cpu", "--precision", "fp32")
+HEADERS = {
+    "sst": "id \t Predicted_Sentiment \n",
+    "para": "id \t Predicted_Is_Paraphrase \n",
+    "sts": "id \t Predicted_Similiary \n",
+}
+
+
+@pytest.fixture(scope="module")
+def run(tiny_encoder: Path, small_data: Path, tmp_path_factory) -> Path:
+    """The folder of a short fine-tuning."""
+    runs = tmp_path_factory.mktemp("runs")
+    settings = ("--epochs", "2", "--batch-size", "16", "--learning-rate", "3e-3", "--pooling", "mean")
+    command = ["finetune", "--start", str(tiny_encoder), "--data", str(small_data), "--runs", str(runs)]
+    assert main([*command, *settings, *CPU]) == 0
+    (folder,) = runs.glob("finetune-*")
+    return folder
+
+
+def call(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+# Help.
+
+
+@pytest.mark.parametrize("command", [[], ["finetune"], ["evaluate"], ["embed"], ["data", "fetch"]], ids=str)
+def test_help_imports_nothing_heavy(command):
+    code = (
+        "import sys\n"
+        "from multitask.cli.main import main\n"
+        "try:\n"
+        f"    main({[*command, '--help']!r})\n"
+        "except SystemExit as stop:\n"
+        "    assert not stop.code\n"
+        "slow = {'torch', 'transformers', 'tokenizers', 'sklearn', 'scipy', 'matplotlib'} & set(sys.modules)\n"
+        "assert not slow, slow"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "usage" in ended.stdout.lower()
+
+
+def test_help_shows_defaults(capsys):
+    with pytest.raises(SystemExit):
+        call("finetune", "--help")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "default: all-minilm-l6-v2" in text
+    assert "--learning-rate" in text
+
+
+# What commands write.
+
+
+def test_finetune_prints_the_scores_and_the_folder(run, tiny_encoder, small_data, capsys):
+    settings = ("--epochs", 2, "--batch-size", 16, "--learning-rate", "3e-3", "--pooling", "mean")
+    assert call("finetune", "--start", tiny_encoder, "--data", small_data, "--runs", run.parent, *settings, *CPU) == 0
+    *table, folder = capsys.readouterr().out.splitlines()
+    assert folder == str(run)
+    assert table[0].split() == ["epoch", "overall", *TRAINED]
+    for row, line in zip(table[1:], Artefact(run).history(), strict=True):
+        assert [float(cell.strip("*")) for cell in row.split()[1:]] == [round(v, 4) for v in line["scores"].values()]
+
+
+def read_predictions(path: Path) -> tuple[str, list[tuple[str, float]]]:
+    """The header and the (id, value) rows of one of the course's files."""
+    header, *lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    assert all(line.endswith(" \n") for line in lines)
+    return header, [(i, float(value)) for i, value in (line.removesuffix(" \n").split(" , ") for line in lines)]
+
+
+def column(data: Path, task: str, split: str, name: str) -> list[str]:
+    schema = TASKS[task].schema
+    with (data / f"{schema.file_stem}-{split}.csv").open(encoding="utf-8", newline="") as file:
+        return [row[name] for row in csv.DictReader(file, delimiter="\t")]
+
+
+def test_predict_writes_the_courses_six_files(run, small_data, tmp_path, capsys):
+    output = tmp_path / "not" / "there"
+    assert call("predict", "--model", run, "--data", small_data, "--output", output, *CPU) == 0
+    stems = {TASKS[task].prediction_stem: task for task in TRAINED}
+    names = [f"{stem}-{split}-output.csv" for split in ("dev", "test") for stem in stems]
+    assert sorted(path.name for path in output.iterdir()) == sorted(names)
+    assert capsys.readouterr().out.splitlines() == [str(output / name) for name in names]
+    legal = {"sst": {0, 1, 2, 3, 4}, "para": {0, 1}}
+    for stem, task in stems.items():
+        for split, file in (("dev", "dev"), ("test", "test-student")):
+            header, rows = read_predictions(output / f"{stem}-{split}-output.csv")
+            assert header == HEADERS[stem]
+            assert [i for i, _ in rows] == column(small_data, task, file, "id")
+            assert len(rows) == SMALL_ROWS[file]
+            values = {value for _, value in rows}
+            assert values <= legal[stem] if stem in legal else all(0 <= value <= 5 for value in values)
+            assert len(values) > 1 or stem != "sts"  # so short a training may know one class only
+
+
+def test_evaluate_agrees_with_the_prediction_files_and_the_run(run, small_data, tmp_path, capsys):
+    report = tmp_path / "scores.json"
+    assert call("evaluate", "--model", run, "--data", small_data, "--output", report, *CPU) == 0
+    printed = capsys.readouterr().out
+    scores = json.loads(report.read_text())
+    assert call("predict", "--model", run, "--data", small_data, "--output", tmp_path, *CPU) == 0
+    recomputed = {}
+    for task in TRAINED:
+        _, rows = read_predictions(tmp_path / f"{TASKS[task].prediction_stem}-dev-output.csv")
+        values = np.array([value for _, value in rows])
+        labels = np.array([float(label) for label in column(small_data, task, "dev", TASKS[task].schema.label_column)])
+        expected = pearsonr(values, labels)[0] if task == "similarity" else np.mean(values == labels)
+        recomputed[task] = scores["tasks"][task][TASKS[task].kind.metric]
+        assert recomputed[task] == pytest.approx(expected, abs=1e-6)
+        assert f"{recomputed[task]:.4f}" in printed
+    assert scores["overall"] == pytest.approx(np.mean(list(recomputed.values())), abs=1e-9)
+    best = max(line["scores"]["overall"] for line in Artefact(run).history())
+    assert scores["overall"] == best
+    line = next(line for line in Artefact(run).history() if line["scores"]["overall"] == best)
+    assert scores["tasks"] == line["dev"]
+
+
+def test_evaluate_each_kept_model(run, small_data, tmp_path):
+    for task in TRAINED:
+        report = tmp_path / f"{task}.json"
+        options = ("--best-on", task, "--output", report)
+        assert call("evaluate", "--model", run, "--data", small_data, *options, *CPU) == 0
+        measured = json.loads(report.read_text())["tasks"][task][TASKS[task].kind.metric]
+        assert measured == max(line["scores"][task] for line in Artefact(run).history())
+
+
+def test_evaluate_writes_into_the_models_folder_by_default(run, small_data, tmp_path, capsys):
+    model = shutil.copytree(Artefact(run).model_folder(), tmp_path / "model")
+    assert call("evaluate", "--model", model, "--data", small_data, "--split", "train", *CPU) == 0
+    assert json.loads((model / "evaluation-train.json").read_text())["split"] == "train"
+    assert capsys.readouterr().out.splitlines()[-1] == str(model / "evaluation-train.json")
+
+
+def test_evaluate_says_what_was_trained_on(run, small_data, tmp_path, capsys):
+    data = shutil.copytree(small_data, tmp_path / "data")
+    train = TASKS["sentiment"].schema.path(data, "train").read_text().splitlines(keepends=True)
+    dev = TASKS["sentiment"].schema.path(data, "dev")
+    lines = dev.read_text().splitlines(keepends=True)
+    dev.write_text("".join([*lines[:-3], *train[1:4]]))
+    report = tmp_path / "scores.json"
+    assert call("evaluate", "--model", run, "--data", data, "--output", report, *CPU) == 0
+    said = json.loads(report.read_text())
+    overlap = said["overlap"]
+    assert (overlap["sentiment"]["rows_seen"], overlap["sentiment"]["rows"]) == (3, len(lines) - 1)
+    assert call("predict", "--model", run, "--data", data, "--output", tmp_path, *CPU) == 0
+    _, rows = read_predictions(tmp_path / "sst-dev-output.csv")
+    labels = [float(label) for label in column(data, "sentiment", "dev", "sentiment")]
+    right = [value == label for (_, value), label in zip(rows, labels, strict=True)]
+    assert overlap["sentiment"]["scores"]["accuracy"] == pytest.approx(np.mean(right))
+    assert overlap["sentiment"]["clean"]["accuracy"] == pytest.approx(np.mean(right[:-3]))
+    assert overlap["paraphrase"]["rows_seen"] == 0
+    assert overlap["paraphrase"]["clean"] == overlap["paraphrase"]["scores"]
+    assert said["unknown"]
+    assert call("evaluate", "--model", run, "--data", small_data, "--split", "train", "--output", report, *CPU) == 0
+    printed = capsys.readouterr().out
+    assert "not known: " in printed
+    whole = json.loads(report.read_text())["overlap"]["similarity"]
+    assert whole["rows_seen"] == whole["rows"]
+    assert whole["clean"] is None
+    assert f"{whole['rows']:,} of {whole['rows']:,}" in printed
+
+
+def test_predict_with_empty_sentences(run, small_data, tmp_path):
+    data = shutil.copytree(small_data, tmp_path / "data")
+    path = data / "sts-test-student.csv"
+    header, first, *others = path.read_text().splitlines(keepends=True)
+    index, identifier, *_ = first.split("\t")
+    path.write_text("".join([header, f"{index}\t{identifier}\t\t\n", *others]))
+    assert call("predict", "--model", run, "--data", data, "--output", tmp_path / "out", *CPU) == 0
+    _, rows = read_predictions(tmp_path / "out" / "sts-test-output.csv")
+    assert rows[0][0] == identifier
+    assert len(rows) == SMALL_ROWS["test-student"]
+
+
+def test_embed_equals_the_encoder(tiny_encoder, tmp_path, capsys):
+    sentences = ["A band seemed to have a good time.", "short", "A couple is serving tea. " * 30, "short"]
+    (tmp_path / "text.txt").write_text("\n".join(sentences) + "\n")
+    output = tmp_path / "folder" / "e.npy"
+    assert call("embed", tmp_path / "text.txt", output, "--model", tiny_encoder, "--normalize", *CPU) == 0
+    embeddings = np.load(output)
+    assert embeddings.dtype == np.float32
+    expected = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32").encode(sentences, normalize=True)
+    np.testing.assert_array_equal(embeddings, expected)
+    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-6)
+    assert capsys.readouterr().out == f"{output}: 4 embeddings of size 32\n"
+
+
+def test_embed_with_a_runs_model(run, tmp_path):
+    (tmp_path / "text.txt").write_text("good time\nthe band\n")
+    assert call("embed", tmp_path / "text.txt", tmp_path / "e.npy", "--model", run, *CPU) == 0
+    encoder = SentenceEncoder.load(run, device="cpu", precision="fp32")
+    assert encoder.pooling == "mean"
+    np.testing.assert_array_equal(np.load(tmp_path / "e.npy"), encoder.encode(["good time", "the band"]))
+
+
+def test_data_check(small_data, tmp_path, capsys):
+    assert call("data", "check", small_data) == 0
+    assert "sts-dev.csv" in capsys.readouterr().out
+    data = shutil.copytree(small_data, tmp_path / "data")
+    break_row(data / "sts-dev.csv", "4,6")
+    assert call("data", "check", data) == 2
+    assert 'sts-dev.csv:2: similarity is "4,6"' in capsys.readouterr().err
+
+
+# What commands refuse.
+
+
+def break_row(path: Path, label: str) -> None:
+    """Give the first row another label."""
+    header, first, *others = path.read_text().splitlines()
+    path.write_text("\n".join([header, first.rsplit("\t", 1)[0] + "\t" + label, *others]) + "\n")
+
+
+def assert_refused(capsys, message: str, *arguments: object, code: int = 2) -> None:
+    assert call(*arguments) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("error: ")
+    assert message in captured.err
+
+
+@pytest.fixture
+def finetune(tiny_encoder, small_data, tmp_path):
+    """The arguments of a fine-tuning that writes into the test's folder."""
+    return ["finetune", "--start", tiny_encoder, "--data", small_data, "--runs", tmp_path / "runs", "--epochs", 1, *CPU]
+
+
+@pytest.mark.parametrize(
+    "message, options",
+    [
+        ("epochs is 0; expected at least 1", ["--epochs", 0]),
+        ("batch_size is 0; expected at least 1", ["--batch-size", 0]),
+        ("epoch_size is -1; expected at least 1", ["--epoch-size", -1]),
+        ("train_limit is 0; expected at least 1", ["--train-limit", 0]),
+        ("patience is 0; expected at least 1", ["--patience", 0]),
+        ("seed is -1; expected at least 0", ["--seed", -1]),
+        ("learning_rate is -1.0; expected at least 0", ["--learning-rate", -1]),
+        ("tasks are sentiment, sentiment; expected", ["--tasks", "sentiment", "sentiment"]),
+        ("tasks are sentiment, sentiment; expected", ["--tasks", "sentiment", "--untrained", "sentiment"]),
+        ("max_length is 2; this encoder takes 3 to 64 tokens", ["--max-length", 2]),
+        ("max_length is 65; this encoder takes 3 to 64 tokens", ["--max-length", 65]),
+        ("sharing=shared needs pairs=embeddings", ["--sharing", "shared", "--pairs", "joint"]),
+        ("--name a/b: expected letters, digits", ["--name", "a/b"]),
+        ("/no/such/folder/ids-sst-train.csv: no such file", ["--data", "/no/such/folder"]),
+        ("/no/such/weights: no such folder", ["--start", "/no/such/weights"]),
+        ("is a local checkpoint and has no revision 'main'", ["--revision", "main"]),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "",
+)
+def test_finetune_refuses_and_writes_nothing(finetune, message, options, tmp_path, capsys):
+    assert_refused(capsys, message, *finetune, *options)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("file", ["sts-train.csv", "quora-dev.csv"])
+def test_finetune_refuses_a_bad_row(finetune, small_data, file, tmp_path, capsys):
+    data = shutil.copytree(small_data, tmp_path / "data")
+    break_row(data / file, "seven")
+    assert_refused(capsys, f'{data / file}:2: {"similarity" if "sts" in file else "is_duplicate"} is "seven"',
+                   *finetune, "--data", data)  # fmt: skip
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_an_encoder_without_weights_is_no_start(finetune, tiny_encoder, tmp_path, capsys):
+    start = shutil.copytree(tiny_encoder, tmp_path / "start")
+    (start / "model.safetensors").unlink()
+    assert_refused(capsys, f"{start}: no weights", *finetune, "--start", start)
+    assert [path.name for path in tmp_path.iterdir()] == ["start"]
+
+
+def test_a_file_where_a_folder_should_be(finetune, tmp_path, capsys):
+    (tmp_path / "runs").touch()
+    assert_refused(capsys, "Not a directory", *finetune, code=1)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+def test_models_that_are_none(command, run, small_data, tmp_path, capsys):
+    output = tmp_path / "output"
+    other = [command, "--data", small_data, "--output", output, *CPU]
+    assert_refused(capsys, "/no/such/model: no such folder", *other, "--model", "/no/such/model")
+    assert_refused(capsys, "keeps no model that is best on reviews; it has overall, sentiment", *other,
+                   "--model", run, "--best-on", "reviews")  # fmt: skip
+    unfinished = shutil.copytree(run, tmp_path / "unfinished")
+    (unfinished / "DONE").unlink()
+    assert_refused(capsys, f"{unfinished}: not a complete run", *other, "--model", unfinished)
+    assert not output.exists()
+
+
+@pytest.mark.parametrize("missing", ["sts-dev.csv", "quora-test-student.csv"])
+def test_predict_writes_all_files_or_none(missing, run, small_data, tmp_path, capsys):
+    data = shutil.copytree(small_data, tmp_path / "data")
+    (data / missing).unlink()
+    assert_refused(capsys, f"{data / missing}: no such file", "predict", "--model", run, "--data", data,
+                   "--output", tmp_path / "output", *CPU)  # fmt: skip
+    assert not (tmp_path / "output").exists()
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+def test_damaged_weights_make_no_scores_and_no_files(command, run, small_data, tmp_path, capsys):
+    model = shutil.copytree(Artefact(run).model_folder(), tmp_path / "model")
+    tensors = load_file(model / "heads.safetensors")
+    save_file({name: tensor * float("nan") for name, tensor in tensors.items()}, model / "heads.safetensors")
+    output = tmp_path / "output"
+    assert_refused(capsys, "outputs are not finite", command, "--model", model, "--data", small_data,
+                   "--output", output, *CPU)  # fmt: skip
+    assert not output.exists()
+
+
+def test_embed_refuses(tiny_encoder, tmp_path, capsys):
+    text, output = tmp_path / "text.txt", tmp_path / "folder" / "e.npy"
+    model = ("--model", tiny_encoder, *CPU)
+    assert_refused(capsys, f"{text}: no such file", "embed", text, output, *model)
+    text.write_text("\n  \n")
+    assert_refused(capsys, f"{text}: no sentence", "embed", text, output, *model)
+    text.write_text("good time\n")
+    assert_refused(capsys, "expected a name that ends in .npy", "embed", text, output.with_suffix(".txt"), *model)
+    assert_refused(capsys, "/no/such/model: no such folder", "embed", text, output, "--model", "/no/such/model")
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+@pytest.mark.parametrize("arguments", [["refine"], ["finetune", "--colour", "red"], ["finetune", "--epochs", "many"]])
+def test_unknown_commands_and_options(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2

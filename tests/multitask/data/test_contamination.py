@@ -1,0 +1,420 @@
+"""Sentences and pairs that a model was trained on are found again however they are written, and no others."""
+
+import csv
+import os
+import shutil
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from minbert.checkpoint import BUNDLED, resolve
+from minbert.errors import InputError
+from minbert.files import sha256_of_file
+from multitask.config import EnsembleConfig, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig, RunOptions
+from multitask.data.contamination import RECORD, TrainedOn, hash_sentences, normalised
+from multitask.data.readers import read_examples, read_sentences, read_triplets
+from multitask.data.schema import Split
+from multitask.data.shuffle_and_batch import drawn_rows
+from multitask.runs.artefact import Artefact
+from multitask.stages import common
+from multitask.stages.dropout_views_and_pairs import ContrastiveSource
+from multitask.stages.ensemble.stage import ensemble
+from multitask.stages.finetune import finetune
+from multitask.stages.fuse import fuse
+from multitask.stages.mlm import mlm
+from multitask.stages.pretrain import pretrain
+from multitask.tasks.kinds import TASKS
+from multitask.training.source import TaskSource
+
+SHARED_DATA = os.environ.get("MINBERT_SHARED_DATA")
+Columns = Sequence[Sequence[str]]
+
+
+def record(columns: Columns, unknown: tuple[str, ...] = ()) -> TrainedOn:
+    return replace(TrainedOn.of_rows([hash_sentences(column) for column in columns]), unknown=unknown)
+
+
+# What counts as the same sentence.
+
+LETTERS = st.text(st.characters(min_codepoint=97, max_codepoint=122), min_size=1, max_size=6)
+NUMBERS = st.sampled_from(["7", "42", "1.5", "2-1", "9:30", "1/2", "1,000"])
+SYMBOLS = st.sampled_from(["c++", "c#", "$5", "50%", "=="])
+# As people write it, and as the Penn Treebank's tokenisers do.
+MARKS = st.sampled_from(
+    [
+        *[
+            (",", " ,"),
+            (".", " ."),
+            ("!", " !"),
+            ("?", " ?"),
+            (":", " :"),
+            ("...", " . . ."),
+            ("…", " ..."),
+            ("n't", " n't"),
+        ],
+        *[(" (", " -LRB- "), (")", " -RRB- "), (" [", " -lsb- "), ("]", " -rsb- "), (' "', " `` "), ('"', " ''")],
+        *[
+            ("'s", " 's"),
+            ("’s", " 's"),
+            ("—", " -- "),
+            (" – ", " -- "),
+            ("a/b", "a \\/ b"),
+            ("\u00a0", " "),
+            (" <.X>", " < .X >"),
+        ],
+        *[("é", "e"), ("é", "e\u0301"), (" clichés", " clichM-is"), (" —", " M-^W")],
+    ]
+)
+PIECES = st.lists(
+    st.one_of(*[part.map(lambda text: (f" {text}", f"  {text} ")) for part in (LETTERS, NUMBERS, SYMBOLS)], MARKS)
+)
+
+
+@given(PIECES)
+@example([(" 7", "  7 "), ("—", " -- "), (" 7", "  7 ")])
+@example([(" 7", "  7 "), (" —", " M-^W"), (" 7", "  7 ")])
+def test_case_spacing_and_tokenisation_do_not_matter(pieces):
+    plain, tokenised = ("".join(side) for side in zip(*pieces, strict=True)) if pieces else ("", "")
+    assert normalised(f"x{plain}") == normalised(f"x{tokenised}")
+    assert normalised(f"x{plain}") == normalised(f"x{plain}".title()) == normalised(f" x{plain}\n")
+
+
+@given(st.text(), st.text())
+def test_sentences_that_differ_in_letters_differ(first, second):
+    """The reference looks at each character's category by itself."""
+
+    def letters(text: str) -> str:
+        text = unicodedata.normalize("NFKD", text).casefold()
+        return "".join(c for c in text if unicodedata.category(c)[0] == "L" or c in "#$%&+=|~" or ord(c) > 0x1F000)
+
+    if letters(first) != letters(second):
+        assert normalised(first) != normalised(second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        *[("It rose 1.5 percent", "It rose 15 percent"), ("They won 2-1", "They won 21"), ("at 9:30", "at 930")],
+        *[
+            ("learn C", "learn C++"),
+            ("learn C#", "learn C++"),
+            ("pay $5", "pay 5"),
+            ("1/2 cup", "12 cup"),
+            ("½ cup", "12 cup"),
+        ],
+        *[("the value of √2", "the value of 2"), ("== or ===", "=== or ===="), ("?", "!"), ("", "."), ("O+", "O-")],
+        *[("a man runs", "a man run"), ("two dogs", "two  dogs run"), ("M-16 rifle", "16 rifle"), ("LRB", "-LRB-")],
+    ],
+)
+def test_what_makes_sentences_different(first, second):
+    assert normalised(first) != normalised(second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("It's a co-writer (2002).", "it 's a co - writer -LRB- 2002 -RRB-"),
+        ("They won 2–1 in 2002.", "They won 2-1 in 2002"),
+        ("1½ cups", "11/2 cups"),
+        ("He paid 1,000", "he paid 1000"),
+        ("* * *", "***"),
+    ],
+)
+def test_what_does_not(first, second):
+    assert normalised(first) == normalised(second)
+
+
+# The record, against sets of the sentences themselves.
+
+FEW = st.sampled_from(["a b", "A  b.", "ab", "a c", "b a", "c", "", "?", "1.5", "15"])
+ROWS = st.lists(st.tuples(FEW, FEW), max_size=8)
+
+
+@given(ROWS, ROWS, ROWS)
+def test_answers_are_those_of_sets_of_sentences(one, other, asked):
+    def columns(rows: list[tuple[str, str]]) -> list[list[str]]:
+        return [[row[column] for row in rows] for column in range(2)]
+
+    trained = record(columns(one)) | record(columns(other))
+    sentences = {normalised(text) for row in one + other for text in row}
+    pairs = {frozenset(map(normalised, row)) for row in one + other}
+    first, second = columns(asked)
+    assert trained.sentences_seen(first).tolist() == [normalised(text) in sentences for text in first]
+    assert trained.pairs_seen(first, second).tolist() == [frozenset(map(normalised, row)) in pairs for row in asked]
+    assert trained.pairs_seen(second, first).tolist() == trained.pairs_seen(first, second).tolist()
+    for hashes, count in ((trained.sentences, len(sentences)), (trained.pairs, len(pairs))):
+        assert hashes.dtype == np.uint64
+        assert hashes.tolist() == sorted(set(hashes.tolist()))
+        assert len(hashes) == count
+
+
+def test_of_triplets_the_anchor_makes_a_pair_with_each():
+    trained = record((["premise"], ["entailed"], ["contradicted"]))
+    assert trained.pairs_seen(
+        ["entailed", "premise", "entailed"], ["premise", "contradicted", "contradicted"]
+    ).tolist() == [*(True, True, False)]
+    assert not record((["alone"],)).pairs_seen(["alone"], ["alone"]).any()
+
+
+def test_a_union_has_the_unknown_of_both_once():
+    first, second = record((["a"],), ("x", "y")), record((["b"],), ("y", "z"))
+    assert (first | second).unknown == ("x", "y", "z")
+    assert (TrainedOn() | first).sentences.tolist() == first.sentences.tolist()
+
+
+def test_what_is_kept_is_read_again_and_written_once(tmp_path):
+    trained = record((["a", "b"], ["c", "d"]), ("of Quora's é",))
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        trained.keep(folder)
+    found = TrainedOn.read(tmp_path / "one")
+    assert found is not None
+    assert (found.sentences.tolist(), found.pairs.tolist()) == (trained.sentences.tolist(), trained.pairs.tolist())
+    assert found.unknown == trained.unknown
+    assert sha256_of_file(tmp_path / "one" / RECORD) == sha256_of_file(tmp_path / "two" / RECORD)
+    record((["e"],)).keep(tmp_path / "one")
+    assert sha256_of_file(tmp_path / "one" / RECORD) == sha256_of_file(tmp_path / "two" / RECORD)
+    assert TrainedOn.read(tmp_path) is None
+
+
+def test_kept_hashes_mean_the_same_for_ever():
+    """A change here makes every record that people have useless: raise VERSION with it."""
+
+    def digest(text: bytes) -> int:
+        return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
+
+    brown, empty = digest(b"amansdogbrownruns1.5km"), digest(b"")
+    assert hash_sentences(["A man's dog (brown) runs 1.5 km.", ""]).tolist() == [brown, empty]
+    both = b"".join(value.to_bytes(8, "little") for value in sorted((digest(b"a"), digest(b"b"))))
+    assert record((["a"], ["b"])).pairs.tolist() == record((["b"], ["a"])).pairs.tolist() == [digest(both)]
+
+
+def test_records_of_another_version_or_damaged(tmp_path):
+    trained = record((["a"],))
+    np.savez(tmp_path / RECORD, version=np.array(0), sentences=trained.sentences)
+    assert TrainedOn.read(tmp_path) is None
+    trained.keep(tmp_path)
+    found = TrainedOn.read(tmp_path)
+    assert found is not None
+    assert found.sentences.tolist() == trained.sentences.tolist()
+    whole = (tmp_path / RECORD).read_bytes()
+    np.save(array := BytesIO(), trained.sentences)
+    for bad in (b"", whole[:200], b"PK" + whole[40:], np.array([None]).dumps(), array.getvalue()):
+        (tmp_path / RECORD).write_bytes(bad)
+        with pytest.raises(InputError, match=r"trained_on\.npz: damaged .* delete it and run"):
+            TrainedOn.read(tmp_path)
+
+
+# Checkpoints.
+
+
+def test_published_checkpoints_say_what_is_known_of_their_data(tmp_path):
+    named = TrainedOn.of_model(BUNDLED)
+    assert not len(named.sentences)
+    assert not named.sentences_seen(["Two dogs run."]).any()
+    assert any("Quora" in line and "SNLI" in line and "over a billion" in line for line in named.unknown)
+    assert all(line.startswith(f"{BUNDLED}: ") for line in named.unknown)
+    copy = shutil.copytree(resolve(BUNDLED), tmp_path / "copy")
+    assert [line.partition(": ")[2] for line in TrainedOn.of_model(copy).unknown] == [
+        line.partition(": ")[2] for line in named.unknown
+    ]
+
+
+def test_a_hub_id_is_known_by_name_and_a_folder_of_that_name_is_not(tiny_encoder, tmp_path, monkeypatch):
+    (bert,) = TrainedOn.of_folder(tiny_encoder, "google-bert/BERT-base-uncased").unknown
+    assert "English Wikipedia and BookCorpus" in bert
+    shutil.copytree(tiny_encoder, tmp_path / "bert-base-uncased")
+    monkeypatch.chdir(tmp_path)
+    assert TrainedOn.of_model("bert-base-uncased").unknown == (
+        "the training data of bert-base-uncased is not recorded",
+    )
+    with pytest.raises(InputError, match=r"no config\.json"):
+        TrainedOn.of_model(tmp_path)
+
+
+# Stages.
+
+
+@pytest.fixture(scope="module")
+def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small data with a little unlabelled text and triplets."""
+    folder = shutil.copytree(small_data, tmp_path_factory.mktemp("contamination") / "data")
+    for name in ("sentences.txt", "nli_triplets.csv"):
+        with (sample_data / name).open(encoding="utf-8", newline="") as file:
+            (folder / name).write_text("".join(islice(file, 41)), encoding="utf-8", newline="")
+    return folder
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> RunOptions:
+    return RunOptions(device="cpu", precision="fp32", runs=tmp_path / "runs")
+
+
+def task_sentences(data: Path, task: str, split: Split = "train") -> tuple[list[str], ...]:
+    schema = TASKS[task].schema
+    return read_examples(schema.path(data, split), schema, labelled=True).sentences
+
+
+def sentences_of(trained: TrainedOn, *columns: Sequence[str]) -> int:
+    """How many sentences of a record are not those of the columns."""
+    return len(np.setdiff1d(trained.sentences, hash_sentences(text for column in columns for text in column)))
+
+
+def test_finetuning_keeps_the_rows_it_trains_on(tiny_encoder, data, options):
+    config = FinetuneConfig(tasks=("sentiment", "similarity"), epochs=2, train_limit=40, batch_size=8)
+    run = finetune(str(tiny_encoder), data, config, options)
+    for name in (run.folder, run.model_folder(), str(run.folder)):
+        trained = TrainedOn.of_model(name)
+        (texts,), (first, second) = task_sentences(data, "sentiment"), task_sentences(data, "similarity")
+        rows = drawn_rows(64, 40)
+        assert np.flatnonzero(trained.sentences_seen(texts)).tolist() == rows.tolist()
+        assert np.flatnonzero(trained.pairs_seen(second, first)).tolist() == rows.tolist()
+        used = {normalised(column[row]) for column in (texts, first, second) for row in rows}
+        assert len(trained.sentences) == len(used)
+        assert not trained.pairs_seen(*task_sentences(data, "similarity", "dev")).any()
+        assert not trained.sentences_seen(task_sentences(data, "sentiment", "dev")[0]).any()
+        assert trained.unknown == (f"the training data of {tiny_encoder} is not recorded",)
+
+
+def test_only_rows_that_come_up_count(tiny_encoder, data, options, monkeypatch):
+    """Down-sampled sets: the record is compared with what the sources were asked for."""
+    asked: dict[str, set[int]] = {"sentiment": set(), "quora": set()}
+
+    def spy(kind, name):
+        inputs = kind.inputs
+
+        def spied(self, rows):
+            asked[name].update(rows.tolist())
+            return inputs(self, rows)
+
+        monkeypatch.setattr(kind, "inputs", spied)
+
+    spy(TaskSource, "sentiment")
+    spy(ContrastiveSource, "quora")
+    tuned = FinetuneConfig(tasks=("sentiment",), epochs=2, epoch_size=12, batch_size=8)
+    run = finetune(str(tiny_encoder), data, tuned, options)
+    seen = TrainedOn.of_model(run.folder).sentences_seen(task_sentences(data, "sentiment")[0])
+    assert set(np.flatnonzero(seen).tolist()) == asked["sentiment"]
+    assert len(asked["sentiment"]) == 24
+    config = PretrainConfig(sources=("quora",), quora_share=0.25, epochs=2, batch_size=8, select="last")
+    run = pretrain(str(tiny_encoder), data, config, options)
+    seen = TrainedOn.of_model(run.folder).pairs_seen(*task_sentences(data, "paraphrase"))
+    assert set(np.flatnonzero(seen).tolist()) == asked["quora"]
+    assert len(asked["quora"]) == 32
+
+
+def test_a_chain_answers_for_all_of_it_when_its_parents_are_gone(tiny_encoder, data, options):
+    config = PretrainConfig(sources=("nli", "unlabelled"), train_limit=16, batch_size=8, select="last", mlm_weight=0.1)
+    first = pretrain(str(tiny_encoder), data, config, options)
+    second = fuse(
+        str(first.folder), data, FuseConfig(untrained=(), unlabelled=("similarity",), epochs=1, train_limit=16), options
+    )
+    shutil.rmtree(first.folder)
+    trained = TrainedOn.of_model(second.model_folder())
+    triplets = read_triplets(data / "nli_triplets.csv")
+    unlabelled = read_sentences(data / "sentences.txt").sentences
+    (texts,), (one, other) = task_sentences(data, "sentiment"), task_sentences(data, "similarity")
+    pairs = [*one, *other]
+
+    def drawn(column):
+        return [column[row] for row in drawn_rows(len(column), 16)]
+
+    read = (triplets.anchors, triplets.positives, triplets.hard_negatives, texts, pairs)
+    known = [unlabelled[:16], *map(drawn, read)]
+    for rows in known:
+        assert trained.sentences_seen(rows).all()
+    assert trained.pairs_seen(drawn(triplets.hard_negatives), drawn(triplets.anchors)).all()
+    assert not trained.pairs_seen(one, other).any()  # views of the sentences only
+    assert not sentences_of(trained, *known)
+
+
+def test_masked_language_modelling_keeps_what_it_reads_and_from_scratch_nothing_else(tiny_encoder, data, options):
+    start = finetune(str(tiny_encoder), data, FinetuneConfig(tasks=("similarity",), epochs=1), options)
+    sentences = read_sentences(data / "sentences.txt").sentences
+    for scratch in (False, True):
+        config = MlmConfig(from_scratch=scratch, dev_share=0.25, batch_size=8)
+        trained = TrainedOn.of_model(mlm(str(start.folder), data, config, options).folder)
+        different = len({*sentences})
+        assert trained.sentences_seen(sorted({*sentences})).sum() == different - round(0.25 * different)
+        assert trained.pairs_seen(*task_sentences(data, "similarity")).all() == (not scratch)
+        assert bool(trained.unknown) == (not scratch)
+        assert bool(sentences_of(trained, sentences)) == (not scratch)
+
+
+def test_an_ensemble_was_trained_on_what_its_members_were(tiny_encoder, data, options):
+    runs = [
+        finetune(str(tiny_encoder), data, FinetuneConfig(tasks=(task,), epochs=1), options)
+        for task in ("similarity", "paraphrase")
+    ]
+    trained = TrainedOn.of_model(ensemble([run.folder for run in runs], data, EnsembleConfig(), options).folder)
+    for task in ("similarity", "paraphrase"):
+        assert trained.pairs_seen(*task_sentences(data, task)).all()
+    assert not trained.sentences_seen(task_sentences(data, "sentiment")[0]).any()
+
+
+def test_a_run_without_a_record_says_so_and_gets_one_without_training(tiny_encoder, data, options, monkeypatch):
+    config = FinetuneConfig(tasks=("sentiment",), epochs=1)
+
+    def run() -> Artefact:
+        return finetune(str(tiny_encoder), data, config, options)
+
+    artefact = run()
+    whole = sha256_of_file(artefact.folder / RECORD)
+    (artefact.folder / RECORD).unlink()
+    for name in (artefact.folder, artefact.model_folder()):
+        found = TrainedOn.of_model(name)
+        assert found.unknown[0].startswith(f"{artefact.folder} records no sentences; run its command again")
+        assert not len(found.sentences)
+    monkeypatch.setattr(common, "train", lambda *_: pytest.fail("trained again"))
+    assert run().folder == artefact.folder
+    assert sha256_of_file(artefact.folder / RECORD) == whole
+
+
+def test_a_killed_run_has_its_record_already(tiny_encoder, data, options, monkeypatch):
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(common, "train", killed)
+    with pytest.raises(KeyboardInterrupt):
+        finetune(str(tiny_encoder), data, FinetuneConfig(tasks=("sentiment",), epochs=1), options)
+    (folder,) = options.runs.glob("finetune-*")
+    assert not (folder / "DONE").exists()
+    found = TrainedOn.read(folder)
+    assert found is not None
+    assert found.sentences_seen(task_sentences(data, "sentiment")[0]).all()
+
+
+# Real data.
+
+
+def senteval(path: str) -> list[list[str]]:
+    assert SHARED_DATA is not None
+    with Path(SHARED_DATA, "senteval", path).open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+@pytest.mark.skipif(SHARED_DATA is None, reason="MINBERT_SHARED_DATA names no folder of real data")
+def test_the_courses_training_data_is_found_in_the_evaluation_sets():
+    """STS-B, which the course has split anew; MR, whose snippets SST cut into sentences; and the sentences of SST-2."""
+    course = Path(str(SHARED_DATA), "cs224n")
+    similarity = record(task_sentences(course, "similarity"))
+    for split, pairs, first_sentences in (("dev", 1038, 1086), ("test", 951, 1036)):
+        rows = senteval(f"STS/STSBenchmark/sts-{split}.csv")
+        assert similarity.pairs_seen([row[5] for row in rows], [row[6] for row in rows]).sum() == pairs
+        assert similarity.sentences_seen([row[5] for row in rows]).sum() == first_sentences
+    sentiment = record(task_sentences(course, "sentiment"))
+    reviews = [row[0] for name in ("neg", "pos") for row in senteval(f"MR/rt-polarity.{name}")]
+    assert (len(reviews), sentiment.sentences_seen(reviews).sum()) == (10662, 6840)
+    for split, of_training, of_same_split in (("dev", 1, 872), ("test", 2, 1817)):
+        texts = [row[0] for row in senteval(f"SST/binary/sentiment-{split}")]
+        assert sentiment.sentences_seen(texts).sum() == of_training
+        if split == "dev":
+            assert record(task_sentences(course, "sentiment", "dev")).sentences_seen(texts).sum() == of_same_split

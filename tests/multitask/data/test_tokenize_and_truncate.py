@@ -1,0 +1,136 @@
+"""Cached tokens equal fresh ones, and the cache's key covers everything that decides them."""
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minbert.config import BertConfig
+from minbert.files import write_json
+from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
+from multitask.data.labelled_data import LabelledData
+from multitask.data.schema import Schema
+from multitask.data.tokenize_and_truncate import Tokens, cache_folder, tokenise
+from tests.conftest import word_piece
+
+TEXTS = ["A band seemed to have a good time.", "", "time " * 200, "ünïcödé \u4e2d\u6587 🙂"]
+SECOND = ["It was loud.", "an answer", "", "short " * 100]
+
+
+@pytest.fixture
+def tokenizer(tiny_encoder: Path) -> Tokenizer:
+    return load_tokenizer(str(tiny_encoder))
+
+
+@pytest.fixture(autouse=True)
+def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MULTITASK_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def assert_rows(tokens: Tokens, ids: list[Ids], types: list[Ids] | None = None) -> None:
+    assert len(tokens) == len(ids)
+    np.testing.assert_array_equal(tokens.lengths, [len(row) for row in ids])
+    for row, expected in enumerate(ids):
+        np.testing.assert_array_equal(tokens[row], expected)
+        np.testing.assert_array_equal(tokens.types_of(row), types[row] if types else np.zeros(len(expected)))
+
+
+def refuse(*_: object) -> None:
+    raise AssertionError("tokenised again")
+
+
+@pytest.mark.parametrize("max_length", [None, 3, 11])
+def test_tokens_equal_direct_encoding_fresh_and_cached(tokenizer, max_length, monkeypatch):
+    expected = tokenizer.encode(TEXTS, max_length)
+    assert_rows(tokenise(TEXTS, tokenizer, max_length, "file"), expected)
+    monkeypatch.setattr(Tokenizer, "encode", refuse)
+    assert_rows(tokenise(TEXTS, tokenizer, max_length, "file"), expected)
+
+
+def test_joint_tokens_equal_direct_encoding_fresh_and_cached(tokenizer, monkeypatch):
+    ids, types = tokenizer.encode_pairs(TEXTS, SECOND, 20)
+    assert {0, 1} == {int(kind) for row in types for kind in row}
+    assert_rows(tokenise(TEXTS, tokenizer, 20, "file", SECOND), ids, types)
+    monkeypatch.setattr(Tokenizer, "encode_pairs", refuse)
+    assert_rows(tokenise(TEXTS, tokenizer, 20, "file", SECOND), ids, types)
+
+
+def test_the_key_covers_source_length_tokenizer_and_jointness(tokenizer, tiny_encoder, tmp_path):
+    other = Tokenizer(word_piece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "time"]), tokenizer.max_length, {})
+    shorter = tmp_path / "shorter"  # the same tokenizer before an encoder that takes less
+    shorter.mkdir()
+    tokenizer.save(shorter)
+    write_json(
+        shorter / "config.json",
+        replace(BertConfig.from_file(tiny_encoder / "config.json"), max_position_embeddings=9).to_dict(),
+    )
+    calls = [
+        (tokenizer, None, "file", None),
+        (tokenizer, 5, "file", None),
+        (tokenizer, None, "other file", None),
+        (other, None, "file", None),
+        (load_tokenizer(str(shorter)), None, "file", None),
+        (tokenizer, None, "file", SECOND),
+    ]
+    for which, length, source, second in calls:
+        expected = which.encode_pairs(TEXTS, second)[0] if second else which.encode(TEXTS, length)
+        tokens = tokenise(TEXTS, which, length, source, second)
+        for row, ids in enumerate(expected):
+            np.testing.assert_array_equal(tokens[row], ids)
+    assert len(list((cache_folder() / "tokens").glob("*/ids.npy"))) == len(calls)
+
+
+def test_no_length_and_the_encoders_own_share_a_cache(tokenizer, monkeypatch):
+    tokenise(TEXTS, tokenizer, None, "file")
+    monkeypatch.setattr(Tokenizer, "encode", refuse)
+    tokenise(TEXTS, tokenizer, tokenizer.max_length, "file")
+
+
+def test_a_failed_encoding_leaves_no_cache(tokenizer, monkeypatch, fresh_cache):
+    monkeypatch.setattr(Tokenizer, "encode", refuse)
+    with pytest.raises(AssertionError):
+        tokenise(TEXTS, tokenizer, None, "file")
+    assert not list((fresh_cache / "tokens").glob("*/*.npy"))
+
+
+def test_many_at_once_fill_one_cache(tokenizer, tiny_encoder):
+    expected = tokenizer.encode(TEXTS)
+    failures = []
+
+    def work(source: str) -> None:
+        try:
+            assert_rows(tokenise(TEXTS, load_tokenizer(str(tiny_encoder)), None, source), expected)
+        except BaseException as error:  # noqa: BLE001, RUF100 - reported by the main thread
+            failures.append(error)
+
+    for number in range(10):
+        threads = [threading.Thread(target=work, args=(f"file {number}",)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failures
+
+
+def test_labelled_rows_come_as_all_first_then_all_second_sentences(tokenizer, tmp_path):
+    rows = [("0", "a", "good time", "the band", "1"), ("1", "b", "loud", "it was a long good time", "0")]
+    lines = ["\tid\tsentence1\tsentence2\tis_duplicate", *("\t".join(row) for row in rows)]
+    (tmp_path / "quora-train.csv").write_text("\n".join(lines) + "\n")
+    schema = Schema("quora", ("sentence1", "sentence2"), "is_duplicate", 0, 1, integral=True)
+    apart = LabelledData.load(tmp_path, schema, "train", tokenizer, None, joint=False)
+    picked = np.array([1, 0, 1])
+    ids, types = apart.sequences(picked)
+    expected = tokenizer.encode([rows[i][2] for i in picked] + [rows[i][3] for i in picked])
+    assert [list(row) for row in ids] == [list(row) for row in expected]
+    assert not any(np.any(row) for row in types)
+    first, second = tokenizer.encode([row[2] for row in rows]), tokenizer.encode([row[3] for row in rows])
+    np.testing.assert_array_equal(apart.lengths, [len(a) + len(b) for a, b in zip(first, second, strict=True)])
+
+    joint = LabelledData.load(tmp_path, schema, "train", tokenizer, None, joint=True)
+    ids, types = joint.sequences(picked)
+    expected_ids, expected_types = tokenizer.encode_pairs([rows[i][2] for i in picked], [rows[i][3] for i in picked])
+    assert [list(row) for row in ids] == [list(row) for row in expected_ids]
+    assert [list(row) for row in types] == [list(row) for row in expected_types]

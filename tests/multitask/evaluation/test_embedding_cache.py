@@ -1,0 +1,85 @@
+"""Every different sentence is embedded once; the cache gives the same values and survives being shared."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from minbert.errors import InputError
+from multitask.evaluation.embedding_cache import default_cache, embed
+from tests.conftest import ROOT
+from tests.multitask.evaluation.folder import BagOfWords
+
+SENTENCES = ["the cat", "a dog", "the cat", "birds sing", "a dog"]
+
+
+class Broken(BagOfWords):
+    def encode(self, sentences: Sequence[str], *, normalize: bool = False, show_progress: bool = False):
+        return super().encode(sentences) * np.float32("nan")
+
+
+def test_sentences_are_embedded_once_and_found_by_text():
+    encoder = BagOfWords()
+    table = embed(encoder, SENTENCES, None)
+    assert encoder.asked == ["the cat", "a dog", "birds sing"]
+    assert table.computed == 3
+    np.testing.assert_array_equal(table[SENTENCES], BagOfWords().encode(SENTENCES))
+
+
+def test_the_cache_gives_the_same_values_and_embeds_only_what_is_new(tmp_path):
+    first = embed(BagOfWords(), SENTENCES, tmp_path)
+    encoder = BagOfWords()
+    again = embed(encoder, SENTENCES, tmp_path)
+    assert (encoder.asked, again.computed) == ([], 0)
+    np.testing.assert_array_equal(again[SENTENCES], first[SENTENCES])
+    more = embed(encoder, ["a fish", *SENTENCES], tmp_path)
+    assert encoder.asked == ["a fish"]
+    np.testing.assert_array_equal(more[["a fish", *SENTENCES]], BagOfWords().encode(["a fish", *SENTENCES]))
+    assert embed(BagOfWords(), ["a fish", *SENTENCES], tmp_path).computed == 0
+
+
+def test_another_encoder_has_its_own_embeddings(tmp_path):
+    embed(BagOfWords(), SENTENCES, tmp_path)
+    other = embed(BagOfWords(name="other"), SENTENCES, tmp_path)
+    assert other.computed == 3
+    np.testing.assert_array_equal(other[SENTENCES], BagOfWords(name="other").encode(SENTENCES))
+
+
+def test_embeddings_that_are_not_finite_are_refused_and_not_kept(tmp_path):
+    with pytest.raises(InputError, match="not finite"):
+        embed(Broken(), SENTENCES, tmp_path)
+    assert embed(BagOfWords(), SENTENCES, tmp_path).computed == 3
+
+
+def test_threads_share_the_cache(tmp_path):
+    """All of them write the same part at the same time, and parts of their own, and read all the while."""
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for turn in range(5):
+            texts = [*SENTENCES, f"sentence {number} {turn}"]
+            table = embed(BagOfWords(), texts, tmp_path / str(turn))
+            if not np.array_equal(table[texts], BagOfWords().encode(texts)):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert embed(BagOfWords(), [*SENTENCES, "sentence 5 0", "sentence 0 0"], tmp_path / "0").computed == 0
+
+
+def test_another_process_finds_the_embeddings(token_cache):
+    code = (
+        "from multitask.evaluation.embedding_cache import default_cache, embed\n"
+        "from tests.multitask.evaluation.folder import BagOfWords\n"
+        "embed(BagOfWords(name='process'), ['one', 'two'], default_cache())"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    assert default_cache().is_relative_to(token_cache)
+    assert embed(BagOfWords(name="process"), ["two", "one"], default_cache()).computed == 0

@@ -1,0 +1,361 @@
+"""The probe finds the components that each loss has in closed form, on random and on awkward batches alike."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from minbert.errors import InputError
+from multitask.evaluation.gradient_probe import STEP, GradientComponents, probe
+from multitask.objectives import Objective, build_objective, unit
+from multitask.objectives.base import Pairs
+
+from ..objectives.batches import (
+    ALL_OBJECTIVES,
+    AWKWARD_BATCHES,
+    RANDOM_BATCHES,
+    Batch,
+    random_batch,
+    some_false_negatives,
+    value_and_gradient,
+)
+
+POSITIVES_ONLY = [objective for objective in ALL_OBJECTIVES if objective.takes_labels == "none"]
+MANY_PAIRS = random_batch(4, pairs=12, dim=5, noise=0.5)  # more sentences than dimensions
+NEAR = Batch("near", MANY_PAIRS.anchors + 3, MANY_PAIRS.positives + 3)  # every negative is hard
+BATCHES = [*RANDOM_BATCHES, MANY_PAIRS, NEAR]
+ADVERSARIAL = [
+    batch
+    for batch in AWKWARD_BATCHES
+    if batch.name in ("identical views", "opposite views", "duplicated sentences", "collapsed", "huge", "tiny")
+]
+
+
+def found(objective: Objective | Callable[..., Tensor], batch: Batch, **settings) -> GradientComponents:
+    return probe(objective, batch.anchors, batch.positives, **settings)
+
+
+def angles(batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cosines [pairs, pairs] in float64, those of the pairs, and the index of each anchor's hardest negative."""
+    u, v = batch.anchors.numpy(), batch.positives.numpy()
+    cosine = (u / np.linalg.norm(u, axis=1)[:, None]) @ (v / np.linalg.norm(v, axis=1)[:, None]).T
+    return cosine, np.diag(cosine), np.where(np.eye(len(u), dtype=bool), -9, cosine).argmax(1)
+
+
+def close(actual: Tensor, expected: np.ndarray | float) -> None:
+    """Equal up to rounding, which in 1 − p_ii is large where p_ii is near 1."""
+    np.testing.assert_allclose(actual.numpy(), np.broadcast_to(expected, actual.shape), rtol=1e-6, atol=1e-12)
+
+
+def exponentials(batch: Batch, temperature: float, angle: float) -> tuple[np.ndarray, np.ndarray]:
+    """e^{s/τ} of the negatives [pairs, pairs], with 0 on the diagonal, and of the positives [pairs]."""
+    cosine, positive, _ = angles(batch)
+    negatives = np.where(np.eye(len(cosine), dtype=bool), 0, np.exp(cosine / temperature))
+    return negatives, np.exp(np.cos(np.arccos(positive.clip(-1, 1)) + angle) / temperature)
+
+
+@pytest.mark.parametrize("batch", BATCHES, ids=str)
+@pytest.mark.parametrize("temperature", [0.05, 0.5])
+@pytest.mark.parametrize("name", ["infonce", "mnrl", "arccon"])
+def test_cross_entropies(name: str, temperature: float, batch: Batch) -> None:
+    settings = {"infonce": {}, "mnrl": {}, "arccon": {"angle": 0.2}}[name]
+    scale = {"scale": 1 / temperature} if name == "mnrl" else {"temperature": temperature}
+    seen = found(build_objective(name, **scale, **settings), batch)
+    negatives, positives = exponentials(batch, temperature, settings.get("angle", 0))
+    close(seen.dissipation, 1 - positives / (positives + negatives.sum(1)))
+    close(seen.weights, negatives / negatives.sum(1)[:, None])
+    theta = np.arccos(angles(batch)[1])
+    close(seen.ratio, np.sin(theta + 0.2) / np.sin(theta) if name == "arccon" else 1)
+    assert seen.unique
+    assert seen.residual < 1e-9
+
+
+@pytest.mark.parametrize("batch", ADVERSARIAL, ids=str)
+@pytest.mark.parametrize("temperature", [0.05, 0.5])
+def test_infonce_where_gradients_vanish(temperature: float, batch: Batch) -> None:
+    """Coefficients are known even where the vectors that they belong to cancel out or coincide."""
+    seen = found(build_objective("infonce", temperature=temperature), batch)
+    negatives, positives = exponentials(batch, temperature, 0)
+    close(seen.dissipation, negatives.sum(1) / (positives + negatives.sum(1)))
+    close(seen.weights, negatives / negatives.sum(1)[:, None])
+    close(seen.ratio, 1.0)
+
+
+@pytest.mark.parametrize("batch", ADVERSARIAL, ids=str)
+@pytest.mark.parametrize("name", ["mpt", "met", "mat"])
+def test_hinges_open_and_close_on_adversarial_batches(name: str, batch: Batch) -> None:
+    seen = found(build_objective(name), batch)
+    cosine, positive, hardest = angles(batch)
+    close(seen.dissipation, (seen.dissipation > 0).double().numpy())  # nothing between open and closed
+    close(seen.weights.nan_to_num().sum(-1), (seen.dissipation > 0).double().numpy())
+    if name == "mpt":
+        gap = positive - cosine[np.arange(len(cosine)), hardest]
+        close(seen.dissipation, (gap < 0.23).astype(float))
+
+
+@pytest.mark.parametrize("batch", BATCHES, ids=str)
+@pytest.mark.parametrize("margin", [None, 0.05, 0.6])
+@pytest.mark.parametrize("name", ["mpt", "met", "mat"])
+def test_margin_losses(name: str, margin: float | None, batch: Batch) -> None:
+    objective = build_objective(name) if margin is None else build_objective(name, margin=margin)
+    seen = found(objective, batch)
+    cosine, positive, hardest = angles(batch)
+    hard = cosine[np.arange(len(cosine)), hardest]
+    gap = {
+        "mpt": positive - hard,
+        "met": np.sqrt(2 - 2 * hard) - np.sqrt(2 - 2 * positive),
+        "mat": (np.arccos(hard) - np.arccos(positive)) / np.pi,
+    }[name]
+    learning = gap < objective.margin
+    close(seen.dissipation, learning.astype(float))
+    one_hot = np.eye(len(cosine))[hardest]
+    close(seen.weights[learning], one_hot[learning])
+    close(seen.hardest_weight[learning], 1.0)
+    close(seen.hardest_push[learning], 1.0)
+    ratio = {
+        "mpt": np.ones(len(cosine)),
+        "met": np.sqrt(2 - 2 * hard) / np.sqrt(2 - 2 * positive),
+        "mat": np.sqrt((1 - hard**2) / (1 - positive**2)),
+    }[name]
+    close(seen.ratio[learning], ratio[learning])
+    assert seen.ratio[~torch.from_numpy(learning)].isnan().all()
+
+
+@pytest.mark.parametrize("batch", RANDOM_BATCHES, ids=str)
+def test_decoupled_losses_never_dissipate(batch: Batch) -> None:
+    seen = found(build_objective("dcl", temperature=0.1), batch)
+    negatives, _ = exponentials(batch, 0.1, 0)
+    close(seen.dissipation, 1.0)
+    close(seen.weights, negatives / negatives.sum(1)[:, None])
+    close(seen.ratio, 1.0)
+    close(found(build_objective("align_uniform"), batch).dissipation, 1.0)
+
+
+@pytest.mark.parametrize("batch", RANDOM_BATCHES, ids=str)
+def test_align_uniform_pulls_at_the_positives_and_pushes_within_the_view(batch: Batch) -> None:
+    seen = found(build_objective("align_uniform", uniformity_weight=0.3, t=2), batch)
+    u = unit(batch.anchors).numpy()
+    kernel = np.where(np.eye(len(u), dtype=bool), 0, np.exp(4 * u @ u.T))
+    close(seen.weights, kernel / kernel.sum(1)[:, None])
+    # 0.7/N ‖u_i − v_i‖² has the gradient −1.4/N v_i, and 0.3/2 log Σ_{j<k} K_jk has 0.6 Σ_j K_ij u_j / Σ_{j<k} K_jk
+    close(seen.ratio, 1.4 / len(u) / (0.6 * kernel.sum(1) / (kernel.sum() / 2)))
+
+
+@pytest.mark.parametrize("ratio", [0.5, 1.5])
+def test_the_gradient_paradigm_has_the_components_it_is_given(ratio: float) -> None:
+    cosine, positive, hardest = angles(MANY_PAIRS)
+    rows = positive - cosine[np.arange(12), hardest]
+    columns = positive - np.where(np.eye(12, dtype=bool), -9, cosine).max(0)
+    margin = float(np.median(np.concatenate([rows, columns])))
+    seen = found(build_objective("gradient", dissipation=margin, weight=0.1, ratio=ratio), MANY_PAIRS)
+    learning = rows < margin
+    assert 0 < learning.sum() < 12
+    close(seen.dissipation, learning.astype(float))
+    negatives, _ = exponentials(MANY_PAIRS, 0.1, 0)
+    close(seen.weights[learning], (negatives / negatives.sum(1)[:, None])[learning])
+    # The loss takes every pair twice: u_i is an anchor in one half and v_i's positive in the other, which pulls too.
+    share = learning.sum() / (columns < margin).sum()
+    close(seen.ratio[learning], (ratio * (1 + (columns < margin) * share))[learning])
+
+
+@pytest.mark.parametrize("name", ["mhe", "mhs", "vicreg", "barlow_twins"])
+def test_gates_of_the_modified_losses_show_as_dissipation(name: str) -> None:
+    u = unit(MANY_PAIRS.anchors).numpy()
+    nearest = np.where(np.eye(12, dtype=bool), -9, u @ u.T).max(1)
+    margin = float(1 - np.median(nearest))
+    objective = build_objective(name, uniformity_weight=1, dissipation=margin, weight=0.2, ratio=1.5)
+    close(found(objective, MANY_PAIRS).dissipation, (1 - nearest < margin).astype(float))
+    close(found(build_objective(name), MANY_PAIRS).dissipation, 1.0)
+
+
+def rebuilt(seen: GradientComponents, batch: Batch, pull: Tensor, push: Tensor, views: list[Tensor]) -> Tensor:
+    u, v = unit(batch.anchors), unit(batch.positives)
+    raw = pull[:, None] * v + push @ torch.cat(views)
+    return raw - (raw * u).sum(-1, keepdim=True) * u
+
+
+@pytest.mark.parametrize("batch", [*BATCHES, *AWKWARD_BATCHES], ids=str)
+@pytest.mark.parametrize("objective", POSITIVES_ONLY, ids=str)
+def test_every_objective_on_every_batch(objective: Objective, batch: Batch) -> None:
+    seen = found(objective, batch)
+    assert seen.dissipation.isfinite().all()
+    assert (seen.dissipation >= 0).all()
+    assert seen.weights.shape == (len(batch.anchors), len(batch.anchors))
+    assert all(norm.isfinite().all() for norm in (seen.alignment_norm, seen.uniformity_norm, seen.distance_gap))
+    single_dimensions = objective.name == "barlow_twins" and objective.ratio is None
+    if not single_dimensions and batch.differentiable:
+        assert seen.residual < 1e-9
+        # the decomposition is that of the gradient which training gets
+        raw = Batch("unit", unit(batch.anchors), unit(batch.positives))
+        _, gradient, _ = value_and_gradient(objective, raw)
+        lengths = gradient.norm(dim=-1) * len(gradient)
+        assert (seen.alignment_norm + seen.uniformity_norm >= lengths * (1 - 1e-9) - 1e-12).all()
+        assert ((seen.alignment_norm - seen.uniformity_norm).abs() <= lengths * (1 + 1e-9) + 1e-9).all()
+
+
+@pytest.mark.parametrize("name", ["infonce", "met"])
+def test_norms_of_the_parts_against_a_loop(name: str) -> None:
+    batch = NEAR
+    seen = found(build_objective(name, **({"margin": 2.0} if name == "met" else {})), batch)
+    u, v = unit(batch.anchors).numpy(), unit(batch.positives).numpy()
+    cosine, positive, hardest = angles(batch)
+    for i in range(len(u)):
+        tangent = np.eye(5) - np.outer(u[i], u[i])
+        if name == "infonce":
+            p = np.exp(cosine[i] / 0.05) / np.exp(cosine[i] / 0.05).sum()
+            beta, alpha = p / 0.05, (p[i] - 1) / 0.05
+        else:
+            beta, alpha = (
+                np.eye(len(u))[hardest[i]] / np.sqrt(2 - 2 * cosine[i, hardest[i]]),
+                -1 / np.sqrt(2 - 2 * positive[i]),
+            )
+        beta = np.where(np.arange(len(u)) == i, 0, beta)
+        pull, push, step = tangent @ (alpha * v[i]), tangent @ (beta @ v), beta.sum()
+        assert seen.alignment_norm[i].item() == pytest.approx(np.linalg.norm(pull), rel=1e-8)
+        assert seen.uniformity_norm[i].item() == pytest.approx(np.linalg.norm(push), rel=1e-8)
+        hard = tangent @ (beta[hardest[i]] * v[hardest[i]])
+        assert seen.hardest_push[i].item() == pytest.approx(hard @ push / (push @ push), rel=1e-8)
+        moved = u[i] - STEP * (pull + push) / step
+        assert seen.closer[i].item() == (np.linalg.norm(moved - v[i]) < np.linalg.norm(u[i] - v[i]))
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.5, 0.9, 1.5])
+def test_lemma_1_against_its_bounds_on_the_ratio(ratio: float) -> None:
+    """With one negative the anchor comes closer iff r is between two roots of a quadratic (UP, Lemma 1)."""
+    generator = torch.Generator().manual_seed(0)
+    objective = build_objective("gradient", dissipation=None, ratio=ratio)
+    outcomes = []
+    for _ in range(40):
+        u, v = (torch.randn(2, 3, dtype=torch.float64, generator=generator) for _ in range(2))
+        seen = probe(objective, u, u + 0.4 * v)
+        u, v = unit(u).numpy(), unit(u + 0.4 * v).numpy()
+        for i in range(2):
+            alpha, beta = (np.arccos(u[i] @ v[j]) for j in (i, 1 - i))
+            directions = [v[j] - (u[i] @ v[j]) * u[i] for j in (i, 1 - i)]
+            theta = np.arccos(directions[0] @ directions[1] / np.prod([np.linalg.norm(d) for d in directions]))
+            middle = 1 / STEP + np.sin(beta) / np.sin(alpha) * np.cos(theta)
+            inside = 1 / STEP**2 - (np.sin(beta) / np.sin(alpha) * np.sin(theta)) ** 2
+            bounds = (middle - np.sqrt(inside), middle + np.sqrt(inside)) if inside > 0 else (1.0, 0.0)
+            outcomes.append(seen.closer[i].item())
+            assert seen.closer[i].item() == (bounds[0] < seen.ratio[i].item() < bounds[1])
+    if ratio in (0.0, 0.5):
+        assert set(outcomes) == {True, False}
+
+
+def test_the_distance_gap_is_between_mean_angles() -> None:
+    cosine, positive, _ = angles(MANY_PAIRS)
+    theta = np.arccos(cosine)
+    expected = theta[~np.eye(12, dtype=bool)].mean() - np.arccos(positive).mean()
+    assert found(build_objective("infonce"), MANY_PAIRS).distance_gap.item() == pytest.approx(expected)
+    false = some_false_negatives(12)
+    masked = found(build_objective("infonce"), MANY_PAIRS, false_negatives=false).distance_gap.item()
+    expected = theta[~(np.eye(12, dtype=bool) | false.numpy())].mean() - np.arccos(positive).mean()
+    assert masked == pytest.approx(expected)
+
+
+def test_hard_negatives_are_further_columns() -> None:
+    batch, hard = RANDOM_BATCHES[0], random_batch(9, pairs=4).anchors
+    false_hard = torch.zeros(6, 4, dtype=torch.bool)
+    false_hard[0, 1] = True
+    false = some_false_negatives(6)
+    objective = build_objective("infonce", temperature=0.2)
+    seen = found(objective, batch, hard_negatives=hard, false_negatives=false, false_hard_negatives=false_hard)
+    logits = torch.cat([unit(batch.positives), unit(hard)]) @ unit(batch.anchors).T / 0.2
+    excluded = torch.cat([false | torch.eye(6, dtype=torch.bool), false_hard], dim=1)
+    negatives = logits.T.masked_fill(excluded, -math.inf)
+    torch.testing.assert_close(seen.weights, negatives.softmax(-1))
+    torch.testing.assert_close(seen.hardest_weight, negatives.softmax(-1).amax(-1))
+    positive = logits.T.diagonal()
+    torch.testing.assert_close(
+        seen.dissipation, 1 - (positive - torch.logaddexp(positive, negatives.logsumexp(-1))).exp()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "basis"),
+    [("infonce", "positives"), ("met", "positives"), ("mhe", "anchors"), ("align_uniform", "anchors")],
+)
+def test_least_squares_agree_with_exact_coefficients_where_there_is_one_solution(name: str, basis: str) -> None:
+    batch = random_batch(5, pairs=6, dim=20)
+    hard = random_batch(6, pairs=3, dim=20).anchors if name == "infonce" else None
+    objective = build_objective(name)
+    exact = found(objective, batch, hard_negatives=hard)
+    for least_squares in (basis, "both"):
+        fitted = found(objective, batch, hard_negatives=hard, least_squares=least_squares)
+        assert fitted.unique
+        assert fitted.residual < 1e-9
+        for part in ("dissipation", "weights", "ratio", "uniformity_norm", "hardest_push"):
+            torch.testing.assert_close(getattr(fitted, part), getattr(exact, part), equal_nan=True)
+
+
+def test_least_squares_say_what_they_cannot_tell() -> None:
+    too_many = found(build_objective("infonce"), MANY_PAIRS, least_squares="positives")
+    assert not too_many.unique
+    assert too_many.residual < 1e-9
+    wrong_basis = found(build_objective("mhe"), random_batch(5, pairs=6, dim=20), least_squares="positives")
+    assert wrong_basis.unique
+    assert 0.01 < wrong_basis.residual <= 1
+
+
+def test_plain_barlow_twins_leaves_a_residual() -> None:
+    assert found(build_objective("barlow_twins"), random_batch(5, pairs=6, dim=20)).residual > 0.01
+
+
+@pytest.mark.parametrize("least_squares", [None, "positives"])
+def test_losses_of_others(least_squares) -> None:
+    """An own loss has the same weights and ratio; its dissipation is relative to that of mismatched pairs."""
+    batch = random_batch(5, pairs=6, dim=20)
+
+    def by_hand(anchors: Tensor, positives: Tensor) -> Tensor:
+        logits = unit(anchors) @ unit(positives).T / 0.05
+        return (logits.logsumexp(-1) - logits.diagonal()).mean()
+
+    own = probe(by_hand, batch.anchors, batch.positives, least_squares=least_squares)
+    named = found(build_objective("infonce"), batch)
+    torch.testing.assert_close(own.weights, named.weights)
+    torch.testing.assert_close(own.ratio, named.ratio)
+    mismatched = probe(build_objective("infonce"), batch.anchors, batch.positives.roll(1, 0)).dissipation.mean()
+    torch.testing.assert_close(own.dissipation, named.dissipation / mismatched)
+
+    class Unregistered(Objective):
+        def loss(self, pairs: Pairs) -> Tensor:
+            return by_hand(pairs.u, pairs.v)
+
+    as_objective = probe(Unregistered(), batch.anchors, batch.positives, least_squares=least_squares)
+    torch.testing.assert_close(as_objective.dissipation, own.dissipation)
+
+
+def test_a_loss_that_is_bound_to_its_number_of_dimensions() -> None:
+    metric = torch.randn(20, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    batch = random_batch(5, pairs=6, dim=20)
+    seen = probe(lambda u, v: -((u @ metric) * v).sum(-1).mean(), batch.anchors, batch.positives, least_squares="both")
+    assert 0 < seen.residual < 1
+
+
+def test_a_constant_loss_has_no_gradient() -> None:
+    seen = probe(lambda u, v: u.detach().sum() + v.sum(), MANY_PAIRS.anchors, MANY_PAIRS.positives)
+    assert not seen.dissipation.any()
+    assert seen.summary()["dissipated anchors"] == 1
+    assert math.isnan(seen.summary()["ratio"])
+
+
+def test_the_summary_leaves_dissipated_anchors_out_of_the_ratio() -> None:
+    seen = found(build_objective("met", margin=0.2), MANY_PAIRS)
+    kept = seen.dissipation > 0
+    assert 0 < kept.sum() < 12
+    summary = seen.summary()
+    assert summary["ratio"] == pytest.approx(seen.ratio[kept].mean().item())
+    assert summary["median ratio"] == pytest.approx(seen.ratio[kept].median().item())
+    assert summary["dissipation"] == pytest.approx(kept.double().mean().item())
+    assert summary["closer to positive"] == pytest.approx(seen.closer[kept].double().mean().item())
+
+
+def test_what_cannot_be_probed() -> None:
+    u = MANY_PAIRS.anchors
+    with pytest.raises(InputError, match="cosine learns from labels"):
+        probe(build_objective("cosine"), u, u)
+    with pytest.raises(InputError, match=r"shapes \[12, 5\] and \[11, 5\]"):
+        probe(build_objective("infonce"), u, u[1:])

@@ -1,0 +1,190 @@
+"""Readers of SentEval's folder: every quirk of its files, and an error with file and line for what is malformed."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minbert.errors import InputError
+from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS, ClassificationData
+from tests.multitask.evaluation.folder import write, write_sts, write_transfer
+
+SETS = {entry.name: entry for entry in (*STS_SETS, *TRANSFER_SETS)}
+STS16 = "STS/STS16-en-test/STS"
+SHARED = Path(os.environ.get("MINBERT_SHARED_DATA", "missing")) / "senteval"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("senteval")
+    write_sts(folder)
+    write_transfer(folder)
+    return folder
+
+
+def read(name: str, folder: Path):
+    return SETS[name].read(SETS[name].paths(folder))
+
+
+def test_the_sets_stand_in_the_papers_order():
+    assert [entry.column for entry in STS_SETS] == [*(f"STS{year}" for year in range(12, 17)), "STS-B", "SICK-R"]
+    assert [entry.name for entry in TRANSFER_SETS] == ["MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"]
+
+
+def test_pairs_without_a_score_are_skipped(whole):
+    data = read("STS16", whole)
+    gold = [line for line in (whole / f"{STS16}.gs.headlines.txt").read_text().split("\n") if line]
+    pairs = (whole / f"{STS16}.input.headlines.txt").read_text().splitlines()
+    rows = data.subsets == "headlines"
+    assert rows.sum() == len(gold) == 16
+    assert data.gold[rows].tolist() == [float(value) for value in gold]
+    assert data.columns[0][np.flatnonzero(rows)[0]] == pairs[1].split("\t")[0]  # the first pair has no score
+
+
+def test_tables_are_read_by_their_columns(whole):
+    benchmark, sick = read("STSBenchmark", whole), read("SICKRelatedness", whole)
+    assert benchmark.columns == sick.columns[::-1]  # the fixture writes the same pairs turned round
+    assert benchmark.gold == pytest.approx(sick.gold, abs=0.01)
+
+
+def test_a_line_may_hold_signs_that_look_like_line_ends(tmp_path):
+    """Python's splitlines would cut at U+2028 and U+0085, and the scores would belong to other pairs."""
+    for subset in ("FNWN", "headlines", "OnWN"):
+        folder = tmp_path / "STS/STS13-en-test"
+        write(folder / f"STS.input.{subset}.txt", ["one\u2028two\x85three\tfour", "five\tsix"])
+        write(folder / f"STS.gs.{subset}.txt", ["1", "2"])
+    data = read("STS13", tmp_path)
+    assert data.columns[0][:2] == ["one two three", "five"]
+
+
+def test_quirks_of_the_transfer_sets(whole):
+    trec, mrpc, mr = read("TREC", whole), read("MRPC", whole), read("MR", whole)
+    assert trec.labels.tolist()[:2] == [0, 0]
+    assert set(trec.labels) == set(range(6))
+    assert len(mrpc.columns) == 2
+    assert mrpc.labels.tolist()[:4] == [0, 1, 0, 1]  # the byte-order mark is not part of the header
+    assert mr.columns[0][40] == "."  # a line without a word
+    assert mr.labels.tolist() == [0] * 40 + [1] * 40
+    assert mr.scored.all()
+    assert trec.scored.sum() == (trec.splits == "test").sum() == 240
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_sentences_are_separated_words(name, whole):
+    for column in read(name, whole).columns:
+        assert all(text and text == " ".join(text.split()) for text in column)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "line", "text", "told"),
+    [
+        ("STS16", f"{STS16}.gs.plagiarism.txt", 2, "5.5", 'similarity is "5.5"; expected a number from 0 to 5'),
+        ("STS16", f"{STS16}.gs.plagiarism.txt", 2, "4,5", "(decimal point, not comma)"),
+        ("STS16", f"{STS16}.gs.plagiarism.txt", 2, "nan", 'similarity is "nan"'),
+        ("STS16", f"{STS16}.input.plagiarism.txt", 2, "one, two", "1 fields; expected 2, separated by tabs"),
+        ("STS16", f"{STS16}.input.plagiarism.txt", 2, "one\ttwo\tthree", "3 fields; expected 2"),
+        ("STS16", f"{STS16}.input.plagiarism.txt", 2, "\ttwo", "field 1 is empty"),
+        ("STSBenchmark", "STS/STSBenchmark/sts-test.csv", 3, "a,b,c,d,3,e,f", "1 fields; expected 7 or more"),
+        ("STSBenchmark", "STS/STSBenchmark/sts-test.csv", 3, "a\tb\tc\td\thigh\te\tf", 'similarity is "high"'),
+        ("SICKRelatedness", "SICK/SICK_test_annotated.txt", 1, "1\ta\tb\t3\tNEUTRAL", "no column relatedness_score"),
+        ("SICKRelatedness", "SICK/SICK_test_annotated.txt", 4, "1\ta\tb\t0.5\tNEUTRAL", "a number from 1 to 5"),
+        ("SST2", "SST/binary/sentiment-dev", 5, "fine\t2", 'label is "2"; expected one of 0, 1'),
+        ("TREC", "TREC/TREC_10.label", 2, "Who was Galileo ?", "is not a class and a question"),
+        ("TREC", "TREC/TREC_10.label", 2, "WHO:x Who was Galileo ?", 'label is "WHO"'),
+        ("MRPC", "MRPC/msr_paraphrase_test.txt", 2, "1,2,3,a,b", "1 fields; expected 5"),
+        ("MRPC", "MRPC/msr_paraphrase_test.txt", 2, "yes\t2\t3\ta\tb", 'label is "yes"'),
+    ],
+)
+def test_a_malformed_line_is_named(name, file, line, text, told, tmp_path):
+    write_sts(tmp_path)
+    write_transfer(tmp_path)
+    path = tmp_path / file
+    encoding = "latin-1" if name == "TREC" else "utf-8"
+    lines = path.read_bytes().decode(encoding).split("\n")
+    lines[line - 1] = text
+    path.write_bytes("\n".join(lines).encode(encoding))
+    with pytest.raises(InputError) as error:
+        read(name, tmp_path)
+    assert str(error.value).startswith(f"{path}:{line}: ")
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("lacking", ["input", "gs"])
+def test_a_line_without_counterpart_is_named(lacking, tmp_path):
+    write_sts(tmp_path)
+    path = tmp_path / f"{STS16}.{lacking}.postediting.txt"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
+    longer = tmp_path / f"{STS16}.{'gs' if lacking == 'input' else 'input'}.postediting.txt"
+    with pytest.raises(InputError) as error:
+        read("STS16", tmp_path)
+    assert str(error.value).startswith(f"{longer}:22: a line without its counterpart")
+
+
+def test_bytes_that_are_no_text_are_named(tmp_path):
+    write_sts(tmp_path)
+    path = tmp_path / f"{STS16}.input.headlines.txt"
+    path.write_bytes(path.read_bytes().replace(b"\t", b"\xe9\t", 1))
+    with pytest.raises(InputError, match=r"headlines.txt:1: byte 0xe9 at position \d+ of the line is not UTF-8"):
+        read("STS16", tmp_path)
+
+
+def test_a_set_without_any_score_is_an_error(tmp_path):
+    write_sts(tmp_path)
+    for path in (tmp_path / "STS/STS12-en-test").glob("STS.gs.*"):
+        path.write_text("\n" * 24)
+    with pytest.raises(InputError, match="no pair has a gold score"):
+        read("STS12", tmp_path)
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="MINBERT_SHARED_DATA does not name a folder with senteval")
+def test_the_real_sets_have_their_known_sizes():
+    sizes = {name: (len(data.columns[0]), int(data.scored.sum())) for name in SETS if (data := read(name, SHARED))}
+    assert sizes == {
+        "STS12": (3108, 3108),
+        "STS13": (1500, 1500),
+        "STS14": (3750, 3750),
+        "STS15": (3000, 3000),
+        "STS16": (1186, 1186),
+        "STSBenchmark": (1379, 1379),
+        "SICKRelatedness": (4927, 4927),
+        "MR": (10662, 10662),
+        "CR": (3775, 3775),
+        "SUBJ": (10000, 10000),
+        "MPQA": (10606, 10606),
+        "SST2": (67349 + 872 + 1821, 1821),
+        "TREC": (5452 + 500, 500),
+        "MRPC": (4076 + 1725, 1725),
+    }
+
+
+# Samples.
+
+
+def test_a_sample_of_pairs_is_always_the_same(whole):
+    data = STS_SETS[0].read(STS_SETS[0].paths(whole))
+    rows = list(zip(*data.columns, data.gold, data.subsets, strict=True))
+    sample = data.sampled(50)
+    sampled = list(zip(*sample.columns, sample.gold, sample.subsets, strict=True))
+    assert len(sampled) == 50
+    assert sampled == [row for row in rows if row in sampled]  # in file order
+    assert len(set(sample.subsets)) == 5
+    assert [*zip(*data.sampled(50).columns, strict=True)] == [*zip(*sample.columns, strict=True)]
+    assert data.sampled(10**6).columns == data.columns
+
+
+@pytest.mark.parametrize("limit", [100, 60, 12])
+def test_a_sample_of_classes_keeps_their_shares_and_ten_rows_of_each(limit):
+    splits = np.array(["train"] * 330 + ["test"] * 33)
+    labels = np.array([0] * 200 + [1] * 100 + [2] * 30 + [0] * 20 + [1] * 10 + [2] * 3)
+    data = ClassificationData(([f"text {i}" for i in range(363)],), labels, splits)
+    sample = data.sampled(limit)
+    counts = {split: np.bincount(sample.labels[sample.splits == split]).tolist() for split in ("train", "test")}
+    share = limit / 330
+    assert counts["train"] == [max(round(size * share), 10) for size in (200, 100, 30)]
+    assert counts["test"][2] == 3
+    assert sum(counts["test"]) == 33 if limit > 33 else counts["test"] == [10, 10, 3]
+    texts = sample.columns[0]
+    assert texts == sorted(texts, key=lambda text: int(text.split()[1]))
+    assert all(labels[int(t.split()[1])] == label for t, label in zip(texts, sample.labels, strict=True))

@@ -1,0 +1,233 @@
+"""Intervals and tests against scipy, slow loops, exact cases, and how often they err on simulated data."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from multitask.evaluation.statistics import SampledScores, Spread, holm, random_stream, resampled_scores
+from multitask.tasks.metrics import correlation_metrics
+
+MEASURES = ("accuracy", "pearson", "spearman")
+
+
+def outputs(measure, examples, models, generator):
+    """Labels [examples] and predictions [models, examples] of models that are right more often than not."""
+    if measure == "accuracy":
+        labels = generator.integers(5, size=examples)
+        return labels, np.where(generator.random((models, examples)) < 0.6, labels, generator.integers(5))
+    labels = generator.normal(size=examples)
+    predictions = labels + generator.normal(size=(models, examples))
+    return (labels.round(), predictions.round(1)) if measure == "spearman" else (labels, predictions)  # with ties
+
+
+def scores_of(observed, resampled):
+    return SampledScores(np.asarray(observed, float), np.asarray(resampled, float))
+
+
+def pooled(*rows):
+    return Spread.pooled([row.observed for row in rows])
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_resampled_scores_are_the_scores_of_the_drawn_examples(measure):
+    generator = np.random.default_rng(0)
+    labels, predictions = outputs(measure, 23, 4, generator)
+    predictions[3] = predictions[3, 0]  # a constant: correlation 0
+    found = resampled_scores(labels, predictions, measure, np.random.default_rng(7), samples=50)
+    for row, drawn in zip(found, np.random.default_rng(7).integers(23, size=(50, 23)), strict=True):
+        for score, guesses in zip(row, predictions[:, drawn], strict=True):
+            expected = (
+                np.mean(guesses == labels[drawn])
+                if measure == "accuracy"
+                else correlation_metrics(guesses, labels[drawn])[measure]
+            )
+            assert score == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("measure", ["pearson", "spearman"])
+def test_a_resample_of_equal_labels_has_correlation_zero(measure):
+    labels, predictions = np.array([0.1, 0.1, 0.7]), np.array([[0.3, 0.2, 0.9]])
+    found = resampled_scores(labels, predictions, measure, np.random.default_rng(0), samples=400)[:, 0]
+    drawn = np.random.default_rng(0).integers(3, size=(400, 3))
+    same = np.ptp(labels[drawn], axis=1) == 0
+    assert same.any()
+    assert np.isfinite(found).all()
+    assert (found[same] == 0).all()
+    assert (found[~same] != 0).all()
+
+
+@pytest.mark.parametrize("measure", ["pearson", "spearman"])
+def test_large_sets_are_drawn_in_pieces_with_the_same_outcome(measure, monkeypatch):
+    labels, predictions = outputs(measure, 40, 2, np.random.default_rng(1))
+    whole = resampled_scores(labels, predictions, measure, random_stream("x"), samples=30)
+    for chunk in (1, 40, 41, 170):
+        monkeypatch.setattr("multitask.evaluation.statistics.CHUNK", chunk)
+        pieces = resampled_scores(labels, predictions, measure, random_stream("x"), samples=30)
+        np.testing.assert_allclose(pieces, whole, atol=1e-12)
+
+
+def test_streams_are_fixed_and_differ_by_name():
+    first, again, other = (random_stream(name).random(4) for name in ("sentiment", "sentiment", "paraphrase"))
+    assert (first == again).all()
+    assert not (first == other).any()
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_the_interval_of_one_model_is_scipys_percentile_bootstrap(measure):
+    labels, predictions = outputs(measure, 150, 1, np.random.default_rng(2))
+    resampled = resampled_scores(labels, predictions, measure, random_stream("x"))
+    ours = scores_of([0.0], resampled).mean(Spread(0.0, 0)).interval()
+
+    def score(x, y):
+        return np.mean(x == y) if measure == "accuracy" else stats.pearsonr(x, y).statistic
+
+    theirs = stats.bootstrap(
+        (labels, predictions[0]), score, paired=True, vectorized=False, n_resamples=4000, method="percentile", rng=0
+    ).confidence_interval
+    assert ours == pytest.approx((theirs.low, theirs.high), abs=0.01)
+
+
+def test_where_only_seeds_vary_the_test_is_students():
+    """Of two rows with equal spread; a third row's seeds only add degrees of freedom."""
+    rows = [np.array([0.71, 0.74, 0.69, 0.72]), np.array([0.69, 0.68, 0.67]), np.array([0.31, 0.33])]
+    ours, theirs, third = (scores_of(scores, np.tile(scores, (40_000, 1))) for scores in rows)
+    difference = ours.minus(theirs, pooled(ours, theirs))
+    expected = stats.ttest_ind(*rows[:2])
+    assert difference.value == pytest.approx(rows[0].mean() - rows[1].mean())
+    assert difference.p_value() == pytest.approx(expected.pvalue, abs=0.01)
+    interval = expected.confidence_interval(0.95)
+    assert difference.interval() == pytest.approx((interval.low, interval.high), abs=0.001)
+    spread = pooled(ours, theirs, third)
+    assert spread.degrees == 6
+    residuals = np.concatenate([row - row.mean() for row in rows])
+    assert spread.variance == pytest.approx((residuals**2).sum() / 6)
+    half = stats.t.ppf(0.975, 6) * np.sqrt(spread.variance / 2)
+    assert third.mean(spread).interval() == pytest.approx((0.32 - half, 0.32 + half), abs=0.001)
+
+
+def test_one_seed_has_no_deviation_and_identical_models_do_not_differ():
+    labels, predictions = outputs("accuracy", 100, 1, np.random.default_rng(3))
+    resampled = resampled_scores(labels, predictions, "accuracy", random_stream("x"), samples=200)
+    row = scores_of([np.mean(predictions == labels)], resampled)
+    assert row.deviation is None
+    assert pooled(row, row) == Spread(0.0, 0)
+    difference = row.minus(row, pooled(row, row))
+    assert difference.p_value() == 1.0
+    assert difference.interval() == (0.0, 0.0)
+
+
+def test_deviation_is_that_of_a_sample():
+    assert scores_of([0.5, 0.7, 0.6], np.zeros((1, 3))).deviation == pytest.approx(0.1)
+
+
+def test_overall_is_the_mean_of_independent_tasks():
+    generator = np.random.default_rng(4)
+    tasks = []
+    for name in ("sentiment", "paraphrase", "similarity"):
+        labels, predictions = outputs("accuracy", 200, 2, generator)
+        scores = (predictions == labels).mean(axis=1)
+        tasks.append(scores_of(scores, resampled_scores(labels, predictions, "accuracy", random_stream(name))))
+    overall = SampledScores.mean_of(tasks)
+    assert overall.observed == pytest.approx(np.mean([task.observed for task in tasks], axis=0))
+    variances = [task.resampled.var(axis=0) for task in tasks]  # of a mean of independent ones: their sum over nine
+    assert overall.resampled.var(axis=0) == pytest.approx(np.sum(variances, axis=0) / 9, rel=0.05)
+
+
+def test_p_and_interval_agree_and_follow_mcnemars_exact_test():
+    generator = np.random.default_rng(5)
+    for only_first, only_second in ((30, 10), (25, 22), (12, 3)):
+        labels = np.zeros(200, int)
+        predictions = np.zeros((2, 200), int)
+        predictions[1, :only_first] = 1
+        predictions[0, only_first : only_first + only_second] = 1
+        resampled = resampled_scores(labels, predictions, "accuracy", generator)
+        first, second = (scores_of([0.0], resampled[:, [model]]) for model in (0, 1))
+        difference = first.minus(second, Spread(0.0, 0))
+        exact = stats.binomtest(only_first, only_first + only_second).pvalue
+        assert difference.p_value() == pytest.approx(exact, abs=0.08)
+        assert (difference.p_value() < 0.05) == (exact < 0.05) == (difference.interval()[0] > 0)
+        assert second.minus(first, Spread(0.0, 0)).p_value() == pytest.approx(difference.p_value())
+
+
+def wrong_share(measure, seeds, seed_spread, with_seeds=True):
+    """How often two methods of the same true quality are told apart at 5%; each seed's model is a little off it."""
+    generator = np.random.default_rng(6)
+    trials, wrong = 300, 0
+    for _ in range(trials):
+        quality = 0.7 + seed_spread * generator.normal(size=(2 * seeds, 1))
+        if measure == "accuracy":
+            labels = np.zeros(150, int)
+            hard = generator.random(150) * 0.3  # some examples are harder than others for every model
+            predictions = (generator.random((2 * seeds, 150)) > quality + 0.15 - hard).astype(int)
+            observed = (predictions == labels).mean(axis=1)
+        else:
+            labels = generator.normal(size=150)
+            noise = np.sqrt(1 / np.clip(quality, 0.05, 0.95) ** 2 - 1)
+            predictions = labels + noise * generator.normal(size=(2 * seeds, 150))
+            observed = np.corrcoef(labels, predictions)[0, 1:]
+        resampled = resampled_scores(labels, predictions, measure, generator, samples=400)
+        ours = scores_of(observed[:seeds], resampled[:, :seeds])
+        theirs = scores_of(observed[seeds:], resampled[:, seeds:])
+        spread = pooled(ours, theirs) if with_seeds else Spread(0.0, 0)
+        wrong += ours.minus(theirs, spread).p_value() < 0.05
+    return wrong / trials
+
+
+@pytest.mark.parametrize(
+    ("seeds", "seed_spread"), [(1, 0.0), (3, 0.0), (3, 0.05), (2, 0.05)], ids=["one", "equal", "three", "two"]
+)
+@pytest.mark.parametrize("measure", MEASURES)
+def test_equal_methods_are_told_apart_at_most_as_often_as_promised(measure, seeds, seed_spread):
+    chance = 3 * np.sqrt(0.05 * 0.95 / 300)
+    assert wrong_share(measure, seeds, seed_spread) < 0.05 + chance
+
+
+def test_without_the_seeds_part_equal_methods_would_be_told_apart_far_too_often():
+    assert wrong_share("pearson", 3, 0.05, with_seeds=False) > 0.15
+
+
+def test_a_real_difference_of_methods_is_found():
+    generator = np.random.default_rng(8)
+    labels = generator.normal(size=300)
+    noise = np.repeat([0.8, 1.2], 3)[:, None]
+    predictions = labels + noise * generator.normal(size=(6, 300))
+    resampled = resampled_scores(labels, predictions, "pearson", generator)
+    observed = np.corrcoef(labels, predictions)[0, 1:]
+    ours, theirs = scores_of(observed[:3], resampled[:, :3]), scores_of(observed[3:], resampled[:, 3:])
+    assert ours.minus(theirs, pooled(ours, theirs)).p_value() < 0.01
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (3, 5), (6, 2)])
+def test_the_spread_of_two_different_rows_is_welchs(sizes):
+    generator = np.random.default_rng(sizes)
+    first, second = generator.normal(size=sizes[0]), 5 * generator.normal(size=sizes[1])
+    spread, expected = Spread.welch([(1.0, first), (-1.0, second)]), stats.ttest_ind(first, second, equal_var=False)
+    assert spread.degrees == pytest.approx(expected.df)
+    error = np.sqrt(spread.variance * (1 / sizes[0] + 1 / sizes[1]))
+    assert (first.mean() - second.mean()) / error == pytest.approx(expected.statistic)
+
+
+def test_a_spread_needs_two_seeds_of_every_row():
+    assert Spread.welch([(1.0, np.ones(3)), (-1.0, np.ones(1))]) == Spread(0.0, 0)
+    assert Spread.welch([(1.0, np.ones(3)), (-1.0, np.ones(2))]) == Spread(0.0, 3)
+
+
+@given(st.lists(st.floats(0, 1), max_size=8))
+def test_holm_rejects_step_by_step(p_values):
+    """At every level: go up the sorted p values while the k-th smallest is at most level / (tests left)."""
+    adjusted = holm(p_values)
+    for level in (0.01, 0.05, 0.3):
+        rejected = set()
+        for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+            if p_values[place] * (len(p_values) - rank) > level:
+                break
+            rejected.add(place)
+        assert {place for place, value in enumerate(adjusted) if value <= level} == rejected
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([]) == []
+    assert holm([0.7]) == [0.7]

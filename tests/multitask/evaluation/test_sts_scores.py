@@ -1,0 +1,59 @@
+"""Similarity scores against scipy, sub-set by sub-set and together."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.spatial.distance import cosine
+from scipy.stats import pearsonr, spearmanr
+
+from multitask.evaluation.sts_scores import cosines, sts_scores
+
+
+def test_cosines_are_scipys():
+    first, second = np.random.default_rng(0).standard_normal((2, 50, 8)).astype(np.float32)
+    expected = [1 - cosine(a.astype(np.float64), b.astype(np.float64)) for a, b in zip(first, second, strict=True)]
+    assert cosines(first, second) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_zero_vector_is_like_nothing():
+    assert cosines(np.zeros((1, 4), np.float32), np.ones((1, 4), np.float32)).tolist() == [0.0]
+
+
+@given(st.integers(0, 10**6), st.lists(st.integers(3, 20), min_size=1, max_size=4))
+def test_all_mean_and_weighted_mean(seed, sizes):
+    generator = np.random.default_rng(seed)
+    subsets = np.repeat([f"set {i}" for i in range(len(sizes))], sizes)
+    gold = generator.integers(0, 11, len(subsets)) / 2  # with ties, as people give
+    gold[np.cumsum(sizes) - 1] = 6  # not all of a sub-set equal
+    similarities = gold + generator.normal(0, 2, len(subsets))
+    scores = sts_scores(similarities, gold, subsets)
+    each = [(similarities[subsets == name], gold[subsets == name]) for name in scores.subsets]
+    for name, measure in (("spearman", spearmanr), ("pearson", pearsonr)):
+        parts = [measure(*part).statistic for part in each]
+        assert getattr(scores.all, name) == pytest.approx(measure(similarities, gold).statistic, abs=1e-12)
+        assert getattr(scores.mean, name) == pytest.approx(sum(parts) / len(parts), abs=1e-12)
+        weighted = sum(part * size for part, size in zip(parts, sizes, strict=True)) / sum(sizes)
+        assert getattr(scores.weighted_mean, name) == pytest.approx(weighted, abs=1e-12)
+
+
+def test_all_is_not_the_mean_of_sub_sets():
+    """Two sub-sets in perfect order each, but on other scales: the field's "all" sees that, the mean does not."""
+    gold = np.array([1.0, 2, 3, 1, 2, 3])
+    scores = sts_scores(np.array([0.1, 0.2, 0.3, 0.7, 0.8, 0.9]), gold, np.array(["a"] * 3 + ["b"] * 3))
+    assert scores.mean.spearman == pytest.approx(1)
+    assert scores.all.spearman == pytest.approx(spearmanr([1, 2, 3, 4, 5, 6], gold).statistic)
+    assert scores.all.spearman < 0.6
+
+
+def test_pairs_may_come_in_any_order():
+    generator = np.random.default_rng(3)
+    gold, similarities = generator.uniform(0, 5, 30), generator.uniform(-1, 1, 30)
+    subsets = np.array(["a", "b", "c"] * 10)
+    order = generator.permutation(30)
+    before = sts_scores(similarities, gold, subsets)
+    after = sts_scores(similarities[order], gold[order], subsets[order])
+    assert after.all.spearman == pytest.approx(before.all.spearman, abs=1e-12)
+    assert {n: c.spearman for n, c in after.subsets.items()} == pytest.approx(
+        {n: c.spearman for n, c in before.subsets.items()}, abs=1e-12
+    )

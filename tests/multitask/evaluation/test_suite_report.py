@@ -1,0 +1,123 @@
+"""A suite's results as tables: order of columns, published rows, marks; and LaTeX that holds together."""
+
+import json
+import re
+
+import pytest
+
+from multitask.evaluation.contamination_overlap import TaskResult
+from multitask.evaluation.embedding_geometry import BANDS, Band, Geometry
+from multitask.evaluation.sts_scores import Correlation, StsScores
+from multitask.evaluation.suite_report import published, suite_text, write_suite
+from multitask.evaluation.suites import SUITES, SuiteResult
+from multitask.evaluation.transfer_scores import TransferScores
+
+STS_NAMES = [entry.name for entry in SUITES["sts"].sets]
+
+
+def sts_scores(spearman: float) -> StsScores:
+    way = Correlation(spearman, spearman + 0.01)
+    return StsScores(way, way, way, {"headlines": way})
+
+
+def task(scores, clean=None, seen: int = 0) -> TaskResult:
+    return TaskResult(1000, scores, 1900, seen, seen // 2, clean or scores, clean or scores)
+
+
+def suite_result(suite="sts", tasks=None, missing=None, unknown=()) -> SuiteResult:
+    tasks = tasks or {name: task(sts_scores(0.7 + 0.01 * place)) for place, name in enumerate(STS_NAMES)}
+    settings = {"pooling": "mean", "max_length": 256, "seed": 0}
+    seconds = {"embedding": 12.34, "scoring": 0.5}
+    return SuiteResult(suite, "my_run", settings, tasks, missing or {}, unknown, 5000, 4000, seconds)
+
+
+def cells(text: str, label: str) -> list[str]:
+    """The cells of the row of a Markdown or LaTeX table that begins with a label."""
+    line = next(line for line in text.splitlines() if re.match(rf"(\| )?{re.escape(label)} [|&]", line))
+    return [cell.strip() for cell in re.split(r"[|&]", line.strip("| \\"))][1:]
+
+
+def written(result, tmp_path):
+    paths = write_suite(result, tmp_path / "sts.json")
+    return json.loads(paths[0].read_text()), paths[1].read_text(), paths[2].read_text()
+
+
+@pytest.mark.parametrize("suite", ["sts", "transfer"])
+def test_published_rows_fit_the_columns_and_their_own_averages(suite):
+    assert published(suite)
+    for row in published(suite):
+        assert len(row.scores) == len(SUITES[suite].sets) == 7
+        assert sum(row.scores) / 7 == pytest.approx(row.average, abs=0.035)  # as printed: one is off by 0.03
+        assert re.search(r"(arXiv|doi).*Table", row.source)
+
+
+def test_simcse_is_among_them():
+    (row,) = [row for row in published("sts") if row.label == "Unsupervised SimCSE-BERT-base"]
+    assert (row.scores, row.average) == ((68.40, 82.41, 74.38, 80.91, 78.56, 76.85, 72.23), 76.25)
+
+
+def test_columns_are_the_papers(tmp_path):
+    values, markdown, latex = written(suite_result(), tmp_path)
+    expected = ["70.00", "71.00", "72.00", "73.00", "74.00", "75.00", "76.00", "73.00"]
+    assert cells(markdown, "my_run") == expected
+    assert cells(latex, r"my\_run") == expected
+    header = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg."]
+    assert cells(markdown, "Model") == cells(latex, "Model") == header
+    assert cells(markdown, "Unsupervised SimCSE-BERT-base")[-1] == "76.25"
+    assert values["average"] == pytest.approx(0.73)
+    assert "pooling mean, max length 256" in markdown
+
+
+def test_nothing_trained_on_has_no_mark(tmp_path):
+    _, markdown, latex = written(suite_result(), tmp_path)
+    assert "†" not in markdown + suite_text(suite_result())
+    assert "dagger" not in latex
+    assert "not trained on" not in latex
+
+
+def test_cells_of_tasks_that_were_trained_on_are_marked(tmp_path):
+    tasks = {name: task(sts_scores(0.8)) for name in STS_NAMES}
+    tasks["STSBenchmark"] = task(sts_scores(0.8), clean=sts_scores(0.75), seen=190)
+    result = suite_result(tasks=tasks, unknown=("base: pre-trained on Wikipedia",))
+    _, markdown, latex = written(result, tmp_path)
+    assert cells(markdown, "my_run") == ["80.00"] * 5 + ["80.00†", "80.00", "80.00"]
+    assert cells(markdown, "my_run, not trained on") == ["80.00"] * 5 + ["75.00", "80.00", "79.29"]
+    assert cells(latex, r"my\_run")[5] == r"80.00$^{\dagger}$"
+    assert cells(markdown, "STSBenchmark") == ["1,900", "190 (10.0%)", "1,000", "95 (9.5%)", "80.00", "75.00", "75.00"]
+    assert "not known: base: pre-trained on Wikipedia" in markdown
+    assert "80.00†" in suite_text(result)
+
+
+def test_a_partial_average_says_so(tmp_path):
+    tasks = {"STS12": task(sts_scores(0.5)), "STS13": task(sts_scores(0.7))}
+    missing = {name: f"data/{name}" for name in STS_NAMES[2:]}
+    _, markdown, latex = written(suite_result(tasks=tasks, missing=missing), tmp_path)
+    assert cells(markdown, "my_run") == ["50.00", "70.00", *["–"] * 5, "60.00‡"]
+    assert cells(latex, r"my\_run")[-1] == r"60.00$^{\ddagger}$"
+    assert "SICKRelatedness (no data/SICKRelatedness)" in markdown
+
+
+def test_transfer_and_geometry_tables(tmp_path):
+    names = [entry.name for entry in SUITES["transfer"].sets]
+    tasks = {name: task(TransferScores(0.9, 0.8 if name == "MRPC" else None)) for name in names}
+    _, markdown, _ = written(suite_result("transfer", tasks), tmp_path)
+    assert cells(markdown, "my_run") == ["90.00"] * 8
+    assert cells(markdown, "Model") == ["MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC", "Avg."]
+    band = Band(3, 0.5, 0.1, [3] + [0] * 39)
+    geometry = Geometry(0.3, -3.5, 0.02, 0.05, 300.0, dict.fromkeys(BANDS, band))
+    values, markdown, latex = written(suite_result("geometry", {"STS12": task(geometry, seen=2)}), tmp_path)
+    assert cells(markdown, "STS12†") == ["0.300", "-3.500", "0.020", "0.050", "300.000"]
+    assert "0.500 ± 0.100 (3)" in markdown
+    assert values["average"] is None
+    assert values["tasks"]["STS12"]["scores"]["bands"]["4-5"]["histogram"][0] == 3
+    assert "STS12" in latex
+
+
+def test_latex_rows_have_as_many_cells_as_columns(tmp_path):
+    tasks = {name: task(sts_scores(0.8), seen=4) for name in STS_NAMES}
+    _, _, latex = written(suite_result(tasks=tasks), tmp_path)
+    (columns,) = re.findall(r"\\begin\{tabular\}\{(\w+)\}", latex)
+    rows = [line for line in latex.splitlines() if line.endswith(r"\\")]
+    assert {line.count("&") + 1 for line in rows} == {len(columns)}
+    assert latex.isascii() or all(line.startswith("%") for line in latex.splitlines() if not line.isascii())
+    assert latex.index("toprule") < latex.index("midrule") < latex.index("bottomrule")

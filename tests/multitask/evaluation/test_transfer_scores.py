@@ -1,0 +1,163 @@
+"""Transfer predictions against the protocol written out with plain scikit-learn in fp64."""
+
+import warnings
+from itertools import product
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, f1_score
+from sklearn.model_selection import StratifiedKFold
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from minbert.errors import InputError
+from multitask.evaluation import transfer_scores as transfer
+from multitask.evaluation.embedding_cache import EmbeddingTable
+from multitask.evaluation.senteval_files import ClassificationData
+from multitask.evaluation.transfer_scores import GRID, pair_features, predict, transfer_scores
+
+SEED = 7
+FOLDS = 5
+
+
+@pytest.fixture(autouse=True)
+def fewer_folds(monkeypatch):
+    assert transfer.FOLDS == 10
+    monkeypatch.setattr(transfer, "FOLDS", FOLDS)
+
+
+def problem(classes: int, splits: dict[str, int], dim: int = 8, columns: int = 1, noise: float = 1.5):
+    """A task of random classes, `splits` rows each, and a table of its sentences, which are mere numbers."""
+    generator = np.random.default_rng(classes)
+    split = np.repeat(list(splits), list(splits.values()))
+    labels = generator.permutation(np.arange(len(split)) % classes)
+    sentences = [[f"{column} {row}" for row in range(len(split))] for column in range(columns)]
+    centres = generator.standard_normal((classes, dim))
+    noises = noise * generator.standard_normal((columns, len(split), dim))
+    vectors = (centres[labels] + noises).reshape(-1, dim)
+    rows = {text: row for row, text in enumerate(text for column in sentences for text in column)}
+    table = EmbeddingTable(rows, vectors.astype(np.float32), 0)
+    return ClassificationData(tuple(sentences), labels, split), table
+
+
+def fit(features, labels, strength):
+    return LogisticRegression(C=strength, tol=1e-9, max_iter=10_000).fit(features.astype(np.float64), labels)
+
+
+def chosen(accuracies):
+    """The strongest regularisation of the best mean accuracy; accuracies by strength."""
+    means = {strength: np.mean(values) for strength, values in accuracies.items()}
+    return min(strength for strength, mean in means.items() if mean == max(means.values()))
+
+
+def parts(labels):
+    return [rows for _, rows in StratifiedKFold(FOLDS, shuffle=True, random_state=SEED).split(labels, labels)]
+
+
+def without(rows, count):
+    return np.setdiff1d(np.arange(count), np.concatenate(rows))
+
+
+def test_cross_validation_is_that_of_plain_loops():
+    data, table = problem(2, {"test": 160})
+    features, labels = table.vectors, data.labels
+    folds = parts(labels)
+    expected = np.empty_like(labels)
+    for outer, fold in enumerate(folds):
+        accuracies = {strength: [] for strength in GRID}
+        for strength, (inner, held_out) in product(GRID, enumerate(folds)):
+            if inner != outer:
+                train = without([fold, held_out], len(labels))
+                model = fit(features[train], labels[train], strength)
+                accuracies[strength].append(accuracy_score(labels[held_out], model.predict(features[held_out])))
+        train = without([fold], len(labels))
+        expected[fold] = fit(features[train], labels[train], chosen(accuracies)).predict(features[fold])
+    np.testing.assert_array_equal(predict(data, table, SEED), expected)
+
+
+def test_a_folds_own_labels_do_not_touch_its_predictions(monkeypatch):
+    """Other labels in one fold change what is said of the others, never of that fold: nothing leaks."""
+    data, table = problem(2, {"test": 60}, noise=3)
+    folds = np.arange(60) // 2 % FOLDS
+    monkeypatch.setattr(transfer, "_folds", lambda labels, seed: folds)
+    changed = ClassificationData(data.columns, np.where(folds == 3, 1 - data.labels, data.labels), data.splits)
+    before, after = predict(data, table, SEED), predict(changed, table, SEED)
+    np.testing.assert_array_equal(before[folds == 3], after[folds == 3])
+    assert (before != after).any()
+
+
+def test_the_dev_set_chooses_where_there_is_one():
+    data, table = problem(2, {"train": 120, "dev": 60, "test": 80})
+    split = {name: data.splits == name for name in ("train", "dev", "test")}
+    accuracies = {}
+    for strength in GRID:
+        model = fit(table.vectors[split["train"]], data.labels[split["train"]], strength)
+        accuracies[strength] = [np.mean(model.predict(table.vectors[split["dev"]]) == data.labels[split["dev"]])]
+    model = fit(table.vectors[split["train"]], data.labels[split["train"]], chosen(accuracies))
+    np.testing.assert_array_equal(predict(data, table, SEED), model.predict(table.vectors[split["test"]]))
+
+
+@pytest.mark.parametrize(("classes", "columns"), [(4, 1), (2, 2)], ids=["several classes", "pairs"])
+def test_cross_validation_on_the_training_set_chooses_else(classes, columns):
+    data, table = problem(classes, {"train": 120, "test": 60}, columns=columns)
+    vectors = table.vectors.astype(np.float64)
+    if columns == 2:
+        first, second = np.split(vectors, 2)
+        vectors = np.concatenate([np.abs(first - second), first * second], axis=1)
+    train, test = np.flatnonzero(data.splits == "train"), np.flatnonzero(data.splits == "test")
+    accuracies = {strength: [] for strength in GRID}
+    for held_out, strength in product(parts(data.labels[train]), GRID):
+        rows = train[without([held_out], len(train))]
+        model = fit(vectors[rows], data.labels[rows], strength)
+        accuracies[strength].append(np.mean(model.predict(vectors[train[held_out]]) == data.labels[train[held_out]]))
+    model = fit(vectors[train], data.labels[train], chosen(accuracies))
+    np.testing.assert_array_equal(predict(data, table, SEED), model.predict(vectors[test]))
+
+
+def test_the_seed_decides():
+    data, table = problem(2, {"test": 60}, noise=4)
+    once, again, other = (predict(data, table, seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(once, again)
+    assert (once != other).any()
+
+
+def test_fits_use_one_thread_of_blas_and_give_the_others_back(monkeypatch):
+    def threads():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    during = []
+    fitted = transfer._predicted
+    monkeypatch.setattr(transfer, "_predicted", lambda *given: during.extend(threads()) or fitted(*given))
+    with threadpool_limits(2):
+        before = threads()
+        predict(*problem(2, {"test": 60}), SEED)
+        assert before == threads()
+    assert before
+    assert set(during) == {1}
+
+
+def test_fits_converge():
+    data, table = problem(3, {"train": 90, "test": 30})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predict(data, table, SEED)
+
+
+def test_a_class_with_fewer_rows_than_folds_is_an_error():
+    data, table = problem(2, {"test": 8})
+    with pytest.raises(InputError, match="has 4 rows; expected 5, one for each fold"):
+        predict(data, table, SEED)
+
+
+def test_features_of_pairs():
+    first, second = np.array([[1.0, -2]], np.float32), np.array([[3.0, 0.5]], np.float32)
+    assert pair_features(first, second).tolist() == [[2.0, 2.5, 3.0, -1.0]]
+    assert pair_features(first) is first
+
+
+def test_accuracy_and_f1():
+    labels, predictions = np.array([0, 1, 1, 0, 1]), np.array([0, 1, 0, 1, 1])
+    scores = transfer_scores(predictions, labels, classes=2)
+    assert scores.accuracy == accuracy_score(labels, predictions)
+    assert scores.f1 == f1_score(labels, predictions)
+    assert transfer_scores(predictions, labels, classes=3).f1 is None

@@ -1,0 +1,255 @@
+"""Encoders of other architectures: the values of transformers, the refusals, and which models need the detour."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import huggingface_hub
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from transformers import AutoModel, AutoTokenizer, DistilBertConfig, DistilBertModel
+
+from minbert.errors import InputError
+from minbert.files import write_json
+from multitask.models.foreign_encoders import ForeignEncoder, why_foreign
+from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
+
+pytest.importorskip("sentence_transformers", minversion="6")
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+
+SENTENCES = ["A man is playing a guitar.", "", "two dogs run in the snow " * 9, "a man", "?", "good time " * 40]
+EXACT = {"device": "cpu", "precision": "fp32"}
+
+
+@pytest.fixture(scope="module")
+def distilled(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A DistilBERT, whose layers are not BERT's."""
+    folder = tmp_path_factory.mktemp("distilled")
+    shutil.copy(tiny_encoder / "tokenizer.json", folder)
+    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]"})
+    torch.manual_seed(0)
+    config = DistilBertConfig(
+        vocab_size=600, dim=24, n_heads=4, n_layers=2, hidden_dim=48, max_position_embeddings=64, initializer_range=0.1
+    )
+    DistilBertModel(config).save_pretrained(folder)
+    return folder
+
+
+def by_hand(folder: Path, pooling: str) -> np.ndarray:
+    model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    vectors = []
+    for sentence in SENTENCES:
+        with torch.no_grad():
+            encoded = tokenizer(sentence, truncation=True, max_length=64, return_tensors="pt")
+            states = model(encoded["input_ids"]).last_hidden_state[0]
+        vectors.append(states[0] if pooling == "cls" else states.mean(dim=0))
+    return torch.stack(vectors).numpy()
+
+
+def transformer_and_pooling(tiny_encoder: Path, mode: str = "mean") -> list[torch.nn.Module]:
+    transformer = Transformer(str(tiny_encoder))
+    transformer.tokenizer.pad_token = "[PAD]"
+    return [transformer, Pooling(transformer.get_embedding_dimension(), mode)]
+
+
+@pytest.mark.parametrize("pooling", ["auto", "mean", "cls"])
+def test_another_architecture_has_transformers_values(distilled, pooling):
+    encoder = load_encoder(distilled, pooling=pooling, **EXACT)
+    assert isinstance(encoder, ForeignEncoder)
+    embeddings = encoder.encode(SENTENCES)
+    assert embeddings.dtype == np.float32
+    expected = by_hand(distilled, "cls" if pooling == "cls" else "mean")
+    np.testing.assert_allclose(embeddings, expected, atol=1e-5)
+    lengths = np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(encoder.encode(SENTENCES, normalize=True), expected / lengths, atol=1e-5)
+
+
+def test_one_string_and_none(distilled):
+    encoder = load_encoder(distilled, **EXACT)
+    np.testing.assert_allclose(encoder.encode("a man"), encoder.encode(["a man"])[0], atol=1e-6)
+    assert encoder.encode([]).shape == (0, 24)
+    np.testing.assert_array_equal(encoder.encode(np.array(SENTENCES)), encoder.encode(SENTENCES))
+
+
+def test_bf16_is_close(distilled):
+    fine, coarse = (load_encoder(distilled, device="cpu", precision=p).encode(SENTENCES) for p in ("fp32", "bf16"))
+    assert coarse.dtype == np.float32
+    assert 1e-5 < abs(coarse - fine).max() < 0.05
+
+
+def test_weights_in_half_precision_are_computed_in_fp32(distilled, tmp_path):
+    AutoModel.from_pretrained(distilled).half().save_pretrained(shutil.copytree(distilled, tmp_path / "half"))
+    embeddings = load_encoder(tmp_path / "half", **EXACT).encode(SENTENCES)
+    np.testing.assert_allclose(embeddings, load_encoder(distilled, **EXACT).encode(SENTENCES), atol=1e-2)
+    assert abs(embeddings - embeddings.astype(np.float16)).max() > 0
+
+
+def test_identity_is_of_what_decides_an_embedding(distilled, tmp_path):
+    def identity(folder: Path, pooling: str = "auto", precision: str = "fp32") -> str:
+        return load_encoder(folder, pooling=pooling, device="cpu", precision=precision).identity
+
+    copied = shutil.copytree(distilled, tmp_path / "copy")
+    write_json(copied / "evaluation-sts.json", {})  # our own, beside the model
+    assert identity(copied) == identity(distilled)
+    different = [identity(distilled), identity(distilled, "cls"), identity(distilled, precision="bf16")]
+    tensors = safetensors.torch.load_file(copied / "model.safetensors")
+    tensors["transformer.layer.0.ffn.lin1.bias"][0] += 1e-6
+    safetensors.torch.save_file(tensors, copied / "model.safetensors", metadata={"format": "pt"})
+    assert len({*different, identity(copied)}) == 4
+
+
+def test_further_modules_are_computed(tiny_encoder, tmp_path):
+    torch.manual_seed(0)
+    dense = Dense(32, 8, activation_function=torch.nn.Tanh())
+    SentenceTransformer(modules=[*transformer_and_pooling(tiny_encoder), dense]).save(str(tmp_path))
+    encoder = load_encoder(tmp_path, **EXACT)
+    assert isinstance(encoder, ForeignEncoder)
+    pooled = SentenceEncoder.load(tiny_encoder, pooling="mean", **EXACT).encode(SENTENCES, convert_to_tensor=True)
+    with torch.no_grad():
+        expected = dense.linear(pooled).tanh()
+    np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["mean", "cls"])
+@pytest.mark.parametrize("further", [[], [Normalize()]], ids=["", "normalised"])
+def test_a_folder_that_sentence_transformers_wrote_is_our_own_to_compute(tiny_encoder, tmp_path, mode, further):
+    reference = SentenceTransformer(modules=[*transformer_and_pooling(tiny_encoder, mode), *further], device="cpu")
+    reference.max_seq_length = 20
+    reference.save(str(tmp_path))
+    encoder = load_encoder(tmp_path, **EXACT)
+    assert isinstance(encoder, SentenceEncoder)
+    assert encoder.pooling == mode
+    expected = reference.encode(SENTENCES, normalize_embeddings=True)
+    np.testing.assert_allclose(encoder.encode(SENTENCES, normalize=True), expected, atol=1e-5)
+
+
+def change(name: str, **settings: object) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        path = folder / name
+        content = json.loads(path.read_text()) if path.is_file() else {}
+        write_json(path, content | settings)
+
+    return apply
+
+
+OBSTACLES = {
+    "model_type is 'distilbert'": change("config.json", model_type="distilbert"),
+    "hidden_act is 'relu'": change("config.json", hidden_act="relu"),
+    "pools by max": change("1_Pooling/config.json", pooling_mode_mean_tokens=False, pooling_mode_max_tokens=True),
+    "pools by cls and mean": change("1_Pooling/config.json", pooling_mode=["cls", "mean"]),
+    "do_lower_case is True": change("sentence_bert_config.json", do_lower_case=True),
+    "default_prompt_name is 'query'": change("config_sentence_transformers.json", default_prompt_name="query"),
+    "modules.json: expected a list of modules": lambda folder: write_json(folder / "modules.json", [{"type": "x"}]),
+    "config.json: no such file": lambda folder: (folder / "config.json").unlink(),
+}
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_which_models_are_foreign(tiny_encoder, tmp_path, obstacle):
+    folder = shutil.copytree(tiny_encoder, tmp_path / "model")
+    assert why_foreign(folder) is None
+    types = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    write_json(folder / "modules.json", [{"type": f"sentence_transformers.models.{t}", "path": p} for t, p in types])
+    write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True})
+    assert why_foreign(folder) is None
+    OBSTACLES[obstacle](folder)
+    reason = why_foreign(folder)
+    assert reason is not None
+    assert obstacle in reason
+    assert str(folder) in reason
+
+
+# Refusals.
+
+
+def refusal(name: Path | str, **options: str) -> str:
+    with pytest.raises(InputError) as caught:
+        load_encoder(name, **options, **EXACT)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_without_sentence_transformers_the_error_says_why_and_how(distilled, tiny_encoder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    message = refusal(distilled)
+    assert "model_type is 'distilbert'; this encoder computes 'bert' or 'roberta'" in message
+    assert message.endswith('install it with: pip install ".[sentence-transformers]"')
+    assert isinstance(load_encoder(tiny_encoder, **EXACT), SentenceEncoder)
+
+
+def test_pickled_weights_are_refused(distilled, tiny_encoder, tmp_path):
+    folder = shutil.copytree(distilled, tmp_path / "pickled")
+    torch.save(safetensors.torch.load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    load_encoder(folder, **EXACT)
+    (folder / "model.safetensors").unlink()
+    assert refusal(folder).startswith(f"{folder / 'pytorch_model.bin'}: pickled weights are not loaded")
+    dense = Dense(32, 8)
+    SentenceTransformer(modules=[*transformer_and_pooling(tiny_encoder), dense]).save(
+        str(tmp_path / "dense"), safe_serialization=False
+    )
+    assert "2_Dense/pytorch_model.bin: pickled weights are not loaded" in refusal(tmp_path / "dense").replace("\\", "/")
+
+
+def test_code_that_comes_with_a_model_is_not_run(distilled, tmp_path):
+    folder = shutil.copytree(distilled, tmp_path / "own-code")
+    (folder / "theirs.py").write_text("raise SystemExit('this must not run')\n")
+    change("config.json", model_type="theirs", auto_map={"AutoConfig": "theirs.Config", "AutoModel": "theirs.Model"})(
+        folder
+    )
+    assert refusal(folder).startswith(f"{folder}: sentence-transformers cannot load it (")
+
+
+def test_a_pooling_that_cannot_be_replaced(tiny_encoder, tmp_path):
+    SentenceTransformer(modules=[*transformer_and_pooling(tiny_encoder), Dense(32, 8)]).save(str(tmp_path))
+    encoder = load_encoder(tmp_path, pooling="cls", **EXACT)
+    assert abs(encoder.encode(SENTENCES) - load_encoder(tmp_path, **EXACT).encode(SENTENCES)).max() > 1e-3
+    encoder.model.pop(1)
+    encoder.model.save(str(tmp_path / "without"))
+    assert refusal(tmp_path / "without", pooling="cls").startswith(f"{tmp_path / 'without'}: has no pooling")
+
+
+# The hub.
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_hub_model_is_fetched_without_its_pickles(hub, distilled, monkeypatch):
+    hub.repositories["someone/distilled"] = {"main": files_of(distilled) | {"pytorch_model.bin": b"never fetched"}}
+    embeddings = load_encoder("someone/distilled", **EXACT).encode(SENTENCES)
+    np.testing.assert_allclose(embeddings, load_encoder(distilled, **EXACT).encode(SENTENCES), atol=1e-6)
+    assert not any("pytorch_model.bin" in path for path in hub.requested)
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    hub.requested.clear()
+    np.testing.assert_array_equal(load_encoder("someone/distilled", **EXACT).encode(SENTENCES), embeddings)
+    assert hub.requested == []
+
+
+def test_a_hub_model_whose_parts_all_lie_in_folders(hub, distilled, tmp_path):
+    shutil.copytree(distilled, tmp_path / "model" / "0_Transformer")
+    modules = [("Transformer", "0_Transformer"), ("Pooling", "1_Pooling")]
+    write_json(
+        tmp_path / "model" / "modules.json",
+        [
+            {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for index, (kind, path) in enumerate(modules)
+        ],
+    )
+    write_json(tmp_path / "model" / "1_Pooling" / "config.json", {"embedding_dimension": 24, "pooling_mode": "mean"})
+    hub.repositories["someone/nested"] = {"main": files_of(tmp_path / "model")}
+    for name in ("someone/nested", tmp_path / "model"):
+        embeddings = load_encoder(name, **EXACT).encode(SENTENCES)
+        np.testing.assert_allclose(embeddings, by_hand(distilled, "mean"), atol=1e-5)
+
+
+def test_what_the_hub_lacks_is_named(hub):
+    hub.repositories["someone/empty"] = {"main": {}}
+    assert refusal("someone/absent").startswith("someone/absent: no such folder, and no such checkpoint on the hub")
+    assert refusal("someone/empty") == "someone/empty: the hub repository has no config.json"

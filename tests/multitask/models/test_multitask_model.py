@@ -1,0 +1,241 @@
+"""MultitaskBert: one packed call equals task by task and the padded encoder; saved and loaded without a changed bit."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import AutoModel, AutoTokenizer
+
+from minbert.errors import InputError
+from minbert.model import BertModel
+from minbert.packing import PackedBatch
+from minbert.tokenizer import Tokenizer, load_tokenizer
+from multitask.config import HeadsConfig
+from multitask.models.multitask_model import DESCRIPTION, HEADS, MultitaskBert, load_model, resolve_pooling
+from multitask.tasks.kinds import TASKS
+
+SENTENCES = {
+    "sentiment": (["The band seemed to have a good time.", "", "It falls short of what was promised. " * 3],),
+    "paraphrase": (["How much is it?", "What takes rust off?"], ["What is the price?", "short"]),
+    "similarity": (["Two women are measuring a board."] * 2, ["A couple is serving tea.", "Two women"]),
+    "reviews": (["time"],),
+}
+HEADS_CONFIGS = [
+    *(HeadsConfig(sharing, "embeddings") for sharing in ("separate", "shared_first_layer", "shared", "none")),
+    *(HeadsConfig(sharing, pairs) for sharing in ("separate", "shared_first_layer") for pairs in ("features", "joint")),
+    HeadsConfig("separate", "joint", similarity_pairs="embeddings"),
+    HeadsConfig("separate", "embeddings", similarity_pairs="joint", residual=True),
+    HeadsConfig("shared", residual=True, hidden_size=20),
+]
+
+
+@pytest.fixture
+def tokenizer(tiny_encoder: Path) -> Tokenizer:
+    return load_tokenizer(str(tiny_encoder))
+
+
+def build(tiny_encoder: Path, heads: HeadsConfig, pooling="cls", tasks=tuple(TASKS), max_length=None) -> MultitaskBert:
+    torch.manual_seed(1)
+    encoder = BertModel.from_pretrained(str(tiny_encoder))
+    return MultitaskBert(encoder, tasks, pooling, heads, max_length).eval()
+
+
+def encode(model: MultitaskBert, tokenizer: Tokenizer, task: str):
+    """Token ids and types as the model takes them."""
+    columns, heads = SENTENCES[task], model.heads_config
+    pairs = (task == "similarity" and heads.similarity_pairs) or heads.pairs
+    if len(columns) == 2 and pairs == "joint":
+        return tokenizer.encode_pairs(*columns)
+    ids = [row for column in columns for row in tokenizer.encode(column)]
+    return ids, [np.zeros_like(row) for row in ids]
+
+
+@torch.no_grad()
+def call(model: MultitaskBert, tokenizer: Tokenizer, *tasks: str) -> dict[str, Tensor]:
+    ids, types = zip(*(encode(model, tokenizer, task) for task in tasks), strict=True)
+    batch = PackedBatch.from_sequences([row for part in ids for row in part], [row for part in types for row in part])
+    return model(batch, {task: len(SENTENCES[task][0]) for task in tasks})
+
+
+@pytest.mark.parametrize("heads", HEADS_CONFIGS, ids=str)
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_one_packed_call_equals_a_call_for_each_task(tiny_encoder, tokenizer, heads, pooling):
+    model = build(tiny_encoder, heads, pooling)
+    order = ["similarity", "reviews", "sentiment", "paraphrase"]
+    together = call(model, tokenizer, *order)
+    assert list(together) == order
+    for task in TASKS:
+        alone = call(model, tokenizer, task)[task]
+        assert alone.dtype == torch.float32
+        torch.testing.assert_close(together[task], alone, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def padded_embeddings(model: MultitaskBert, ids: list, types: list) -> Tensor:
+    """Sentence embeddings by the padded path and pooling by hand."""
+    width = max(map(len, ids))
+    grid = torch.stack([torch.nn.functional.pad(torch.from_numpy(row).long(), (0, width - len(row))) for row in ids])
+    kinds = torch.stack([torch.nn.functional.pad(torch.from_numpy(row).long(), (0, width - len(row))) for row in types])
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in ids])
+    hidden = model.encoder(grid, mask, kinds).last_hidden_state
+    if model.pooling == "cls":
+        return hidden[:, 0]
+    return torch.stack([states[: len(row)].mean(dim=0) for states, row in zip(hidden, ids, strict=True)])
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("heads", HEADS_CONFIGS, ids=str)
+def test_packed_equals_the_padded_encoder_with_pooling_by_hand(tiny_encoder, tokenizer, heads, pooling):
+    model = build(tiny_encoder, heads, pooling)
+    outputs = call(model, tokenizer, *TASKS)
+    for task, columns in SENTENCES.items():
+        embeddings = padded_embeddings(model, *encode(model, tokenizer, task))
+        parts = embeddings.split(len(columns[0]))  # first sentences, then second ones; joint ones are not apart
+        with torch.no_grad():
+            torch.testing.assert_close(outputs[task], model.heads[task](*parts), rtol=0, atol=1e-5)
+
+
+def test_joint_input_is_both_sentences_with_token_types(tiny_encoder, tokenizer):
+    model = build(tiny_encoder, HeadsConfig(pairs="joint"))
+    ids, types = encode(model, tokenizer, "paraphrase")
+    first, second = (tokenizer.encode(column) for column in SENTENCES["paraphrase"])
+    for row in range(2):
+        assert list(ids[row]) == [*first[row], *second[row][1:]]  # [CLS] a [SEP] b [SEP]
+        assert list(types[row]) == [0] * len(first[row]) + [1] * (len(second[row]) - 1)
+    expected = padded_embeddings(model, ids, types)
+    without = padded_embeddings(model, ids, [np.zeros_like(row) for row in types])
+    assert (expected - without).abs().max() > 1e-3  # token types matter, so the next line can fail
+    with torch.no_grad():
+        torch.testing.assert_close(model.embed(PackedBatch.from_sequences(ids, types)), expected, rtol=0, atol=1e-5)
+
+
+def test_the_order_of_a_pairs_sentences_reaches_the_joint_head(tiny_encoder, tokenizer):
+    model = build(tiny_encoder, HeadsConfig(pairs="joint"))
+    forth = call(model, tokenizer, "paraphrase")["paraphrase"]
+    ids, types = tokenizer.encode_pairs(*reversed(SENTENCES["paraphrase"]))
+    with torch.no_grad():
+        back = model(PackedBatch.from_sequences(ids, types), {"paraphrase": 2})["paraphrase"]
+    assert (forth - back).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("heads", HEADS_CONFIGS, ids=str)
+def test_saved_and_loaded_bit_for_bit(tiny_encoder, tokenizer, heads, tmp_path):
+    model = build(tiny_encoder, heads, "mean", max_length=17)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.01)
+    model.save(tmp_path / "model", tokenizer)
+    loaded = MultitaskBert.load(tmp_path / "model")
+    assert not loaded.training
+    assert (loaded.tasks, loaded.pooling, loaded.heads_config, loaded.max_length) == (tuple(TASKS), "mean", heads, 17)
+    state = model.state_dict()
+    assert list(loaded.state_dict()) == list(state)
+    assert all(torch.equal(tensor, state[name]) for name, tensor in loaded.state_dict().items())
+    shared = [[name for name, _ in m.named_parameters()] for m in (model, loaded)]
+    assert shared[0] == shared[1]  # named_parameters lists a shared one once: the sharing is back
+    before, after = call(model, tokenizer, *TASKS), call(loaded, load_tokenizer(str(tmp_path / "model")), *TASKS)
+    assert all(torch.equal(before[task], after[task]) for task in TASKS)
+
+
+def test_transformers_loads_the_folder(tiny_encoder, tokenizer, tmp_path):
+    model = build(tiny_encoder, HeadsConfig(), "cls")
+    model.save(tmp_path / "model", tokenizer)
+    theirs, their_tokenizer = (kind.from_pretrained(tmp_path / "model") for kind in (AutoModel, AutoTokenizer))
+    sentences = SENTENCES["sentiment"][0]
+    inputs = their_tokenizer(sentences, padding=True, truncation=True, max_length=64, return_tensors="pt")
+    with torch.no_grad():
+        expected = theirs.eval()(**inputs).last_hidden_state[:, 0]
+        torch.testing.assert_close(model.embed(tokenizer.pack(sentences)), expected, rtol=0, atol=1e-5)
+
+
+def test_saving_replaces_an_older_model(tiny_encoder, tokenizer, tmp_path):
+    build(tiny_encoder, HeadsConfig("shared")).save(tmp_path / "model", tokenizer)
+    (tmp_path / "model" / "left-over").touch()
+    build(tiny_encoder, HeadsConfig("separate")).save(tmp_path / "model", tokenizer)
+    assert MultitaskBert.load(tmp_path / "model").heads_config.sharing == "separate"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert not (tmp_path / "model" / "left-over").exists()
+
+
+def describe(**changes):
+    def damage(folder: Path) -> None:
+        path = folder / DESCRIPTION
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return damage
+
+
+def change_heads(edit):
+    def damage(folder: Path) -> None:
+        tensors = load_file(folder / HEADS)
+        edit(tensors)
+        save_file(tensors, folder / HEADS)
+
+    return damage
+
+
+def shorten(name):
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:-9])
+
+
+DAMAGES = {
+    "no description": lambda folder: (folder / DESCRIPTION).unlink(),
+    "half a description": shorten(DESCRIPTION),
+    "a description that is a list": lambda folder: (folder / DESCRIPTION).write_text("[]"),
+    "unknown task": describe(tasks=["sentiment", "irony"]),
+    "unknown heads setting": describe(heads={"colour": "red"}),
+    "illegal sharing": describe(heads={"sharing": "everything"}),
+    "illegal pooling": describe(pooling="max"),
+    "no heads": lambda folder: (folder / HEADS).unlink(),
+    "half the heads": shorten(HEADS),
+    "a tensor short": change_heads(lambda tensors: tensors.popitem()),
+    "a tensor too many": change_heads(lambda tensors: tensors.update(more=torch.ones(2))),
+    "a tensor of another shape": change_heads(lambda tensors: tensors.update({min(tensors): torch.ones(2)})),
+    "no encoder": lambda folder: (folder / "model.safetensors").unlink(),
+    "half the encoder": shorten("model.safetensors"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_folder_is_refused_in_one_line(tiny_encoder, tokenizer, tmp_path, damage):
+    folder = tmp_path / "model"
+    build(tiny_encoder, HeadsConfig()).save(folder, tokenizer)
+    MultitaskBert.load(folder)
+    DAMAGES[damage](folder)
+    with pytest.raises(InputError) as caught:
+        MultitaskBert.load(folder)
+    assert str(folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_pooling_is_what_the_weights_were_tuned_with(tiny_encoder, tokenizer, tmp_path):
+    assert resolve_pooling("auto", tiny_encoder) == "cls"
+    assert resolve_pooling("mean", tiny_encoder) == "mean"
+    for pooling in ("mean", "cls"):
+        build(tiny_encoder, HeadsConfig(), pooling).save(tmp_path / pooling, tokenizer)
+        assert resolve_pooling("auto", tmp_path / pooling) == pooling
+        assert resolve_pooling("cls", tmp_path / pooling) == "cls"
+    (tmp_path / "tuned" / "1_Pooling").mkdir(parents=True)
+    for tuned_with_mean in (True, False):
+        settings = {"pooling_mode_mean_tokens": tuned_with_mean, "pooling_mode_cls_token": not tuned_with_mean}
+        (tmp_path / "tuned" / "1_Pooling" / "config.json").write_text(json.dumps(settings))
+        assert resolve_pooling("auto", tmp_path / "tuned") == ("mean" if tuned_with_mean else "cls")
+
+
+def test_an_encoder_alone_compares_pairs_by_cosine(tiny_encoder):
+    model, tokenizer = load_model(tiny_encoder), load_tokenizer(str(tiny_encoder))
+    first, second = ["a warm day", "two dogs run"], ["a cold night", "two dogs run"]
+    batch = tokenizer.pack([*first, *second])
+    encoder = BertModel.from_pretrained(str(tiny_encoder))
+    with torch.no_grad():
+        padded = [encoder(tokenizer([text]).input_ids).last_hidden_state[0, 0] for text in first + second]
+    expected = [float(torch.dot(a, b) / a.norm() / b.norm()) for a, b in zip(padded[:2], padded[2:], strict=True)]
+    outputs = model(batch, {"similarity": 2})["similarity"].tolist()
+    assert outputs == pytest.approx(expected, abs=1e-5)
+    assert outputs[1] == pytest.approx(1.0, abs=1e-5)
+    assert set(model.tasks) == {"paraphrase", "similarity"}
+    assert not list(model.heads.parameters())

@@ -1,0 +1,199 @@
+"""Heads: what they compute, what they share, how large they are."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+from minbert.errors import InputError
+from multitask.config import HeadsConfig
+from multitask.models.prediction_heads import (
+    BilinearHead,
+    CosineHead,
+    FeatureHead,
+    JointHead,
+    Mlp,
+    SentenceHead,
+    build_heads,
+)
+from multitask.tasks.kinds import TASKS
+
+WIDTH, HIDDEN, ROWS = 6, 4, 5
+ALL = list(TASKS.values())
+PAIR_INPUTS = ("embeddings", "features", "joint")
+SHARINGS = ("separate", "shared_first_layer", "shared", "none")
+
+
+def build(sharing="separate", pairs="embeddings", hidden=HIDDEN, tasks=ALL, **more):
+    torch.manual_seed(0)
+    return build_heads(tasks, WIDTH, HeadsConfig(sharing=sharing, pairs=pairs, hidden_size=hidden, **more)).eval()
+
+
+def mlp_size(inputs, hidden, outputs):
+    return inputs * hidden + hidden + hidden * outputs + outputs
+
+
+def draw(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+
+
+def owners(heads):
+    """For every parameter the tasks that use it."""
+    used = {}
+    for task, head in heads.items():
+        for name, parameter in head.named_parameters():
+            used.setdefault(id(parameter), (name, []))[1].append(task)
+    return [(name, set(tasks)) for name, tasks in used.values()]
+
+
+@pytest.mark.parametrize(
+    "sharing, expected",
+    [
+        ("separate", set()),
+        ("none", set()),
+        ("shared_first_layer", {"transform.first.weight", "transform.first.bias"}),
+        (
+            "shared",
+            {f"transform.{layer}.{kind}" for layer in ("first", "second") for kind in ("weight", "bias")},
+        ),
+    ],
+)
+def test_what_paraphrase_and_similarity_share(sharing, expected):
+    shared = [(name, tasks) for name, tasks in owners(build(sharing)) if len(tasks) > 1]
+    assert {name for name, _ in shared} == expected
+    assert all(tasks == {"paraphrase", "similarity"} for _, tasks in shared)
+
+
+@pytest.mark.parametrize("sharing, count", [("separate", 0), ("shared_first_layer", 2), ("shared", 4)])
+def test_residual_heads_share_the_same(sharing, count):
+    assert sum(len(tasks) > 1 for _, tasks in owners(build(sharing, residual=True))) == count
+
+
+@pytest.mark.parametrize("pairs", ["features", "joint"])
+@pytest.mark.parametrize("sharing", ["separate", "shared_first_layer"])
+def test_nothing_is_shared_where_pairs_are_not_two_embeddings(pairs, sharing):
+    assert all(len(tasks) == 1 for _, tasks in owners(build(sharing, pairs)))
+
+
+def test_number_of_parameters():
+    transform = mlp_size(WIDTH, HIDDEN, HIDDEN)
+    single = mlp_size(WIDTH, HIDDEN, 5) + mlp_size(WIDTH, HIDDEN, 2)  # sentiment and reviews
+    form = HIDDEN * HIDDEN + 1
+    first = WIDTH * HIDDEN + HIDDEN
+    expected = {
+        ("separate", "embeddings"): single + 2 * transform + form,
+        ("shared_first_layer", "embeddings"): single + 2 * transform - first + form,
+        ("shared", "embeddings"): single + transform + form,
+        ("none", "embeddings"): (WIDTH + 1) * 5 + (WIDTH + 1) * 2,
+        ("separate", "features"): single + 2 * mlp_size(3 * WIDTH, HIDDEN, 1),
+        ("separate", "joint"): single + 2 * mlp_size(WIDTH, HIDDEN, 1),
+    }
+    for (sharing, pairs), count in expected.items():
+        assert sum(p.numel() for p in build(sharing, pairs).parameters()) == count, (sharing, pairs)
+    default = build(hidden=None)
+    assert sum(p.numel() for p in default["sentiment"].parameters()) == mlp_size(WIDTH, WIDTH, 5)
+
+
+@pytest.mark.parametrize("sharing, pairs", list(itertools.product(SHARINGS, PAIR_INPUTS)))
+def test_shared_layers_need_pairs_of_embeddings(sharing, pairs):
+    if pairs != "embeddings" and sharing in ("shared", "none"):
+        message = f"sharing={sharing} needs pairs=embeddings; with pairs={pairs}"
+        with pytest.raises(InputError, match=message):
+            build(sharing, pairs)
+        with pytest.raises(InputError, match=message):
+            build(sharing, similarity_pairs=pairs)
+    else:
+        assert set(build(sharing, pairs)) == set(TASKS)
+
+
+def test_mlp_is_dropout_linear_relu_dropout_linear():
+    mlp, x = Mlp(WIDTH, HIDDEN, 3, dropout=0.5), draw(ROWS, WIDTH)
+    mlp.eval()
+    expected = (x @ mlp.first.weight.T + mlp.first.bias).clamp(min=0) @ mlp.second.weight.T + mlp.second.bias
+    torch.testing.assert_close(mlp(x), expected)
+    torch.testing.assert_close(SentenceHead(mlp)(x), expected)
+    mlp.train()
+    torch.manual_seed(3)
+    before = nn.functional.dropout(x, 0.5)
+    between = nn.functional.dropout(mlp.first(before).relu(), 0.5)
+    torch.manual_seed(3)
+    torch.testing.assert_close(mlp(x), mlp.second(between))
+
+
+def test_cosine_head():
+    head, x, y = CosineHead(nn.Linear(WIDTH, HIDDEN)), draw(ROWS, WIDTH), draw(2 * ROWS, WIDTH)[ROWS:]
+    a, b = head.transform(x), head.transform(y)
+    torch.testing.assert_close(head(x, y), (a * b).sum(1) / (a.norm(dim=1) * b.norm(dim=1)))
+    torch.testing.assert_close(head(x, x), torch.ones(ROWS))
+    torch.testing.assert_close(CosineHead(nn.Identity())(x, -2 * x), -torch.ones(ROWS))
+
+
+def test_bilinear_head():
+    head, x, y = BilinearHead(nn.Linear(WIDTH, HIDDEN), HIDDEN), draw(ROWS, WIDTH), draw(2 * ROWS, WIDTH)[ROWS:]
+    assert head.bias.item() == 0
+    with torch.no_grad():
+        head.bias.fill_(0.7)
+    expected = nn.functional.bilinear(head.transform(x), head.transform(y), head.form.weight[None], head.bias[None])
+    torch.testing.assert_close(head(x, y), expected.squeeze(1))
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_feature_head_is_symmetric_and_reads_all_three_features(bounded):
+    head, x, y = FeatureHead(Mlp(3 * WIDTH, HIDDEN, 1, 0.3), bounded).eval(), draw(ROWS, WIDTH), draw(9, WIDTH)[4:]
+    torch.testing.assert_close(head(x, y), head(y, x))
+    features = torch.stack([torch.cat([abs(a - b), a * b, a + b]) for a, b in zip(x, y, strict=True)])
+    expected = head.mlp(features)[:, 0]
+    torch.testing.assert_close(head(x, y), expected.sigmoid() if bounded else expected)
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_joint_head(bounded):
+    head, x = JointHead(Mlp(WIDTH, HIDDEN, 1, 0.3), bounded).eval(), draw(ROWS, WIDTH)
+    expected = head.mlp(x)[:, 0]
+    torch.testing.assert_close(head(x), expected.sigmoid() if bounded else expected)
+
+
+@pytest.mark.parametrize("sharing", ["separate", "shared_first_layer", "shared"])
+def test_residual_heads_begin_with_the_embeddings_own_geometry(sharing):
+    heads, x, y = build(sharing, residual=True), draw(ROWS, WIDTH), draw(2 * ROWS, WIDTH)[ROWS:]
+    torch.testing.assert_close(heads["similarity"](x, y), torch.cosine_similarity(x, y))
+    bilinear = heads["paraphrase"]
+    torch.testing.assert_close(bilinear(x, y), ((x @ bilinear.form.weight) * y).sum(dim=1))
+    with torch.no_grad():
+        for parameter in heads.parameters():
+            parameter.normal_()
+    first, second = (z + heads["similarity"].transform.transform(z) for z in (x, y))
+    torch.testing.assert_close(heads["similarity"](x, y), torch.cosine_similarity(first, second))
+
+
+@pytest.mark.parametrize(
+    "similarity, kind", [("embeddings", CosineHead), ("features", FeatureHead), ("joint", JointHead)]
+)
+def test_similarity_may_read_its_pairs_differently(similarity, kind):
+    heads = build(pairs="joint", similarity_pairs=similarity)
+    assert type(heads["similarity"]) is kind
+    assert type(heads["paraphrase"]) is JointHead
+
+
+@pytest.mark.parametrize("pairs", ["features", "joint"])
+def test_only_similarity_is_squashed_into_its_range(pairs):
+    heads = build(pairs=pairs)
+    assert heads["similarity"].bounded
+    assert not heads["paraphrase"].bounded
+
+
+@pytest.mark.parametrize("rows", [1, ROWS])
+@pytest.mark.parametrize("sharing, pairs", [(s, "embeddings") for s in SHARINGS] + [("separate", "features")])
+def test_shapes_even_of_one_row(sharing, pairs, rows):
+    heads, x = build(sharing, pairs), draw(rows, WIDTH)
+    for task in ALL:
+        outputs = heads[task.name](x, x) if task.kind.pair else heads[task.name](x)
+        assert outputs.shape == ((rows, task.kind.outputs) if task.kind.outputs > 1 else (rows,))
+
+
+def test_without_heads_both_pair_tasks_are_the_cosine_of_the_embeddings():
+    heads, x, y = build("none"), draw(ROWS, WIDTH), draw(2 * ROWS, WIDTH)[ROWS:]
+    expected = torch.cosine_similarity(x, y)
+    torch.testing.assert_close(heads["paraphrase"](x, y), expected)
+    torch.testing.assert_close(heads["similarity"](x, y), expected)

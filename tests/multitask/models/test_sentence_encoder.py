@@ -1,0 +1,220 @@
+"""SentenceEncoder against sentence-transformers on the bundled weights."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer as RustTokenizer
+
+from minbert.checkpoint import BUNDLED, resolve
+from minbert.errors import InputError
+from minbert.files import write_json
+from minbert.tokenizer import Tokenizer
+from multitask import SentenceEncoder
+from multitask.runtime.device import start
+
+SENTENCES = [
+    "A man is playing a guitar.",
+    "",
+    "?",
+    "Zürich, São Paulo — 東京 and Москва 🙂",
+    "  white   space\tall\naround ",
+    "a man IS playing a GUITAR .",
+    "An antidisestablishmentarianist's supercalifragilisticexpialidocious e-mail: a@b.c, 3.14%",
+    "How long is a sentence that goes on and on? " * 12,
+    "A man is playing a guitar.",
+    "x" * 150,
+    "a sentence of more tokens than all-MiniLM-L6-v2 was tuned to read " * 30,
+]
+
+
+@pytest.fixture(scope="module")
+def encoder() -> SentenceEncoder:
+    return SentenceEncoder.load(BUNDLED, device="cpu", precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def reference() -> SentenceTransformer:
+    return SentenceTransformer(str(resolve(BUNDLED)), device="cpu")
+
+
+def test_equals_sentence_transformers(encoder, reference):
+    assert encoder.pooling == "mean"
+    ours = encoder.encode(SENTENCES, normalize=True)
+    assert ours.dtype == np.float32
+    np.testing.assert_allclose(ours, reference.encode(SENTENCES, normalize_embeddings=True), rtol=0, atol=1e-5)
+
+
+def test_without_normalising(encoder, reference):
+    ours = encoder.encode(SENTENCES[:6])
+    hidden = reference.encode(SENTENCES[:6], output_value="token_embeddings")
+    theirs = [states[: len(encoder.tokenizer.encode([s])[0])].mean(dim=0) for s, states in zip(SENTENCES, hidden)]  # noqa: B905
+    np.testing.assert_allclose(ours, np.stack([vector.numpy() for vector in theirs]), rtol=0, atol=1e-5)
+    lengths = np.linalg.norm(ours, axis=1, keepdims=True)
+    np.testing.assert_allclose(encoder.encode(SENTENCES[:6], normalize=True), ours / lengths, rtol=0, atol=1e-6)
+    assert abs(lengths - 1).min() > 0.01
+
+
+def test_results_are_in_the_order_given(encoder):
+    whole = encoder.encode(SENTENCES)
+    np.testing.assert_allclose(encoder.encode(SENTENCES[::-1]), whole[::-1], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(whole[0], whole[8], rtol=0, atol=1e-6)  # the same sentence twice
+    assert abs(whole[0] - whole[1]).max() > 0.1
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_encoder: Path) -> SentenceEncoder:
+    return SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 11, 1000])
+def test_the_batch_size_does_not_matter(tiny, batch_size):
+    np.testing.assert_allclose(tiny.encode(SENTENCES, batch_size), tiny.encode(SENTENCES), rtol=0, atol=1e-5)
+
+
+def test_more_tokens_than_fit_into_a_batch(tiny):
+    many = [SENTENCES[i % 11] for i in range(600)]
+    np.testing.assert_allclose(tiny.encode(many), tiny.encode(SENTENCES)[np.arange(600) % 11], rtol=0, atol=1e-5)
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """Sets torch's number of threads, for the test only."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_threads_do_not_matter_and_stay_as_set(tiny_encoder, threads, precision):
+    encoder = SentenceEncoder.load(tiny_encoder, device="cpu", precision=precision)
+    many = [SENTENCES[i % 11] for i in range(90)]
+    threads(1)
+    expected = encoder.encode(many, batch_size=7)
+    threads(3)
+    for _ in range(3):
+        np.testing.assert_array_equal(encoder.encode(many, batch_size=7), expected)
+    assert torch.get_num_threads() == 3
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(torch.get_num_threads).result() == 3
+
+
+def test_an_error_in_a_thread_is_raised_and_leaves_the_threads_as_set(tiny_encoder, threads):
+    encoder = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
+    threads(2)
+    encoder.model.layers[0] = torch.nn.Identity()
+    with pytest.raises(TypeError):
+        encoder.encode(SENTENCES, batch_size=2)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(torch.get_num_threads).result() == 2
+
+
+def test_cut_to_a_length(tiny):
+    long = ["good time " * 50]
+    np.testing.assert_array_equal(tiny.encode(long, max_length=4), tiny.encode(["good time"], max_length=4))
+    with pytest.raises(InputError, match="max_length is 65; this encoder takes 3 to 64 tokens"):
+        tiny.encode(long, max_length=65)
+
+
+def test_no_sentence_and_kinds_of_sequences(tiny):
+    assert tiny.encode([]).shape == (0, 32)
+    expected = tiny.encode(SENTENCES)
+    for sequence in (tuple(SENTENCES), np.array(SENTENCES), np.array(SENTENCES, dtype=object)):
+        np.testing.assert_array_equal(tiny.encode(sequence), expected)
+
+
+@pytest.mark.parametrize("sentence", SENTENCES[:4])
+def test_one_string_gives_one_vector(tiny, sentence):
+    vector = tiny.encode(sentence, normalize=True)
+    assert vector.shape == (32,)
+    np.testing.assert_array_equal(vector, tiny.encode([sentence], normalize=True)[0])
+
+
+@pytest.mark.parametrize("sentences", ["a man", ["a man", "a guitar"], []], ids=str)
+def test_torch_in_place_of_numpy(tiny, sentences):
+    tensor = tiny.encode(sentences, convert_to_tensor=True)
+    assert isinstance(tensor, torch.Tensor)
+    assert tensor.dtype == torch.float32
+    np.testing.assert_array_equal(tensor.numpy(), tiny.encode(sentences))
+
+
+def set_field(**changes):
+    def change(encoder):
+        for name, value in changes.items():
+            setattr(encoder, name, value)
+
+    return change
+
+
+def move_a_weight(encoder):
+    with torch.no_grad():
+        encoder.model.layers[1].output.bias[3] += 1e-6
+
+
+def swap_tokens(encoder):
+    backend = json.loads(encoder.tokenizer.backend.to_str())
+    ids = backend["model"]["vocab"]
+    ids["a"], ids["b"] = ids["b"], ids["a"]
+    encoder.tokenizer = Tokenizer(RustTokenizer.from_str(json.dumps(backend)), encoder.tokenizer.max_length, {})
+
+
+CHANGES = {
+    "a weight": move_a_weight,
+    "tokens": swap_tokens,
+    "pooling": set_field(pooling="mean"),
+    "length": set_field(max_length=32),
+    "precision": set_field(runtime=start("cpu", "bf16")),
+    "shape": lambda encoder: setattr(encoder.model, "config", replace(encoder.model.config, layer_norm_eps=1e-6)),
+}
+
+
+def test_identity_is_of_what_decides_an_embedding(tiny, tiny_encoder, tmp_path):
+    copied = shutil.copytree(tiny_encoder, tmp_path / "elsewhere")
+    again = SentenceEncoder.load(copied, device="cpu", precision="fp32")
+    assert again.identity == tiny.identity
+    again.encode(SENTENCES, max_length=8)
+    assert again.identity == tiny.identity
+    assert re.fullmatch("[0-9a-f]{64}", tiny.identity)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_identity_changes_with(tiny, tiny_encoder, change):
+    other = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
+    CHANGES[change](other)
+    assert other.identity != tiny.identity
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"sentence_bert_config.json": {"max_seq_length": 9}, "tokenizer_config.json": {"model_max_length": 7}}, 9),
+        ({"sentence_bert_config.json": {}, "tokenizer_config.json": {"model_max_length": 7}}, 7),
+        ({"sentence_bert_config.json": {"max_seq_length": None}}, 64),
+        ({"tokenizer_config.json": {"model_max_length": int(1e30)}}, 64),
+        ({"multitask.json": {"max_length": 12}, "sentence_bert_config.json": {"max_seq_length": 9}}, 12),
+        ({"multitask.json": {"max_length": None}}, 64),
+    ],
+)
+def test_sentences_are_cut_as_the_folder_says(tiny_encoder, tmp_path, files, expected):
+    folder = shutil.copytree(tiny_encoder, tmp_path / "model")
+    for name, content in ({"modules.json": []} | files).items():
+        write_json(folder / name, content)
+    encoder = SentenceEncoder.load(folder, pooling="mean", device="cpu", precision="fp32")
+    assert encoder.max_length == expected
+    long = ["a man in a boat " * 20]
+    np.testing.assert_array_equal(encoder.encode(long), encoder.encode(long, max_length=expected))
+
+
+def test_bf16_is_close(tiny, tiny_encoder):
+    coarse = SentenceEncoder.load(tiny_encoder, device="cpu", precision="bf16").encode(SENTENCES, normalize=True)
+    assert coarse.dtype == np.float32
+    difference = abs(coarse - tiny.encode(SENTENCES, normalize=True)).max()
+    assert 1e-5 < difference < 0.05

@@ -1,0 +1,120 @@
+"""An artefact's place follows from what determines it, and its state outlives it only when it is done."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from minbert.errors import InputError
+from multitask.runs import artefact as artefacts
+from multitask.runs.artefact import Artefact
+
+CONFIG = {"epochs": 1, "heads": {"sharing": "none"}, "tasks": ("a", "b")}
+INPUTS = {"start": "1f", "data": {"a": "2f"}}
+
+
+def building(runs: Path, stage="finetune", name="run", config=CONFIG, inputs=INPUTS, labels=None):
+    return Artefact.building(runs, stage, name, config, inputs, labels or {})
+
+
+def place(runs: Path, **changes) -> Artefact:
+    with building(runs, **changes) as artefact:
+        return artefact
+
+
+def test_equal_identities_share_a_folder_whatever_they_are_called(tmp_path):
+    first = place(tmp_path)
+    assert place(tmp_path, name="other", labels={"data": "elsewhere"}) == first
+    assert place(tmp_path, config=dict(reversed(CONFIG.items()))) == first
+    assert place(tmp_path / "there").folder.name == first.folder.name
+    assert first.folder.name == f"finetune-run-{first.digest}"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stage": "other"},
+        {"config": CONFIG | {"epochs": 2}},
+        {"config": CONFIG | {"heads": {"sharing": "shared"}}},
+        {"config": CONFIG | {"tasks": ("b", "a")}},
+        {"inputs": INPUTS | {"start": "2f"}},
+        {"inputs": INPUTS | {"precision": "bf16"}},
+    ],
+    ids=str,
+)
+def test_a_different_identity_has_a_different_folder(tmp_path, changes):
+    assert place(tmp_path, **changes).digest != place(tmp_path).digest
+
+
+def test_a_new_format_is_a_different_identity(tmp_path, monkeypatch):
+    old = place(tmp_path)
+    monkeypatch.setattr(artefacts, "FORMAT_VERSION", artefacts.FORMAT_VERSION + 1)
+    assert place(tmp_path).digest != old.digest
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..\\x", "a b", "a*", "[a]", "line\n"])
+def test_names_that_no_folder_can_have(tmp_path, name):
+    with pytest.raises(InputError, match="expected letters, digits"):
+        place(tmp_path, name=name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_state_goes_only_when_the_run_is_marked_as_done(tmp_path, monkeypatch):
+    artefact = place(tmp_path)
+    state = artefact.folder / "state" / "state.pt"
+    state.parent.mkdir()
+    state.touch()
+
+    def failing(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(artefacts, "write_text", failing)
+        with pytest.raises(KeyboardInterrupt):
+            artefact.finish()
+    assert state.exists()
+    assert not artefact.done
+    artefact.finish()
+    assert artefact.done
+    assert not state.parent.exists()
+
+
+def test_the_lock_is_held_by_one_at_a_time(tmp_path):
+    inside, seen = [], []
+
+    def work(name: str) -> None:
+        for _ in range(20):
+            with building(tmp_path, name=name):
+                inside.append(1)
+                seen.append(len(inside))
+                inside.pop()
+
+    threads = [threading.Thread(target=work, args=[name]) for name in ("a", "b", "c", "d")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [1] * 80
+    assert len(list(tmp_path.glob("finetune-*"))) == 1  # whatever each of them calls it
+
+
+def test_the_lock_is_free_after_an_error(tmp_path):
+    with pytest.raises(KeyError), building(tmp_path):
+        raise KeyError
+    with building(tmp_path) as artefact:
+        assert not artefact.done
+
+
+def test_a_state_that_a_kill_left_behind_a_done_run_is_removed(tmp_path):
+    artefact = place(tmp_path)
+    artefact.finish()
+    (artefact.folder / "state").mkdir()
+    assert place(tmp_path) == artefact
+    assert not (artefact.folder / "state").exists()
+
+
+def test_a_run_without_models_says_what_to_pass(tmp_path):
+    artefact = place(tmp_path, stage="evaluate")
+    artefact.finish()
+    with pytest.raises(InputError, match="keeps no model; pass a run of finetune or pretrain"):
+        artefact.model_folder()

@@ -1,0 +1,179 @@
+"""Aggregated gradients against the papers' algorithms, and what reaches which parameter."""
+
+import numpy as np
+import pytest
+import torch
+from torchjd import aggregation
+
+from minbert.errors import InputError
+from multitask.config import FinetuneConfig, SchedulerConfig
+from multitask.schedulers import AverageLoss, build_scheduler
+from multitask.schedulers.pcgrad_and_aggregators import METHODS
+
+from .toy import OWN, SHARED, TASKS, UPDATE, Toy, cosines
+
+CPU = torch.device("cpu")
+PACKAGES = {"quadprog_projector": "quadprog", "cagrad": "cvxpy", "nash_mtl": "ecos", "fairgrad": "scipy"}
+SUMS = {"pcgrad", "gradvac", "graddrop", "config", "nash_mtl", "fairgrad"}
+WEIGHTS = (1.0, 3.0, 0.5)
+
+
+@pytest.fixture(params=METHODS)
+def name(request) -> str:
+    if extra := METHODS[request.param].extra:
+        pytest.importorskip(PACKAGES[extra])
+    return request.param
+
+
+def build(name: str, weights: tuple[float, ...] | None = None, **scheduling):
+    return build_scheduler(
+        FinetuneConfig(scheduler=name, weights=weights, scheduling=SchedulerConfig(**scheduling)), CPU
+    )
+
+
+def conflicting() -> Toy:
+    """All three pairs of tasks conflict: each gradient is projected twice, so that the order matters."""
+    return next(toy for toy in map(Toy, range(1000)) if cosines(toy.matrix()).min(axis=0).max() < -0.05)
+
+
+def agreeing() -> Toy:
+    return next(toy for toy in map(Toy, range(1000)) if cosines(toy.matrix()).min() > 0.05)
+
+
+def along(toy: Toy, vector: np.ndarray) -> float:
+    """The smallest cosine between a vector and a task's gradient."""
+    return cosines(np.vstack([toy.matrix(), vector]))[-1, :3].min()
+
+
+def surgery(gradients: np.ndarray, orders: list[list[int]]) -> np.ndarray:
+    """Algorithm 1 of arXiv 2001.06782, with the orders in which each task meets the others."""
+    changed = gradients.copy()
+    for i, order in enumerate(orders):
+        for j in order:
+            if i != j and (dot := changed[i] @ gradients[j]) < 0:
+                changed[i] -= dot / (gradients[j] @ gradients[j]) * gradients[j]
+    return changed.sum(axis=0)
+
+
+@pytest.mark.parametrize("reduction, share", [("sum", 1), ("mean", 1 / 3)])
+def test_pcgrad_is_algorithm_1(reduction, share):
+    toy = conflicting()
+    seen = []
+    for seed in range(8):
+        torch.manual_seed(seed)
+        build("pcgrad", reduction=reduction).backward(toy, UPDATE)
+        torch.manual_seed(seed)
+        orders = [torch.randperm(3).tolist() for _ in TASKS]
+        np.testing.assert_allclose(toy.shared(), share * surgery(toy.matrix(), orders), rtol=1e-9)
+        seen.append(tuple(toy.shared()))
+    assert len(set(seen)) > 1  # else the order would not have mattered
+
+
+def test_pcgrad_without_conflict_is_the_average():
+    toy = agreeing()
+    build("pcgrad", WEIGHTS, reduction="mean").backward(toy, UPDATE)
+    ours = {name: gradient.clone() for name, gradient in toy.gradients().items() if gradient is not None}
+    toy.module.zero_grad()
+    AverageLoss(dict(zip(TASKS, WEIGHTS, strict=True))).backward(toy, UPDATE)
+    theirs = {name: gradient for name, gradient in toy.gradients().items() if gradient is not None}
+    assert set(ours) == set(theirs) == {*SHARED, *OWN["sentiment"], *OWN["paraphrase"], *OWN["similarity"]}
+    for parameter, gradient in ours.items():
+        torch.testing.assert_close(gradient, theirs[parameter])
+
+
+@pytest.mark.parametrize("method", ["mgda", "upgrad", "dualproj"])
+def test_the_update_goes_against_no_task(method):
+    if extra := METHODS[method].extra:
+        pytest.importorskip(PACKAGES[extra])
+    toy = next(toy for toy in map(Toy, range(1000)) if along(toy, toy.matrix().mean(axis=0)) < -0.1)
+    build(method).backward(toy, UPDATE)
+    assert along(toy, toy.shared()) > -0.01
+
+
+def test_mgda_is_the_shortest_combination():
+    toy = conflicting()
+    build("mgda").backward(toy, UPDATE)
+    random = np.random.default_rng(0).dirichlet(np.ones(3), 2000)  # [samples, tasks]
+    shortest = np.linalg.norm(random @ toy.matrix(), axis=1).min()
+    assert np.linalg.norm(toy.shared()) < 1.01 * shortest
+
+
+EXPECTED = {
+    "pcgrad": lambda: aggregation.PCGrad(),
+    "gradvac": lambda: aggregation.GradVac(beta=0.01),
+    "graddrop": lambda: aggregation.GradDrop(),
+    "config": lambda: aggregation.ConFIG(),
+    "mgda": lambda: aggregation.MGDA(),
+    "imtl_g": lambda: aggregation.IMTLG(),
+    "aligned_mtl": lambda: aggregation.AlignedMTL(),
+    "random": lambda: aggregation.Random(),
+    "upgrad": lambda: aggregation.UPGrad(),
+    "dualproj": lambda: aggregation.DualProj(),
+    "cagrad": lambda: aggregation.CAGrad(c=0.5),
+    "nash_mtl": lambda: aggregation.NashMTL(n_tasks=3),
+    "fairgrad": lambda: aggregation.FairGrad(alpha=1.0),
+}
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_what_reaches_which_parameter(name, reduction):
+    toy, scheduler = conflicting(), build(name, WEIGHTS, reduction=reduction)
+    torch.manual_seed(1)
+    losses = scheduler.backward(toy, UPDATE)
+    share = 1.0 if name in SUMS and reduction == "sum" else 1 / 3
+    torch.manual_seed(1)
+    weighted = torch.from_numpy(np.array(WEIGHTS)[:, None] * toy.matrix())
+    aggregate = EXPECTED[name]()(weighted).numpy() * (share if name in SUMS else 1)
+    np.testing.assert_allclose(toy.shared(), aggregate, rtol=1e-5, atol=1e-9)
+    reference = toy.reference()
+    for task, weight in zip(TASKS, WEIGHTS, strict=True):
+        for parameter in OWN[task]:
+            own = share * weight * reference[task][parameter]
+            torch.testing.assert_close(toy.named()[parameter].grad, own)
+    idle = set(toy.named()) - {*SHARED, *(parameter for own in OWN.values() for parameter in own)}
+    assert any(parameter.startswith("encoder.pooler") for parameter in idle)
+    assert all(toy.named()[parameter].grad is None for parameter in idle)  # so weight decay leaves them alone too
+    expected = toy.losses(UPDATE)
+    assert {task: term.item() for task, term in losses.terms.items()} == pytest.approx(
+        {task: term.item() for task, term in expected.terms.items()}
+    )
+    assert not any(term.requires_grad for term in losses.terms.values())
+    assert losses.tokens == expected.tokens
+    assert losses.watched.keys() == expected.watched.keys()
+
+
+def test_one_graph_is_alive_at_a_time(name):
+    toy, scheduler = Toy(), build(name)
+    for _ in range(2):
+        scheduler.backward(toy, UPDATE)
+    assert toy.most_alive == 1
+    build("average").backward(toy, UPDATE)
+    assert toy.most_alive == 3  # what it would be otherwise
+
+
+def test_the_matrix_is_made_once():
+    toy, scheduler = Toy(), build("pcgrad")
+    scheduler.backward(toy, UPDATE)
+    matrix = scheduler.gradients.matrix
+    scheduler.backward(toy, UPDATE)
+    assert scheduler.gradients.matrix is matrix
+    assert matrix.shape == (3, sum(toy.named()[parameter].numel() for parameter in SHARED) + 20)  # the pooler's 20
+
+
+def test_a_loss_that_is_not_finite_is_left_to_the_loop(name):
+    toy, scheduler = Toy(), build(name)
+    toy.targets[:, 1] = torch.nan
+    losses = scheduler.backward(toy, UPDATE)
+    assert losses.terms["paraphrase"].isnan()
+    assert not torch.stack([g.sum() for g in toy.gradients().values() if g is not None]).isfinite().all()
+
+
+def test_missing_packages_are_named(monkeypatch):
+    monkeypatch.setattr("torchjd._mixins.find_spec", lambda package: None)
+    with pytest.raises(InputError, match=r'scheduler cagrad needs .* pip install "torchjd\[cagrad\]"$'):
+        build("cagrad")
+
+
+def test_one_task_has_nothing_to_aggregate():
+    with pytest.raises(InputError, match="with reviews alone use single"):
+        build_scheduler(FinetuneConfig(scheduler="pcgrad", tasks=("reviews",)), CPU)

@@ -1,0 +1,94 @@
+"""Conflicts between tasks against cosines by hand, without a trace in what is trained."""
+
+import numpy as np
+import pytest
+import torch
+
+from minbert.model import BertModel
+from multitask.config import FinetuneConfig, HeadsConfig
+from multitask.models.multitask_model import MultitaskBert
+from multitask.schedulers import build_scheduler
+from multitask.schedulers.task_gradients import TaskGradients, split_parameters
+
+from .toy import TASKS, UPDATE, Toy, cosines
+
+CPU = torch.device("cpu")
+PAIRS = [("sentiment", "paraphrase", 0, 1), ("sentiment", "similarity", 0, 2), ("paraphrase", "similarity", 1, 2)]
+
+
+@pytest.mark.parametrize("name", ["average", "pcgrad", "uncertainty"])
+@pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0), (0.5, 2.0, 3.0)], ids=str)
+def test_conflicts_are_cosines_and_norms(name, weights):
+    toy = Toy()
+    scheduler = build_scheduler(FinetuneConfig(scheduler=name, weights=weights), CPU)
+    scheduler.backward(toy, UPDATE)
+    seen = {key: value.item() for key, value in scheduler.conflicts(toy, UPDATE).items()}
+    matrix = toy.matrix()
+    expected = {f"cosine {first}/{second}": cosines(matrix)[i, j] for first, second, i, j in PAIRS}
+    norms = np.linalg.norm(matrix, axis=1) * weights
+    assert seen == pytest.approx(expected | {f"norm {task}": norms[k] for k, task in enumerate(TASKS)})
+
+
+@pytest.mark.parametrize("name", ["average", "pcgrad"])
+def test_looking_leaves_no_trace(name):
+    toy = Toy(dropout=0.5)
+    scheduler = build_scheduler(FinetuneConfig(scheduler=name), CPU)
+    scheduler.backward(toy, UPDATE)
+    gradients = {key: value.clone() for key, value in toy.gradients().items() if value is not None}
+    before = torch.get_rng_state()
+    other = tuple(reversed(UPDATE))  # not the step's own update: the aggregator has to look anew
+    first, second = (scheduler.conflicts(toy, other) for _ in range(2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert {key: value.item() for key, value in first.items()} == {key: value.item() for key, value in second.items()}
+    assert all(torch.equal(toy.named()[key].grad, value) for key, value in gradients.items())
+    assert {key for key, value in toy.gradients().items() if value is not None} == set(gradients)
+
+
+def test_after_a_step_an_aggregator_looks_for_free():
+    toy, scheduler = Toy(), build_scheduler(FinetuneConfig(scheduler="pcgrad"), CPU)
+    scheduler.backward(toy, UPDATE)
+    calls = len(toy.graphs)
+    scheduler.conflicts(toy, UPDATE)
+    assert len(toy.graphs) == calls
+
+
+def test_the_cosine_with_no_gradient_is_zero():
+    toy = Toy()
+    gradients = TaskGradients(toy.module, dict.fromkeys(TASKS, 1.0))
+    gradients.compute(toy, UPDATE[0])
+    seen = gradients.conflicts()
+    assert seen["cosine sentiment/paraphrase"] == seen["norm paraphrase"] == 0
+    assert seen["norm sentiment"] > 0
+
+
+@pytest.mark.parametrize(
+    "heads, common",
+    [
+        (HeadsConfig("separate"), set()),
+        (HeadsConfig("shared_first_layer"), {"transform.first"}),
+        (HeadsConfig("shared"), {"transform.first", "transform.second"}),
+        (HeadsConfig("separate", "features"), set()),
+    ],
+    ids=["separate", "first layer shared", "both layers shared", "features"],  # a set has no fixed order in names
+)
+def test_shared_are_the_encoder_and_layers_of_several_heads(tiny_encoder, heads, common):
+    encoder = BertModel.from_pretrained(str(tiny_encoder))
+    model = MultitaskBert(encoder, (*TASKS, "reviews"), "cls", heads)
+    shared, own = split_parameters(model, TASKS)
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    in_heads = {names[parameter] for parameter in shared if names[parameter].startswith("heads.")}
+    assert in_heads == {f"heads.paraphrase.{layer}.{kind}" for layer in common for kind in ("weight", "bias")}
+    assert {names[parameter] for parameter in shared} - in_heads == {
+        f"encoder.{name}" for name, _ in encoder.named_parameters()
+    }
+    for task in TASKS:
+        assert all(names[parameter].startswith(f"heads.{task}.") for parameter in own[task])
+        assert {*own[task], *shared} >= set(model.heads[task].parameters())
+
+
+def test_a_layer_that_one_trained_task_uses_is_its_own(tiny_encoder):
+    toy = Toy()
+    shared, own = split_parameters(toy.module, ("sentiment", "paraphrase"))
+    common = toy.module.get_parameter("heads.paraphrase.0.weight")
+    assert not any(parameter is common for parameter in shared)
+    assert any(parameter is common for parameter in own["paraphrase"])

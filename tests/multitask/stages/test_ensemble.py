@@ -1,0 +1,574 @@
+"""Ensembles against plain numpy: averages, greedy selection, soups, and what the stage and the command write."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from weakref import WeakSet
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit, softmax
+from scipy.stats import pearsonr
+
+from minbert.checkpoint import save_encoder
+from minbert.config import BertConfig
+from minbert.errors import InputError
+from minbert.files import read_json, write_json
+from minbert.model import BertModel
+from minbert.tokenizer import Tokenizer, load_tokenizer
+from multitask.cli.main import main
+from multitask.config import EnsembleConfig, HeadsConfig, RunOptions
+from multitask.evaluation.task_scores import load_split, outputs
+from multitask.inference.predict import predict_files
+from multitask.models.multitask_model import HEADS, MultitaskBert
+from multitask.models.prediction_heads import BilinearHead
+from multitask.runs.artefact import Artefact
+from multitask.runtime.device import start
+from multitask.stages.common import Start
+from multitask.stages.ensemble import stage
+from multitask.stages.ensemble.stage import ensemble
+from multitask.stages.ensemble.votes_and_soups import Member, blend, find_members, select_greedily, select_soup, soup
+from multitask.tasks.kinds import TASKS
+from tests.conftest import SMALL_ROWS, sample_vocabulary, word_piece
+
+TRAINED = ("sentiment", "paraphrase", "similarity")
+CPU = start("cpu", "fp32")
+FILES = sorted(f"{TASKS[task].prediction_stem}-{split}-output.csv" for task in TRAINED for split in ("dev", "test"))
+FEATURES = HeadsConfig("separate", "features")
+
+
+@pytest.fixture(scope="module")
+def other_encoder(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder of another size, whose tokenizer splits the same text otherwise."""
+    folder = tmp_path_factory.mktemp("other-encoder")
+    vocabulary = sample_vocabulary(sample_data)[:300]
+    torch.manual_seed(9)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=48,
+        max_position_embeddings=80,
+        initializer_range=0.1,
+    )
+    save_encoder(BertModel(config), folder)
+    Tokenizer(word_piece(vocabulary), config.max_length, {}).save(folder)
+    return folder
+
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def write_model(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Write:
+    """Write a model folder: an encoder and heads, moved at random, then centred so that no class has all the rows."""
+
+    def write(seed: int, heads=FEATURES, pooling="mean", tasks=TRAINED, encoder=tiny_encoder, folder=None, length=None):
+        torch.manual_seed(seed)
+        model = MultitaskBert(BertModel.from_pretrained(str(encoder)), tasks, pooling, heads, length)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+            tokenizer = load_tokenizer(str(encoder))
+            for task, rows in load_split(model.eval(), tokenizer, small_data, "dev").items():
+                if task != "similarity":
+                    head = model.heads[task]
+                    bias = head.bias if isinstance(head, BilinearHead) else head.mlp.second.bias
+                    bias.sub_(torch.tensor(np.median(outputs(model, task, rows, CPU), axis=0)).view_as(bias))
+        folder = folder or tmp_path_factory.mktemp("model") / "model"
+        model.save(folder, tokenizer)
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def write_run(write_model: Write, tmp_path_factory: pytest.TempPathFactory) -> Write:
+    """Write the folder of a run that keeps models of these seeds, the first of them as the best overall."""
+
+    def write(*seeds: int, start: str = "one", done: bool = True, runs: Path | None = None, **settings) -> Path:
+        runs = runs or tmp_path_factory.mktemp("runs")
+        inputs = {"start": {"sha256": start}, "seeds": list(seeds)}
+        with Artefact.building(runs, "finetune", "run", {"seed": 0}, inputs, {}) as run:
+            best = dict(zip(("overall", *TRAINED), (f"step-{seed}" for seed in seeds), strict=False))
+            for seed in seeds:
+                write_model(seed, folder=run.folder / "checkpoints" / f"step-{seed}", **settings)
+            write_json(run.folder / "best.json", best)
+            if done:
+                run.finish()
+        return run.folder
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def members(write_model: Write, other_encoder: Path) -> list[Path]:
+    """Models that differ in heads, pooling, length, encoder, tokenizer, and in how they read pairs."""
+    return [
+        write_model(1),
+        write_model(2, heads=HeadsConfig("separate", "joint", similarity_pairs="embeddings"), pooling="cls"),
+        write_model(3, encoder=other_encoder, heads=HeadsConfig("separate", "joint"), length=30),
+        write_model(4, heads=HeadsConfig("shared"), encoder=other_encoder),
+    ]
+
+
+def build(models, data, runs, method, kept="leading", **settings) -> Artefact:
+    options = RunOptions(device="cpu", precision="fp32", runs=runs)
+    return ensemble(models, data, EnsembleConfig(method, **settings), options, kept)
+
+
+def probabilities(folder: Path, task: str, data: Path, split: str) -> np.ndarray:
+    """What a member says of every row, from its raw outputs by scipy."""
+    model = MultitaskBert.load(folder)
+    rows = load_split(model, load_tokenizer(str(folder)), data, split, [task])[task]
+    raw = outputs(model, task, rows, CPU).astype(np.float64)
+    return {"sentiment": lambda: softmax(raw, axis=1), "paraphrase": lambda: expit(raw)}.get(
+        task, lambda: np.clip(raw, 0, 1)
+    )()
+
+
+def decided(task: str, estimates: np.ndarray) -> np.ndarray:
+    """Predictions from probabilities or similarities."""
+    if task == "sentiment":
+        return np.array([row.tolist().index(max(row)) for row in estimates])
+    return np.array([int(value > 0.5) for value in estimates]) if task == "paraphrase" else 5 * estimates
+
+
+def measured(task: str, estimates: np.ndarray, labels: np.ndarray) -> float:
+    """The task's score, by hand."""
+    predictions = decided(task, estimates)
+    return float(pearsonr(predictions, labels)[0] if task == "similarity" else np.mean(predictions == labels))
+
+
+def labels_of(data: Path, task: str) -> np.ndarray:
+    lines = TASKS[task].schema.path(data, "dev").read_text().splitlines()
+    return np.array([float(line.rsplit("\t", 1)[1]) for line in lines[1:]])
+
+
+def read_file(artefact: Artefact, task: str, split: str) -> np.ndarray:
+    path = artefact.folder / "predictions" / f"{TASKS[task].prediction_stem}-{split}-output.csv"
+    return np.array([float(line.split(" , ")[1]) for line in path.read_text().splitlines()[1:]])
+
+
+def evaluation(artefact: Artefact) -> dict:
+    return read_json(artefact.folder / "evaluation.json")
+
+
+# Votes.
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (7,)], ids=str)
+def test_blend_is_the_weighted_mean(shape):
+    draws = np.random.default_rng(0)
+    estimates = [draws.random(shape) for _ in range(3)]
+    expected = (2 * estimates[0] + 5 * estimates[2]) / 7
+    np.testing.assert_allclose(blend(estimates, np.array([2, 0, 5])), expected, rtol=1e-12)
+    np.testing.assert_array_equal(blend(estimates, np.array([0, 1, 0])), estimates[1])
+
+
+def draw(task: str, seed: int, members: int = 5, rows: int = 24) -> tuple[list[np.ndarray], np.ndarray]:
+    """Estimates of members that know something, and labels."""
+    draws = np.random.default_rng(seed)
+    if task == "sentiment":
+        labels = draws.integers(0, 5, rows).astype(np.float32)
+        logits = draws.normal(size=(members, rows, 5)) + np.eye(5)[labels.astype(int)]
+        return list(softmax(logits, axis=2)), labels
+    if task == "paraphrase":
+        labels = draws.integers(0, 2, rows).astype(np.float32)
+        return list(expit(draws.normal(size=(members, rows)) + labels - 0.5)), labels
+    labels = draws.uniform(0, 5, rows).astype(np.float32)
+    return list(np.clip(labels / 5 + 0.4 * draws.normal(size=(members, rows)), 0, 1)), labels
+
+
+def greedy_by_hand(task: str, estimates: list[np.ndarray], labels: np.ndarray, rounds: int) -> list[int]:
+    """How often each member stands in the best prefix of the greedily grown bag."""
+    bag: list[int] = []
+    prefixes: list[tuple[float, list[int]]] = []
+    for _ in range(rounds):
+        found = [
+            round(measured(task, np.mean([estimates[i] for i in [*bag, new]], axis=0), labels), 9)
+            for new in range(len(estimates))
+        ]
+        bag = [*bag, found.index(max(found))]
+        prefixes.append((max(found), bag))
+    best = max(score for score, _ in prefixes)
+    chosen = next(bag for score, bag in prefixes if score == best)
+    return [chosen.count(i) for i in range(len(estimates))]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("task", TRAINED)
+def test_greedy_selection_equals_a_bag_grown_by_hand(task, seed):
+    estimates, labels = draw(task, seed)
+    votes = select_greedily(TASKS[task].kind, estimates, labels, rounds=8)
+    assert votes.tolist() == greedy_by_hand(task, estimates, labels, rounds=8)
+    single = max(measured(task, estimate, labels) for estimate in estimates)
+    assert measured(task, blend(estimates, votes), labels) >= single
+
+
+def test_greedy_selection_takes_several_and_one_of_them_twice():
+    votes = select_greedily(TASKS["similarity"].kind, *draw("similarity", 0), rounds=8)
+    assert np.count_nonzero(votes) > 1
+    assert max(votes) > 1
+
+
+@pytest.mark.parametrize("task", TRAINED)
+def test_one_round_is_the_best_member_and_the_first_named_wins_ties(task):
+    estimates, labels = draw(task, seed=3)
+    scores = [measured(task, estimate, labels) for estimate in estimates]
+    votes = select_greedily(TASKS[task].kind, estimates, labels, rounds=1)
+    assert votes.tolist() == [int(i == int(np.argmax(scores))) for i in range(5)]
+    assert select_greedily(TASKS[task].kind, [estimates[0]] * 3, labels, rounds=4).tolist() == [1, 0, 0]
+
+
+def test_the_average_of_unlike_models(members, small_data, tmp_path):
+    artefact = build(members, small_data, tmp_path, "average")
+    said = evaluation(artefact)
+    for task in TRAINED:
+        for split, file in (("dev", "dev"), ("test", "test-student")):
+            mean = np.mean([probabilities(folder, task, small_data, split) for folder in members], axis=0)
+            written = read_file(artefact, task, split)
+            assert len(written) == SMALL_ROWS[file]
+            np.testing.assert_allclose(written, decided(task, mean), atol=1e-6)
+            if split == "dev":
+                expected = measured(task, mean, labels_of(small_data, task))
+                assert said["scores"][task] == pytest.approx(expected, abs=1e-6)
+        assert said["weights"][task] == {str(folder): 0.25 for folder in members}
+    assert said["overall"] == pytest.approx(np.mean([said["scores"][task] for task in TRAINED]))
+    assert (said["method"], said["selected_on_dev"]) == ("average", False)
+
+
+def test_members_disagree(members, small_data):
+    """Without it the other tests of ensembles could not fail."""
+    for task in TRAINED:
+        predictions = [decided(task, probabilities(folder, task, small_data, "dev")) for folder in members]
+        assert len({tuple(p) for p in predictions}) == len(members)
+
+
+def test_each_members_scores(members, small_data, tmp_path):
+    said = evaluation(build(members, small_data, tmp_path, "greedy"))["members"]
+    assert list(said) == [str(folder) for folder in members]
+    for folder in members:
+        for task in TRAINED:
+            expected = measured(task, probabilities(folder, task, small_data, "dev"), labels_of(small_data, task))
+            assert said[str(folder)]["scores"][task] == pytest.approx(expected, abs=1e-5)
+            metric = said[str(folder)]["metrics"][task][TASKS[task].kind.metric]
+            assert metric == said[str(folder)]["scores"][task]
+
+
+def test_best_per_task_is_the_best_members_own_answer(members, small_data, tmp_path):
+    artefact = build(members, small_data, tmp_path / "runs", "best_per_task")
+    said = evaluation(artefact)
+    assert said["selected_on_dev"]
+    for task in TRAINED:
+        scores = {label: member["scores"][task] for label, member in said["members"].items()}
+        best = max(scores, key=scores.__getitem__)
+        assert said["weights"][task] == {best: 1.0}
+        assert said["scores"][task] == scores[best]
+        predict_files(Path(best), small_data, tmp_path / task, device="cpu", precision="fp32")
+        for split in ("dev", "test"):
+            name = f"{TASKS[task].prediction_stem}-{split}-output.csv"
+            assert (artefact.folder / "predictions" / name).read_bytes() == (tmp_path / task / name).read_bytes()
+
+
+def test_greedy_weights_reach_the_files(members, small_data, tmp_path):
+    artefact = build(members, small_data, tmp_path, "greedy", rounds=7)
+    said = evaluation(artefact)
+    for task in TRAINED:
+        dev = [probabilities(folder, task, small_data, "dev") for folder in members]
+        counts = greedy_by_hand(task, dev, labels_of(small_data, task), rounds=7)
+        shares = {str(m): count / sum(counts) for m, count in zip(members, counts, strict=True) if count}
+        assert said["weights"][task] == pytest.approx(shares)
+        test = [probabilities(folder, task, small_data, "test") for folder in members]
+        expected = decided(task, np.average(test, axis=0, weights=counts))
+        np.testing.assert_allclose(read_file(artefact, task, "test"), expected, atol=1e-6)
+        assert said["scores"][task] >= max(member["scores"][task] for member in said["members"].values())
+
+
+@pytest.mark.parametrize("method", ["best_per_task", "average", "greedy"])
+def test_members_answer_only_tasks_that_they_have(write_model, small_data, tmp_path, method):
+    models = [write_model(5, tasks=("similarity",)), write_model(6, tasks=("sentiment", "similarity"))]
+    said = evaluation(build(models, small_data, tmp_path, method))
+    assert list(said["scores"]) == ["sentiment", "similarity"]
+    assert said["weights"]["sentiment"] == {str(models[1]): 1.0}
+    assert list(said["members"][str(models[0])]["scores"]) == ["similarity"]
+
+
+# Soups.
+
+
+def tensors(folder: Path) -> dict[str, torch.Tensor]:
+    return MultitaskBert.load(folder).state_dict()
+
+
+@pytest.mark.parametrize("heads", [FEATURES, HeadsConfig("shared")], ids=str)
+def test_a_soup_has_the_mean_weights(write_run, small_data, tmp_path, heads):
+    runs = [write_run(seed, heads=heads) for seed in (1, 2, 3)]
+    folders = [Artefact(run).model_folder() for run in runs]
+    artefact = build(runs, small_data, tmp_path, "soup")
+    assert (artefact.folder / "checkpoints" / "soup" / "heads.safetensors").is_file()
+    parts = [tensors(folder) for folder in folders]
+    for name, tensor in tensors(artefact.model_folder()).items():
+        expected = np.mean([part[name].numpy().astype(np.float64) for part in parts], axis=0).astype(np.float32)
+        np.testing.assert_array_equal(tensor.numpy(), expected)
+    assert evaluation(artefact)["weights"]["paraphrase"] == pytest.approx({str(f): 1 / 3 for f in folders})
+
+
+def test_a_soup_of_equal_models_is_that_model(write_model, tmp_path):
+    model = write_model(1)
+    copy = shutil.copytree(model, tmp_path / "copy")
+    mixed = soup([model, copy, model]).state_dict()
+    assert all(torch.equal(tensor, mixed[name]) for name, tensor in tensors(model).items())
+
+
+@pytest.mark.parametrize("method", ["soup", "greedy_soup"])
+def test_every_command_takes_a_soup(write_run, small_data, tmp_path, method, capsys):
+    run = write_run(1, 2, 3)
+    artefact = build([run], small_data, tmp_path / "runs", method, kept="all")
+    settings = ("--data", small_data, "--device", "cpu", "--precision", "fp32")
+    report = tmp_path / "scores.json"
+    assert call("evaluate", "--model", artefact.folder, "--output", report, *settings) == 0
+    said = evaluation(artefact)
+    assert read_json(report)["overall"] == pytest.approx(said["overall"], abs=1e-9)
+    assert read_json(report)["tasks"] == said["metrics"]
+    assert call("predict", "--model", artefact.folder, "--output", tmp_path / "predictions", *settings) == 0
+    for name in FILES:
+        written = (artefact.folder / "predictions" / name).read_bytes()
+        assert (tmp_path / "predictions" / name).read_bytes() == written
+    (tmp_path / "text.txt").write_text("good time\n")
+    cpu = settings[2:]
+    assert call("embed", tmp_path / "text.txt", tmp_path / "e.npy", "--model", artefact.folder, *cpu) == 0
+    begin = Start.load(str(artefact.folder), None, "auto", seed=0)
+    assert begin.pooling == "mean"
+    capsys.readouterr()
+
+
+def test_greedy_soup_equals_its_recipe(write_model):
+    ranked = find_members([write_model(seed) for seed in range(1, 7)], "leading")
+    values = iter([0.5, 0.4, 0.5, 0.6, 0.55, 0.7])  # of the first alone, then with each of the others
+    tried: list[dict[str, torch.Tensor]] = []
+
+    def score(model: MultitaskBert) -> float:
+        tried.append(model.state_dict())
+        return next(values)
+
+    assert select_soup(ranked, score) == [ranked[0], ranked[2], ranked[3], ranked[5]]
+    name = next(iter(tried[0]))
+    parts = [tensors(member.folder)[name].double() for member in ranked]
+    for state, used in zip(tried, [(0,), (0, 1), (0, 2), (0, 2, 3), (0, 2, 3, 4), (0, 2, 3, 5)], strict=True):
+        expected = sum(parts[i] for i in used) / len(used)
+        torch.testing.assert_close(state[name].double(), expected, rtol=0, atol=1e-7)
+
+
+def test_greedy_soup_never_scores_below_its_best_member(write_run, small_data, tmp_path, monkeypatch):
+    runs = [write_run(seed) for seed in (1, 2, 3)]
+    said = evaluation(build(runs, small_data, tmp_path / "runs", "greedy_soup"))
+    scores = {label: member["overall"] for label, member in said["members"].items()}
+    assert said["overall"] >= max(scores.values())
+    assert said["selected_on_dev"]
+
+    monkeypatch.setattr(stage, "select_soup", lambda ranked, score: ranked[:2])
+    said = evaluation(build(runs, small_data, tmp_path / "other-runs", "greedy_soup"))
+    assert set(said["weights"]["sentiment"]) == set(sorted(scores, key=scores.__getitem__)[1:])
+
+
+def test_a_soup_ignores_the_dropout_of_training(write_run, small_data, tmp_path):
+    runs = [write_run(seed, heads=replace(FEATURES, dropout=dropout)) for seed, dropout in ((1, 0.0), (2, 0.3))]
+    build(runs, small_data, tmp_path, "soup")
+
+
+@pytest.mark.parametrize("method", ["soup", "greedy_soup"])
+def test_no_soup_of_unlike_models(write_run, write_model, other_encoder, small_data, tmp_path, method):
+    first = write_run(1)
+    others = {
+        "differs in heads;": write_run(2, heads=HeadsConfig("separate", "joint")),
+        "differs in pooling;": write_run(2, pooling="cls"),
+        "differs in tasks;": write_run(2, tasks=("sentiment",)),
+        "differs in max_length;": write_run(2, length=20),
+        "differs in encoder, tokenizer;": write_run(2, encoder=other_encoder),
+        "differs in start weights;": write_run(2, start="another"),
+        "its start weights are unknown": write_model(2),
+    }
+    for message, other in others.items():
+        with pytest.raises(InputError, match=message) as caught:
+            build([first, other], small_data, tmp_path / "runs", method)
+        assert "\n" not in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
+# Members.
+
+
+def labels(members: list[Member]) -> list[str]:
+    return [Path(member.label).name for member in members]
+
+
+def test_a_run_stands_for_its_leading_or_all_kept_models(write_run, write_model):
+    run, model = write_run(1, 2, 3), write_model(4)
+    assert labels(find_members([run, model], "leading")) == ["step-1", "model"]
+    assert labels(find_members([run, model], "all")) == ["step-1", "step-2", "step-3", "model"]
+
+
+def test_equal_models_count_once(write_run, tmp_path):
+    run = write_run(1, 2)
+    folder = Artefact(run).model_folder()
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    write_json(copy / "evaluation-dev.json", {})  # what `evaluate` leaves there changes nothing
+    assert labels(find_members([folder, run, copy], "all")) == ["step-1", "step-2"]
+    shutil.copyfile(Artefact(run).kept_models()["sentiment"] / HEADS, copy / HEADS)
+    assert labels(find_members([folder, copy], "all")) == ["step-1", "copy"]
+
+
+def test_what_is_no_member(write_run, tiny_encoder):
+    with pytest.raises(InputError, match=r"no multitask\.json, so not a fine-tuned model"):
+        find_members([tiny_encoder], "leading")
+    with pytest.raises(InputError, match="not a complete run"):
+        find_members([write_run(1, done=False)], "all")
+    with pytest.raises(InputError, match="an ensemble of no models"):
+        find_members([], "leading")
+
+
+# The artefact.
+
+
+def test_what_is_done_is_not_done_again(members, small_data, tmp_path, monkeypatch):
+    artefact = build(members[:2], small_data, tmp_path, "average")
+
+    def nothing(*_: object) -> None:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(stage, "_answers", nothing)
+    moved = [shutil.copytree(folder, tmp_path / f"copy-{i}") for i, folder in enumerate(members[:2])]
+    data = shutil.copytree(small_data, tmp_path / "data")
+    assert build(moved, data, tmp_path, "average").folder == artefact.folder
+    changed = [(members[:3], data, "average"), (members[:2], data, "greedy")]
+    shutil.copytree(small_data, tmp_path / "other")
+    lines = (tmp_path / "other" / "sts-test-student.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "other" / "sts-test-student.csv").write_text("".join(lines[:-1]))
+    for models, folder, method in [*changed, (members[:2], tmp_path / "other", "average")]:
+        with pytest.raises(AssertionError, match="computed again"):
+            build(models, folder, tmp_path, method)
+
+
+def test_one_model_is_in_memory_at_a_time(members, small_data, tmp_path, monkeypatch):
+    alive: WeakSet[MultitaskBert] = WeakSet()
+    counts = []
+    load = MultitaskBert.load
+
+    def counted(folder: Path) -> MultitaskBert:
+        alive.add(model := load(folder))
+        counts.append(len(alive))
+        return model
+
+    monkeypatch.setattr(MultitaskBert, "load", counted)
+    build(members, small_data, tmp_path, "greedy")
+    assert len(counts) >= len(members)
+    assert max(counts) == 1
+
+
+def test_on_test_only_members_with_votes_are_asked(members, small_data, tmp_path, monkeypatch):
+    asked: list[tuple[str, str]] = []
+    estimate = stage.estimate
+
+    def noted(model, tokenizer, examples, runtime):
+        asked.extend((name, "dev" if rows.labels is not None else "test") for name, rows in examples.items())
+        return estimate(model, tokenizer, examples, runtime)
+
+    monkeypatch.setattr(stage, "estimate", noted)
+    build(members, small_data, tmp_path, "best_per_task")
+    answering = [name for folder in members for name in MultitaskBert.load(folder).tasks if name in TRAINED]
+    assert sorted(name for name, split in asked if split == "dev") == sorted(answering)
+    assert sorted(name for name, split in asked if split == "test") == sorted(TRAINED)
+
+
+def test_test_labels_have_no_effect(members, small_data, tmp_path):
+    data = shutil.copytree(small_data, tmp_path / "data")
+    for task in TRAINED:
+        path = TASKS[task].schema.path(data, "test")
+        header, *lines = path.read_text().splitlines()
+        label = TASKS[task].schema.label_column
+        text = "\n".join([f"{header}\t{label}", *(f"{line}\t{i % 2}" for i, line in enumerate(lines))])
+        path.write_text(text + "\n")
+    without, with_them = (build(members, folder, tmp_path / "runs", "greedy") for folder in (small_data, data))
+    assert without.folder != with_them.folder
+    for name in FILES:
+        assert (without.folder / "predictions" / name).read_bytes() == (
+            with_them.folder / "predictions" / name
+        ).read_bytes()
+    assert evaluation(without) == evaluation(with_them)
+
+
+def test_a_missing_test_file_leaves_the_dev_scores(members, small_data, tmp_path, caplog):
+    data = shutil.copytree(small_data, tmp_path / "data")
+    (data / "quora-test-student.csv").unlink()
+    artefact = build(members[:2], data, tmp_path, "average")
+    written = sorted(path.name for path in (artefact.folder / "predictions").iterdir())
+    assert written == [name for name in FILES if name != "para-test-output.csv"]
+    assert "no test predictions for paraphrase" in caplog.text
+    (data / "quora-dev.csv").unlink()
+    with pytest.raises(InputError, match=r"quora-dev.csv: no such file"):
+        build(members[:2], data, tmp_path, "average")
+
+
+def test_the_evaluation_reads_like_that_of_a_single_model(members, small_data, tmp_path):
+    artefact = build(members[:2], small_data, tmp_path, "average")
+    said = evaluation(artefact)
+    assert said["measures"] == {task: TASKS[task].kind.metric for task in TRAINED}
+    with np.load(artefact.folder / "predictions.npz") as arrays:
+        for task in TRAINED:
+            np.testing.assert_allclose(arrays[f"{task}_predictions"], read_file(artefact, task, "dev"))
+            np.testing.assert_allclose(arrays[f"{task}_labels"], labels_of(small_data, task))
+    inputs = read_json(artefact.folder / "inputs.json")
+    assert inputs["labels"]["members"] == " ".join(map(str, members[:2]))
+    assert read_json(artefact.folder / "config.json")["method"] == "average"
+
+
+# The command.
+
+
+def call(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def test_the_command(members, small_data, tmp_path, capsys):
+    settings = ("--data", small_data, "--runs", tmp_path / "runs", "--device", "cpu", "--precision", "fp32")
+    command = ("ensemble", *members, "--method", "greedy", "--rounds", 5, "--name", "mine", *settings)
+    assert call(*command) == 0
+    printed = capsys.readouterr().out
+    *table, folder = printed.splitlines()
+    table, files = table[:-6], table[-6:]
+    assert Path(folder).name.startswith("ensemble-mine-")
+    assert files == [str(Path(folder) / "predictions" / name) for name in FILES]
+    assert table[0].split() == ["dev", "score", "overall", *TRAINED]
+    said = json.loads((Path(folder) / "evaluation.json").read_text())
+    for line, scored in zip(table[1:6], [*said["members"].values(), said], strict=True):
+        numbers = [scored["overall"], *scored["scores"].values()]
+        assert line.split()[1:] == [f"{number:.4f}" for number in numbers]
+    weights = [line.split()[1:] for line in table[7:11]]
+    for column, task in enumerate(TRAINED):
+        shares = [said["weights"][task].get(str(member)) for member in members]
+        assert [row[column] for row in weights] == [f"{share:.2f}" if share else "-" for share in shares]
+    assert table[11] == "chosen by these dev scores, so the ensemble's own are optimistic"
+    assert call(*command) == 0
+    assert capsys.readouterr().out == printed
+
+
+def test_the_command_refuses(write_run, tiny_encoder, small_data, tmp_path, capsys):
+    settings = ("--data", small_data, "--runs", tmp_path / "runs", "--device", "cpu", "--precision", "fp32")
+    for message, arguments in {
+        "an ensemble of no models": (),
+        "rounds is 0; expected at least 1": (tiny_encoder, "--rounds", 0),
+        "no multitask.json": (tiny_encoder,),
+        "/no/such/model: no such folder": ("/no/such/model",),
+        "differs in start weights": (write_run(1), write_run(2, start="two"), "--method", "soup"),
+    }.items():
+        assert call("ensemble", *arguments, *settings) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.count("\n") == 1
+        assert message in captured.err
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,431 @@
+"""Fine-tuning from start weights to an artefact: reproducible to the bit, resumable, shared between processes."""
+
+import json
+import multiprocessing
+import operator
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from minbert.errors import InputError
+from minbert.files import sha256_of_file
+from minbert.tokenizer import load_tokenizer
+from multitask.cli.main import main
+from multitask.config import FinetuneConfig, HeadsConfig, OptimizerConfig, RunOptions
+from multitask.data.shuffle_and_batch import drawn_rows, epoch_rows
+from multitask.evaluation.task_scores import evaluate, load_split, outputs
+from multitask.models.multitask_model import MultitaskBert
+from multitask.runs.artefact import Artefact, locate_model
+from multitask.runtime.device import start
+from multitask.stages import common as stage
+from multitask.stages.finetune import finetune
+from multitask.tasks.kinds import TASKS
+from tests.conftest import ROOT
+
+CONFIG = FinetuneConfig(epochs=2, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3))
+
+
+def options(folder: Path, **changes) -> RunOptions:
+    return RunOptions(device="cpu", precision="fp32", runs=folder, **changes)
+
+
+@pytest.fixture(scope="module")
+def run(tiny_encoder: Path, small_data: Path, tmp_path_factory):
+    """Fine-tune the tiny encoder on the small data, by default into a folder of all tests' runs."""
+    shared = tmp_path_factory.mktemp("runs")
+
+    def call(config: FinetuneConfig = CONFIG, runs: Path = shared, data: Path = small_data, **changes) -> Artefact:
+        return finetune(str(tiny_encoder), data, config, options(runs, **changes))
+
+    return call
+
+
+def sums(artefact: Artefact | Path) -> dict[str, str]:
+    """Checksums of what an artefact keeps for good."""
+    folder = artefact if isinstance(artefact, Path) else artefact.folder
+    files = [*folder.glob("checkpoints/**/*"), folder / "best.json", folder / "config.json", folder / "DONE"]
+    return {str(file.relative_to(folder)): sha256_of_file(file) for file in files if file.is_file()}
+
+
+def weights(artefact: Artefact) -> dict[str, str]:
+    """Checksums of encoders and heads only."""
+    return {name: value for name, value in sums(artefact).items() if name.endswith(".safetensors")}
+
+
+def scores(artefact: Artefact) -> list[dict[str, float]]:
+    return [line["scores"] for line in artefact.history()]
+
+
+def train_nothing(*_: object) -> None:
+    raise AssertionError("trained again")
+
+
+# A run is a value.
+
+
+def test_the_artefact(run, tiny_encoder, small_data):
+    artefact = run()
+    inputs = json.loads((artefact.folder / "inputs.json").read_text())
+    assert inputs["start"]["sha256"] == sha256_of_file(tiny_encoder / "model.safetensors")
+    assert inputs["dev"]["similarity"] == sha256_of_file(small_data / "sts-dev.csv")
+    assert inputs["labels"] | {"start": str(tiny_encoder), "data": str(small_data)} == inputs["labels"]
+    assert inputs["pooling"] == "cls"
+    config = json.loads((artefact.folder / "config.json").read_text())
+    assert config["optimizer"]["learning_rate"] == 1e-3
+    assert [line["step"] for line in artefact.history()] == [6, 12]  # 64 rows in batches of 12, the last one smaller
+    assert set(scores(artefact)[0]) == {"overall", "sentiment", "paraphrase", "similarity"}
+    best = json.loads((artefact.folder / "best.json").read_text())
+    assert next(iter(best)) == "overall"
+    for name, checkpoint in best.items():
+        values = [line[name] for line in scores(artefact)]
+        assert checkpoint == f"step-{6 * (1 + int(np.argmax(values))):07d}"
+        assert artefact.model_folder(name) == locate_model(artefact.folder, best_on=name)
+    assert {path.name for path in (artefact.folder / "checkpoints").iterdir()} == set(best.values())
+    assert {path.name for path in artefact.folder.iterdir()} == {
+        *("config.json", "inputs.json", "trained_on.npz", "metrics.jsonl", "best.json", "checkpoints", "DONE")
+    }
+
+
+def test_overall_is_the_mean_and_the_kept_model_scores_it(run, small_data):
+    artefact = run()
+    line = max(artefact.history(), key=lambda line: line["scores"]["overall"])
+    tasks = {name: line["dev"][name][TASKS[name].kind.metric] for name in CONFIG.tasks}
+    assert line["scores"] == {"overall": pytest.approx(np.mean(list(tasks.values()))), **tasks}
+    model = MultitaskBert.load(artefact.model_folder())
+    tokenizer = load_tokenizer(str(artefact.model_folder()))
+    again = evaluate(model, load_split(model, tokenizer, small_data, "dev"), start("cpu", "fp32"))
+    assert again.tasks == tasks
+    assert again.metrics == line["dev"]
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(run, tmp_path):
+    first, second = run(), run(runs=tmp_path / "not" / "there" / "yet")
+    assert first.folder.name == second.folder.name
+    assert sums(first) == sums(second)
+    other = run(replace(CONFIG, seed=1))
+    assert other.folder != first.folder
+    assert not {*weights(other).values()} & {*weights(first).values()}
+
+
+def test_what_is_done_is_not_done_again(run, small_data, monkeypatch, tmp_path):
+    artefact = run()
+    before = sums(artefact)
+    monkeypatch.setattr(stage, "train", train_nothing)
+    moved = shutil.copytree(small_data, tmp_path / "copy")
+    monkeypatch.chdir(moved.parent)
+    for data in (small_data, moved, Path("copy")):  # the content counts, not where it lies
+        assert run(data=data).folder == artefact.folder
+    assert run(name="other-name", save_every=1.0, tensorboard=True).folder == artefact.folder
+    assert sums(artefact) == before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epochs": 3},
+        {"tasks": ("paraphrase", "sentiment", "similarity")},
+        {"train_limit": 60},
+        {"pooling": "mean"},
+        {"max_length": 63},
+        {"optimizer": OptimizerConfig(learning_rate=1e-3, clip=None)},
+        {"heads": HeadsConfig(dropout=0.2)},
+    ],
+    ids=str,
+)
+def test_a_changed_setting_is_another_artefact(run, changes, monkeypatch):
+    run()
+    monkeypatch.setattr(stage, "train", train_nothing)
+    with pytest.raises(AssertionError, match="trained again"):
+        run(replace(CONFIG, **changes))
+
+
+@pytest.mark.parametrize("file", ["sts-dev.csv", "sts-train.csv"])
+def test_changed_data_is_another_artefact(run, small_data, tmp_path, file, monkeypatch):
+    run()
+    data = shutil.copytree(small_data, tmp_path / "data")
+    lines = (data / file).read_text().splitlines(keepends=True)
+    (data / file).write_text("".join(lines[:-1]))
+    monkeypatch.setattr(stage, "train", train_nothing)
+    with pytest.raises(AssertionError, match="trained again"):
+        run(data=data)
+
+
+def test_changed_start_weights_are_another_artefact(run, tiny_encoder, tmp_path, small_data, monkeypatch):
+    done = run()
+    copy = shutil.copytree(tiny_encoder, tmp_path / "copy")
+    monkeypatch.setattr(stage, "train", train_nothing)
+    assert finetune(str(copy), small_data, CONFIG, options(done.folder.parent)).folder == done.folder
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"hidden_dropout_prob": 0.2}))
+    with pytest.raises(AssertionError, match="trained again"):
+        finetune(str(copy), small_data, CONFIG, options(done.folder.parent))
+
+
+# Kinds of runs.
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_single_task(run, task):
+    artefact = run(replace(CONFIG, tasks=(task,), epochs=1))
+    (line,) = artefact.history()
+    assert set(line["scores"]) == {"overall", task}
+    assert line["scores"]["overall"] == line["scores"][task]
+    assert set(line["training"]) == {task, "gradient"}
+    assert MultitaskBert.load(artefact.model_folder()).tasks == (task,)
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [
+        HeadsConfig("separate", "features"),
+        HeadsConfig("separate", "joint"),
+        HeadsConfig("separate", "joint", similarity_pairs="embeddings", residual=True),
+    ],
+    ids=str,
+)
+def test_other_ways_to_read_pairs(run, heads):
+    config = replace(CONFIG, epochs=1, heads=heads, tasks=("paraphrase", "similarity"))
+    artefact = run(config)
+    assert MultitaskBert.load(artefact.model_folder()).heads_config == config.heads
+    assert all(np.isfinite(value) for value in scores(artefact)[0].values())
+
+
+def test_the_vanilla_baseline_scores_pairs_without_training_them(run, tiny_encoder, small_data):
+    config = replace(CONFIG, tasks=("sentiment",), untrained=("paraphrase", "similarity"), heads=HeadsConfig("none"))
+    artefact = run(config)
+    line = artefact.history()[0]
+    assert set(line["training"]) == {"sentiment", "gradient"}
+    assert set(line["scores"]) == {"overall", "sentiment", "paraphrase", "similarity"}
+    model = MultitaskBert.load(artefact.model_folder())
+    data = load_split(model, load_tokenizer(str(tiny_encoder)), small_data, "dev", ["similarity"])["similarity"]
+    embeddings = [model.embed(load_tokenizer(str(tiny_encoder)).pack(column)) for column in data.examples.sentences]
+    expected = torch.cosine_similarity(*embeddings).detach().numpy()
+    np.testing.assert_allclose(outputs(model, "similarity", data, start("cpu", "fp32")), expected, atol=1e-6)
+
+
+def test_one_best_or_one_for_each_task(run):
+    assert set(json.loads((run().folder / "best.json").read_text())) == {"overall", *CONFIG.tasks}
+    artefact = run(replace(CONFIG, keep_task_bests=False))
+    assert list(json.loads((artefact.folder / "best.json").read_text())) == ["overall"]
+    with pytest.raises(InputError, match="keeps no model that is best on sentiment; it has overall"):
+        artefact.model_folder("sentiment")
+
+
+def test_a_limit_reads_rows_drawn_from_the_whole_file(run, small_data, tmp_path):
+    limited = run(replace(CONFIG, train_limit=20))
+    data = shutil.copytree(small_data, tmp_path / "data")
+    for name in CONFIG.tasks:
+        path = TASKS[name].schema.path(data, "train")
+        header, *lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join([header, *(lines[row] for row in drawn_rows(len(lines), 20))]), newline="")
+    cut = run(data=data)
+    assert weights(limited) == weights(cut)
+    assert [line["step"] for line in limited.history()] == [2, 4]
+
+
+def test_an_epoch_may_be_larger_than_the_sets(run):
+    artefact = run(replace(CONFIG, train_limit=5, epoch_size=23, epochs=1, batch_size=4))
+    assert [line["step"] for line in artefact.history()] == [6]
+    assert sorted(np.bincount(epoch_rows(5, 23, 0, (0, 0)))) == [4, 4, 5, 5, 5]
+
+
+def test_one_row_is_enough(run, small_data, tmp_path):
+    data = shutil.copytree(small_data, tmp_path / "data")
+    for path in data.iterdir():
+        with path.open(newline="") as file:
+            lines = list(islice(file, 2))
+        path.write_text("".join(lines), newline="")
+    artefact = run(replace(CONFIG, epochs=1), data=data)
+    assert [line["step"] for line in artefact.history()] == [1]
+    assert scores(artefact)[0]["similarity"] == 0  # no correlation of a single pair
+
+
+def test_sentences_beyond_the_limit_are_cut(run, small_data, tmp_path):
+    data = shutil.copytree(small_data, tmp_path / "data")
+    for path in data.glob("ids-sst-*"):
+        text = path.read_text().splitlines()
+        text[1:] = [line.replace(" ", " time " * 40, 1) for line in text[1:]]
+        path.write_text("\n".join(text) + "\n")
+    short, full = (run(replace(CONFIG, tasks=("sentiment",), epochs=1, max_length=n), data=data) for n in (5, None))
+    assert short.history()[0]["tokens"] <= 64 * 5
+    assert full.history()[0]["tokens"] > 64 * 40
+    assert MultitaskBert.load(short.model_folder()).max_length == 5
+
+
+def test_a_run_starts_from_another(run, tmp_path, small_data):
+    first = run(replace(CONFIG, pooling="mean"))
+    second = finetune(str(first.folder), small_data, replace(CONFIG, epochs=1), options(tmp_path))
+    inputs = json.loads((second.folder / "inputs.json").read_text())
+    assert inputs["start"]["sha256"] == sha256_of_file(first.model_folder() / "model.safetensors")
+    assert inputs["pooling"] == "mean"  # what the start weights were tuned with
+
+
+def test_an_unfinished_run_is_no_start(run, tmp_path, small_data):
+    copy = shutil.copytree(run().folder, tmp_path / "copy")
+    (copy / "DONE").unlink()
+    with pytest.raises(InputError, match=f"{copy}: not a complete run"):
+        finetune(str(copy), small_data, CONFIG, options(tmp_path / "runs"))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_tensorboard_holds_the_scores(run, tmp_path):
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    artefact = run(runs=tmp_path, tensorboard=True)
+    log = events.EventAccumulator(str(artefact.folder / "tensorboard")).Reload()
+    for name in ("overall", "similarity"):
+        logged = [(event.step, pytest.approx(event.value, abs=1e-6)) for event in log.Scalars(f"scores/{name}")]
+        assert [(line["step"], line["scores"][name]) for line in artefact.history()] == logged
+    assert len(log.Scalars("training/gradient")) == 2
+
+
+def test_it_learns(tiny_encoder, sample_data, tmp_path):
+    """Trained and scored on the same 32 rows: a model that cannot learn stays at the most frequent class."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in CONFIG.tasks:
+        schema = TASKS[name].schema
+        with schema.path(sample_data, "train").open(newline="") as file:
+            text = "".join(islice(file, 33))
+        for split in ("train", "dev"):
+            schema.path(data, split).write_text(text, newline="")
+    optimizer = OptimizerConfig(learning_rate=5e-3, warmup=0.1)
+    heads = HeadsConfig(dropout=0.0)
+    config = replace(CONFIG, epochs=20, batch_size=16, pooling="mean", heads=heads, optimizer=optimizer)
+    artefact = finetune(str(tiny_encoder), data, config, options(tmp_path / "runs"))
+    model = MultitaskBert.load(artefact.model_folder())
+    labels = load_split(model, load_tokenizer(str(tiny_encoder)), data, "dev")
+    best = max(scores(artefact), key=lambda line: line["overall"])
+    for name in ("sentiment", "paraphrase"):
+        majority = np.bincount(labels[name].examples.labels.astype(int)).max() / 32
+        assert best[name] > majority + 0.2
+    assert best["similarity"] > 0.8
+    losses = [line["training"] for line in artefact.history()]
+    assert all(losses[-1][name] < 0.6 * losses[0][name] for name in CONFIG.tasks)
+
+
+# Processes.
+
+LAST_STEP = 64
+EPOCHS = 8
+
+
+def arguments(tiny_encoder: Path, small_data: Path, runs: Path) -> list[str]:
+    return [
+        *("finetune", "--epochs", str(EPOCHS), "--batch-size", "8", "--learning-rate", "1e-3", "--save-every", "0"),
+        *("--start", str(tiny_encoder), "--data", str(small_data), "--runs", str(runs)),
+        *("--device", "cpu", "--precision", "fp32"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def processes() -> multiprocessing.context.ForkServerContext:
+    """Starts processes that need not import torch again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__, "scipy.stats", "sklearn.metrics"])
+        context.Process(target=print).start()
+        return context
+
+
+def command_line(arguments: list[str], log: Path) -> None:
+    """What a child process does: a command, with its output in a file."""
+    with log.open("w") as file:
+        sys.stdout = sys.stderr = file
+        sys.exit(main(arguments))
+
+
+def saved_step(runs: Path) -> int:
+    """The step of the saved state, -1 without one."""
+    for path in runs.glob("*/state/state.pt"):
+        return json.loads(torch.load(path, weights_only=True)["progress"])["step"]
+    return -1
+
+
+def evaluations(runs: Path) -> int:
+    return sum(len(path.read_text().splitlines()) for path in runs.glob("*/metrics.jsonl"))
+
+
+def histories(*folders: Path) -> list[list[dict]]:
+    """The lines of metrics.jsonl but for their times."""
+    found = [Artefact(folder).history() for folder in folders]
+    return [[{key: value for key, value in line.items() if key != "seconds"} for line in lines] for lines in found]
+
+
+MOMENTS: dict[str, Callable[[Path], bool]] = {
+    "as soon as it has a folder": lambda runs: any(runs.glob("finetune-*")),
+    "at its first state": lambda runs: any(runs.glob("*/state/state.pt")),
+    "at a later state": lambda runs: saved_step(runs) > 12,
+    "while writing a state": lambda runs: any(runs.glob("*/state/.state*")) and saved_step(runs) > 16,
+    "at an evaluation": lambda runs: evaluations(runs) > 2,
+    "while writing a model": lambda runs: any(runs.glob("*/checkpoints/.step*")) or evaluations(runs) > 5,
+    "near the end": lambda runs: saved_step(runs) > LAST_STEP - 16,
+}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny_encoder: Path, small_data: Path, tmp_path_factory) -> Path:
+    """The artefact of two runs started at once: one computes, the other waits for it."""
+    runs = tmp_path_factory.mktemp("undisturbed")
+    command = [sys.executable, "-m", "multitask", *arguments(tiny_encoder, small_data, runs)]
+    settings = {"env": os.environ | {"OMP_NUM_THREADS": "1"}, "cwd": ROOT, "text": True}
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings) for _ in range(2)]
+    printed = []
+    for process in both:
+        output, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+        printed.append(output.splitlines())
+    assert printed[0] == printed[1]
+    assert len(printed[0]) == EPOCHS + 2  # a table, then the folder
+    assert list(runs.glob("finetune-*")) == [Path(printed[0][-1])]
+    return Path(printed[0][-1])
+
+
+def test_killed_again_and_again_it_ends_as_if_undisturbed(tiny_encoder, small_data, tmp_path, undisturbed, processes):
+    def begin():
+        command = arguments(tiny_encoder, small_data, tmp_path / "runs")
+        process = processes.Process(target=command_line, args=(command, tmp_path / "log"))
+        process.start()
+        return process
+
+    steps = []
+    for moment, reached in MOMENTS.items():
+        process = begin()
+        while not reached(tmp_path / "runs") and process.is_alive():
+            time.sleep(0.005)
+        number = signal.SIGTERM if moment == "at an evaluation" else signal.SIGKILL
+        os.kill(process.pid, number)
+        process.join()
+        expected = -signal.SIGKILL if number == signal.SIGKILL else 128 + number
+        assert process.exitcode == expected, (moment, (tmp_path / "log").read_text())
+        steps.append(saved_step(tmp_path / "runs"))
+        assert not list(tmp_path.glob("runs/*/DONE"))
+        if number == signal.SIGTERM:
+            assert "stopped; the state is saved" in (tmp_path / "log").read_text()
+    assert steps == sorted(steps)  # nothing that was saved is lost
+    assert 0 < steps[1] < steps[-1] < LAST_STEP
+    process = begin()
+    process.join()
+    assert process.exitcode == 0, (tmp_path / "log").read_text()
+    resumed = tmp_path / "runs" / undisturbed.name
+    assert sums(resumed) == sums(undisturbed)
+    assert operator.eq(*histories(resumed, undisturbed))
+    assert not (resumed / "state").exists()
+
+
+def test_encoder_dropout_replaces_the_checkpoints(run, tiny_encoder: Path) -> None:
+    without, with_it = run(replace(CONFIG, encoder_dropout=0.0)), run()
+    assert weights(without) != weights(with_it)
+    config = json.loads((without.model_folder() / "config.json").read_text())
+    assert config["hidden_dropout_prob"] == 0.1  # what the checkpoint says stays

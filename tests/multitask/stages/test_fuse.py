@@ -1,0 +1,351 @@
+"""Fusion training: each batch's labels and then its sentences' views, in two steps or as one gradient."""
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from minbert.errors import InputError
+from minbert.files import sha256_of_file
+from minbert.tokenizer import load_tokenizer
+from multitask.cli.main import main
+from multitask.config import FinetuneConfig, FuseConfig, HeadsConfig, ObjectiveConfig, OptimizerConfig, RunOptions
+from multitask.data.shuffle_and_batch import drawn_rows
+from multitask.evaluation.task_scores import evaluate, load_split
+from multitask.models.multitask_model import MultitaskBert
+from multitask.objectives import build_objective
+from multitask.runs.artefact import Artefact
+from multitask.runtime.device import start
+from multitask.stages import fuse as stage
+from multitask.stages.finetune import finetune
+from multitask.stages.fuse import Fusing, fuse
+from multitask.tasks.kinds import TASKS
+from multitask.training.loop import Update
+from multitask.training.optimizer import build_optimizer
+
+CONFIG = FuseConfig(epochs=1, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3))
+PLAIN = HeadsConfig(sharing="none", dropout=0.0)
+ROWS = 64  # of each task's training set
+TEXT_COLUMNS = {"sentiment": ("sentence",)}
+PAIR_COLUMNS = ("sentence1", "sentence2")
+
+Run = Callable[..., Artefact]
+
+
+@pytest.fixture
+def run(tiny_encoder: Path, small_data: Path, tmp_path: Path) -> Run:
+    def call(config: FuseConfig = CONFIG, folder: str = "runs", **changes) -> Artefact:
+        options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / folder, **changes)
+        return fuse(str(tiny_encoder), small_data, config, options)
+
+    return call
+
+
+@pytest.fixture
+def problem(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[[FuseConfig], Fusing]:
+    """What the stage hands to the training loop."""
+
+    def call(config: FuseConfig = CONFIG) -> Fusing:
+        with monkeypatch.context() as patch:
+            patch.setattr(stage, "train_once", lambda name, problem, *rest: SimpleNamespace(problem=problem))
+            found = run(config).problem
+        found.module.train()
+        return found
+
+    return call
+
+
+def names(updates: list[Update]) -> list[tuple[str, ...]]:
+    return [tuple(batch.source for batch in update) for update in updates]
+
+
+def weights(artefact: Artefact) -> list[str]:
+    return [sha256_of_file(artefact.model_folder() / f"{name}.safetensors") for name in ("model", "heads")]
+
+
+def gradients(module: nn.Module) -> dict[str, Tensor]:
+    return {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
+
+
+def file_sentences(data: Path, task: str, rows: list[int]) -> list[str]:
+    """All first sentences of the rows, then for pairs all second ones."""
+    with TASKS[task].schema.path(data, "train").open(encoding="utf-8", newline="") as lines:
+        everything = list(csv.DictReader(lines, delimiter="\t"))
+    return [everything[row][column] for column in TEXT_COLUMNS.get(task, PAIR_COLUMNS) for row in rows]
+
+
+# The plan.
+
+
+def test_each_supervised_update_is_followed_by_its_views_and_then_come_the_unlabelled(problem) -> None:
+    config = replace(CONFIG, epochs=3, quora_share=0.25)
+    fusing = problem(config)
+    epochs = [list(fusing.plan(epoch)) for epoch in range(3)]
+    supervised = -(-ROWS // 12)
+    for plan in epochs:
+        expected = [("sentiment",), ("sentiment views",)] * supervised
+        expected += [("paraphrase views",)] * 3  # a quarter of two times 64 sentences, and only of Quora's
+        expected += [("similarity views",)] * 11
+        assert names(plan) == expected
+        for (labelled,), (views,) in zip(plan[: 2 * supervised : 2], plan[1 : 2 * supervised : 2], strict=True):
+            assert labelled.rows.tolist() == views.rows.tolist()
+    quora = [row for plan in epochs for (batch,) in plan if batch.source == "paraphrase views" for row in batch.rows]
+    assert len(quora) == len(set(quora)) == 3 * 32  # other rows each epoch
+    assert [[b.rows.tolist() for b in u] for u in fusing.plan(1)] == [[b.rows.tolist() for b in u] for u in epochs[1]]
+
+
+def test_one_step_joins_labels_and_views(problem) -> None:
+    config = replace(CONFIG, tasks=("sentiment", "similarity"), untrained=(), unlabelled=("paraphrase",), steps="one")
+    plan = list(problem(config).plan(0))
+    joined = ("sentiment", "similarity", "sentiment views", "similarity views")
+    assert names(plan) == [joined] * 6 + [("paraphrase views",)]  # 6% of 128 sentences are one batch
+
+
+def test_other_schedulers_keep_the_views_behind_their_batch(problem) -> None:
+    config = replace(CONFIG, tasks=("sentiment", "similarity"), untrained=(), unlabelled=())
+    plan = names(list(problem(replace(config, scheduler="batch_round_robin")).plan(0)))
+    assert {len(update) for update in plan} == {1}
+    assert [(f"{name} views",) for (name,) in plan[::2]] == plan[1::2]
+
+
+@pytest.mark.parametrize(("pairs", "limit"), [("embeddings", None), ("joint", None), ("embeddings", 30)])
+def test_views_are_the_batchs_own_sentences_and_of_pairs_both(
+    pairs: str, limit: int | None, problem, tiny_encoder: Path, small_data: Path
+) -> None:
+    tasks = ("sentiment", "paraphrase", "similarity")
+    heads = HeadsConfig(sharing="separate", pairs=pairs)
+    config = replace(CONFIG, tasks=tasks, untrained=(), unlabelled=(), heads=heads, steps="one", train_limit=limit)
+    fusing, tokenizer = problem(config), load_tokenizer(str(tiny_encoder))
+    update = fusing.plan(0)[2]
+    assert len(update) == 6
+    for labelled, views in zip(update[:3], update[3:], strict=True):
+        texts = file_sentences(small_data, labelled.source, labelled.rows.tolist())
+        assert len(texts) == len(labelled.rows) * (1 if labelled.source == "sentiment" else 2)
+        encoded = [ids.tolist() for ids in tokenizer.encode(texts)]
+        assert [ids.tolist() for ids in fusing.view_sources[views.source].inputs(views.rows).ids] == encoded * 2
+
+
+def test_a_limit_holds_for_labels_and_for_views(problem) -> None:
+    config = replace(
+        CONFIG, train_limit=10, tasks=("similarity",), untrained=(), unlabelled=("similarity", "sentiment")
+    )
+    plan = problem(config).plan(0)
+    rows = {
+        name: sorted({row for update in plan for b in update if b.source == name for row in b.rows.tolist()})
+        for name in ("similarity", "similarity views", "sentiment views")
+    }
+    pairs, sentences = drawn_rows(ROWS, 10).tolist(), drawn_rows(2 * ROWS, 10).tolist()
+    assert rows["similarity"] == pairs
+    assert rows["sentiment views"] == list(range(10))  # read by this stage alone, so cut when it is read
+    both = [*pairs, *(row + ROWS for row in pairs)]
+    assert rows["similarity views"] == sorted({*both, *sentences})
+    unlabelled = [batch for update in plan[2:] for batch in update if batch.source == "similarity views"]
+    assert sorted(row for batch in unlabelled for row in batch.rows.tolist()) == sentences
+
+
+# The gradient.
+
+
+@pytest.mark.parametrize("objective", ["infonce", "vicreg"])
+def test_one_step_has_the_gradient_of_the_sum(objective: str, problem) -> None:
+    config = replace(
+        CONFIG,
+        tasks=("sentiment", "similarity"),
+        weights=(1.0, 3.0),
+        untrained=(),
+        unlabelled=(),
+        steps="one",
+        contrastive_weight=0.3,
+        encoder_dropout=0.0,
+        pooling="mean",
+        heads=PLAIN,
+        objective=ObjectiveConfig(objective),
+    )
+    fusing = problem(config)
+    update = fusing.plan(0)[1]
+    losses = fusing.backward(fusing, update)
+    found = gradients(fusing.module)
+    fusing.module.zero_grad(set_to_none=True)
+
+    def embeddings(task: str, rows: np.ndarray) -> Tensor:
+        data = fusing.training[task]
+        alone = [torch.from_numpy(column[row].astype(np.int64))[None] for column in data.columns for row in rows]
+        return torch.stack([fusing.model.encoder(ids).last_hidden_state[0].mean(dim=0) for ids in alone])
+
+    supervised, contrastive = {}, {}
+    for batch in update[:2]:
+        embedded = embeddings(batch.source, batch.rows)
+        labels = torch.from_numpy(fusing.training[batch.source].examples.labels[batch.rows])
+        if batch.source == "sentiment":
+            logits = fusing.model.heads["sentiment"](embedded)
+            supervised["sentiment"] = nn.functional.cross_entropy(logits, labels.long())
+        else:
+            cosine = nn.functional.cosine_similarity(*embedded.chunk(2))
+            supervised["similarity"] = nn.functional.mse_loss(cosine, labels / 5)
+        projected = fusing.module["projection"](embedded)
+        contrastive[batch.source] = build_objective(objective)(projected, projected)
+    total = (supervised["sentiment"] + 3.0 * supervised["similarity"]) / 2
+    (total + 0.3 * (contrastive["sentiment"] + contrastive["similarity"]) / 2).backward()
+    for name, loss in supervised.items():
+        torch.testing.assert_close(losses.terms[name], loss, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(losses.terms[f"{name} views"], contrastive[name], rtol=1e-4, atol=1e-6)
+    expected = gradients(fusing.module)
+    assert found.keys() == expected.keys()
+    assert {name.split(".")[0] for name in found} == {"encoder", "heads", "projection"}
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-5)
+    once = sum(int(fusing.training[batch.source].lengths[batch.rows].sum()) for batch in update[:2])
+    assert losses.tokens == 3 * once  # with labels, and in two views
+
+
+def test_two_steps_are_the_two_parts_of_the_one(problem) -> None:
+    config = replace(CONFIG, encoder_dropout=0.0, heads=PLAIN)
+    one, two = problem(replace(config, steps="one")), problem(config)
+    one.backward(one, one.plan(0)[0])
+    for update in two.plan(0)[:2]:  # gradients add up as no optimizer steps between
+        two.backward(two, update)
+    expected = gradients(two.module)
+    assert gradients(one.module).keys() == expected.keys()
+    for name, gradient in gradients(one.module).items():
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-5, atol=1e-6)
+
+
+def test_unlabelled_views_leave_the_heads_alone(problem) -> None:
+    fusing = problem()
+    last = fusing.plan(0)[-1]
+    assert names([last]) == [("similarity views",)]
+    fusing.backward(fusing, last)
+    assert {name.split(".")[0] for name in gradients(fusing.module)} == {"encoder", "projection"}
+
+
+def test_without_contrastive_weight_it_is_fine_tuning(run: Run, tiny_encoder: Path, small_data: Path) -> None:
+    config = replace(CONFIG, contrastive_weight=0.0, unlabelled=(), steps="one", encoder_dropout=0.0, heads=PLAIN)
+    config = replace(
+        config, optimizer=OptimizerConfig(learning_rate=1e-3, clip=None)
+    )  # a norm over more numbers rounds
+    fused = run(config)
+    alike = {name: getattr(config, name) for name in FinetuneConfig.__dataclass_fields__}
+    options = RunOptions("cpu", "fp32", fused.folder.parent)
+    tuned = finetune(str(tiny_encoder), small_data, FinetuneConfig(**alike), options)
+    assert weights(fused) == weights(tuned)
+    assert [line["scores"] for line in fused.history()] == [line["scores"] for line in tuned.history()]
+
+
+def test_the_projection_has_the_heads_learning_rate(problem) -> None:
+    fusing = problem()
+    optimizer = build_optimizer(fusing.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
+    rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    assert {rates[id(p)] for p in fusing.model.encoder.parameters()} == {1e-5}
+    others = [*fusing.model.heads.parameters(), *fusing.module["projection"].parameters()]
+    assert {rates[id(p)] for p in others} == {1e-3}
+    assert len(rates) == len([*fusing.model.encoder.parameters(), *others])
+
+
+# The run.
+
+
+def test_steps_scores_and_what_is_kept(run: Run, small_data: Path) -> None:
+    two, one = run(), run(replace(CONFIG, steps="one"))
+    assert [line["step"] for line in two.history()] == [6 + 6 + 1 + 11]
+    assert [line["step"] for line in one.history()] == [6 + 1 + 11]
+    (line,) = two.history()
+    assert set(line["scores"]) == {"overall", "sentiment", "paraphrase", "similarity"}
+    watched = set(line["training"])
+    assert {"sentiment", "sentiment views", "paraphrase views", "similarity views", "gradient"} <= watched
+    assert {"sentiment views alignment", "similarity views uniformity"} <= watched
+    folder = two.model_folder()
+    with safe_open(folder / "heads.safetensors", "pt") as heads, safe_open(folder / "model.safetensors", "pt") as body:
+        stored = [*heads.keys(), *body.keys()]
+    assert stored
+    assert not any("projection" in name or name.startswith("cls.") for name in stored)
+    assert [name for name in stored if name.startswith(tuple(TASKS))]  # the heads'
+    model = MultitaskBert.load(folder)
+    assert model.tasks == ("sentiment", "paraphrase", "similarity")
+    dev = load_split(model, load_tokenizer(str(folder)), small_data, "dev")
+    again = evaluate(model, dev, start("cpu", "fp32"))
+    assert {"overall": again.overall, **again.tasks} == line["scores"]
+    inputs = json.loads((two.folder / "inputs.json").read_text())
+    assert inputs["views"]["similarity"] == sha256_of_file(small_data / "sts-train.csv")
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(run: Run) -> None:
+    first, second, other = run(), run(folder="again"), run(replace(CONFIG, seed=1))
+    assert first.folder.name == second.folder.name != other.folder.name
+    assert weights(first) == weights(second)
+    assert not {*weights(first)} & {*weights(other)}
+
+
+@pytest.mark.parametrize(("cut", "steps"), [(1, "two"), (2, "two"), (14, "two"), (5, "one")])
+def test_resumed_run_ends_in_the_same_bits(cut: int, steps: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = replace(CONFIG, steps=steps, epochs=2, train_limit=30)
+    whole = run(config, folder="whole")
+    backward, calls = Fusing.backward, []
+
+    def failing(self, trainable, update):
+        calls.append(update)
+        if len(calls) == cut + 1:
+            raise KeyboardInterrupt
+        return backward(self, trainable, update)
+
+    monkeypatch.setattr(Fusing, "backward", failing)
+    with pytest.raises(KeyboardInterrupt):
+        run(config, save_every=0.0)
+    monkeypatch.setattr(Fusing, "backward", backward)
+    resumed = run(config, save_every=0.0)
+    assert weights(whole) == weights(resumed)
+    assert [line["scores"] for line in whole.history()] == [line["scores"] for line in resumed.history()]
+
+
+def test_it_learns_both(run: Run) -> None:
+    config = replace(
+        CONFIG, epochs=15, train_limit=32, unlabelled=(), pooling="mean", heads=PLAIN, optimizer=OptimizerConfig(5e-3)
+    )
+    history = run(config).history()
+    for name, factor in (("sentiment", 0.8), ("sentiment views", 0.8)):
+        assert history[-1]["training"][name] < factor * history[0]["training"][name]
+
+
+def test_conflicts_are_watched_where_asked_for(run: Run) -> None:
+    config = replace(CONFIG, tasks=("sentiment", "similarity"), untrained=(), unlabelled=(), conflicts_every=2)
+    (line,) = run(config).history()
+    assert -1 <= line["training"]["cosine sentiment/similarity"] <= 1
+
+
+def test_unknown_sources_and_objectives_that_need_labels_are_refused(run: Run) -> None:
+    with pytest.raises(InputError, match='unknown source "mood"'):
+        run(replace(CONFIG, unlabelled=("mood",)))
+    with pytest.raises(InputError, match="cosine learns from labels, which sentiment does not have"):
+        run(replace(CONFIG, objective=ObjectiveConfig("cosine")))
+
+
+def test_the_command(tiny_encoder: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    where = ["--start", str(tiny_encoder), "--data", str(small_data), "--runs", str(tmp_path), "--device", "cpu"]
+    settings = [
+        "--epochs",
+        "2",
+        "--steps",
+        "one",
+        "--contrastive-weight",
+        "0.5",
+        "--objective",
+        "met",
+        "--margin",
+        "0.4",
+    ]
+    assert main(["fuse", *where, *settings, "--quora-share", "0.1"]) == 0
+    *table, folder = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in table[-2:]] == ["1", "2"]
+    artefact = Artefact(Path(folder))
+    config = json.loads((artefact.folder / "config.json").read_text())
+    assert (config["steps"], config["contrastive_weight"], config["quora_share"]) == ("one", 0.5, 0.1)
+    assert (config["objective"]["objective"], config["objective"]["margin"]) == ("met", 0.4)
+    assert main(["evaluate", "--model", folder, "--data", str(small_data), "--device", "cpu"]) == 0
+    assert "similarity  pearson" in capsys.readouterr().out

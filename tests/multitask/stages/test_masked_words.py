@@ -1,0 +1,162 @@
+"""Masking follows its shares and touches nothing else; the loss is transformers'."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest, chisquare
+from transformers import AutoModelForMaskedLM
+from transformers.utils.logging import disable_progress_bar
+
+from minbert.checkpoint import save_encoder
+from minbert.masked_language_head import MaskedLanguageHead
+from minbert.model import BertModel
+from minbert.tokenizer import Tokenizer, load_tokenizer
+from multitask.config import MaskingConfig
+from multitask.data.tokenize_and_truncate import Tokens
+from multitask.runtime.device import start
+from multitask.stages.masked_words import MaskedSource
+from multitask.training.loop import Batch
+from multitask.training.source import losses_of
+from tests.conftest import SPECIALS
+
+TOKENS = 200_000
+UNLIKELY = 1e-3  # the seeds are fixed: a test that passes once passes always
+SENTENCES = ["two dogs run across a wet field", "a cat sleeps", "what is the best way to learn a language", "no"]
+
+disable_progress_bar()
+
+
+def source(tiny: Path, share: float = 0.15, sentences: list[list[str]] | None = None, seed: int = 0) -> MaskedSource:
+    tokenizer = load_tokenizer(str(tiny))
+    encoder = BertModel.from_pretrained(str(tiny))
+    torch.manual_seed(1)
+    head = MaskedLanguageHead(encoder.config)
+    torch.nn.init.normal_(head.bias)
+    columns = tuple(laid_end_to_end(column, tokenizer) for column in sentences or [SENTENCES])
+    draws = torch.Generator().manual_seed(seed)
+    return MaskedSource(columns, tokenizer, MaskingConfig(share), head, encoder.embeddings.word, draws)
+
+
+def laid_end_to_end(sentences: list[str], tokenizer: Tokenizer) -> Tokens:
+    ids = tokenizer.encode(sentences)
+    return Tokens(np.concatenate(ids), None, np.cumsum([0, *map(len, ids)]))
+
+
+def text_ids(vocabulary_size: int) -> torch.Tensor:
+    """Random ids in which every seventh is special."""
+    ids = torch.randint(len(SPECIALS), vocabulary_size, (TOKENS,), generator=torch.Generator().manual_seed(2))
+    ids[::7] = torch.arange(len(ids[::7])) % len(SPECIALS)
+    return ids
+
+
+@pytest.mark.parametrize("share", [0.15, 0.4, 1.0])
+def test_shares_of_chosen_masked_replaced_and_kept_tokens(share: float, tiny_encoder: Path) -> None:
+    masking = source(tiny_encoder, share)
+    size, mask = masking.tokenizer.vocabulary_size, masking.tokenizer.mask_token_id
+    ids = text_ids(size)
+    seen, places = masking.mask(ids)
+    maskable = int((ids >= len(SPECIALS)).sum())
+    assert binomtest(len(places), maskable, share).pvalue > UNLIKELY
+    before, after = ids[places], seen[places]
+    hidden, same = after == mask, after == before
+    by_chance = 1 / size  # a random word may be the mask, or the word that stood there
+    assert binomtest(int(hidden.sum()), len(places), 0.8 + 0.1 * by_chance).pvalue > UNLIKELY
+    assert binomtest(int(same.sum()), len(places), 0.1 + 0.1 * by_chance).pvalue > UNLIKELY
+    drawn = after[~hidden & ~same]
+    assert chisquare(np.bincount(drawn, minlength=size)[np.arange(size) != mask]).pvalue > UNLIKELY
+
+
+def test_only_chosen_tokens_change_and_none_is_special(tiny_encoder: Path) -> None:
+    masking = source(tiny_encoder, share=0.9)
+    ids = text_ids(masking.tokenizer.vocabulary_size)
+    copy = ids.clone()
+    seen, places = masking.mask(ids)
+    assert torch.equal(ids, copy)
+    assert len(places.unique()) == len(places)
+    assert (ids[places] >= len(SPECIALS)).all()
+    others = torch.ones(len(ids), dtype=torch.bool)
+    others[places] = False
+    assert torch.equal(seen[others], ids[others])
+
+
+def test_inputs_are_the_rows_in_order_and_targets_what_stood_there(tiny_encoder: Path) -> None:
+    second = ["it rains", "two cats sleep on the mat", "how can i learn", "yes and no"]
+    masking = source(tiny_encoder, 0.5, [SENTENCES, second])
+    rows = np.array([2, 0])
+    inputs = masking.inputs(rows)
+    texts = [column[row] for column in (SENTENCES, second) for row in rows]
+    originals = masking.tokenizer.encode(texts)
+    places, words = inputs.targets
+    assert [len(ids) for ids in inputs.ids] == [len(ids) for ids in originals]
+    assert [types.tolist() for types in inputs.types] == [[0] * len(ids) for ids in originals]
+    before, after = np.concatenate(originals), np.concatenate(inputs.ids)
+    assert set(np.flatnonzero(before != after)) <= set(places.tolist())
+    assert before[places].tolist() == words.tolist()
+    assert sum(masking.lengths[rows]) == len(before)
+    assert not np.array_equal(np.concatenate(masking.inputs(rows).ids), after)  # drawn anew each time
+
+
+def test_masks_come_from_the_global_generator_or_from_an_own_one(tiny_encoder: Path) -> None:
+    rows = np.arange(len(SENTENCES))
+    ids = [np.concatenate(source(tiny_encoder, seed=seed).inputs(rows).ids).tolist() for seed in (5, 5, 6)]
+    assert ids[0] == ids[1] != ids[2]
+    masking = source(tiny_encoder)
+    state = torch.get_rng_state()
+    masking.inputs(rows)
+    assert torch.equal(torch.get_rng_state(), state)
+    masking.generator = None
+    first = np.concatenate(masking.inputs(rows).ids).tolist()
+    assert not torch.equal(torch.get_rng_state(), state)
+    torch.set_rng_state(state)
+    assert np.concatenate(masking.inputs(rows).ids).tolist() == first
+
+
+@pytest.mark.parametrize("share", [0.2, 1.0])
+def test_loss_and_gradient_are_those_of_transformers_with_labels_at_masked_places(
+    share: float, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    masking = source(tiny_encoder, share)
+    encoder = BertModel.from_pretrained(str(tiny_encoder))
+    masking.word_embeddings = encoder.embeddings.word
+    save_encoder(encoder, tmp_path, masking.head.tensors(encoder.config))
+    reference = AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
+    rows = np.array([3, 0, 2, 1])
+    again = source(tiny_encoder, share).inputs(rows)  # an equal generator: the same masks
+    update = (Batch("mlm", rows),)
+    losses = losses_of(encoder, "cls", {"mlm": masking}, update, start("cpu", "fp32"))
+    places, words = again.targets
+    width = max(map(len, again.ids))
+    padded, labels, attended = (torch.full((len(rows), width), value) for value in (0, -100, 0))
+    position = 0
+    for row, ids in enumerate(again.ids):
+        padded[row, : len(ids)] = torch.from_numpy(ids)
+        attended[row, : len(ids)] = 1
+        for place, word in zip(places.tolist(), words.tolist(), strict=True):
+            if position <= place < position + len(ids):
+                labels[row, place - position] = word
+        position += len(ids)
+    expected = reference(padded, attended, labels=labels)
+    torch.testing.assert_close(losses.terms["mlm"], expected.loss, rtol=1e-5, atol=1e-6)
+    right = (expected.logits.argmax(-1) == labels).sum() / len(words)
+    assert losses.watched["mlm accuracy"].item() == pytest.approx(right.item())
+    assert losses.watched["mlm words"] == len(words) == (labels >= 0).sum()
+    losses.terms["mlm"].backward()
+    expected.loss.backward()
+    embeddings = reference.get_input_embeddings().weight
+    torch.testing.assert_close(encoder.embeddings.word.weight.grad, embeddings.grad, rtol=1e-4, atol=1e-6)
+    dense = reference.cls.predictions.transform.dense.weight
+    torch.testing.assert_close(masking.head.transform.weight.grad, dense.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_nothing_to_predict_is_a_loss_of_zero_with_a_gradient_of_zero(tiny_encoder: Path) -> None:
+    masking = source(tiny_encoder, share=1e-6)
+    encoder = BertModel.from_pretrained(str(tiny_encoder))
+    update = (Batch("mlm", np.arange(2)),)
+    losses = losses_of(encoder, "cls", {"mlm": masking}, update, start("cpu", "fp32"))
+    assert losses.terms["mlm"] == losses.watched["mlm words"] == losses.watched["mlm accuracy"] == 0
+    losses.terms["mlm"].backward()
+    gradients = [p.grad for p in (*encoder.parameters(), *masking.head.parameters()) if p.grad is not None]
+    assert gradients
+    assert not any(gradient.any() for gradient in gradients)

@@ -1,0 +1,427 @@
+"""Masked-language-model pre-training: what it trains and holds out, and a stage that resumes to the same bits."""
+
+import csv
+import json
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+from transformers.utils.logging import disable_progress_bar
+
+from minbert.checkpoint import save_encoder
+from minbert.config import BertConfig
+from minbert.errors import InputError
+from minbert.files import sha256_of_file
+from minbert.masked_language_head import MaskedLanguageHead
+from minbert.model import BertModel
+from minbert.tokenizer import Tokenizer, load_tokenizer
+from minbert.train_vocabulary import train_tokenizer
+from multitask.cli.main import main
+from multitask.config import FinetuneConfig, MaskingConfig, MlmConfig, OptimizerConfig, RunOptions, ShapeConfig
+from multitask.data.shuffle_and_batch import drawn_rows
+from multitask.data.tokenize_and_truncate import Tokens
+from multitask.models.multitask_model import resolve_pooling
+from multitask.runs.artefact import Artefact
+from multitask.stages import mlm as stage
+from multitask.stages.finetune import finetune
+from multitask.stages.mlm import MaskedTraining, mlm
+from multitask.tasks.training_sentences import training_sentences
+from multitask.training.optimizer import build_optimizer
+
+CONFIG = MlmConfig(batch_size=8, dev_share=0.2, optimizer=OptimizerConfig(learning_rate=1e-3))
+LINES = 40
+
+disable_progress_bar()
+
+
+@pytest.fixture(scope="module")
+def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small data with a little unlabelled text, of which no line is there twice."""
+    folder = shutil.copytree(small_data, tmp_path_factory.mktemp("mlm") / "data")
+    lines = dict.fromkeys((sample_data / "sentences.txt").read_text(encoding="utf-8").splitlines())
+    (folder / "sentences.txt").write_text("\n".join(islice(lines, LINES)) + "\n", encoding="utf-8")
+    return folder
+
+
+Run = Callable[..., Artefact]
+
+
+@pytest.fixture
+def run(tiny_encoder: Path, data: Path, tmp_path: Path) -> Run:
+    def call(
+        config: MlmConfig = CONFIG, folder: str = "runs", start: Path = tiny_encoder, data: Path = data, **changes
+    ) -> Artefact:
+        return mlm(
+            str(start), data, config, RunOptions(device="cpu", precision="fp32", runs=tmp_path / folder, **changes)
+        )
+
+    return call
+
+
+@pytest.fixture
+def trained(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., MaskedTraining]:
+    """What a run trained, as it was at the end: the artefact keeps the best state only."""
+    made: list[MaskedTraining] = []
+
+    class Remembered(MaskedTraining):
+        def __init__(self, *arguments) -> None:
+            super().__init__(*arguments)
+            made.append(self)
+
+    def call(config: MlmConfig = CONFIG, **changes) -> MaskedTraining:
+        monkeypatch.setattr(stage, "MaskedTraining", Remembered)
+        run(config, **changes)
+        return made[-1]
+
+    return call
+
+
+def weights(artefact: Artefact) -> str:
+    return sha256_of_file(artefact.model_folder() / "model.safetensors")
+
+
+def texts(problem: MaskedTraining, tokens: Tokens) -> list[str]:
+    return [problem.begin.tokenizer.backend.decode(tokens[row].tolist()) for row in range(len(tokens))]
+
+
+# What is trained on.
+
+
+def test_different_sentences_are_trained_on_or_held_out(data: Path, trained, tiny_encoder: Path) -> None:
+    lines = (data / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    problem = trained()
+    training, dev = texts(problem, problem.training.tokens[0]), texts(problem, problem.dev)
+    tokenizer = load_tokenizer(str(tiny_encoder))
+    assert len(dev) == 8  # a fifth
+    assert sorted(training + dev) == sorted(tokenizer.backend.decode(ids.tolist()) for ids in tokenizer.encode(lines))
+    assert not set(training) & set(dev)
+    for epoch in (0, 1):
+        rows = np.concatenate([batch.rows for (batch,) in problem.plan(epoch)])
+        assert sorted(rows) == list(range(LINES - 8))
+    other_seed = trained(replace(CONFIG, seed=1))
+    assert texts(other_seed, other_seed.dev) == dev
+
+
+def test_held_out_sentences_leave_no_trace_in_the_weights(data: Path, run: Run, trained, tmp_path: Path) -> None:
+    held_out = trained(folder="first")
+    before = weights(run(folder="first"))
+    lines = (data / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    decoded = set(texts(held_out, held_out.dev))
+    encode, decode = held_out.begin.tokenizer.encode, held_out.begin.tokenizer.backend.decode
+    in_dev = [decode(encode([line])[0].tolist()) in decoded for line in lines]
+    assert sum(in_dev) == 8
+
+    def after(changed: int) -> str:
+        """The weights when one sentence is another one."""
+        new = ["something else entirely" if number == changed else line for number, line in enumerate(lines)]
+        folder = tmp_path / f"changed-{changed}"
+        folder.mkdir()
+        (folder / "sentences.txt").write_text("\n".join(new) + "\n", encoding="utf-8")
+        return weights(run(data=folder))
+
+    assert after(in_dev.index(True)) == before
+    assert after(in_dev.index(False)) != before
+
+
+def test_sources_are_read_to_their_limit_and_repeated_sentences_once(data: Path, trained) -> None:
+    config = replace(CONFIG, sources=("similarity", "sentiment", "similarity"), train_limit=5, dev_share=0.0)
+    problem = trained(config)
+    expected = []
+    for file, columns in (("sts-train.csv", ("sentence1", "sentence2")), ("ids-sst-train.csv", ("sentence",))):
+        with (data / file).open(encoding="utf-8", newline="") as lines:
+            rows = list(csv.DictReader(lines, delimiter="\t"))
+        sentences = [row[column] for column in columns for row in rows]
+        expected += [sentences[place] for place in drawn_rows(len(sentences), 5)]
+    encoded = problem.begin.tokenizer.encode(sorted(set(expected)))
+    found = problem.training.tokens[0]
+    assert len(found) == len(encoded)
+    assert sorted(found[row].tolist() for row in range(len(found))) == sorted(ids.tolist() for ids in encoded)
+
+
+def test_training_sentences_of_pairs_are_all_first_then_all_second_ones(data: Path) -> None:
+    with (data / "quora-train.csv").open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines, delimiter="\t"))
+    found, fingerprint = training_sentences("paraphrase", data)
+    assert found == [row[column].strip() for column in ("sentence1", "sentence2") for row in rows]
+    assert fingerprint == sha256_of_file(data / "quora-train.csv")
+    for name in ("unlabelled", "sentences.txt"):
+        assert training_sentences(name, data)[1] == sha256_of_file(data / "sentences.txt")
+    with pytest.raises(InputError, match=r"captions.txt: no such file; `multitask data domains` makes it"):
+        training_sentences("captions.txt", data)
+    with pytest.raises(InputError, match=r'unknown source "../data/sentences.txt"'):
+        training_sentences("../data/sentences.txt", data)
+    unlabelled, _ = training_sentences("unlabelled", data, limit=3)
+    assert unlabelled == (data / "sentences.txt").read_text(encoding="utf-8").splitlines()[:3]
+    with pytest.raises(InputError, match=r'unknown source "nli"; expected unlabelled, .* \(.txt\) or one of sentiment'):
+        training_sentences("nli", data)
+
+
+# Evaluation.
+
+
+def test_the_kept_model_has_the_recorded_dev_metrics_in_transformers(run: Run, trained) -> None:
+    problem = trained()
+    artefact = run()
+    (line,) = artefact.history()
+    source = problem._source(problem.dev, torch.Generator().manual_seed(CONFIG.seed))
+    longest_first = np.argsort(-source.lengths, kind="stable")  # one batch: the order in which masks are drawn
+    inputs = source.inputs(longest_first)
+    model = AutoModelForMaskedLM.from_pretrained(artefact.model_folder()).eval()
+    with torch.no_grad():
+        logits = torch.cat([model(torch.from_numpy(ids)[None]).logits[0] for ids in inputs.ids])
+    places, words = inputs.targets
+    loss = torch.nn.functional.cross_entropy(logits[places], words).item()
+    accuracy = (logits[places].argmax(1) == words).float().mean().item()
+    assert line["dev"]["mlm"]["loss"] == pytest.approx(loss, rel=1e-5)
+    assert line["dev"]["mlm"]["perplexity"] == pytest.approx(math.exp(loss), rel=1e-4)
+    assert line["dev"]["mlm"]["accuracy"] == pytest.approx(accuracy)
+    assert line["scores"] == {"mlm": -line["dev"]["mlm"]["loss"]}
+
+
+def test_dev_batches_count_by_their_words_to_predict(trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = trained()
+    problem.module.eval()
+    monkeypatch.setattr(stage, "TOKENS_PER_BATCH", {"cpu": 30})
+    source = problem._source(problem.dev, torch.Generator().manual_seed(CONFIG.seed))
+    words, losses = [], []
+    for rows in stage.batches_by_tokens(source.lengths, 30):
+        found = problem._losses(source, (stage.Batch("mlm", rows),))
+        words.append(found.watched["mlm words"].item())
+        losses.append(found.terms["mlm"].item() * words[-1])
+    assert len(set(words)) > 1
+    assert problem.evaluate().metrics["mlm"]["loss"] == pytest.approx(sum(losses) / sum(words), rel=1e-6)
+
+
+def test_evaluations_use_no_randomness(run: Run, trained) -> None:
+    config = replace(CONFIG, epochs=2)
+    once = trained(config)
+    often = trained(replace(config, evaluate_every=1))
+    assert len(run(replace(config, evaluate_every=1)).history()) == 8
+    assert len(run(config).history()) == 2
+    state = once.module.state_dict()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in often.module.state_dict().items())
+    before = torch.get_rng_state()
+    often.module.eval()
+    assert often.evaluate() == often.evaluate()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [({"dev_share": 0.0}, 10), ({"masking": MaskingConfig(1e-6)}, 8)],
+    ids=["no sentences", "no words"],
+)
+def test_without_anything_to_score_the_last_state_is_kept(run: Run, changes: dict, steps: int) -> None:
+    artefact = run(replace(CONFIG, epochs=2, **changes))
+    assert [line["scores"] for line in artefact.history()] == [{}, {}]
+    assert json.loads((artefact.folder / "best.json").read_text()) == {"last": f"step-{steps:07d}"}
+
+
+def test_a_diverging_run_ends_with_metrics(run: Run) -> None:
+    (line,) = run(replace(CONFIG, optimizer=OptimizerConfig(learning_rate=30.0))).history()
+    assert line["dev"]["mlm"]["loss"] > 1000
+    assert math.isfinite(line["dev"]["mlm"]["perplexity"])
+
+
+# Training.
+
+
+def test_it_learns(run: Run) -> None:
+    config = replace(CONFIG, epochs=25, dev_share=0.1, optimizer=OptimizerConfig(learning_rate=1e-2))
+    history = run(config).history()
+    assert history[0]["training"]["mlm"] > 5
+    assert history[-1]["training"]["mlm"] < 0.8 * history[0]["training"]["mlm"]
+    assert history[-1]["training"]["mlm accuracy"] > history[0]["training"]["mlm accuracy"]
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(run: Run) -> None:
+    first, second, other = run(), run(folder="again"), run(replace(CONFIG, seed=1))
+    assert first.folder.name == second.folder.name != other.folder.name
+    assert weights(first) == weights(second) != weights(other)
+
+
+@pytest.mark.parametrize("cut", [1, 3, 6])
+def test_resumed_run_ends_in_the_same_bits(cut: int, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = replace(CONFIG, epochs=2, evaluate_every=3)
+    whole = run(config, folder="whole")
+    losses, calls = MaskedTraining.losses, []
+
+    def failing(self, update):
+        calls.append(update)
+        if len(calls) == cut + 1:
+            raise KeyboardInterrupt
+        return losses(self, update)
+
+    monkeypatch.setattr(MaskedTraining, "losses", failing)
+    with pytest.raises(KeyboardInterrupt):
+        run(config, save_every=0.0)
+    monkeypatch.setattr(MaskedTraining, "losses", losses)
+    resumed = run(config, save_every=0.0)
+    assert weights(whole) == weights(resumed)
+    assert [line["dev"] for line in whole.history()] == [line["dev"] for line in resumed.history()]
+
+
+def test_the_head_has_the_heads_learning_rate(trained) -> None:
+    problem = trained()
+    optimizer = build_optimizer(problem.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
+    rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    assert {rates[id(p)] for p in problem.begin.encoder.parameters()} == {1e-5}  # with the output matrix
+    assert {rates[id(p)] for p in problem.head.parameters()} == {1e-3}
+    assert len(rates) == len(list(problem.begin.encoder.parameters())) + 5
+
+
+# From where to where.
+
+
+def test_the_artefact_is_a_checkpoint_here_and_in_transformers(run: Run, data: Path, tiny_encoder: Path) -> None:
+    artefact = run(replace(CONFIG, pooling="mean"))
+    folder = artefact.model_folder()
+    encoder = BertModel.from_pretrained(str(folder))
+    ids = torch.from_numpy(load_tokenizer(str(folder)).encode(["two dogs run"])[0])[None].long()
+    with torch.no_grad():
+        hidden = AutoModel.from_pretrained(folder)(ids).last_hidden_state
+        assert (encoder(ids).last_hidden_state - hidden).abs().max() < 1e-5
+    assert resolve_pooling("auto", folder) == "mean"
+    config = FinetuneConfig(epochs=1, epoch_size=16)
+    tuned = finetune(str(artefact.folder), data, config, RunOptions("cpu", "fp32", artefact.folder.parent))
+    inputs = json.loads((tuned.folder / "inputs.json").read_text())
+    assert inputs["start"]["sha256"] == sha256_of_file(folder / "model.safetensors")
+    assert inputs["pooling"] == "mean"
+
+
+def test_a_second_run_goes_on_with_the_head_of_the_first(run: Run, trained) -> None:
+    first = run(replace(CONFIG, epochs=3))
+    no_steps = OptimizerConfig(learning_rate=0.0)
+    second = trained(replace(CONFIG, optimizer=no_steps), start=first.folder)
+    stored = MaskedLanguageHead.of_checkpoint(first.model_folder(), second.begin.encoder.config).state_dict()
+    assert all(torch.equal(tensor, stored[name]) for name, tensor in second.head.state_dict().items())
+    best = max(line["scores"]["mlm"] for line in first.history())
+    second.module.eval()
+    assert second.evaluate().scores["mlm"] == pytest.approx(best, rel=1e-6)
+
+
+def test_from_scratch_takes_sizes_and_no_weights(run: Run, tiny_encoder: Path, tmp_path: Path) -> None:
+    shape = ShapeConfig(hidden_size=24, num_hidden_layers=1, num_attention_heads=2)
+    config = replace(CONFIG, from_scratch=True, shape=shape)
+    artefact = run(config)
+    stored = BertConfig.from_file(artefact.model_folder() / "config.json")
+    start = BertConfig.from_file(tiny_encoder / "config.json")
+    sizes = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 96}
+    expected = replace(start, **sizes)
+    assert stored == BertModel.from_pretrained(str(artefact.model_folder())).config == expected
+    assert json.loads((artefact.folder / "config.json").read_text())["shape"] == vars(shape)
+    inputs = json.loads((artefact.folder / "inputs.json").read_text())
+    assert "sha256" not in inputs["start"]
+    assert inputs["labels"]["start"] == f"random, with the tokenizer of {tiny_encoder}"
+    other = shutil.copytree(tiny_encoder, tmp_path / "other")
+    torch.manual_seed(99)
+    save_encoder(BertModel(start), other)
+    assert run(config, start=other).folder == artefact.folder
+    assert weights(run(config, start=other, folder="elsewhere")) == weights(artefact)
+    given = run(replace(config, shape=replace(shape, intermediate_size=40)))
+    assert BertConfig.from_file(given.model_folder() / "config.json").intermediate_size == 40
+
+
+def test_from_scratch_in_the_starts_own_size_is_random(run: Run, tiny_encoder: Path) -> None:
+    frozen = replace(CONFIG, from_scratch=True, optimizer=OptimizerConfig(learning_rate=0.0))
+    start = BertModel.from_pretrained(str(tiny_encoder))
+    one, other = (BertModel.from_pretrained(str(run(replace(frozen, seed=seed)).model_folder())) for seed in (1, 2))
+    assert one.config == start.config
+    for a, b in ((one, start), (one, other)):
+        assert not torch.isclose(a.embeddings.word.weight, b.embeddings.word.weight).all(dim=1).any()
+    assert one.embeddings.word.weight.std().item() == pytest.approx(start.config.initializer_range, rel=0.05)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_from_scratch_in_a_family_has_a_vocabulary_of_the_training_sentences(
+    run: Run, tiny_encoder: Path, data: Path, tmp_path: Path, family: str
+) -> None:
+    config = replace(CONFIG, from_scratch=True, shape=ShapeConfig(model_type=family, num_hidden_layers=1))
+    artefact = run(config)
+    folder = artefact.model_folder()
+    stored, start = (BertConfig.from_file(path / "config.json") for path in (folder, tiny_encoder))
+    tokenizer = load_tokenizer(str(folder))
+    assert stored.model_type == family
+    assert (stored.hidden_size, stored.num_hidden_layers, stored.max_length) == (start.hidden_size, 1, start.max_length)
+    assert stored.vocab_size == tokenizer.vocabulary_size <= start.vocab_size
+    assert tokenizer.fingerprint() != load_tokenizer(str(tiny_encoder)).fingerprint()
+
+    lines = (data / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    encoder = BertModel.from_pretrained(str(folder))
+    theirs, their_tokenizer = AutoModel.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    batch = tokenizer(lines)
+    expected = their_tokenizer(lines, padding=True, truncation=True, return_tensors="pt")
+    assert torch.equal(batch.input_ids, expected["input_ids"])
+    with torch.no_grad():
+        ours = encoder(batch.input_ids, batch.attention_mask).last_hidden_state
+        reference = theirs(expected["input_ids"], expected["attention_mask"]).last_hidden_state
+    real = batch.attention_mask.bool()
+    torch.testing.assert_close(ours[real], reference[real], rtol=0, atol=1e-5)
+
+    assert weights(run(config, folder="again")) == weights(artefact)
+    assert weights(run(config, start=folder, folder="on")) == weights(artefact)  # of a start only sizes are read
+    other = replace(config, shape=ShapeConfig(model_type="bert" if family == "roberta" else "roberta"))
+    assert BertConfig.from_file(run(other, start=folder).model_folder() / "config.json").max_length == start.max_length
+
+
+def test_held_out_sentences_are_not_learned_from(
+    run: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def train(family: str, sentences: list[str], size: int, length: int) -> Tokenizer:
+        seen.append(sentences)
+        return train_tokenizer(family, sentences, size, length)
+
+    monkeypatch.setattr(stage, "train_tokenizer", train)
+    artefact = run(replace(CONFIG, from_scratch=True, shape=ShapeConfig(model_type="bert")))
+    assert len(seen[0]) == len(set(seen[0])) == round(0.8 * LINES)
+    label = json.loads((artefact.folder / "inputs.json").read_text())["labels"]["start"]
+    assert label == "random, with a tokenizer learned here"
+
+
+def test_from_scratch_leaves_a_starts_pruning_behind(run: Run, tiny_encoder: Path, tmp_path: Path) -> None:
+    config = BertConfig.from_file(tiny_encoder / "config.json")
+    pruned = shutil.copytree(tiny_encoder, tmp_path / "pruned")
+    save_encoder(BertModel(replace(config, layer_heads=(4, 1), layer_intermediate_sizes=(64, 3))), pruned)
+    shape = ShapeConfig(num_hidden_layers=1)
+    stored = run(replace(CONFIG, from_scratch=True, shape=shape), start=pruned).model_folder() / "config.json"
+    assert BertConfig.from_file(stored) == replace(config, num_hidden_layers=1)
+
+
+def test_sizes_without_from_scratch_and_sizes_that_do_not_fit_are_refused(run: Run) -> None:
+    for shape in (ShapeConfig(num_hidden_layers=2), ShapeConfig(model_type="roberta")):
+        with pytest.raises(InputError, match="a shape is given, but the start weights have their own"):
+            MlmConfig(shape=shape)
+    with pytest.raises(InputError, match="hidden_size 30 does not divide into 4 heads"):
+        run(replace(CONFIG, from_scratch=True, shape=ShapeConfig(hidden_size=30)))
+
+
+def test_nothing_to_train_on_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "sentences.txt").write_text("one sentence\n", encoding="utf-8")
+    (line,) = run(replace(CONFIG, dev_share=0.5), data=tmp_path).history()  # half a sentence rounds to none
+    assert line["scores"] == {}
+    with pytest.raises(InputError, match='unknown source "nli"'):
+        run(replace(CONFIG, sources=("nli",)))
+
+
+def test_the_command(tiny_encoder: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    command = ["mlm", "--start", str(tiny_encoder), "--data", str(data), "--runs", str(tmp_path / "runs")]
+    sizes = ["--hidden-size", "16", "--num-hidden-layers", "1"]
+    settings = ["--sources", "unlabelled", "similarity", "--mask-share", "0.3", "--device", "cpu"]
+    assert main([*command, *sizes, *settings]) == 2
+    assert "it goes with --from-scratch" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+    assert main([*command, *sizes, *settings, "--from-scratch"]) == 0
+    artefact = Artefact(Path(capsys.readouterr().out.splitlines()[-1]))
+    config = json.loads((artefact.folder / "config.json").read_text())
+    assert config["sources"] == ["unlabelled", "similarity"]
+    assert config["masking"] == {"mask_share": 0.3}
+    assert BertModel.from_pretrained(str(artefact.model_folder())).config.num_hidden_layers == 1

@@ -1,0 +1,495 @@
+"""Contrastive pre-training: which sentences meet under which loss, and a stage that resumes to the same bits."""
+
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from torch import nn
+
+from minbert.errors import InputError
+from minbert.files import read_json, sha256_of_file
+from minbert.masked_language_head import MaskedLanguageHead
+from minbert.model import BertModel
+from minbert.tokenizer import load_tokenizer
+from multitask.config import (
+    FinetuneConfig,
+    HeadsConfig,
+    MlmConfig,
+    ObjectiveConfig,
+    OptimizerConfig,
+    PretrainConfig,
+    RunOptions,
+)
+from multitask.data.readers import read_examples, read_triplets
+from multitask.evaluation.gradient_probe import probe
+from multitask.evaluation.task_scores import evaluate, load_split
+from multitask.models.multitask_model import MultitaskBert, resolve_pooling
+from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.objectives import build_objective
+from multitask.runs.artefact import Artefact
+from multitask.runtime.device import start
+from multitask.stages.common import Start
+from multitask.stages.dropout_views_and_pairs import ContrastiveSource, build_projection, load_contrastive, objective_of
+from multitask.stages.evaluate import evaluate_run
+from multitask.stages.finetune import finetune
+from multitask.stages.masked_words import MaskedSource
+from multitask.stages.mlm import mlm
+from multitask.stages.pretrain import Pretraining, pretrain
+from multitask.tasks.kinds import TASKS
+from multitask.training.optimizer import build_optimizer
+
+CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
+RUNTIME = start("cpu", "fp32")
+
+
+@pytest.fixture(scope="module")
+def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small data with a little unlabelled text, triplets and paraphrases."""
+    folder = tmp_path_factory.mktemp("contrastive")
+    for path in small_data.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    for name in ("sentences.txt", "nli_triplets.csv"):
+        with (sample_data / name).open(encoding="utf-8", newline="") as file:
+            (folder / name).write_text("".join(islice(file, 41)), encoding="utf-8", newline="")
+    triplets = read_triplets(folder / "nli_triplets.csv")
+    lines = ["sentence1\tsentence2", *map("\t".join, zip(triplets.anchors, triplets.positives, strict=True))]
+    (folder / "positive_pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def load(name: str, data: Path, tiny: Path, config: PretrainConfig = CONFIG) -> ContrastiveSource:
+    return load_contrastive(name, data, config, load_tokenizer(str(tiny)), nn.Identity())[0]
+
+
+def stage(tiny: Path, data: Path, config: PretrainConfig, dropout: float | None = None) -> Pretraining:
+    torch.manual_seed(0)
+    encoder = BertModel.from_pretrained(str(tiny))
+    if dropout is not None:
+        encoder.set_dropout(dropout)
+    projection = build_projection(config.projection, 32)
+    module = nn.ModuleDict({"encoder": encoder, "projection": projection}).train()
+    if config.mlm_weight:
+        module["mlm"] = MaskedLanguageHead(encoder.config)
+    tokenizer = load_tokenizer(str(tiny))
+    sources = {n: load_contrastive(n, data, config, tokenizer, projection)[0] for n in config.sources}
+    begin = Start("tiny", tiny, encoder, tokenizer, "mean")
+    return Pretraining(module, begin, sources, None, config, RUNTIME)
+
+
+def run(tiny: Path, data: Path, runs: Path, config: PretrainConfig = CONFIG, **options) -> Artefact:
+    return pretrain(str(tiny), data, config, RunOptions(device="cpu", precision="fp32", runs=runs, **options))
+
+
+def text(source: ContrastiveSource, tiny: Path, column: int, row: int) -> str:
+    return load_tokenizer(str(tiny)).backend.decode(source.columns[column][row].tolist())
+
+
+def test_a_text_file_is_a_source_by_its_name(data: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+    (tmp_path / "news.txt").write_bytes((data / "sentences.txt").read_bytes())
+    unlabelled, news = load("unlabelled", data, tiny_encoder), load("news.txt", tmp_path, tiny_encoder)
+    rows = range(len(unlabelled))
+    assert [text(news, tiny_encoder, 0, r) for r in rows] == [text(unlabelled, tiny_encoder, 0, r) for r in rows]
+
+
+def test_sources_hold_the_rows_of_their_files(data: Path, tiny_encoder: Path) -> None:
+    quora = read_examples(data / "quora-train.csv", TASKS["paraphrase"].schema, labelled=True)
+    positives = int((quora.labels == 1).sum())
+    expected = {"unlabelled": (41, 2), "nli": (40, 3), "pairs": (40, 2), "quora": (64, 2), "sentiment": (64, 2)}
+    expected |= {"paraphrase": (128, 2), "similarity": (128, 2)}
+    for name, (rows, columns) in expected.items():
+        source = load(name, data, tiny_encoder)
+        assert (len(source), len(source.columns)) == (rows, columns), name
+    kept = load("quora", data, tiny_encoder, replace(CONFIG, negative_pairs="left_out"))
+    assert (len(kept), kept.labels, kept.objective.name) == (positives, None, "infonce")
+    labelled = load("quora", data, tiny_encoder, replace(CONFIG, negative_pairs="literal"))
+    assert (labelled.objective.name, labelled.objective.form) == ("quora_pairs", "literal")
+    assert labelled.labels.tolist() == quora.labels.tolist()
+
+
+def test_pairs_left_out_are_not_found_in_the_token_cache_of_all_pairs(data: Path, tiny_encoder: Path) -> None:
+    limited = replace(CONFIG, train_limit=20)
+    everything = load("quora", data, tiny_encoder, limited)
+    positives = load("quora", data, tiny_encoder, replace(limited, negative_pairs="left_out"))
+    assert len(everything) == len(positives) == 20
+    first = [[tokens[row].tolist() for row in range(20)] for tokens in (everything.columns[0], positives.columns[0])]
+    assert first[0] != first[1]
+
+
+@pytest.mark.parametrize(
+    ("source", "objective", "message"),
+    [
+        ("quora", "vicreg", "negative pairs go with infonce, not vicreg"),
+        ("unlabelled", "cosine", "cosine learns from labels, which unlabelled does not have"),
+        ("mood", "infonce", 'unknown source "mood"'),
+    ],
+)
+def test_objectives_that_a_source_cannot_serve(
+    source: str, objective: str, message: str, data: Path, tiny_encoder: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        load(source, data, tiny_encoder, replace(CONFIG, objective=ObjectiveConfig(objective)))
+
+
+def test_triplets_keep_their_columns_in_order(data: Path, tiny_encoder: Path) -> None:
+    triplets = read_triplets(data / "nli_triplets.csv")
+    source, tokenizer = load("nli", data, tiny_encoder), load_tokenizer(str(tiny_encoder))
+    rows = np.array([5, 0, 17])
+    columns = (triplets.anchors, triplets.positives, triplets.hard_negatives)
+    expected = [ids for column in columns for ids in tokenizer.encode([column[row] for row in rows])]
+    assert [ids.tolist() for ids in source.inputs(rows).ids] == [ids.tolist() for ids in expected]
+
+
+def test_false_negatives_against_brute_force(tiny_encoder: Path, tmp_path: Path) -> None:
+    rows = [("a", "b", "c"), ("a", "d", "b"), ("e", "b", "a"), ("f", "a", "g"), ("f", "h", "h"), ("i", "j", "k")]
+    header = "sent0,sent1,hard_neg"
+    (tmp_path / "nli_triplets.csv").write_text("\n".join([header, *map(",".join, rows)]) + "\n", encoding="utf-8")
+    source = load("nli", tmp_path, tiny_encoder)
+    positives, hard = source._duplicates(np.arange(6), torch.device("cpu"))
+    for i, (anchor, positive, _) in enumerate(rows):
+        for j, (other_anchor, other_positive, other_hard) in enumerate(rows):
+            expected = i != j and (other_positive in (anchor, positive) or other_anchor == anchor)
+            assert positives[i, j].item() == expected, (i, j)
+            assert hard[i, j].item() == (other_hard in (anchor, positive)), (i, j)
+    unmasked = load("nli", tmp_path, tiny_encoder, replace(CONFIG, mask_duplicates=False))
+    assert unmasked._duplicates(np.arange(6), torch.device("cpu")) == (None, None)
+
+
+@pytest.mark.parametrize("name", ["unlabelled", "nli", "quora"])
+def test_loss_is_the_objective_on_each_sentence_encoded_alone(name: str, data: Path, tiny_encoder: Path) -> None:
+    config = replace(CONFIG, sources=(name,), projection="mlp")
+    problem = stage(tiny_encoder, data, config, dropout=0.0)
+    (update, *_) = problem.plan(0)
+    rows, source = update[0].rows, problem.contrastive[name]
+    projection = problem.module["projection"]
+
+    def alone(column: int, row: int) -> torch.Tensor:
+        ids = torch.from_numpy(source.columns[column][row].astype(np.int64))[None]
+        return projection(problem.begin.encoder(ids).last_hidden_state.mean(dim=1))[0]
+
+    views = [torch.stack([alone(column, row) for row in rows]) for column in range(len(source.columns))]
+    labels = None if source.labels is None else torch.from_numpy(source.labels[rows])
+    kind = "quora_pairs" if name == "quora" else "infonce"
+    expected = build_objective(kind)(views[0], views[1], views[2] if len(views) == 3 else None, labels)
+    losses = problem.losses(update)
+    torch.testing.assert_close(losses.terms[name], expected, rtol=1e-5, atol=1e-6)
+    assert losses.tokens == sum(len(source.columns[c][r]) for c in range(len(views)) for r in rows)
+    u, v = (nn.functional.normalize(view.detach().double()) for view in views[:2])
+    cosine = (u @ v.T).numpy()
+    watched = {key.removeprefix(f"{name} "): value.item() for key, value in losses.watched.items()}
+    assert watched["positive cosine"] == pytest.approx(np.diag(cosine).mean(), abs=1e-5)
+    assert watched["negative cosine"] == pytest.approx(cosine[~np.eye(len(rows), dtype=bool)].mean(), abs=1e-5)
+    assert watched["alignment"] == pytest.approx(((u - v) ** 2).sum(1).mean().item(), abs=1e-5)
+    kernel = [np.exp(-2 * ((u[i] - u[j]) ** 2).sum().item()) for i in range(len(u)) for j in range(i)]
+    assert watched["uniformity"] == pytest.approx(np.log(np.mean(kernel)), abs=1e-5)
+
+
+def test_two_views_differ_by_dropout_only(data: Path, tiny_encoder: Path) -> None:
+    with_dropout = stage(tiny_encoder, data, CONFIG)
+    update = with_dropout.plan(0)[0]
+    assert 0 < with_dropout.losses(update).watched["unlabelled alignment"] < 4
+    without = stage(tiny_encoder, data, CONFIG, dropout=0.0)
+    assert without.losses(update).watched["unlabelled alignment"] == pytest.approx(0, abs=1e-9)
+
+
+def test_chunks_change_memory_and_not_the_gradient(data: Path, tiny_encoder: Path) -> None:
+    config = replace(CONFIG, sources=("nli",), batch_size=14)
+    gradients = []
+    for chunk in (None, 4):
+        problem = stage(tiny_encoder, data, replace(config, chunk=chunk), dropout=0.0)
+        losses = problem.backward(problem, problem.plan(0)[0])
+        gradients.append({name: p.grad for name, p in problem.module.named_parameters() if p.grad is not None})
+        assert losses.tokens == sum(problem.contrastive["nli"].lengths[problem.plan(0)[0][0].rows])
+    assert gradients[0].keys() == gradients[1].keys()
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-5, atol=1e-6)
+
+
+def test_epochs_take_the_sources_in_order_and_a_share_of_quora(data: Path, tiny_encoder: Path) -> None:
+    config = replace(CONFIG, sources=("quora", "sentiment", "similarity"), quora_share=0.25)
+    problem = stage(tiny_encoder, data, config)
+    epochs = [problem.plan(epoch) for epoch in range(4)]
+    names = [batch.source for (batch,) in epochs[0]]
+    assert names == ["quora"] * 2 + ["sentiment"] * 8 + ["similarity"] * 16
+    quora = [row for epoch in epochs for (batch,) in epoch if batch.source == "quora" for row in batch.rows]
+    assert sorted(quora) == list(range(64))  # four quarters see every pair once
+
+
+def test_objective_parameters_reach_the_objective() -> None:
+    config = ObjectiveConfig("vicreg", uniformity_weight=1.0, dissipation=0.3, weight=0.05, ratio=1.5)
+    assert objective_of(config) == build_objective(
+        "vicreg", uniformity_weight=1.0, dissipation=0.3, weight=0.05, ratio=1.5
+    )
+    with pytest.raises(InputError, match='infonce has no parameter "margin"'):
+        objective_of(ObjectiveConfig("infonce", margin=0.3))
+
+
+@pytest.mark.parametrize(("cut", "mlm_weight"), [(1, 0.1), (2, 0.0), (4, 0.1)])
+def test_resumed_run_ends_in_the_same_bits(
+    cut: int, mlm_weight: float, data: Path, tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(CONFIG, select="similarity", evaluate_every=2, chunk=3, mlm_weight=mlm_weight, probe_every=2)
+    whole = run(tiny_encoder, data, tmp_path / "whole", config)
+    backward, calls = Pretraining.backward, []
+
+    def failing(self, trainable, update):
+        calls.append(update)
+        if len(calls) == cut + 1:
+            raise KeyboardInterrupt
+        return backward(self, trainable, update)
+
+    monkeypatch.setattr(Pretraining, "backward", failing)
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny_encoder, data, tmp_path / "cut", config, save_every=0.0)
+    monkeypatch.setattr(Pretraining, "backward", backward)
+    resumed = run(tiny_encoder, data, tmp_path / "cut", config, save_every=0.0)
+    weights = [sha256_of_file(artefact.model_folder() / "model.safetensors") for artefact in (whole, resumed)]
+    assert weights[0] == weights[1]
+    assert split_lines(whole) == split_lines(resumed)
+
+
+def test_kept_encoder_has_the_recorded_score_and_starts_a_fine_tuning(
+    data: Path, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    artefact = run(tiny_encoder, data, tmp_path, replace(CONFIG, select="similarity", pooling="mean", epochs=2))
+    best = max(line["scores"]["similarity"] for line in artefact.history())
+    assert resolve_pooling("auto", artefact.model_folder()) == "mean"
+    encoder = SentenceEncoder.load(artefact.folder, device="cpu", precision="fp32")
+    dev = read_examples(data / "sts-dev.csv", TASKS["similarity"].schema, labelled=True)
+    first, second = (encoder.encode(column, normalize=True) for column in dev.sentences)
+    assert spearmanr((first * second).sum(1), dev.labels).statistic == pytest.approx(best, abs=1e-3)
+    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
+    config = FinetuneConfig(epochs=1, epoch_size=16, optimizer=CONFIG.optimizer)
+    tuned = finetune(str(artefact.folder), data, config, options)
+    from_plain = finetune(str(tiny_encoder), data, config, options)
+    assert tuned.folder != from_plain.folder
+
+
+def test_training_raises_the_contrast_on_what_it_trains_on(data: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+    config = replace(CONFIG, sources=("pairs",), epochs=20, projection="none", optimizer=OptimizerConfig(5e-3))
+    history = run(tiny_encoder, data, tmp_path, config).history()
+    assert history[-1]["training"]["pairs"] < 0.7 * history[0]["training"]["pairs"]
+
+
+# With a look at the gradient of the embeddings.
+
+
+PROBED = set(probe(build_objective("infonce"), torch.eye(3), torch.eye(3)).summary())
+
+
+def split_lines(artefact: Artefact) -> tuple[list[dict], list[dict]]:
+    """What the probe added to the lines of metrics.jsonl, and the lines without it and without times."""
+    probed, rest = [], []
+    for line in artefact.history():
+        own = {name: v for name, v in line["training"].items() if name.partition(" ")[2] in PROBED}
+        training = {name: v for name, v in line["training"].items() if name not in own}
+        probed.append(own)
+        rest.append({**line, "training": training, "seconds": None})
+    return probed, rest
+
+
+@pytest.mark.parametrize("chunk", [None, 3])
+def test_probing_changes_no_bits(chunk: int | None, data: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+    config = replace(CONFIG, sources=("nli", "quora"), train_limit=24, epochs=2, chunk=chunk)
+    plain, probing = (
+        run(tiny_encoder, data, tmp_path, replace(config, probe_every=every), name=str(every)) for every in (None, 2)
+    )
+    weights = [sha256_of_file(artefact.model_folder() / "model.safetensors") for artefact in (plain, probing)]
+    assert weights[0] == weights[1]
+    (nothing, lines), (probed, same) = split_lines(plain), split_lines(probing)
+    assert lines == same
+    assert not any(nothing)
+    for line in probed:  # quora has labels: it is not looked at
+        assert set(line) >= {"nli dissipation", "nli closer to positive", "nli alignment gradient", "nli distance gap"}
+        assert all(name.startswith("nli ") for name in line)
+
+
+@pytest.mark.parametrize("chunk", [None, 3])
+def test_what_is_probed_is_the_gradient_of_the_step(chunk: int | None, data: Path, tiny_encoder: Path) -> None:
+    problem = stage(tiny_encoder, data, replace(CONFIG, sources=("nli",), chunk=chunk), dropout=0.0)
+    update = problem.plan(0)[0]
+    problem.backward(problem, update)
+    before, state = gradients_in_place(problem), torch.get_rng_state()
+    seen = problem.watch(update, 0)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(gradient, before[name]) for name, gradient in gradients_in_place(problem).items())
+    source, projection = problem.contrastive["nli"], problem.module["projection"]
+    views = [
+        torch.stack([
+            projection(problem.begin.encoder(torch.from_numpy(column[row].astype(np.int64))[None])
+                       .last_hidden_state.mean(1))[0].detach() for row in update[0].rows
+        ]) for column in source.columns
+    ]  # fmt: skip
+    expected = probe(source.objective, *views, *source._duplicates(update[0].rows, torch.device("cpu"))).summary()
+    assert {name for name in expected if f"nli {name}" in seen} == PROBED
+    for name, value in expected.items():
+        assert seen[f"nli {name}"].item() == pytest.approx(value, rel=1e-3, abs=1e-5), name
+
+
+def gradients_in_place(problem: Pretraining) -> dict[str, torch.Tensor]:
+    return {name: p.grad.clone() for name, p in problem.module.named_parameters() if p.grad is not None}
+
+
+def test_a_batch_without_any_gradient_is_probed_too(data: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+    objective = ObjectiveConfig("gradient", dissipation=-2.0)  # no anchor passes
+    (line,) = split_lines(run(tiny_encoder, data, tmp_path, replace(CONFIG, objective=objective, probe_every=1)))[0]
+    assert line["unlabelled dissipated anchors"] == 1
+    assert "unlabelled ratio" not in line
+
+
+# With masked language modelling beside.
+
+
+def gradients(problem: Pretraining) -> dict[str, torch.Tensor]:
+    found = {name: p.grad for name, p in problem.module.named_parameters() if p.grad is not None}
+    problem.module.zero_grad(set_to_none=True)
+    return found
+
+
+def test_masked_words_are_asked_for_in_the_same_sentences_each_read_once(data: Path, tiny_encoder: Path) -> None:
+    problem = stage(tiny_encoder, data, replace(CONFIG, sources=("unlabelled", "nli"), mlm_weight=0.1))
+    for update in problem.plan(0):
+        contrastive, masked = update
+        assert masked.source == f"{contrastive.source} mlm"
+        assert contrastive.rows.tolist() == masked.rows.tolist()
+    for name, views in (("unlabelled", 2), ("nli", 1)):  # unlabelled sentences make two views, triplets none
+        lengths = problem.contrastive[name].lengths
+        assert (problem.sources[f"{name} mlm"].lengths * views == lengths).all()
+    assert "mlm" not in stage(tiny_encoder, data, CONFIG).module
+    assert {len(update) for update in stage(tiny_encoder, data, CONFIG).plan(0)} == {1}
+
+
+@pytest.mark.parametrize("name", ["unlabelled", "nli"])
+def test_auxiliary_loss_adds_its_weighted_gradient(name: str, data: Path, tiny_encoder: Path) -> None:
+    config = replace(CONFIG, sources=(name,), mlm_weight=0.3)
+    problem = stage(tiny_encoder, data, config, dropout=0.0)
+    update = problem.plan(0)[0]
+    torch.manual_seed(3)
+    losses = problem.backward(problem, update)
+    total = gradients(problem)
+    problem.losses(update[:1]).terms[name].backward()
+    alone = gradients(problem)
+    torch.manual_seed(3)  # the same masks: without dropout nothing else draws
+    inputs = problem.sources[f"{name} mlm"].inputs(update[1].rows)
+    encoder, head = problem.begin.encoder, problem.module["mlm"]
+    states = [encoder(torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0] for ids in inputs.ids]
+    places, words = inputs.targets
+    scores = head(torch.cat(states)[places], encoder.embeddings.word.weight)
+    masked_loss = nn.functional.cross_entropy(scores, words)
+    (0.3 * masked_loss).backward()
+    beside = gradients(problem)
+    torch.testing.assert_close(losses.terms[f"{name} mlm"], masked_loss.detach(), rtol=1e-5, atol=1e-6)
+    assert total.keys() == alone.keys() | beside.keys()
+    assert {key.split(".")[0] for key in beside} == {"encoder", "mlm"}
+    for key, gradient in total.items():
+        expected = alone.get(key, 0.0) + beside.get(key, torch.zeros_like(gradient))
+        torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_chunks_do_not_change_the_gradient_of_the_auxiliary_loss(
+    data: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def every_third(source: MaskedSource, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        places = torch.arange(1, len(ids), 3)
+        return ids.index_fill(0, places, source.tokenizer.mask_token_id), places
+
+    monkeypatch.setattr(MaskedSource, "mask", every_third)
+    # Of sentences of six tokens every chunk has as many words to predict a row.
+    config = replace(CONFIG, sources=("nli",), batch_size=14, mlm_weight=0.3, max_length=6)
+    found, losses = [], []
+    for chunk in (None, 4):
+        problem = stage(tiny_encoder, data, replace(config, chunk=chunk), dropout=0.0)
+        assert (problem.contrastive["nli"].lengths == 18).all()
+        losses.append(problem.backward(problem, problem.plan(0)[0]))
+        found.append(gradients(problem))
+    assert losses[0].tokens == losses[1].tokens
+    for name, term in losses[0].terms.items():
+        torch.testing.assert_close(losses[1].terms[name], term.detach(), rtol=1e-5, atol=1e-6)
+    assert found[0].keys() == found[1].keys()
+    for name, gradient in found[0].items():
+        torch.testing.assert_close(found[1][name], gradient, rtol=1e-5, atol=1e-6)
+
+
+def test_projection_and_masked_head_have_the_heads_learning_rate(data: Path, tiny_encoder: Path) -> None:
+    problem = stage(tiny_encoder, data, replace(CONFIG, mlm_weight=0.1))
+    optimizer = build_optimizer(problem.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
+    rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    assert {rates[id(p)] for p in problem.begin.encoder.parameters()} == {1e-5}
+    heads = [*problem.module["projection"].parameters(), *problem.module["mlm"].parameters()]
+    assert {rates[id(p)] for p in heads} == {1e-3}
+    assert len(rates) == len([*problem.begin.encoder.parameters(), *heads])
+
+
+def test_auxiliary_loss_begins_with_the_heads_of_an_mlm_run_and_keeps_none(
+    data: Path, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
+    config = MlmConfig(batch_size=4, epochs=15, optimizer=OptimizerConfig(learning_rate=1e-2))
+    begin = mlm(str(tiny_encoder), data, config, options)
+    frozen = replace(CONFIG, mlm_weight=0.1, optimizer=OptimizerConfig(learning_rate=0.0))
+    seen = []
+    for weights in (begin.folder, tiny_encoder):
+        artefact = run(weights, data, tmp_path, frozen)
+        seen.append(artefact.history()[-1]["training"]["unlabelled mlm"])
+        assert {path.name for path in artefact.model_folder().iterdir()} == {
+            *("config.json", "model.safetensors", "tokenizer.json", "1_Pooling")
+        }
+    assert seen[0] < 0.9 * seen[1]
+    encoder = BertModel.from_pretrained(str(artefact.model_folder()))
+    assert not MaskedLanguageHead.of_checkpoint(artefact.model_folder(), encoder.config).bias.any()
+
+
+# From a fine-tuned model.
+
+
+@pytest.fixture(scope="module")
+def tuned(data: Path, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Artefact:
+    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path_factory.mktemp("tuned"))
+    config = FinetuneConfig(
+        epochs=1, pooling="mean", max_length=40, heads=HeadsConfig("separate"), optimizer=CONFIG.optimizer
+    )
+    return finetune(str(tiny_encoder), data, config, options)
+
+
+@pytest.mark.parametrize("select", ["similarity", "last"])
+def test_heads_are_kept_as_they_are_and_scored_on_the_new_encoder(
+    select: str, tuned: Artefact, tiny_encoder: Path, data: Path, tmp_path: Path
+) -> None:
+    artefact = run(tuned.folder, data, tmp_path, replace(CONFIG, select=select))
+    before, after = tuned.model_folder(), artefact.model_folder()
+    for name in ("multitask.json", "heads.safetensors"):
+        assert (after / name).read_bytes() == (before / name).read_bytes()
+    old, new = MultitaskBert.load(before), MultitaskBert.load(after)
+    assert not torch.equal(old.encoder.layers[0].output.weight, new.encoder.layers[0].output.weight)
+    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
+    stored = read_json(evaluate_run(artefact, data, options).folder / "evaluation.json")
+    old.encoder = new.encoder  # the old heads on the new encoder
+    expected = evaluate(old, load_split(old, load_tokenizer(str(before)), data, "dev"), RUNTIME)
+    assert stored["scores"] == expected.tasks
+    assert stored["overall"] == expected.overall
+    assert set(stored["overlap"]) == set(expected.tasks)
+    assert [line for line in stored["unknown"] if str(tiny_encoder) in line]
+
+
+def test_heads_that_read_another_pooling_are_left_out(tuned: Artefact, data: Path, tmp_path: Path) -> None:
+    artefact = run(tuned.folder, data, tmp_path, replace(CONFIG, pooling="cls"))
+    assert not {path.name for path in artefact.model_folder().iterdir()} & {"multitask.json", "heads.safetensors"}
+    with pytest.raises(InputError, match="not a fine-tuned model"):
+        MultitaskBert.load(artefact.model_folder())
+    assert resolve_pooling("auto", artefact.model_folder()) == "cls"
+
+
+def test_other_heads_on_the_same_encoder_are_another_artefact(tuned: Artefact, data: Path, tmp_path: Path) -> None:
+    config = replace(CONFIG, optimizer=OptimizerConfig(learning_rate=0.0), pooling="mean")
+    same_encoder = run(tuned.folder, data, tmp_path, config)
+    assert (same_encoder.model_folder() / "heads.safetensors").is_file()
+    (encoder_only := tmp_path / "encoder-only").mkdir()
+    for path in tuned.model_folder().iterdir():
+        if path.name not in ("multitask.json", "heads.safetensors"):
+            (encoder_only / path.name).write_bytes(path.read_bytes())
+    without = run(encoder_only, data, tmp_path, config)
+    assert without.folder != same_encoder.folder
+    assert not (without.model_folder() / "heads.safetensors").exists()

@@ -1,0 +1,101 @@
+"""Several processes compute what one computes, and one that dies takes only its own job with it."""
+
+import os
+import signal
+import sys
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+import torch
+
+from minbert.errors import InputError
+from multitask.config import RunOptions
+from studies.engine.jobs import Done, Failed, Job
+from studies.engine.local_engine import InProcess, Place, Processes, local_engine
+from studies.engine.presets import Preset
+from studies.engine.ray_engine import Ray
+from studies.engine.recipes import Recipes
+from studies.engine.record import Record
+from studies.engine.run import run_preset
+from studies.engine.tables import Row, Table
+
+
+@pytest.fixture
+def preset(recipes: Recipes) -> Preset:
+    rows = (Row("None", recipes.finetune(recipes.start)), Row("NLI", recipes.finetune(recipes.nli(epochs=1))))
+    return Preset("sample", recipes, (Table("1", "", "", rows),))
+
+
+def files(runs: Path) -> dict[str, bytes]:
+    paths = [path for path in runs.glob("*-*-*/**/*") if path.suffix in (".safetensors", ".npz", ".json")]
+    return {str(path.relative_to(runs)): path.read_bytes() for path in paths if path.name != "inputs.json"}
+
+
+def test_two_processes_give_the_same_bits_as_one(preset: Preset, tmp_path: Path) -> None:
+    one = run_preset(preset, 1, RunOptions("cpu", "fp32", tmp_path / "one"), InProcess())
+    places = [Place(None, threads=1)] * 2
+    two = run_preset(preset, 1, RunOptions("cpu", "fp32", tmp_path / "two"), Processes(places))
+    assert one.artefacts() == two.artefacts()
+    assert not two.failures
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    logs = [path.read_text() for path in (tmp_path / "two" / "logs").iterdir()]
+    assert any("epoch 1" in text for text in logs)
+
+
+def test_two_grids_at_once_share_the_work(preset: Preset, tmp_path: Path) -> None:
+    options = RunOptions("cpu", "fp32", tmp_path / "both")
+    context = get_context("spawn")
+    grids = [context.Process(target=run_preset, args=(preset, 1, options, InProcess())) for _ in range(2)]
+    for grid in grids:
+        grid.start()
+    alone = run_preset(preset, 1, RunOptions("cpu", "fp32", tmp_path / "alone"), InProcess())
+    for grid in grids:
+        grid.join()
+    assert [grid.exitcode for grid in grids] == [0, 0]
+    assert Record.read(tmp_path / "both", "sample").artefacts() == alone.artefacts()
+    assert files(tmp_path / "both") == files(tmp_path / "alone")
+
+
+def test_a_process_that_dies_fails_its_job_and_is_replaced(preset: Preset, tmp_path: Path) -> None:
+    options = RunOptions("cpu", "fp32", tmp_path / "runs")
+    model = preset.tables[0].rows[0].model
+    assert model is not None
+    job = Job(model, (), options, tmp_path / "runs" / "logs" / "job.log")
+    with Processes([Place(None, threads=1)]) as engine:
+        engine.submit(job)
+        killed = engine.workers[0].process.pid
+        assert killed is not None
+        os.kill(killed, signal.SIGKILL)
+        first, outcome = engine.wait()
+        assert first == job
+        assert isinstance(outcome, Failed)
+        assert "SIGKILL" in outcome.error
+        engine.submit(job)
+        assert engine.workers[0].process.pid != killed
+        _, outcome = engine.wait()
+    assert isinstance(outcome, Done)
+    assert outcome.artefact.done
+    assert all(not worker.process.is_alive() for worker in engine.workers)
+
+
+def test_ray_that_is_not_installed_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"pip install \"\.\[ray\]\""):
+        Ray(RunOptions("cpu", "fp32"))
+
+
+def test_processes_share_gpus_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    def places(workers: int | None, gpus: int, threads: int) -> list[tuple[str | None, int]]:
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+        engine = local_engine(workers, "auto")
+        return [(place.gpu, place.threads) for place in engine.free] if isinstance(engine, Processes) else []
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert places(None, gpus=0, threads=1) == places(None, gpus=1, threads=8) == places(1, gpus=4, threads=8) == []
+    assert places(None, gpus=0, threads=2) == [(None, 1)] * 2
+    assert places(None, gpus=0, threads=16) == [(None, 4)] * 4
+    assert places(None, gpus=2, threads=8) == [("0", 4), ("1", 4)]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    assert [gpu for gpu, _ in places(4, gpus=2, threads=8)] == ["5", "7", "5", "7"]

@@ -1,0 +1,54 @@
+"""A grid on a Ray cluster of two nodes, one of which is killed meanwhile, ends with the bits of one process."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from multitask.config import RunOptions
+from studies.engine.local_engine import InProcess
+from studies.engine.presets import Preset
+from studies.engine.recipes import Recipes
+from studies.engine.run import run_preset
+from studies.engine.tables import Row, Table
+
+pytestmark = pytest.mark.ray
+
+
+def files(runs: Path) -> dict[str, bytes]:
+    paths = [path for path in runs.glob("*-*-*/**/*") if path.suffix in (".safetensors", ".npz", ".json")]
+    return {str(path.relative_to(runs)): path.read_bytes() for path in paths if path.name != "inputs.json"}
+
+
+def test_a_lost_node_costs_nothing_but_time(recipes: Recipes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.cluster_utils import Cluster
+
+    from studies.engine.ray_engine import Ray
+
+    rows = [Row(str(epochs), recipes.finetune(recipes.nli(epochs=epochs))) for epochs in (1, 2, 3, 4)]
+    preset = Preset("sample", recipes, (Table("1", "", "", tuple(rows)),))
+    alone = run_preset(preset, 1, RunOptions("cpu", "fp32", tmp_path / "alone"), InProcess())
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    second = cluster.add_node(num_cpus=1)
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    ended: list[int] = []
+
+    def lose_a_node() -> None:
+        while not (done := len(list((tmp_path / "cluster").glob("*/DONE")))):
+            time.sleep(0.01)
+        cluster.remove_node(second, allow_graceful=False)
+        ended.append(done)
+
+    thread = threading.Thread(target=lose_a_node)
+    thread.start()
+    options = RunOptions("cpu", "fp32", tmp_path / "cluster", save_every=0)
+    try:
+        record = run_preset(preset, 1, options, Ray(options))
+    finally:
+        thread.join()
+        cluster.shutdown()
+    assert ended[0] < len(alone.artefacts())
+    assert record.failures == []
+    assert record.artefacts() == alone.artefacts()
+    assert files(tmp_path / "cluster") == files(tmp_path / "alone")

@@ -1,0 +1,155 @@
+"""The store: keys follow what decides a result, notes only complete artefacts, and gc takes what no record needs."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from minbert.errors import InputError
+from multitask.cli.main import main
+from multitask.config import RunOptions
+from multitask.runs.locks import exclusive, shared
+from studies.engine.local_engine import InProcess
+from studies.engine.plan import make_plan
+from studies.engine.presets import Preset
+from studies.engine.recipes import Recipes, Weights
+from studies.engine.run import run_preset
+from studies.engine.store import GRIDS, LOCKS, Store, entries, garbage, remove
+from studies.engine.tables import Row, Table
+
+
+def options(runs: Path) -> RunOptions:
+    return RunOptions("cpu", "fp32", runs)
+
+
+def preset(recipes: Recipes) -> Preset:
+    rows = (
+        Row("None", recipes.finetune(recipes.start)),
+        Row("NLI", recipes.finetune(recipes.nli(epochs=1))),
+    )
+    return Preset("sample", recipes, (Table("1", "", "", rows),))
+
+
+@pytest.fixture
+def runs(recipes: Recipes, tmp_path: Path) -> Path:
+    run_preset(preset(recipes), 1, options(tmp_path / "runs"), InProcess())
+    return tmp_path / "runs"
+
+
+def test_a_key_follows_everything_that_decides_a_result(recipes: Recipes, tmp_path: Path) -> None:
+    def key(recipes: Recipes, device_options: RunOptions | None = None) -> str:
+        return Store(device_options or options(tmp_path)).key(recipes.finetune(recipes.nli()))
+
+    weights, data = tmp_path / "weights", tmp_path / "data"
+    shutil.copytree(recipes.start.name, weights)
+    shutil.copytree(recipes.data, data)
+    moved = replace(recipes, start=Weights(str(weights)), data=data)
+    assert key(moved) == key(recipes)  # names and places do not matter
+    keys = {key(recipes), key(recipes, RunOptions("cpu", "bf16", tmp_path))}
+    keys.add(key(replace(recipes, multitask=replace(recipes.multitask, seed=1))))
+    keys.add(key(replace(recipes, supervised=replace(recipes.supervised, seed=1))))
+    with (data / "nli_triplets.csv").open("a") as file:
+        file.write("one,two,three\n")
+    keys.add(key(moved))
+    (weights / "1_Pooling").mkdir()
+    (weights / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    keys.add(key(moved))
+    assert len(keys) == 6
+
+
+def test_a_note_counts_only_with_a_complete_artefact(recipes: Recipes, runs: Path) -> None:
+    store, node = Store(options(runs)), recipes.finetune(recipes.start)
+    note = store.note(node)
+    assert note is not None
+    assert note.stage == "finetune"
+    (runs / note.artefact / "DONE").unlink()
+    assert store.note(node) is None
+
+
+def test_gc_takes_what_no_record_needs_and_what_is_unfinished(recipes: Recipes, runs: Path) -> None:
+    kept = {entry.artefact.folder.name for entry in entries(runs)}
+    assert not [path for path in garbage(runs) if path.suffix != ".log"]
+    warmer = replace(recipes, multitask=replace(recipes.multitask, batch_size=16))
+    run_preset(preset(warmer), 1, options(runs), InProcess())
+    unused = {path.name for path in garbage(runs) if path.is_dir()}
+    now = {entry.artefact.folder.name for entry in entries(runs) if entry.recorded}
+    assert unused == kept - now
+    assert sorted(name.partition("-")[0] for name in unused) == ["evaluate"] * 2 + ["finetune"] * 2  # shares the rest
+    victim = next(runs.glob("finetune-*")) / "DONE"
+    remove(runs, garbage(runs))
+    assert {entry.artefact.folder.name for entry in entries(runs)} == now
+    assert {json.loads(path.read_text())["artefact"] for path in (runs / ".nodes").iterdir()} == now
+    assert garbage(runs) == []
+    assert victim.parent.name in now or not victim.parent.exists()
+    assert all(stage.cached for stage in make_plan(preset(warmer), 1, options(runs)).stages)
+
+
+def test_gc_leaves_what_is_being_built_and_waits_for_grids(recipes: Recipes, runs: Path) -> None:
+    (runs / "experiments-sample.json").unlink()
+    entry = entries(runs)[0]
+    stage = entry.artefact.folder.name.partition("-")[0]
+    with exclusive(runs / LOCKS / f"{stage}-{entry.artefact.digest}"):
+        found = garbage(runs)
+    assert entry.artefact.folder not in found
+    assert sum(path.is_dir() for path in found) == len(entries(runs)) - 1
+    with shared(runs / LOCKS / GRIDS), pytest.raises(InputError, match="experiments are running"):
+        remove(runs, found)
+    assert all(path.exists() for path in found)
+
+
+def test_commands_list_show_and_collect(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--runs", str(runs)]
+    assert main(["experiments", "list", *where]) == 0
+    output = capsys.readouterr().out
+    assert output.splitlines()[-1].startswith("5 artefacts, ")
+    name = next(runs.glob("pretrain-*")).name
+    assert main(["experiments", "show", name.rsplit("-", 1)[1], *where]) == 0
+    output = capsys.readouterr().out
+    assert '"sources"' in output
+    assert "complete" in output.splitlines()[-1]
+    assert main(["experiments", "show", "nothing", *where]) == 2
+    (runs / "experiments-sample.json").unlink()
+    assert main(["experiments", "gc", *where]) == 0
+    assert len(entries(runs)) == 5
+    assert main(["experiments", "gc", *where, "--delete"]) == 0
+    assert "removed" in capsys.readouterr().out.splitlines()[-1]
+    assert entries(runs) == []
+
+
+def test_a_plan_counts_rows_shows_what_is_there_and_estimates_the_rest(recipes: Recipes, runs: Path) -> None:
+    store, planned = Store(options(runs)), preset(recipes)
+    [table] = planned.tables
+    again = replace(table, key="2", rows=(Row("NLI again", table.rows[1].model),))
+    plan = make_plan(replace(planned, tables=(table, again)), 1, options(runs))
+    assert [(s.depth, s.stage, s.rows, s.cached, s.missing) for s in plan.stages] == [
+        (0, "finetune", 1, 1, 0),
+        (1, "evaluate", 1, 1, 0),
+        (0, "pretrain", 2, 1, 0),
+        (1, "finetune", 2, 1, 0),
+        (2, "evaluate", 2, 1, 0),
+    ]
+    assert plan.seconds_left == 0
+    alone, shared_by_two = (sum(s.seconds or 0 for s in plan.stages if s.rows == rows) for rows in (1, 2))
+    assert plan.shared == pytest.approx(1 - (alone + shared_by_two) / (alone + 2 * shared_by_two))
+    two = make_plan(planned, 2, options(runs))
+    assert {(s.cached, s.missing, s.seeds) for s in two.stages} == {(1, 1, 2)}
+    measured = [note.seconds for row in table.rows if row.model for n in row.model.chain() if (note := store.note(n))]
+    assert two.seconds_left is not None
+    assert two.seconds_left >= sum(measured)  # another seed takes what the first took, and evaluations come on top
+
+
+def test_nothing_measured_nothing_estimated(recipes: Recipes, tmp_path: Path) -> None:
+    plan = make_plan(preset(recipes), 1, options(tmp_path))
+    assert plan.seconds_left is None
+    assert plan.shared is None
+    assert all(stage.missing == 1 for stage in plan.stages)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_estimate_grows_with_the_work(recipes: Recipes, runs: Path) -> None:
+    store = Store(options(runs))
+    one, five = (store.estimate(recipes.nli(epochs=epochs)) for epochs in (1, 5))
+    assert one is not None
+    assert five == pytest.approx(5 * one)

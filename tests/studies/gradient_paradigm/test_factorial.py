@@ -1,0 +1,54 @@
+"""Effects against a least-squares fit, and by hand."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from multitask.evaluation.statistics import SampledScores, Spread, contrast
+from studies.gradient_paradigm.factorial import effect, subsets
+
+FACTORS = ("a", "b", "c")
+
+
+@pytest.mark.parametrize("factors", [FACTORS, FACTORS[:2], FACTORS[:1]], ids=len)
+def test_effects_are_twice_the_coefficients_of_a_least_squares_fit(factors):
+    cells = [frozenset(subset) for subset in subsets(factors)]
+    values = np.random.default_rng(0).normal(size=(len(cells), 3))  # [cells, seeds]
+    coded = {f: np.array([1 if f in cell else -1 for cell in cells]) for f in factors}
+    design = np.stack(
+        [np.prod([coded[f] for f in subset] or [np.ones(len(cells))], axis=0) for subset in subsets(factors)]
+    )
+    fitted = np.linalg.lstsq(np.repeat(design.T, 3, axis=0), values.ravel(), rcond=None)[0]
+    means = dict(zip(cells, values.mean(axis=1), strict=True))
+    for subset, coefficient in zip(subsets(factors)[1:], fitted[1:], strict=True):
+        found = sum(weight * means[cell] for cell, weight in effect(factors, subset).items())
+        assert found == pytest.approx(2 * coefficient)
+
+
+def test_where_only_seeds_vary_the_interval_of_an_effect_is_that_of_the_regression():
+    cells = [frozenset(subset) for subset in subsets(FACTORS)]
+    values = np.random.default_rng(1).normal(0.7, 0.02, size=(len(cells), 3))  # [cells, seeds]
+    scores = {cell: SampledScores(row, np.tile(row, (40_000, 1))) for cell, row in zip(cells, values, strict=True)}
+    terms = [(weight, scores[cell]) for cell, weight in effect(FACTORS, ("a", "b")).items()]
+    found = contrast(terms, Spread.pooled(list(values)))
+
+    signs = [{f: 1 if f in cell else -1 for f in FACTORS} for cell in cells for _ in range(3)]
+    design = np.array([[np.prod([sign[f] for f in of]) for of in subsets(FACTORS)] for sign in signs])
+    fitted, squares, *_ = np.linalg.lstsq(design, values.ravel(), rcond=None)
+    place, freedom = subsets(FACTORS).index(("a", "b")), len(signs) - len(cells)
+    error = np.sqrt(squares[0] / freedom * np.linalg.inv(design.T @ design)[place, place])
+    half = 2 * stats.t.ppf(0.975, freedom) * error
+    assert found.value == pytest.approx(2 * fitted[place])
+    assert found.interval() == pytest.approx((found.value - half, found.value + half), abs=0.0005)
+
+
+def test_an_effect_by_hand():
+    on = {frozenset(): 1.0, frozenset("a"): 2.0, frozenset("b"): 4.0, frozenset("ab"): 9.0}
+    values = {of: sum(w * on[cell] for cell, w in effect(("a", "b"), of).items()) for of in ("a", "b", "ab")}
+    assert values == {"a": (1 + 5) / 2, "b": (3 + 7) / 2, "ab": (5 - 1) / 2}
+
+
+def test_what_is_no_factor_has_no_effect():
+    for of in ((), ("d",)):
+        with pytest.raises(ValueError, match="expected one or more of"):
+            effect(FACTORS, of)

@@ -1,0 +1,67 @@
+"""The stage and its command: computed once, the same bits, claims printed, figures that are files of their own."""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from multitask.cli.main import main
+from multitask.config import RunOptions, SimulationConfig
+from studies.gradient_paradigm.simulate_stage import simulate
+from studies.gradient_paradigm.simulation_claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS
+from studies.gradient_paradigm.simulation_report import read_simulations, write_figures
+
+SMALL = SimulationConfig(grid=10, batches=20, batch_size=16, trials=20, training_trials=5, steps=2)
+OPTIONS = [f"--{name.replace('_', '-')}={value}" for name, value in vars(SMALL).items()]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    simulate(SMALL, RunOptions(runs=folder))
+    return folder
+
+
+def test_what_is_there_is_not_computed_again(runs, monkeypatch):
+    monkeypatch.setattr("studies.gradient_paradigm.simulate_stage.run_simulations", None)
+    artefact = simulate(SMALL, RunOptions(runs=runs, name="other"))
+    assert artefact.done
+    assert artefact.folder.name.startswith("simulate-run-")
+
+
+def test_another_folder_gets_the_same_bits(runs, tmp_path):
+    first, second = (simulate(SMALL, RunOptions(runs=folder)).folder for folder in (runs, tmp_path))
+    assert first.name == second.name
+    assert (first / "conjectures.json").read_bytes() == (second / "conjectures.json").read_bytes()
+    ours, theirs = read_simulations(first)[0], read_simulations(second)[0]
+    np.testing.assert_array_equal(ours.weights, theirs.weights)
+    for name, values in ours.dissipation.items():
+        np.testing.assert_array_equal(values, theirs.dissipation[name])
+
+
+def test_another_seed_is_another_artefact(runs, tmp_path):
+    other = SimulationConfig(**{**vars(SMALL), "seed": 1})
+    assert simulate(other, RunOptions(runs=tmp_path)).digest != simulate(SMALL, RunOptions(runs=runs)).digest
+
+
+def test_the_command_prints_claims_and_draws_the_same_figures_every_time(runs, capsys):
+    assert main(["simulate", "--runs", str(runs), *OPTIONS]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    statuses = [line.partition(":")[0] for line in lines if not line.startswith("  ")][:-7]
+    assert set(statuses) <= {"REPRODUCED", "NOT REPRODUCED", "NOT TESTED HERE"}
+    assert len(statuses) == len(SIMULATION_CLAIMS) + len(CONJECTURE_CLAIMS)
+    folder = Path(lines[-1])
+    assert folder.parent == runs
+    for path in map(Path, lines[-7:-1]):
+        assert path.parent == folder
+        root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+        assert root.tag == f"{SVG}svg"
+        assert root.get("aria-label") == root.find(f"{SVG}title").text
+        assert len(root.get("aria-label")) > 100
+        assert "currentColor" in path.read_text(encoding="utf-8")
+        assert not re.search(r"\bnan\b|\binf\b|#010203", path.read_text(encoding="utf-8"))
+    drawn = {path: path.read_bytes() for path in map(Path, lines[-7:-1])}
+    assert {path: path.read_bytes() for path in write_figures(folder)} == drawn

@@ -1,0 +1,121 @@
+"""Verdicts follow from results: they turn when the results do."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from multitask.config import SimulationConfig
+from studies.gradient_paradigm import simulation_outcomes as about
+from studies.gradient_paradigm.paradigm import DISSIPATIONS
+from studies.gradient_paradigm.simulation_claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS, fall, judge
+from studies.gradient_paradigm.simulation_outcomes import Estimate, Simulations
+from studies.gradient_paradigm.simulations import run_simulations
+
+
+@pytest.fixture(scope="module")
+def simulations() -> Simulations:
+    return run_simulations(SimulationConfig(grid=20, batches=50))
+
+
+def all_estimates(rate: float, trials: int = 1000) -> list[Estimate]:
+    """Every statement at the same rate."""
+    losses, ratios = [*DISSIPATIONS], ["1", "arccon", "met"]
+    cases = {about.GAP_AT_END: losses, about.MORE_OFTEN: ratios, about.SUFFICIENT: ratios, about.CLOSER: ratios}
+    stepped = [
+        Estimate(statement, about.case_of(name, step), pairs, 8, round(rate * trials), trials)
+        for statement, names in cases.items()
+        for name in names
+        for step in about.STEP_SIZES
+        for pairs in about.PAIRS
+    ]
+    bounds = [
+        Estimate(statement, name, pairs, 8, round(rate * trials), trials)
+        for statement in (about.BOUND, about.BOUND_WITH_CONSTANTS)
+        for name in about.TRIPLETS
+        for pairs in about.PAIRS
+    ]
+    return [*stepped, *bounds] + [
+        Estimate(statement, f"{temperature:g}", pairs, 8, round(rate * trials), trials)
+        for statement in (about.MAJORITY, about.LARGEST)
+        for temperature in about.TEMPERATURES
+        for pairs in about.PAIRS
+    ]
+
+
+def statuses(judged):
+    return {claim.status for claim in judged}
+
+
+def test_without_results_nothing_is_tested():
+    judged = judge(SIMULATION_CLAIMS, None) + judge(CONJECTURE_CLAIMS, None)
+    assert len(judged) == len(SIMULATION_CLAIMS) + len(CONJECTURE_CLAIMS)
+    assert statuses(judged) == {"not tested here"}
+
+
+@pytest.mark.parametrize("rate, status", [(1.0, "reproduced"), (0.4, "not reproduced")])
+def test_conjectures_are_decided_by_their_rates(rate, status):
+    assert statuses(judge(CONJECTURE_CLAIMS, all_estimates(rate))) == {status}
+
+
+def test_a_rate_just_above_the_demand_is_not_sure_enough():
+    few = judge(CONJECTURE_CLAIMS, all_estimates(0.96, trials=25))
+    many = judge(CONJECTURE_CLAIMS, all_estimates(0.96, trials=10_000))
+    ensured = [
+        k for k, claim in enumerate(CONJECTURE_CLAIMS) if "lower bound" in claim.reading and "95%" in claim.reading
+    ]
+    assert {few[k].status for k in ensured} == {"not reproduced"}
+    assert {many[k].status for k in ensured} == {"reproduced"}
+
+
+def test_without_any_configuration_nothing_is_tested():
+    none = [replace(e, holds=0, trials=0) for e in all_estimates(1.0)]
+    assert statuses(judge(CONJECTURE_CLAIMS, none)) == {"not tested here"}
+
+
+def test_without_a_deciding_configuration_a_conjecture_is_untested():
+    none = [replace(e, holds=0, trials=0) if e.statement == about.MORE_OFTEN else e for e in all_estimates(1.0)]
+    judged = judge(CONJECTURE_CLAIMS, none)
+    more_often = [claim for claim in judged if claim.reading.startswith("More frequently")]
+    assert statuses(more_often) == {"not tested here"}
+    assert statuses(claim for claim in judged if claim not in more_often) == {"reproduced"}
+
+
+def test_one_bad_step_size_is_enough_against_a_claim():
+    bad = about.case_of("mpt", 0.1)
+    judged = judge(CONJECTURE_CLAIMS, [replace(e, holds=0) if e.case == bad else e for e in all_estimates(1.0)])
+    wrong = [claim for claim in judged if claim.status != "reproduced"]
+    assert len(wrong) == 1
+    assert "Conjecture 1" in wrong[0].text
+    assert "MPT: 0.0%" in wrong[0].evidence
+
+
+def test_one_loss_that_is_no_bound_is_enough_against_that_claim():
+    estimates = [replace(e, holds=0) if (e.statement, e.case) == (about.BOUND, "mat") else e for e in all_estimates(1)]
+    [wrong] = [claim for claim in judge(CONJECTURE_CLAIMS, estimates) if claim.status != "reproduced"]
+    assert "upper bounds" in wrong.text
+    assert "MAT: 0.0%" in wrong.evidence
+
+
+def test_a_loss_that_never_dissipates_is_told(simulations):
+    ones = {name: np.ones_like(values) for name, values in simulations.dissipation.items()}
+    before, after = (judge(SIMULATION_CLAIMS, s) for s in (simulations, replace(simulations, dissipation=ones)))
+    assert [claim.status for claim in before[:2]] == ["reproduced"] * 2
+    assert [claim.status for claim in after[:2]] == ["not reproduced"] * 2
+
+
+def test_weights_and_ratios_decide_their_claims(simulations):
+    heavy = replace(simulations, weights=np.ones_like(simulations.weights))
+    flat = replace(simulations, ratio={name: np.ones_like(r) for name, r in simulations.ratio.items()})
+    before, weighty, level = (judge(SIMULATION_CLAIMS, s) for s in (simulations, heavy, flat))
+    assert [c.status for c in before[2:]] == ["reproduced", "not reproduced", "reproduced", "reproduced"]
+    assert [c.status for c in weighty[2:4]] == ["not reproduced", "reproduced"]
+    assert [c.status for c in level[4:]] == ["not reproduced"] * 2
+
+
+def test_a_fall_is_found_between_columns(simulations):
+    steps = np.radians([0, 10, 20, 30])
+    line = replace(simulations, positive_means=np.radians([5.0, 0.0]), negative_means=steps)
+    falls = fall(np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]), line, 0.25)
+    assert np.degrees(falls[0]) == pytest.approx(17.5 - 5)
+    assert np.isinf(falls[1])

@@ -1,0 +1,452 @@
+"""The report: numbers are those of the runs, the page stands alone and is well formed, and no model is needed."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minbert.errors import InputError
+from multitask.evaluation import markup
+from multitask.runs.artefact import FORMAT_VERSION
+from multitask.tasks.metrics import classification_metrics, correlation_metrics
+from studies.engine.record import Published, Record, RecordedRow, RecordedRun, RecordedStage, RecordedTable
+from studies.report import format as formats
+from studies.report.analysis import Agreement, Estimate, analyse
+from studies.report.cost import cost_of
+from studies.report.report import write_report
+from studies.report.results import Results
+
+TASKS = ("sentiment", "paraphrase", "similarity")
+MEASURES = {"sentiment": "accuracy", "paraphrase": "accuracy", "similarity": "pearson"}
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Checks that elements nest, and collects what tests look at."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.references: list[str] = []
+        self.figures: list[dict[str, str | None]] = []
+        self.titles = 0
+        self.rows: list[list[str]] = []
+        self.bold: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        self.references += [value for name, value in attrs if name in ("href", "xlink:href", "src") and value]
+        self.figures += [values] if tag == "svg" else []
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if {"td", "th"} & set(self.open):
+            self.rows[-1][-1] = (self.rows[-1][-1] + " " + data.strip()).strip()
+        if self.open and self.open[-1] == "strong":
+            self.bold.append(data)
+        if self.open[-2:] == ["svg", "title"]:
+            self.titles += 1
+
+
+EXAMPLES = 60
+LABELS = {
+    "sentiment": np.arange(EXAMPLES) % 5,
+    "paraphrase": np.arange(EXAMPLES) % 2,
+    "similarity": np.linspace(0, 5, EXAMPLES, dtype=np.float32),
+}
+
+
+def metrics_of(task: str, predictions: np.ndarray) -> dict[str, Any]:
+    if task == "similarity":
+        return correlation_metrics(predictions, LABELS[task])
+    return classification_metrics(predictions, LABELS[task], 5 if task == "sentiment" else 2)
+
+
+def predict(task: str, quality: float, generator: np.random.Generator) -> np.ndarray:
+    """Predictions of which about this share is right, or that correlate with the labels about so much."""
+    labels = LABELS[task]
+    if task == "similarity":
+        noise = generator.normal(size=EXAMPLES) * labels.std()
+        return (quality * labels + np.sqrt(1 - quality**2) * noise).astype(np.float32)
+    return np.where(generator.random(EXAMPLES) < quality, labels, (labels + 1) % (labels.max() + 1))
+
+
+def add_run(runs: Path, name: str, seed: int, qualities: dict[str, float], parent: str | None = None) -> RecordedRun:
+    """Artefacts of one run with two epochs, the second the best, and of what it started from."""
+    training, evaluation = f"finetune-{name}-{seed}", f"evaluate-{name}-{seed}"
+    generator = np.random.default_rng([seed, *name.encode()])
+    predictions = {task: predict(task, quality, generator) for task, quality in qualities.items()}
+    metrics = {task: metrics_of(task, values) for task, values in predictions.items()}
+    scores = {task: metrics[task][MEASURES[task]] for task in metrics}
+    overall = fmean(scores.values())
+    worse = {task: {**values, MEASURES[task]: scores[task] - 0.1} for task, values in metrics.items()}
+    losses = {"training": {"sentiment": 1.0}}
+    history = [
+        {"epoch": 1, **losses, "tokens": 1000, "seconds": 2.0, "dev": worse, "scores": {"overall": overall - 0.1}},
+        {"epoch": 2, **losses, "tokens": 2000, "seconds": 4.0, "dev": metrics, "scores": {"overall": overall}},
+    ]
+    inputs = {
+        "start": {"sha256": "ab" * 32},
+        "pooling": "mean",
+        "training": {"sentiment": "cd" * 32},
+        "dev": {"sentiment": "ef" * 32},
+        "device": "cpu",
+        "precision": "fp32",
+        "labels": {"start": "some-weights", "data": "data"},
+    }
+    stages = [*([f"pretrain-{parent}-{seed}"] if parent else []), training]
+    for stage in stages:
+        (runs / stage).mkdir(parents=True, exist_ok=True)
+        (runs / stage / "config.json").write_text(json.dumps({"seed": seed, "note": "<script>&", "train_limit": 1234}))
+        (runs / stage / "inputs.json").write_text(json.dumps(inputs))
+        (runs / stage / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history))
+    (runs / evaluation).mkdir()
+    (runs / evaluation / "config.json").write_text(json.dumps({"split": "dev"}))
+    (runs / evaluation / "evaluation.json").write_text(
+        json.dumps(
+            {
+                "overall": overall,
+                "scores": scores,
+                "measures": {task: MEASURES[task] for task in scores},
+                "metrics": metrics,
+            }
+        )
+    )
+    arrays = {f"{task}_labels": LABELS[task].astype(np.float32) for task in scores}
+    np.savez(
+        runs / evaluation / "predictions.npz",
+        **arrays,
+        **{f"{task}_predictions": values for task, values in predictions.items()},
+    )
+    chain = tuple(RecordedStage(stage.split("-")[0], stage, 10.0) for stage in stages)
+    return RecordedRun(seed, training, evaluation, chain=(*chain, RecordedStage("evaluate", evaluation, 1.0)))
+
+
+def all_three(sentiment: float, paraphrase: float, similarity: float) -> dict[str, float]:
+    return {"sentiment": sentiment, "paraphrase": paraphrase, "similarity": similarity}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Three tables and a figure: rows that share a stage, a row of one task, failed runs, a row only published."""
+    runs = tmp_path / "runs"
+    good = tuple(add_run(runs, "good", seed, all_three(0.8, 0.7, 0.95), "shared") for seed in (0, 1))
+    other = tuple(add_run(runs, "other", seed, all_three(0.2, 0.7, 0.9), "shared") for seed in (0, 1))
+    alone = (
+        add_run(runs, "alone", 0, {"sentiment": 0.6}),
+        RecordedRun(1, error="it died <b>here</b> & there", log="logs/x.log"),
+    )
+    table = RecordedTable(
+        "Heads <&> 100%",
+        "A note.",
+        (
+            RecordedRow("Good", good, Published(0.6, 0.5, 0.7, 0.6)),
+            RecordedRow("Other_1", other, Published(0.5, 0.5, 0.8, 0.2)),
+            RecordedRow("Alone", alone, Published(None, 0.4, None, None)),
+            RecordedRow("Test | only", (), Published(0.7, 0.7, 0.7, 0.7)),
+        ),
+        key="3",
+        reference="Other_1",
+    )
+    one_column = RecordedTable("One", "", (RecordedRow("Sentiment", alone),), key="one", columns=("sentiment",))
+    failed = RecordedTable("Nothing", "", (RecordedRow("Failed", alone[1:]),), key="failed")
+    figure = RecordedTable("Curves", "", (RecordedRow("Good", good),), key="figure2", kind="curves")
+    Record("sample", "some-weights", "data", ("Beware.",), (table, one_column, failed, figure)).write(runs)
+    return runs
+
+
+def read_scores(store: Path, name: str, column: str) -> list[float]:
+    found = []
+    for seed in (0, 1):
+        evaluation = json.loads((store / f"evaluate-{name}-{seed}" / "evaluation.json").read_text())
+        found.append(evaluation["overall"] if column == "overall" else evaluation["scores"][column])
+    return found
+
+
+def render(store: Path) -> tuple[str, str]:
+    page = write_report(store, "sample", store.parent / "report")
+    return page.read_text(encoding="utf-8"), page.with_name("report.md").read_text(encoding="utf-8")
+
+
+def test_tables_hold_the_means_and_deviations_of_the_runs_beside_the_published_scores(store: Path) -> None:
+    html, markdown = render(store)
+    page = Page(html)
+    [row] = [cells for cells in page.rows if cells[0] == "● Good"]
+    for place, (column, published) in enumerate(
+        zip(("overall", *TASKS), ("0.600", "0.500", "0.700", "0.600"), strict=True)
+    ):
+        scores = read_scores(store, "good", column)
+        cell = f"{fmean(scores):.3f} ± {stdev(scores):.3f}"
+        assert row[1 + 2 * place].startswith(cell)
+        assert row[2 + 2 * place] == published
+        assert (cell in page.bold) == (fmean(scores) >= fmean(read_scores(store, "other", column)))
+        assert cell in markdown
+    [alone] = [cells for cells in page.rows if cells[0] == "▲ Alone"]
+    assert alone[1:3] == ["–", "–"]
+    assert re.fullmatch(r"0\.\d{3} \[0\.\d{3}, 0\.\d{3}\]", alone[3])  # one seed: no deviation, yet an interval
+    [test] = [cells for cells in page.rows if cells[0] == "◆ Test | only"]
+    assert test[1:] == ["–", "0.700"] * 4
+    assert "Test \\| only" in markdown
+
+
+def test_differences_to_the_reference_say_where_they_are_significant(store: Path) -> None:
+    html, markdown = render(store)
+    [row] = [cells for cells in Page(html).rows if cells[0] == "Good" and "[" in cells[1]]
+    gap = fmean(read_scores(store, "good", "sentiment")) - fmean(read_scores(store, "other", "sentiment"))
+    assert row[2].startswith(f"+{gap:.3f}")
+    assert re.search(r"p [=<] 0\.0", row[2])  # 0.8 against 0.2
+    assert "no significant difference" in row[3]  # 0.7 against 0.7
+    assert "no significant difference" in markdown
+
+
+def test_an_encoder_from_random_weights_has_no_fingerprint_of_any(store: Path, tmp_path: Path) -> None:
+    runs = shutil.copytree(store, tmp_path / "copy")
+    changed = runs / "finetune-good-0" / "inputs.json"
+    inputs = json.loads(changed.read_text())
+    labels = {**inputs["labels"], "start": "random, with a tokenizer learned here"}
+    changed.write_text(json.dumps({**inputs, "start": {"config": {"hidden_size": 8}}, "labels": labels}))
+    html = write_report(runs, "sample", tmp_path / "report").read_text(encoding="utf-8")
+    assert html.count("<dd>random, with a tokenizer learned here,\nmean pooling</dd>") == 1
+    assert f"sha256 <code>{'ab' * 32}</code>" in html
+
+
+def test_orderings_count_pairs_that_the_published_scores_tell_apart(store: Path) -> None:
+    analysis = analyse(Results.read(store, "sample"))[0]
+    ours = {label: dict.fromkeys(TASKS) for label in ("Good", "Other_1", "Alone")}
+    for label, name in (("Good", "good"), ("Other_1", "other")):
+        ours[label] = {column: fmean(read_scores(store, name, column)) for column in ("overall", *TASKS)}
+    evaluation = json.loads((store / "evaluate-alone-0" / "evaluation.json").read_text())
+    ours["Alone"]["sentiment"] = evaluation["scores"]["sentiment"]
+    published = {row.label: row.published for row in analysis.table.rows}
+    for column in ("overall", *TASKS):
+        agree = total = 0
+        for first, second in combinations(ours, 2):
+            theirs = published[first][column], published[second][column]
+            mine = ours[first].get(column), ours[second].get(column)
+            if None in (*theirs, *mine) or theirs[0] == theirs[1]:
+                continue
+            total += 1
+            agree += (theirs[0] > theirs[1]) == (mine[0] > mine[1]) and mine[0] != mine[1]
+        assert (analysis.agreement(column).agree, analysis.agreement(column).total) == (agree, total)
+    assert analysis.agreement("sentiment").total == 2  # Good and Other_1 are published as equal
+    sentiment = [ordering for ordering in analysis.orderings if ordering.column == "sentiment"]
+    assert [(ordering.better, ordering.worse) for ordering in sentiment] == [("Good", "Alone"), ("Other_1", "Alone")]
+    assert [ordering.agrees for ordering in sentiment] == [True, False]
+    assert analysis.agreement("sentiment") == Agreement.of(sentiment)
+
+
+def test_rows_of_different_dev_sets_are_not_compared(store: Path) -> None:
+    for seed in (0, 1):
+        path = store / f"evaluate-good-{seed}" / "predictions.npz"
+        with np.load(path) as arrays:
+            changed = {**arrays, "sentiment_labels": 1 - arrays["sentiment_labels"]}
+        np.savez(path, **changed)
+    analysis = analyse(Results.read(store, "sample"))[0]
+    assert {column for _, column in analysis.against_reference if _ == "Good"} == {"paraphrase", "similarity"}
+
+
+def test_costs_count_shared_stages_once(store: Path) -> None:
+    cost = cost_of(Results.read(store, "sample"))
+    good, other, alone, again = cost.rows
+    assert (good.tokens, good.tokens_per_second, good.seconds, good.added) == (8000, 500.0, 42.0, 42.0)
+    assert (other.seconds, other.added) == (42.0, 22.0)  # the pre-trainings of both seeds stand above
+    assert (alone.seconds, alone.seeds, again.added) == (11.0, 1, 0.0)
+    assert cost.spent == 42.0 + 22.0 + 11.0
+    assert cost.saved == pytest.approx(1 - cost.spent / (42.0 + 42.0 + 11.0 + 11.0))
+
+
+def test_page_is_well_formed_and_stands_alone(store: Path) -> None:
+    html, _ = render(store)
+    page = Page(html)
+    assert "://" not in html
+    assert "<script" not in html
+    assert len(page.ids) == len(set(page.ids))
+    assert all(reference.startswith("#") and reference[1:] in page.ids for reference in page.references)
+    assert {"#predictions", "#cost"} <= set(page.references)
+    assert set(re.findall(r"url\(#([^)]+)\)", html)) <= set(page.ids)
+
+
+def test_every_figure_has_alternative_text_and_takes_the_pages_colour(store: Path) -> None:
+    html, _ = render(store)
+    page = Page(html)
+    assert len(page.figures) == 4 + 1 + 1 + 2  # learning curves of two tables, the figure, confusion matrix, scatter
+    assert all(figure["role"] == "img" and figure["aria-label"] and figure["viewbox"] for figure in page.figures)
+    assert page.titles == len(page.figures)
+    assert "currentColor" in html
+    assert "#010203" not in html
+    right = max(
+        (json.loads(path.read_text())["overall"], path) for path in store.glob("evaluate-[go]*/evaluation.json")
+    )[1]
+    counts = json.loads(right.read_text())["metrics"]["sentiment"]["confusion"]
+    assert f"{np.trace(counts)} of {EXAMPLES} dev sentences" in html
+
+
+def test_text_from_outside_is_escaped_and_failures_and_warnings_are_shown(store: Path) -> None:
+    html, markdown = render(store)
+    assert "it died &lt;b&gt;here&lt;/b&gt; &amp; there" in html
+    assert "Heads &lt;&amp;&gt;" in html
+    assert "it died <b>here</b> & there" in markdown
+    assert "logs/x.log" in html
+    for text in ("Beware.", "Some rows have fewer seeds", "cut to 1,234 rows"):
+        assert text in html
+        assert text in markdown
+
+
+def test_a_single_seed_is_said_to_have_no_spread(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    rows = tuple(RecordedRow(name, (add_run(runs, name, 0, all_three(0.7, 0.7, 0.7)),)) for name in ("one", "two"))
+    Record("sample", "some-weights", "data", (), (RecordedTable("T", "", rows, reference="one"),)).write(runs)
+    html, _ = render(runs)
+    assert "no spread over seeds" in html
+    assert "±" not in "".join(cell for row in Page(html).rows for cell in row)
+    assert "no significant difference" in html
+
+
+def test_an_ensemble_chosen_by_its_dev_scores_says_so(store: Path) -> None:
+    assert "flatters it" not in render(store)[0]
+    for seed in (0, 1):
+        path = store / f"evaluate-good-{seed}" / "evaluation.json"
+        evaluation = json.loads(path.read_text())
+        members = {name: {"scores": {"sentiment": 0.5}} for name in ("a", "b")}
+        path.write_text(json.dumps({**evaluation, "selected_on_dev": True, "members": members}))
+        (store / f"finetune-good-{seed}" / "metrics.jsonl").unlink()  # nothing is trained in an ensemble
+    html, markdown = render(store)
+    assert "flatters it: Good" in html
+    assert "flatters it: Good" in markdown
+
+
+def test_latex_tables_are_whole(store: Path) -> None:
+    render(store)
+    folder = store.parent / "report" / "tables"
+    assert sorted(path.name for path in folder.iterdir()) == ["failed.tex", "one.tex", "table-3.tex"]
+    text = (folder / "table-3.tex").read_text()
+    assert text.isascii()
+    assert r"Heads \textless{}\&\textgreater{} 100\%" in text
+    assert r"Other\_1" in text
+    scores = read_scores(store, "good", "overall")
+    assert rf"\textbf{{{fmean(scores):.3f} $\pm$ {stdev(scores):.3f}}}" in text
+    tabular = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
+    for line in tabular.split(r"\\")[:-1]:
+        spans = sum(int(count) - 1 for count in re.findall(r"\\multicolumn\{(\d)\}", line))
+        assert len(re.findall(r"(?<!\\)&", line)) + spans == 8
+    assert re.findall(r"\\(begin|end)\{(\w+)\}", text) == [
+        ("begin", "table"),
+        ("begin", "tabular"),
+        ("end", "tabular"),
+        ("end", "table"),
+    ]
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs LaTeX")
+def test_latex_tables_compile(store: Path, tmp_path: Path) -> None:
+    render(store)
+    paths = sorted((store.parent / "report" / "tables").iterdir())
+    inputs = "".join(rf"\input{{{path.as_posix()}}}" for path in paths)
+    (tmp_path / "all.tex").write_text(
+        rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{inputs}\end{{document}}"
+    )
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@given(st.text())
+def test_latex_text_is_plain_ascii_with_every_special_escaped(text: str) -> None:
+    escaped = markup.latex(text)
+    assert escaped.isascii()
+    assert escaped.isprintable()
+    left = re.sub(r"\\(text\w+|ldots)\{\}|\\[&%$#_{}]|\$-\$|\$\\\w+\$|\$\^\{\\\w+\}\$|\{[\[\]*]\}", "", escaped)
+    assert not set(left) & set('\\{}&%$#_^~<>|[]*"')
+    assert markup.latex(escaped) == escaped  # LaTeX already
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("50% & a_b", r"50\% \& a\_b"),
+        ("|x-y|, x*y", r"\textbar{}x-y\textbar{}, x{*}y"),
+        ("naïve “τ” – 語", "naive ``$\\tau$'' -- ?"),
+    ],
+)
+def test_latex_text(text: str, escaped: str) -> None:
+    assert markup.latex(text) == escaped
+
+
+def test_same_store_same_bytes(store: Path) -> None:
+    assert render(store) == render(store)
+
+
+def test_rendering_needs_neither_torch_nor_models(store: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from multitask.cli.main import main; "
+        f"code = main(['report', 'sample', '--runs', {str(store)!r}, '--report', {str(store / 'report')!r}]); "
+        "print(code, sorted({'torch', 'transformers', 'tokenizers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "0 []"
+
+
+def test_a_preset_never_run_or_a_damaged_record_is_one_clear_error(store: Path) -> None:
+    with pytest.raises(InputError, match=r"multitask experiments .*paper"):
+        write_report(store, "paper", store / "report")
+    versions = {f'"format_version": {FORMAT_VERSION}': "not a record", '"start": ""': "written by another version"}
+    for field, problem in versions.items():
+        Record.path(store, "paper").write_text(f'{{"preset": "paper", {field}}}')
+        with pytest.raises(InputError, match=problem):
+            write_report(store, "paper", store / "report")
+
+
+@pytest.mark.parametrize(
+    ("estimate", "text"),
+    [
+        (None, "–"),
+        (Estimate(0.5, None, 0.4, 0.6), "0.500"),
+        (Estimate(0.6, 0.1414, 0.4, 0.6), "0.600 ± 0.141"),
+        (Estimate(-0.6, 0.0, -0.7, 0.6), "−0.600 ± 0.000"),
+    ],
+)
+def test_mean_and_deviation(estimate: Estimate | None, text: str) -> None:
+    assert formats.mean_and_deviation(estimate) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0304, "+0.030"), (-0.0304, "−0.030"), (0.0, "0.000"), (-0.0001, "0.000")]
+)
+def test_signed(value: float, text: str) -> None:
+    assert formats.signed(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.04, "0.0 s"), (59.94, "59.9 s"), (61, "1 min 01 s"), (7260, "2 h 01 min")]
+)
+def test_duration(seconds: float, text: str) -> None:
+    assert formats.duration(seconds) == text
