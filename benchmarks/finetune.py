@@ -22,11 +22,12 @@ from transformers import BertConfig as TheirConfig
 from transformers import BertModel as TheirModel
 
 from minbert import BertConfig, BertModel, load_tokenizer
-from multitask.config import FinetuneConfig, Precision
 from multitask.evaluation.task_scores import load_split
 from multitask.models.multitask_model import MultitaskBert
 from multitask.runtime.device import seed_everything, start
-from multitask.stages.finetune import Finetuning
+from multitask.runtime.options import Precision
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune.training import Finetuning
 from multitask.tasks.kinds import TASKS
 from multitask.training.loop import Batch, LoopConfig, TrainingRun, Update
 

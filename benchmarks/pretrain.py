@@ -22,11 +22,11 @@ from torch import nn
 from benchmarks.finetune import SHAPES
 from benchmarks.objectives import FORMS, MIB, make, peak, step
 from minbert import BertModel, load_tokenizer
-from multitask.config import PretrainConfig
 from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.stages.common import Start
 from multitask.stages.dropout_views_and_pairs import build_projection, load_contrastive
-from multitask.stages.pretrain import Pretraining
+from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.pretrain.training import Pretraining
 from multitask.training.loop import Batch
 
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096)

@@ -17,9 +17,9 @@ from pathlib import Path
 import torch
 
 from minbert.remove_heads_and_neurons import without_units
-from multitask.config import PruneConfig
 from multitask.data.readers import read_sentences
 from multitask.models.sentence_encoder import SentenceEncoder
+from multitask.stages.prune import PruneConfig
 from multitask.stages.prune.importance_scores import choose, random_scores
 
 SHARES = (0.0, 0.2, 0.5, 0.9)

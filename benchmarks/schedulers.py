@@ -22,12 +22,12 @@ import torch
 
 from benchmarks.finetune import SHAPES
 from minbert import BertModel, load_tokenizer
-from multitask.config import FinetuneConfig
 from multitask.evaluation.task_scores import load_split
 from multitask.models.multitask_model import MultitaskBert
 from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.schedulers import SCHEDULERS
-from multitask.stages.finetune import Finetuning
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune.training import Finetuning
 from multitask.training.loop import LoopConfig, TrainingRun
 
 MIB = 2**20

@@ -10,7 +10,6 @@ from tests.conftest import ROOT
 
 # A room imports from rooms of earlier layers and from itself only. A new room has to be put here.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("config",),
     ("runtime", "runs"),
     ("objectives", "data"),
     ("tasks",),

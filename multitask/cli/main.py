@@ -109,9 +109,9 @@ def _(command: Pretrain | Mlm | Finetune | Fuse) -> int:
 @run.register
 def _(command: Prune) -> int:
     from minbert.files import read_json
-    from multitask.config import RunOptions
     from multitask.evaluation.text_tables import pruning_table
-    from multitask.stages.prune.stage import prune
+    from multitask.runtime.options import RunOptions
+    from multitask.stages.prune.pruning import prune
 
     options = RunOptions(command.device, runs=command.runs, name=command.name)
     rewind = (command.rewind_to, command.rewind_revision)
@@ -205,9 +205,9 @@ def _(command: Predict) -> int:
 @run.register
 def _(command: Ensemble) -> int:
     from minbert.files import read_json
-    from multitask.config import RunOptions
     from multitask.evaluation.text_tables import ensemble_table
-    from multitask.stages.ensemble.stage import ensemble
+    from multitask.runtime.options import RunOptions
+    from multitask.stages.ensemble.combining import ensemble
 
     options = RunOptions(command.device, command.precision, command.runs, command.name)
     artefact = ensemble(command.models, command.data, command.config, options, command.kept)
@@ -220,7 +220,7 @@ def _(command: Ensemble) -> int:
 
 @run.register
 def _(command: Simulate) -> int:
-    from multitask.config import RunOptions
+    from multitask.runtime.options import RunOptions
     from studies.gradient_paradigm.simulate_stage import simulate
     from studies.gradient_paradigm.simulation_report import (
         claims_text,

@@ -6,23 +6,18 @@ from typing import Annotated, Literal
 
 import tyro
 
-from multitask.config import (
-    Device,
-    EnsembleConfig,
-    FinetuneConfig,
-    FuseConfig,
-    Kept,
-    MlmConfig,
-    ObjectiveConfig,
-    Pooling,
-    Precision,
-    PretrainConfig,
-    PruneConfig,
-    RunOptions,
-    SimulationConfig,
-)
+from multitask.models.config import Pooling
+from multitask.objectives.config import ObjectiveConfig
+from multitask.runtime.options import Device, Precision, RunOptions
+from multitask.stages.ensemble import EnsembleConfig, Kept
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.fuse import FuseConfig
+from multitask.stages.mlm import MlmConfig
+from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.prune import PruneConfig
 from studies.engine.command_options import Experiments
 from studies.engine.presets import PresetName
+from studies.gradient_paradigm.simulation_config import SimulationConfig
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from multitask.config import Device, Pooling, Precision
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation.contamination_overlap import Seen, TaskResult, task_result
 from multitask.evaluation.embedding_cache import EmbeddingTable, embed
@@ -31,8 +30,10 @@ from multitask.evaluation.senteval_files import (
 from multitask.evaluation.statistics import Measure
 from multitask.evaluation.sts_scores import StsScores, cosines, sts_scores
 from multitask.evaluation.transfer_scores import TransferScores, predict, transfer_scores
+from multitask.models.config import Pooling
 from multitask.models.sentence_encoder import Embedder, SentenceEncoder, load_encoder
 from multitask.runs.artefact import is_run, locate_model
+from multitask.runtime.options import Device, Precision
 
 logger = logging.getLogger("multitask")
 

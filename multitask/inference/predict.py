@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from minbert.tokenizer import load_tokenizer
-from multitask.config import Device, Precision
 from multitask.data.schema import Split
 from multitask.evaluation.task_scores import load_split, predict, write_predictions
 from multitask.models.multitask_model import load_model
 from multitask.runs.artefact import locate_model
 from multitask.runtime.device import start
+from multitask.runtime.options import Device, Precision
 
 
 def predict_files(

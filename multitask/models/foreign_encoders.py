@@ -16,9 +16,10 @@ from minbert.checkpoint import hub_errors
 from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file
-from multitask.config import Device, Pooling, Precision
+from multitask.models.config import Pooling
 from multitask.models.multitask_model import stored_pooling
 from multitask.runtime.device import Runtime, start
+from multitask.runtime.options import Device, Precision
 
 # What a model is made of; pickles are not among it.
 FILES = ("*.json", "*.safetensors", "*.txt", "*.model")

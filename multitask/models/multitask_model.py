@@ -17,7 +17,7 @@ from minbert.files import atomic_folder, read_json, write_json
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer
-from multitask.config import HeadsConfig, Pooling
+from multitask.models.config import HeadsConfig, Pooling
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.models.prediction_heads import build_heads, pair_input
 from multitask.tasks.kinds import TASKS, task_named

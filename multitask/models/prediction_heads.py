@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from minbert.errors import InputError
-from multitask.config import HeadsConfig, PairInput
+from multitask.models.config import HeadsConfig, PairInput
 from multitask.tasks.kinds import PairRegression, Task
 
 

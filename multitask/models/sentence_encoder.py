@@ -14,14 +14,15 @@ from minbert.checkpoint import resolve
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.config import Device, Pooling, Precision
 from multitask.data.shuffle_and_batch import Rows
 from multitask.models.batched_inference import for_all_rows
+from multitask.models.config import Pooling
 from multitask.models.foreign_encoders import ForeignEncoder, why_foreign
 from multitask.models.multitask_model import resolve_pooling, stored_max_length
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.runs.artefact import is_run, locate_model
 from multitask.runtime.device import Runtime, start
+from multitask.runtime.options import Device, Precision
 
 
 class Embedder(Protocol):

@@ -5,12 +5,18 @@
 
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
 
-from multitask.objectives.alignment_uniformity import alignment, uniformity, unit
-from multitask.objectives.base import OBJECTIVES, Objective, build_objective
+if TYPE_CHECKING:
+    from multitask.objectives.alignment_uniformity import alignment, uniformity, unit
+    from multitask.objectives.base import OBJECTIVES, Objective, build_objective
 
 __all__ = ["OBJECTIVES", "Objective", "alignment", "build_objective", "uniformity", "unit"]
 
-# Each file of the package registers its own objectives, so that a new file needs no mention here.
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that `--help` does not wait for torch. Each file registers its own."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+    return next(getattr(module, name) for module in modules if hasattr(module, name))

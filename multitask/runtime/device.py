@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from minbert.errors import InputError
-from multitask.config import Device, Precision
 from multitask.runtime import distributed
+from multitask.runtime.options import Device, Precision
 
 
 @dataclass(frozen=True)

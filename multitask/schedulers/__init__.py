@@ -1,17 +1,22 @@
-"""Schedulers: how the tasks' batches make optimizer steps, and how the losses of one step make one gradient.
+"""How several tasks share the training steps.
 
-Each is a small class; the training loop, resume and evaluation are the same for all. `build_scheduler` makes the
-configured one; `SCHEDULERS` lists them by name.
+`build_scheduler(config, device)` makes a scheduler; `SCHEDULERS` lists them by name.
 """
 
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
 
-from multitask.schedulers.average_loss import AverageLoss
-from multitask.schedulers.base import SCHEDULERS, Scheduler, build_scheduler
+if TYPE_CHECKING:
+    from multitask.schedulers.average_loss import AverageLoss
+    from multitask.schedulers.base import SCHEDULERS, Scheduler, build_scheduler
 
 __all__ = ["SCHEDULERS", "AverageLoss", "Scheduler", "build_scheduler"]
 
-# Each file of the package registers its own schedulers, so that a new file needs no mention here.
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that `--help` does not wait for torch. Each file registers its own."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+    return next(getattr(module, name) for module in modules if hasattr(module, name))

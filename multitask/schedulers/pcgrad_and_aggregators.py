@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from minbert.errors import InputError
-from multitask.config import FinetuneConfig, SchedulerConfig
 from multitask.runtime import distributed
 from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import SCHEDULERS, task_weights
+from multitask.schedulers.config import SchedulerConfig, SchedulerSettings
 from multitask.schedulers.task_gradients import TaskGradients
 from multitask.training.loop import Losses, Trainable, Update
 
@@ -149,7 +149,7 @@ METHODS = {
 }
 
 
-def _build(name: str, config: FinetuneConfig, _device: torch.device) -> Aggregation:
+def _build(name: str, config: SchedulerSettings, _device: torch.device) -> Aggregation:
     method, tasks = METHODS[name], len(config.tasks)
     if tasks < 2:
         raise InputError(

@@ -19,13 +19,18 @@ from minbert.errors import InputError
 from minbert.files import atomic_folder, sha256_of_file
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.config import FinetuneConfig, MlmConfig, Pooling, PretrainConfig, PruneConfig, RunOptions
 from multitask.data.contamination import Hashes, TrainedOn
+from multitask.models.config import Pooling
 from multitask.models.multitask_model import resolve_pooling, write_pooling
 from multitask.models.pooling import PoolingMethod
 from multitask.runs.artefact import Artefact, locate_model
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime, generator, make_deterministic, seed_everything, start
+from multitask.runtime.options import RunOptions
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.mlm import MlmConfig
+from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.prune import PruneConfig
 from multitask.training.loop import LoopConfig, Losses, Trainable, Update, train
 from multitask.training.tensorboard import tensorboard_log
 

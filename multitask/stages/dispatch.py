@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
-from multitask.config import FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig, RunOptions
 from multitask.runs.artefact import Artefact
+from multitask.runtime.options import RunOptions
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.fuse import FuseConfig
+from multitask.stages.mlm import MlmConfig
+from multitask.stages.pretrain import PretrainConfig
 
 TrainingConfig = FinetuneConfig | FuseConfig | MlmConfig | PretrainConfig
 
@@ -22,18 +26,18 @@ def train_stage(
     """
     match config:
         case FuseConfig():  # which is a FinetuneConfig, too
-            from multitask.stages.fuse import fuse
+            from multitask.stages.fuse.training import fuse
 
             return fuse(start, data, config, options, revision)
         case FinetuneConfig():
-            from multitask.stages.finetune import finetune
+            from multitask.stages.finetune.training import finetune
 
             return finetune(start, data, config, options, revision)
         case PretrainConfig():
-            from multitask.stages.pretrain import pretrain
+            from multitask.stages.pretrain.training import pretrain
 
             return pretrain(start, data, config, options, revision)
         case MlmConfig():
-            from multitask.stages.mlm import mlm
+            from multitask.stages.mlm.training import mlm
 
             return mlm(start, data, config, options, revision)

@@ -12,14 +12,15 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
-from multitask.config import ContrastiveConfig, ObjectiveConfig
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.readers import PAIRS_FILE, TRIPLETS_FILE, read_examples, read_pairs, read_triplets
 from multitask.data.shuffle_and_batch import Rows, drawn_rows, epoch_rows
 from multitask.data.tokenize_and_truncate import Tokens, tokenise
 from multitask.evaluation.gradient_probe import GradientComponents, probe
 from multitask.objectives import Objective, alignment, build_objective, uniformity, unit
+from multitask.objectives.config import ObjectiveConfig
 from multitask.runtime import distributed
+from multitask.stages.pretrain import ContrastiveConfig
 from multitask.tasks.kinds import TASKS, labels_to_tensor
 from multitask.tasks.training_sentences import text_file, training_sentences
 from multitask.training.source import Encoded, Inputs, Source

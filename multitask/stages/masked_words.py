@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.packing import collect
 from minbert.tokenizer import Tokenizer
-from multitask.config import MaskingConfig
 from multitask.data.shuffle_and_batch import Rows
 from multitask.data.tokenize_and_truncate import Tokens
 from multitask.runtime import distributed
+from multitask.stages.mlm import MaskingConfig
 from multitask.training.source import Encoded, Inputs, Source
 
 MASKED, REPLACED = 0.8, 0.1  # of the tokens to predict; the rest stay as they are

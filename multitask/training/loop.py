@@ -26,12 +26,12 @@ from torch.nn.utils import clip_grad_norm_
 from tqdm import tqdm
 
 from minbert.files import atomic_file, write_json, write_text
-from multitask.config import OptimizerConfig
 from multitask.data.shuffle_and_batch import Rows
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
 from multitask.runtime.errors import Interrupted, TrainingError
 from multitask.runtime.signals import stop_signals
+from multitask.training.config import OptimizerConfig
 from multitask.training.optimizer import build_optimizer, learning_rate_factor
 
 logger = logging.getLogger("multitask")

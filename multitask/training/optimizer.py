@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from multitask.config import OptimizerConfig
+from multitask.training.config import OptimizerConfig
 
 
 def build_optimizer(module: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:

@@ -18,7 +18,7 @@ def run_action(action: object) -> int:
 
 @run_action.register
 def _(command: RunTables) -> int:
-    from multitask.config import RunOptions
+    from multitask.runtime.options import RunOptions
     from studies.engine.local_engine import local_engine
     from studies.engine.ray_engine import Ray
     from studies.engine.run import run_preset, write_best_predictions
@@ -39,8 +39,8 @@ def _(command: RunTables) -> int:
 
 @run_action.register
 def _(command: PlanTables) -> int:
-    from multitask.config import RunOptions
     from multitask.evaluation.text_tables import aligned
+    from multitask.runtime.options import RunOptions
     from studies.engine.plan import duration, make_plan, rows_of
 
     plan = make_plan(_preset(command), command.seeds, RunOptions(command.device, command.precision, command.runs))

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from multitask.config import Device, Precision
+from multitask.runtime.options import Device, Precision
 from studies.engine.presets import PresetName
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Self
 
-from multitask.config import RunOptions
 from multitask.runs.artefact import Artefact
+from multitask.runtime.options import RunOptions
 from studies.engine.jobs import Done, Engine, Failed, Job
 from studies.engine.recipes import Node
 from studies.engine.store import Note, Store

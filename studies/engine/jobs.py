@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from minbert.errors import InputError
-from multitask.config import (
-    EnsembleConfig,
-    PruneConfig,
-    RunOptions,
-    SimulationConfig,
-    SuitesConfig,
-)
 from multitask.runs.artefact import Artefact
 from multitask.runtime.errors import Interrupted, TrainingError
+from multitask.runtime.options import RunOptions
+from multitask.stages.ensemble import EnsembleConfig
+from multitask.stages.evaluate import SuitesConfig
+from multitask.stages.prune import PruneConfig
 from studies.engine.recipes import Node, Weights
+from studies.gradient_paradigm.simulation_config import SimulationConfig
 
 logger = logging.getLogger("multitask")
 
@@ -103,15 +101,15 @@ def compute(job: Job) -> Artefact:
     """Call the stage's function. Each is imported when it is needed: all of them import torch."""
     node, data, options = job.node, job.node.data, job.options
     if isinstance(node.config, EnsembleConfig):
-        from multitask.stages.ensemble.stage import ensemble
+        from multitask.stages.ensemble.combining import ensemble
 
         return ensemble([parent.folder for parent in job.parents], data, node.config, options)
     if node.config is None:
-        from multitask.stages.evaluate import evaluate_run
+        from multitask.stages.evaluate.scoring import evaluate_run
 
         return evaluate_run(job.parents[0], data, options)
     if isinstance(node.config, SuitesConfig):
-        from multitask.stages.evaluate import evaluate_suites
+        from multitask.stages.evaluate.scoring import evaluate_suites
 
         return evaluate_suites(job.parents[0], data, node.config, options)
     if isinstance(node.config, SimulationConfig):
@@ -120,7 +118,7 @@ def compute(job: Job) -> Artefact:
         return simulate(node.config, options)
     (start, revision), *rewind = job.starts
     if isinstance(node.config, PruneConfig):
-        from multitask.stages.prune.stage import prune
+        from multitask.stages.prune.pruning import prune
 
         return prune(start, data, node.config, options, revision, *(rewind[0] if rewind else ()))
     from multitask.stages.dispatch import train_stage

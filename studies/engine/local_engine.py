@@ -14,8 +14,8 @@ from types import FrameType
 from typing import NoReturn, Self
 
 from minbert.errors import InputError
-from multitask.config import Device
 from multitask.runtime.errors import Interrupted
+from multitask.runtime.options import Device
 from studies.engine.jobs import Done, Engine, Failed, Job, run_job
 
 

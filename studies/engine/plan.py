@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from multitask.config import RunOptions
+from multitask.runtime.options import RunOptions
 from studies.engine.grid import Grid
 from studies.engine.presets import Preset
 from studies.engine.recipes import Node

@@ -5,16 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from multitask.config import (
-    FinetuneConfig,
-    FuseConfig,
-    HeadsConfig,
-    MlmConfig,
-    OptimizerConfig,
-    PretrainConfig,
-    PruneConfig,
-    SuitesConfig,
-)
+from multitask.models.config import HeadsConfig
+from multitask.stages.evaluate import SuitesConfig
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.fuse import FuseConfig
+from multitask.stages.mlm import MlmConfig
+from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.prune import PruneConfig
+from multitask.training.config import OptimizerConfig
 from studies.engine.recipes import Recipes, Weights
 from studies.engine.tables import Table, all_tables, choose
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from minbert.errors import InputError
-from multitask.config import RunOptions
 from multitask.runtime.errors import Interrupted
+from multitask.runtime.options import RunOptions
 from studies.engine.jobs import Done, Failed, Job, run_job
 from studies.engine.local_engine import interrupt
 from studies.engine.recipes import StageName, Weights

@@ -5,17 +5,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from multitask.config import (
-    EnsembleConfig,
-    FinetuneConfig,
-    FuseConfig,
-    MlmConfig,
-    ObjectiveConfig,
-    PretrainConfig,
-    PruneConfig,
-    SimulationConfig,
-    SuitesConfig,
-)
+from multitask.objectives.config import ObjectiveConfig
+from multitask.stages.ensemble import EnsembleConfig
+from multitask.stages.evaluate import SuitesConfig
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.fuse import FuseConfig
+from multitask.stages.mlm import MlmConfig
+from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.prune import PruneConfig
+from studies.gradient_paradigm.simulation_config import SimulationConfig
 
 StageName = Literal["pretrain", "mlm", "finetune", "fuse", "prune", "ensemble", "evaluate", "simulate"]
 Config = PretrainConfig | MlmConfig | FinetuneConfig | PruneConfig | EnsembleConfig | SuitesConfig | SimulationConfig

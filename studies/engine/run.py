@@ -6,11 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from minbert.errors import InputError
-from multitask.config import RunOptions, SuitesConfig
 from multitask.evaluation.senteval_files import SETS
 from multitask.inference.predict import predict_files
 from multitask.runs.artefact import Artefact, locate_model
 from multitask.runs.locks import shared
+from multitask.runtime.options import RunOptions
+from multitask.stages.evaluate import SuitesConfig
 from studies.engine.grid import Grid, Results, compute_grid
 from studies.engine.jobs import Engine, Failed
 from studies.engine.presets import NOTES, Preset

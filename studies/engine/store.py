@@ -16,10 +16,11 @@ from typing import Any
 
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file, write_json
-from multitask.config import RunOptions, SuitesConfig
 from multitask.evaluation.senteval_files import SETS
 from multitask.runs.artefact import DONE, FORMAT_VERSION, Artefact, locate_model
 from multitask.runs.locks import is_free
+from multitask.runtime.options import RunOptions
+from multitask.stages.evaluate import SuitesConfig
 from studies.engine.recipes import Node, Weights
 from studies.engine.work import work
 

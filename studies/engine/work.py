@@ -3,23 +3,21 @@
 from functools import cache
 from pathlib import Path
 
-from multitask.config import (
-    EnsembleConfig,
-    FinetuneConfig,
-    FuseConfig,
-    MlmConfig,
-    PretrainConfig,
-    PruneConfig,
-    SimulationConfig,
-    SuitesConfig,
-)
 from multitask.data.readers import PAIRS_FILE, TRIPLETS_FILE
 from multitask.data.schema import Split
 from multitask.evaluation.senteval_files import SETS
+from multitask.stages.ensemble import EnsembleConfig
+from multitask.stages.evaluate import SuitesConfig
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.fuse import FuseConfig
+from multitask.stages.mlm import MlmConfig
+from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.prune import PruneConfig
 from multitask.tasks.kinds import TASKS
 from multitask.tasks.training_sentences import text_file
 from studies.engine.recipes import Node
 from studies.engine.record import MAIN_TASKS
+from studies.gradient_paradigm.simulation_config import SimulationConfig
 
 FORWARD_SHARE = 1 / 3  # of the cost of a training step is its forward pass
 

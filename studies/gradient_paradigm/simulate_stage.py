@@ -3,10 +3,11 @@
 from dataclasses import asdict
 
 from minbert.files import write_json
-from multitask.config import RunOptions, SimulationConfig
 from multitask.runs.artefact import Artefact
+from multitask.runtime.options import RunOptions
 from studies.gradient_paradigm.conjectures import check_conjectures
 from studies.gradient_paradigm.paradigm import USED
+from studies.gradient_paradigm.simulation_config import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import as_json
 from studies.gradient_paradigm.simulations import run_simulations
 

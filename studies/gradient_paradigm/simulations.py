@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from multitask.config import SimulationConfig
 from multitask.objectives.closed_forms import RATIOS, Negatives
 from multitask.runtime.device import generator
 from studies.gradient_paradigm.paradigm import DISSIPATIONS
+from studies.gradient_paradigm.simulation_config import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import DISSIPATED, RATIO_MAPS, TEMPERATURES, Array, Simulations
 
 POSITIVE_MEANS = (math.pi / 20, math.pi / 2)

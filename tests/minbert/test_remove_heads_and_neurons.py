@@ -20,7 +20,7 @@ from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.remove_heads_and_neurons import Units, masked, without_units
-from multitask.config import OptimizerConfig
+from multitask.training.config import OptimizerConfig
 from multitask.training.optimizer import build_optimizer
 
 BERT = BertConfig(

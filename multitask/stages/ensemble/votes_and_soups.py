@@ -17,13 +17,13 @@ from minbert.checkpoint import weights_file
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file
 from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.config import Kept
 from multitask.data.labelled_data import LabelledData
 from multitask.data.readers import Examples
 from multitask.evaluation.task_scores import outputs
 from multitask.models.multitask_model import HEADS, MultitaskBert
 from multitask.runs.artefact import Artefact, locate_model
 from multitask.runtime.device import Runtime
+from multitask.stages.ensemble import Kept
 from multitask.tasks.kinds import TASKS, Kind
 
 Estimates = dict[str, NDArray[np.float64]]  # of each task, [rows, classes] or [rows]

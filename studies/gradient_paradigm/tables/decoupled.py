@@ -7,7 +7,7 @@ margin, `dcl_positive` by a loss that ends at zero.
 
 from dataclasses import replace
 
-from multitask.config import ObjectiveConfig
+from multitask.objectives.config import ObjectiveConfig
 from studies.engine.recipes import Recipes
 from studies.engine.tables import Row, Table
 

@@ -1,6 +1,6 @@
 """One component of the gradient form varied at a time (arXiv 2402.18281, section 3.2), the others at their defaults."""
 
-from multitask.config import ObjectiveConfig
+from multitask.objectives.config import ObjectiveConfig
 from studies.engine.recipes import Recipes
 from studies.engine.tables import Row, Table
 

@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from multitask.config import ObjectiveConfig
+from multitask.objectives.config import ObjectiveConfig
 from studies.engine.recipes import Recipes
 from studies.engine.tables import Row, Table
 

@@ -6,7 +6,7 @@ objective are those of the paper's scripts; batch, projection and length too (12
 
 from dataclasses import replace
 
-from multitask.config import ObjectiveConfig
+from multitask.objectives.config import ObjectiveConfig
 from studies.engine.recipes import Node, Recipes
 from studies.engine.tables import Row, Table
 

@@ -6,7 +6,7 @@ Each is trained from scratch with a vocabulary of its own, then under each objec
 from dataclasses import replace
 
 from minbert.config import ModelType
-from multitask.config import MlmConfig, ShapeConfig
+from multitask.stages.mlm import MlmConfig, ShapeConfig
 from studies.engine.recipes import Node, Recipes
 from studies.engine.tables import Row, Table
 from studies.gradient_paradigm.tables.objectives import OBJECTIVES

@@ -1,6 +1,8 @@
 """The best recipe for all-MiniLM-L6-v2 that was found on the dev sets; the README lists what was tried."""
 
-from multitask.config import FinetuneConfig, HeadsConfig, OptimizerConfig
+from multitask.models.config import HeadsConfig
+from multitask.stages.finetune import FinetuneConfig
+from multitask.training.config import OptimizerConfig
 from studies.engine.recipes import Recipes
 from studies.engine.tables import Row, Table
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from multitask.config import HeadsConfig
+from multitask.models.config import HeadsConfig
 from studies.engine.recipes import Node, Recipes
 from studies.engine.tables import Row, Table
 

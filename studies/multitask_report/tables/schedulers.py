@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from multitask.config import SchedulerConfig
+from multitask.schedulers.config import SchedulerConfig
 from studies.engine.recipes import Recipes
 from studies.engine.tables import Row, Table
 

@@ -10,7 +10,7 @@ as a slip for SST.
 
 from dataclasses import replace
 
-from multitask.config import HeadsConfig
+from multitask.models.config import HeadsConfig
 from studies.engine.recipes import Recipes
 from studies.engine.record import Published
 from studies.engine.tables import Row, Table

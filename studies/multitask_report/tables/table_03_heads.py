@@ -6,7 +6,7 @@ contrastive pre-training (0.540), so: from the start weights themselves. The bol
 
 from dataclasses import replace
 
-from multitask.config import Sharing
+from multitask.models.config import Sharing
 from studies.engine.recipes import Node, Recipes
 from studies.engine.record import Published
 from studies.engine.tables import Row, Table

@@ -7,7 +7,7 @@ The tasks' gradients are averaged after the projection, as in the code that the 
 
 from dataclasses import replace
 
-from multitask.config import SchedulerConfig
+from multitask.schedulers.config import SchedulerConfig
 from studies.engine.recipes import Recipes
 from studies.engine.record import Published
 from studies.engine.tables import Row, Table

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from multitask.config import ObjectiveConfig
+from multitask.objectives.config import ObjectiveConfig
 from studies.engine.recipes import Node, Recipes
 from studies.engine.suite_tables import suites_table
 from studies.engine.tables import Table

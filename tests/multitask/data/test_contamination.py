@@ -19,19 +19,24 @@ from hypothesis import strategies as st
 from minbert.checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
-from multitask.config import EnsembleConfig, FinetuneConfig, FuseConfig, MlmConfig, PretrainConfig, RunOptions
 from multitask.data.contamination import RECORD, TrainedOn, hash_sentences, normalised
 from multitask.data.readers import read_examples, read_sentences, read_triplets
 from multitask.data.schema import Split
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Artefact
+from multitask.runtime.options import RunOptions
 from multitask.stages import common
 from multitask.stages.dropout_views_and_pairs import ContrastiveSource
-from multitask.stages.ensemble.stage import ensemble
-from multitask.stages.finetune import finetune
-from multitask.stages.fuse import fuse
-from multitask.stages.mlm import mlm
-from multitask.stages.pretrain import pretrain
+from multitask.stages.ensemble import EnsembleConfig
+from multitask.stages.ensemble.combining import ensemble
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune.training import finetune
+from multitask.stages.fuse import FuseConfig
+from multitask.stages.fuse.training import fuse
+from multitask.stages.mlm import MlmConfig
+from multitask.stages.mlm.training import mlm
+from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.pretrain.training import pretrain
 from multitask.tasks.kinds import TASKS
 from multitask.training.source import TaskSource
 

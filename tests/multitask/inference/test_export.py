@@ -17,14 +17,15 @@ from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask import SentenceEncoder
 from multitask.cli.main import main
-from multitask.config import FinetuneConfig, RunOptions
 from multitask.data.contamination import RECORD, TrainedOn
 from multitask.data.readers import read_examples
 from multitask.evaluation.suites import evaluate_model
 from multitask.inference.export import export_onnx, export_sentence_transformers, export_transformers
 from multitask.models.sentence_encoder import load_encoder
 from multitask.runs.artefact import Artefact
-from multitask.stages.finetune import finetune
+from multitask.runtime.options import RunOptions
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune.training import finetune
 from multitask.tasks.kinds import TASKS
 from tests.multitask.evaluation.folder import write
 

@@ -14,7 +14,7 @@ from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.config import HeadsConfig
+from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import DESCRIPTION, HEADS, MultitaskBert, load_model, resolve_pooling
 from multitask.tasks.kinds import TASKS
 

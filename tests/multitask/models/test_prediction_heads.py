@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from minbert.errors import InputError
-from multitask.config import HeadsConfig
+from multitask.models.config import HeadsConfig
 from multitask.models.prediction_heads import (
     BilinearHead,
     CosineHead,

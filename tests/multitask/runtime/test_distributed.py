@@ -24,24 +24,22 @@ from torch import Tensor
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from multitask.cli.main import main
-from multitask.config import (
-    FinetuneConfig,
-    FuseConfig,
-    HeadsConfig,
-    MlmConfig,
-    ObjectiveConfig,
-    PretrainConfig,
-    RunOptions,
-)
 from multitask.data.contamination import RECORD
+from multitask.models.config import HeadsConfig
+from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
 from multitask.runtime import distributed
+from multitask.runtime.options import RunOptions
 from multitask.stages import common
-from multitask.stages.finetune import finetune
-from multitask.stages.fuse import fuse
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune.training import finetune
+from multitask.stages.fuse import FuseConfig
+from multitask.stages.fuse.training import fuse
 from multitask.stages.masked_words import MaskedSource
-from multitask.stages.mlm import mlm
-from multitask.stages.pretrain import pretrain
+from multitask.stages.mlm import MlmConfig
+from multitask.stages.mlm.training import mlm
+from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.pretrain.training import pretrain
 from multitask.training.loop import Batch, Watchable
 from tests.conftest import ROOT
 

@@ -6,9 +6,10 @@ import torch
 from torchjd import aggregation
 
 from minbert.errors import InputError
-from multitask.config import FinetuneConfig, SchedulerConfig
 from multitask.schedulers import AverageLoss, build_scheduler
+from multitask.schedulers.config import SchedulerConfig
 from multitask.schedulers.pcgrad_and_aggregators import METHODS
+from multitask.stages.finetune import FinetuneConfig
 
 from .toy import OWN, SHARED, TASKS, UPDATE, Toy, cosines
 

@@ -13,9 +13,11 @@ from scipy.stats import chisquare
 from torch import nn
 
 from minbert.errors import InputError
-from multitask.config import FinetuneConfig, RunOptions, SchedulerConfig
+from multitask.runtime.options import RunOptions
 from multitask.schedulers import SCHEDULERS, AverageLoss, build_scheduler
-from multitask.stages.finetune import Finetuning, prepare
+from multitask.schedulers.config import SchedulerConfig
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune.training import Finetuning, prepare
 from multitask.training.loop import Batch, Losses
 
 CPU = torch.device("cpu")

@@ -9,12 +9,15 @@ import torch
 from torch import nn
 
 from minbert.files import sha256_of_file
-from multitask.config import FinetuneConfig, HeadsConfig, OptimizerConfig, RunOptions
+from multitask.models.config import HeadsConfig
 from multitask.runs.artefact import Artefact
+from multitask.runtime.options import RunOptions
 from multitask.schedulers import SCHEDULERS
 from multitask.schedulers.pcgrad_and_aggregators import METHODS
-from multitask.stages.finetune import Finetuning, finetune, prepare
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune.training import Finetuning, finetune, prepare
 from multitask.training import loop as training
+from multitask.training.config import OptimizerConfig
 from tests.multitask.schedulers.test_pcgrad_and_aggregators import PACKAGES
 
 CONFIG = FinetuneConfig(epochs=2, batch_size=16, epoch_size=48, optimizer=OptimizerConfig(learning_rate=1e-3))

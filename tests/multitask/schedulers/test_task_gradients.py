@@ -5,10 +5,11 @@ import pytest
 import torch
 
 from minbert.model import BertModel
-from multitask.config import FinetuneConfig, HeadsConfig
+from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskBert
 from multitask.schedulers import build_scheduler
 from multitask.schedulers.task_gradients import TaskGradients, split_parameters
+from multitask.stages.finetune import FinetuneConfig
 
 from .toy import TASKS, UPDATE, Toy, cosines
 

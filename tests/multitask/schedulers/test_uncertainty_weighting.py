@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from multitask.config import FinetuneConfig
 from multitask.schedulers import build_scheduler
+from multitask.stages.finetune import FinetuneConfig
 
 from .toy import OWN, TASKS, UPDATE, Toy
 

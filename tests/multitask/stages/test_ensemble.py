@@ -20,16 +20,18 @@ from minbert.files import read_json, write_json
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.cli.main import main
-from multitask.config import EnsembleConfig, HeadsConfig, RunOptions
 from multitask.evaluation.task_scores import load_split, outputs
 from multitask.inference.predict import predict_files
+from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import HEADS, MultitaskBert
 from multitask.models.prediction_heads import BilinearHead
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
+from multitask.runtime.options import RunOptions
 from multitask.stages.common import Start
-from multitask.stages.ensemble import stage
-from multitask.stages.ensemble.stage import ensemble
+from multitask.stages.ensemble import EnsembleConfig
+from multitask.stages.ensemble import combining as stage
+from multitask.stages.ensemble.combining import ensemble
 from multitask.stages.ensemble.votes_and_soups import Member, blend, find_members, select_greedily, select_soup, soup
 from multitask.tasks.kinds import TASKS
 from tests.conftest import SMALL_ROWS, sample_vocabulary, word_piece

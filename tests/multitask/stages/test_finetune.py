@@ -22,15 +22,18 @@ from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from minbert.tokenizer import load_tokenizer
 from multitask.cli.main import main
-from multitask.config import FinetuneConfig, HeadsConfig, OptimizerConfig, RunOptions
 from multitask.data.shuffle_and_batch import drawn_rows, epoch_rows
 from multitask.evaluation.task_scores import evaluate, load_split, outputs
+from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskBert
 from multitask.runs.artefact import Artefact, locate_model
 from multitask.runtime.device import start
+from multitask.runtime.options import RunOptions
 from multitask.stages import common as stage
-from multitask.stages.finetune import finetune
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune.training import finetune
 from multitask.tasks.kinds import TASKS
+from multitask.training.config import OptimizerConfig
 from tests.conftest import ROOT
 
 CONFIG = FinetuneConfig(epochs=2, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3))

@@ -17,17 +17,22 @@ from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from minbert.tokenizer import load_tokenizer
 from multitask.cli.main import main
-from multitask.config import FinetuneConfig, FuseConfig, HeadsConfig, ObjectiveConfig, OptimizerConfig, RunOptions
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.evaluation.task_scores import evaluate, load_split
+from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskBert
 from multitask.objectives import build_objective
+from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
-from multitask.stages import fuse as stage
-from multitask.stages.finetune import finetune
-from multitask.stages.fuse import Fusing, fuse
+from multitask.runtime.options import RunOptions
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune.training import finetune
+from multitask.stages.fuse import FuseConfig
+from multitask.stages.fuse import training as stage
+from multitask.stages.fuse.training import Fusing, fuse
 from multitask.tasks.kinds import TASKS
+from multitask.training.config import OptimizerConfig
 from multitask.training.loop import Update
 from multitask.training.optimizer import build_optimizer
 

@@ -15,9 +15,9 @@ from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from minbert.tokenizer import load_tokenizer
-from multitask.config import PruneConfig
 from multitask.data.labelled_data import LabelledData
 from multitask.runtime.device import start
+from multitask.stages.prune import PruneConfig
 from multitask.stages.prune.importance_scores import (
     SOURCE,
     AlignUniformSource,

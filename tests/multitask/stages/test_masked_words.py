@@ -13,10 +13,10 @@ from minbert.checkpoint import save_encoder
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.config import MaskingConfig
 from multitask.data.tokenize_and_truncate import Tokens
 from multitask.runtime.device import start
 from multitask.stages.masked_words import MaskedSource
+from multitask.stages.mlm import MaskingConfig
 from multitask.training.loop import Batch
 from multitask.training.source import losses_of
 from tests.conftest import SPECIALS

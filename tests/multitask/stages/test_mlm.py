@@ -24,15 +24,18 @@ from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from minbert.train_vocabulary import train_tokenizer
 from multitask.cli.main import main
-from multitask.config import FinetuneConfig, MaskingConfig, MlmConfig, OptimizerConfig, RunOptions, ShapeConfig
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.data.tokenize_and_truncate import Tokens
 from multitask.models.multitask_model import resolve_pooling
 from multitask.runs.artefact import Artefact
-from multitask.stages import mlm as stage
-from multitask.stages.finetune import finetune
-from multitask.stages.mlm import MaskedTraining, mlm
+from multitask.runtime.options import RunOptions
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune.training import finetune
+from multitask.stages.mlm import MaskingConfig, MlmConfig, ShapeConfig
+from multitask.stages.mlm import training as stage
+from multitask.stages.mlm.training import MaskedTraining, mlm
 from multitask.tasks.training_sentences import training_sentences
+from multitask.training.config import OptimizerConfig
 from multitask.training.optimizer import build_optimizer
 
 CONFIG = MlmConfig(batch_size=8, dev_share=0.2, optimizer=OptimizerConfig(learning_rate=1e-3))

@@ -15,31 +15,29 @@ from minbert.files import read_json, sha256_of_file
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
-from multitask.config import (
-    FinetuneConfig,
-    HeadsConfig,
-    MlmConfig,
-    ObjectiveConfig,
-    OptimizerConfig,
-    PretrainConfig,
-    RunOptions,
-)
 from multitask.data.readers import read_examples, read_triplets
 from multitask.evaluation.gradient_probe import probe
 from multitask.evaluation.task_scores import evaluate, load_split
+from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskBert, resolve_pooling
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import build_objective
+from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
+from multitask.runtime.options import RunOptions
 from multitask.stages.common import Start
 from multitask.stages.dropout_views_and_pairs import ContrastiveSource, build_projection, load_contrastive, objective_of
-from multitask.stages.evaluate import evaluate_run
-from multitask.stages.finetune import finetune
+from multitask.stages.evaluate.scoring import evaluate_run
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune.training import finetune
 from multitask.stages.masked_words import MaskedSource
-from multitask.stages.mlm import mlm
-from multitask.stages.pretrain import Pretraining, pretrain
+from multitask.stages.mlm import MlmConfig
+from multitask.stages.mlm.training import mlm
+from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.pretrain.training import Pretraining, pretrain
 from multitask.tasks.kinds import TASKS
+from multitask.training.config import OptimizerConfig
 from multitask.training.optimizer import build_optimizer
 
 CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))

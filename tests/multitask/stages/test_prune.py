@@ -13,18 +13,22 @@ from minbert.files import read_json
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from multitask.cli.main import main
-from multitask.config import FinetuneConfig, OptimizerConfig, PretrainConfig, PruneConfig, RunOptions
 from multitask.data.contamination import TrainedOn
 from multitask.data.readers import read_examples
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.models.multitask_model import MultitaskBert
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
-from multitask.stages.evaluate import evaluate_run
-from multitask.stages.finetune import finetune
-from multitask.stages.pretrain import pretrain
-from multitask.stages.prune.stage import prune
+from multitask.runtime.options import RunOptions
+from multitask.stages.evaluate.scoring import evaluate_run
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune.training import finetune
+from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.pretrain.training import pretrain
+from multitask.stages.prune import PruneConfig
+from multitask.stages.prune.pruning import prune
 from multitask.tasks.kinds import TASKS
+from multitask.training.config import OptimizerConfig
 from multitask.training.loop import TrainingRun
 
 HALF = PruneConfig(share=0.5, batch_size=16)

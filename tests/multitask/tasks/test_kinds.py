@@ -7,7 +7,7 @@ from scipy.special import expit, log_softmax, softmax
 from scipy.stats import pearsonr
 
 from minbert.errors import InputError
-from multitask.config import FinetuneConfig
+from multitask.stages.finetune import FinetuneConfig
 from multitask.tasks.kinds import TASKS, labels_to_tensor, task_named
 
 ROWS = 9

@@ -15,10 +15,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from minbert.files import atomic_folder
-from multitask.config import OptimizerConfig
 from multitask.runtime.device import Runtime
 from multitask.runtime.errors import Interrupted, TrainingError
 from multitask.training import loop as training
+from multitask.training.config import OptimizerConfig
 from multitask.training.loop import Batch, Evaluation, LoopConfig, Losses, train
 from multitask.training.optimizer import build_optimizer, learning_rate_factor
 

@@ -6,18 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from multitask.config import (
-    FinetuneConfig,
-    FuseConfig,
-    MlmConfig,
-    OptimizerConfig,
-    PretrainConfig,
-    PruneConfig,
-    SimulationConfig,
-    SuitesConfig,
-)
+from multitask.stages.evaluate import SuitesConfig
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.fuse import FuseConfig
+from multitask.stages.mlm import MlmConfig
+from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.prune import PruneConfig
+from multitask.training.config import OptimizerConfig
 from studies.engine.presets import GIVEN, UNSUPERVISED
 from studies.engine.recipes import Recipes, Weights
+from studies.gradient_paradigm.simulation_config import SimulationConfig
 from tests.multitask.evaluation.folder import write_sts
 
 FAST = OptimizerConfig(learning_rate=1e-3)

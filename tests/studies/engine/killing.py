@@ -16,17 +16,25 @@ from pathlib import Path
 
 import torch
 
-from multitask.config import FinetuneConfig, FuseConfig, OptimizerConfig, PretrainConfig, PruneConfig, RunOptions
 from multitask.runtime.errors import Interrupted
-from multitask.stages import evaluate, finetune, fuse, pretrain
-from multitask.stages.ensemble import stage as ensemble
+from multitask.runtime.options import RunOptions
+from multitask.stages.ensemble import combining
+from multitask.stages.evaluate import scoring
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune import training as finetuning
+from multitask.stages.fuse import FuseConfig
+from multitask.stages.fuse import training as fusing
+from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.pretrain import training as pretraining
+from multitask.stages.prune import PruneConfig
+from multitask.training.config import OptimizerConfig
 from studies.engine.local_engine import local_engine
 from studies.engine.presets import GIVEN, UNSUPERVISED, Preset
 from studies.engine.recipes import Recipes, Weights
 from studies.engine.run import run_preset
 from studies.engine.tables import all_tables, choose
 
-IMPORTED = (ensemble, evaluate, finetune, fuse, pretrain)  # here, so that no run has to
+IMPORTED = (combining, scoring, finetuning, fusing, pretraining)  # here, so that no run has to
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 

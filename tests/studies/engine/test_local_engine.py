@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from minbert.errors import InputError
-from multitask.config import RunOptions
+from multitask.runtime.options import RunOptions
 from studies.engine.jobs import Done, Failed, Job
 from studies.engine.local_engine import InProcess, Place, Processes, local_engine
 from studies.engine.presets import Preset

@@ -7,8 +7,9 @@ import torch
 
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, without_units
-from multitask.config import PruneConfig, RunOptions
 from multitask.runs.artefact import Artefact
+from multitask.runtime.options import RunOptions
+from multitask.stages.prune import PruneConfig
 from studies.engine.local_engine import InProcess
 from studies.engine.plan import make_plan
 from studies.engine.presets import Preset

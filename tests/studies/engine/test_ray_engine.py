@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from multitask.config import RunOptions
+from multitask.runtime.options import RunOptions
 from studies.engine.local_engine import InProcess
 from studies.engine.presets import Preset
 from studies.engine.recipes import Recipes

@@ -13,8 +13,9 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.cli.main import main
-from multitask.config import HeadsConfig, RunOptions
+from multitask.models.config import HeadsConfig
 from multitask.runtime.errors import Interrupted
+from multitask.runtime.options import RunOptions
 from studies.engine import jobs
 from studies.engine.jobs import Engine
 from studies.engine.local_engine import InProcess, local_engine

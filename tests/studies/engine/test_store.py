@@ -9,8 +9,8 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.cli.main import main
-from multitask.config import RunOptions
 from multitask.runs.locks import exclusive, shared
+from multitask.runtime.options import RunOptions
 from studies.engine.local_engine import InProcess
 from studies.engine.plan import make_plan
 from studies.engine.presets import Preset

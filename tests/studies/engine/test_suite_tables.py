@@ -10,12 +10,13 @@ from scipy.stats import spearmanr
 
 from minbert.errors import InputError
 from minbert.files import read_json
-from multitask.config import RunOptions, SuitesConfig
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS
 from multitask.evaluation.suites import evaluate_model
 from multitask.runs.artefact import Artefact
+from multitask.runtime.options import RunOptions
+from multitask.stages.evaluate import SuitesConfig
 from studies.engine.local_engine import InProcess
 from studies.engine.plan import make_plan
 from studies.engine.presets import Preset

@@ -6,8 +6,10 @@ from itertools import combinations, product
 import pytest
 
 from minbert.errors import InputError
-from multitask.config import FinetuneConfig, FuseConfig, PretrainConfig
 from multitask.schedulers import SCHEDULERS
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.fuse import FuseConfig
+from multitask.stages.pretrain import PretrainConfig
 from studies.engine.presets import ONLY, PRESETS, PresetName, load_preset
 from studies.engine.recipes import Node, Recipes, Weights
 from studies.engine.tables import Row, all_tables

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from multitask.cli.main import main
-from multitask.config import RunOptions, SimulationConfig
+from multitask.runtime.options import RunOptions
 from studies.gradient_paradigm.simulate_stage import simulate
 from studies.gradient_paradigm.simulation_claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS
+from studies.gradient_paradigm.simulation_config import SimulationConfig
 from studies.gradient_paradigm.simulation_report import read_simulations, write_figures
 
 SMALL = SimulationConfig(grid=10, batches=20, batch_size=16, trials=20, training_trials=5, steps=2)

@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from multitask.config import RunOptions, SimulationConfig
 from multitask.evaluation.statistics import SAMPLES, Uncertain
+from multitask.runtime.options import RunOptions
 from multitask.tasks.metrics import correlation_metrics
 from studies.engine.presets import PRESETS
 from studies.engine.record import Record, RecordedRow, RecordedRun, RecordedStage, RecordedTable
 from studies.engine.tables import Table, all_tables
 from studies.gradient_paradigm.simulate_stage import simulate
 from studies.gradient_paradigm.simulation_claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS, judge
+from studies.gradient_paradigm.simulation_config import SimulationConfig
 from studies.gradient_paradigm.simulation_report import read_simulations
 from studies.gradient_paradigm.tables import components, gradient
 from studies.gradient_paradigm.training_claims import DECOUPLED, TRAINED_CLAIMS, _fall

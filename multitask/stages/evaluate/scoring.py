@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_json, sha256_of_file, write_json
 from minbert.tokenizer import load_tokenizer
-from multitask.config import RunOptions, SuitesConfig
 from multitask.data.contamination import TrainedOn
 from multitask.data.readers import Examples
 from multitask.evaluation.embedding_cache import embed
@@ -22,6 +21,8 @@ from multitask.models.multitask_model import load_model
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
+from multitask.runtime.options import RunOptions
+from multitask.stages.evaluate import SuitesConfig
 from multitask.tasks.kinds import TASKS
 
 

@@ -8,7 +8,6 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor, nn
 
 from minbert.tokenizer import Tokenizer
-from multitask.config import FinetuneConfig, RunOptions
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import batches_of_similar_length, drawn_rows, rows_from
@@ -16,8 +15,10 @@ from multitask.evaluation.task_scores import evaluate, load_split
 from multitask.models.multitask_model import MultitaskBert
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import Runtime, generator
+from multitask.runtime.options import RunOptions
 from multitask.schedulers import build_scheduler
 from multitask.stages.common import Start, begin_stage, train_once, trained_on
+from multitask.stages.finetune import FinetuneConfig
 from multitask.training.loop import Batch, Evaluation, LoopConfig, Losses, Update
 from multitask.training.source import TaskSource, losses_of
 

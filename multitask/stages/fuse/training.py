@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from multitask.config import FuseConfig, RunOptions
 from multitask.data.shuffle_and_batch import Rows, drawn_rows
 from multitask.runs.artefact import Artefact
+from multitask.runtime.options import RunOptions
 from multitask.stages.common import train_once, trained_on
 from multitask.stages.dropout_views_and_pairs import (
     ContrastiveSource,
@@ -21,7 +21,8 @@ from multitask.stages.dropout_views_and_pairs import (
     contrastive_batches,
     load_contrastive,
 )
-from multitask.stages.finetune import Finetuning, Prepared, prepare
+from multitask.stages.finetune.training import Finetuning, Prepared, prepare
+from multitask.stages.fuse import FuseConfig
 from multitask.training.loop import Batch, LoopConfig, Losses, Trainable, Update
 from multitask.training.source import Source, losses_of
 

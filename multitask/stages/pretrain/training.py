@@ -13,7 +13,6 @@ from minbert.files import sha256_of_file
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
-from multitask.config import PretrainConfig, RunOptions
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import Rows
 from multitask.models.batched_inference import for_all_rows
@@ -22,6 +21,7 @@ from multitask.models.pooling import pool
 from multitask.runs.artefact import Artefact
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
+from multitask.runtime.options import RunOptions
 from multitask.stages.common import Start, begin_stage, train_once, trained_on
 from multitask.stages.dropout_views_and_pairs import (
     ContrastiveSource,
@@ -30,6 +30,7 @@ from multitask.stages.dropout_views_and_pairs import (
     load_contrastive,
 )
 from multitask.stages.masked_words import MaskedSource
+from multitask.stages.pretrain import PretrainConfig
 from multitask.tasks.kinds import TASKS
 from multitask.tasks.metrics import correlation_metrics
 from multitask.training.gradient_cache import backward_in_chunks

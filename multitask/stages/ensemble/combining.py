@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from minbert.files import write_json
 from minbert.tokenizer import load_tokenizer
-from multitask.config import EnsembleConfig, Kept, RunOptions
 from multitask.data.contamination import TrainedOn
 from multitask.data.readers import Examples, read_examples
 from multitask.data.schema import Split
@@ -21,6 +20,8 @@ from multitask.evaluation.task_scores import Scores, score, write_predictions
 from multitask.models.multitask_model import MultitaskBert
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import Runtime, start
+from multitask.runtime.options import RunOptions
+from multitask.stages.ensemble import EnsembleConfig, Kept
 from multitask.stages.ensemble.votes_and_soups import (
     Estimates,
     Member,
@@ -32,7 +33,7 @@ from multitask.stages.ensemble.votes_and_soups import (
     select_soup,
     soup,
 )
-from multitask.stages.evaluate import write_evaluation
+from multitask.stages.evaluate.scoring import write_evaluation
 from multitask.tasks.kinds import TASKS
 
 logger = logging.getLogger("multitask")

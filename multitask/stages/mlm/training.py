@@ -15,16 +15,17 @@ from minbert.errors import InputError
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.train_vocabulary import train_tokenizer
-from multitask.config import MlmConfig, RunOptions, ShapeConfig
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.shuffle_and_batch import batches_by_tokens, batches_of_similar_length, drawn_rows, epoch_rows
 from multitask.data.tokenize_and_truncate import Tokens, tokenise
 from multitask.models.batched_inference import TOKENS_PER_BATCH
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import Runtime, generator
+from multitask.runtime.options import RunOptions
 from multitask.schedulers import AverageLoss
 from multitask.stages.common import Start, begin_stage, train_once, trained_on
 from multitask.stages.masked_words import MaskedSource
+from multitask.stages.mlm import MlmConfig, ShapeConfig
 from multitask.tasks.training_sentences import training_sentences
 from multitask.training.loop import Batch, Evaluation, LoopConfig, Losses, Update
 from multitask.training.source import losses_of

@@ -24,7 +24,6 @@ from minbert.errors import InputError
 from minbert.files import atomic_file, sha256_of_file, write_json
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, without_units
-from multitask.config import PruneConfig, RunOptions
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import drawn_rows
@@ -33,7 +32,9 @@ from multitask.models.multitask_model import heads_files, load_model
 from multitask.models.pooling import PoolingMethod
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import Runtime, generator
+from multitask.runtime.options import RunOptions
 from multitask.stages.common import Start, begin_stage
+from multitask.stages.prune import PruneConfig
 from multitask.stages.prune.importance_scores import AlignUniformSource, choose, magnitude, random_scores, sensitivity
 from multitask.tasks.kinds import POSITIVE, TASKS
 from multitask.training.source import Source, TaskSource
