@@ -42,7 +42,9 @@ def prepare(shape: str, data: Path, chunk: int | None) -> Pretraining:
     encoder = BertModel(replace(SHAPES[shape], vocab_size=tokenizer.vocabulary_size))
     config = PretrainConfig(chunk=chunk, select="last", max_length=32)
     projection = build_projection(config.projection, encoder.config.hidden_size)
-    source, _ = load_contrastive("unlabelled", data, config, tokenizer, projection)
+    source, _ = load_contrastive(
+        "unlabelled", data, config, tokenizer, projection, config.train_limit, config.max_length
+    )
     module = nn.ModuleDict({"encoder": encoder, "projection": projection}).train()
     return Pretraining(
         module, Start(shape, data, encoder, tokenizer, "cls"), {"unlabelled": source}, None, config, runtime

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from studies.gradient_paradigm.simulation_config import SimulationConfig
+from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import TEMPERATURES
 from studies.gradient_paradigm.simulations import (
     NEGATIVE_MEANS,

@@ -95,10 +95,12 @@ def _(command: Data) -> int:
 @run.register
 def _(command: Pretrain | Mlm | Finetune | Fuse) -> int:
     from multitask.evaluation.text_tables import scores_table
+    from multitask.runs.artefact import Weights
     from multitask.runtime import distributed
-    from multitask.stages.dispatch import train_stage
+    from multitask.stages.registry import stages
 
-    artefact = train_stage(command.start, command.data, command.config, command.options, command.revision)
+    stage = next(stage for stage in stages().values() if stage.config is type(command.config))
+    artefact = stage.run([Weights(command.start, command.revision)], command.data, command.config, command.options)
     if distributed.is_first():  # once however many ranks there are
         if isinstance(command, Finetune | Fuse):
             print(scores_table(artefact.history()))
@@ -110,12 +112,13 @@ def _(command: Pretrain | Mlm | Finetune | Fuse) -> int:
 def _(command: Prune) -> int:
     from minbert.files import read_json
     from multitask.evaluation.text_tables import pruning_table
+    from multitask.runs.artefact import Weights
     from multitask.runtime.options import RunOptions
     from multitask.stages.prune.pruning import prune
 
     options = RunOptions(command.device, runs=command.runs, name=command.name)
-    rewind = (command.rewind_to, command.rewind_revision)
-    artefact = prune(command.start, command.data, command.config, options, command.revision, *rewind)
+    rewind = Weights(command.rewind_to, command.rewind_revision) if command.rewind_to else None
+    artefact = prune(Weights(command.start, command.revision), command.data, command.config, options, rewind)
     print(pruning_table(read_json(artefact.folder / "pruning.json")))
     print(artefact.folder)
     return 0
@@ -221,7 +224,7 @@ def _(command: Ensemble) -> int:
 @run.register
 def _(command: Simulate) -> int:
     from multitask.runtime.options import RunOptions
-    from studies.gradient_paradigm.simulate_stage import simulate
+    from studies.gradient_paradigm.simulate import simulate
     from studies.gradient_paradigm.simulation_report import (
         claims_text,
         judged_simulations,

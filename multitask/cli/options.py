@@ -17,7 +17,7 @@ from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.prune import PruneConfig
 from studies.engine.command_options import Experiments
 from studies.engine.presets import PresetName
-from studies.gradient_paradigm.simulation_config import SimulationConfig
+from studies.gradient_paradigm.simulate import SimulationConfig
 
 
 @dataclass(frozen=True)

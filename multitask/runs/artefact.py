@@ -1,8 +1,8 @@
-"""A run is a value: its folder is named by the hash of everything that determines its bits.
+"""A run is a value: its folder is named by a hash of everything that decides its bits (see `run_hash`).
 
     runs/<stage>-<name>-<hash>/
         config.json    the stage's full resolved configuration
-        inputs.json    hashes of parents, data and start weights, device and precision
+        inputs.json    hashes of parents, data and start weights, device and precision, versions
         ...            what the stage writes
         state/         while running, for resume
         DONE           written last
@@ -16,18 +16,39 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from hashlib import sha256
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from minbert.errors import InputError
 from minbert.files import read_json, write_json, write_text
 from multitask.runs.locks import exclusive
+from multitask.runs.run_hash import FORMAT_VERSION, RunKey
 
-# Raise when a change of the code changes the bits that the same configuration gives.
-FORMAT_VERSION = 4
 DONE = "DONE"
+KEEP = "KEEP"
+"""A file in the folder of a run that a person asked for; `gc` leaves such runs alone."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The name of a model.
+
+    Args:
+        name: `all-minilm-l6-v2`, a folder, a run, or a hub id.
+        revision: branch, tag or commit of a hub id.
+    """
+
+    name: str
+    revision: str | None = None
+
+    @classmethod
+    def of(cls, name: "str | Path | Weights") -> "Weights":
+        """The same; a plain name has no revision."""
+        return name if isinstance(name, Weights) else cls(str(name))
+
+    def __str__(self) -> str:
+        return self.name if self.revision is None else f"{self.name}@{self.revision}"
 
 
 @dataclass(frozen=True)
@@ -39,43 +60,38 @@ class Artefact:
     @classmethod
     @contextmanager
     def building(
-        cls,
-        runs: Path,
-        stage: str,
-        name: str,
-        config: Mapping[str, Any],
-        inputs: Mapping[str, Any],
-        labels: Mapping[str, str],
+        cls, runs: Path, key: RunKey, name: str, labels: Mapping[str, str], keep: bool = True
     ) -> Iterator["Artefact"]:
-        """The artefact of a stage, while no other process may build it; waits for one that does. A kill frees the lock.
+        """The artefact of a run, while no other process may build it; waits for one that does. A kill frees the lock.
 
-        The caller looks whether it is done, and otherwise builds and finishes it.
+        The caller checks whether it is done, and otherwise builds and finishes it.
 
         Args:
             runs: folder of all artefacts.
-            stage: the stage's name.
-            name: a label for people; not part of the identity.
-            config: the full resolved configuration, as JSON types.
-            inputs: hashes of all that the stage reads, and how it computes.
-            labels: what people call the inputs; kept in inputs.json but not part of the identity.
+            key: everything that decides the run's bits.
+            name: a label for people; not part of the hash.
+            labels: what people call the inputs; written to inputs.json, but not part of the hash.
+            keep: whether a person asked for the run, so that `gc` leaves it alone.
 
         Raises:
             InputError: a name that cannot stand in a folder's name.
         """
         if not re.fullmatch(r"[\w.+-]+", name):
             raise InputError(f"--name {name}: expected letters, digits and the signs . _ + -")
-        identity = {"format": FORMAT_VERSION, "stage": stage, "config": config, "inputs": inputs}
-        digest = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-        waiting = f"{stage} {digest} is being computed by another process; waiting for it"
-        with exclusive(runs / ".locks" / f"{stage}-{digest}", waiting):
-            existing = [cls(folder) for folder in sorted(runs.glob(f"{stage}-*-{digest}"))]
-            artefact = existing[0] if existing else cls(runs / f"{stage}-{name}-{digest}")
+        digest = key.digest()
+        waiting = f"{key.stage} {digest} is being computed by another process; waiting for it"
+        with exclusive(runs / ".locks" / f"{key.stage}-{digest}", waiting):
+            existing = [cls(folder) for folder in sorted(runs.glob(f"{key.stage}-*-{digest}"))]
+            artefact = existing[0] if existing else cls(runs / f"{key.stage}-{name}-{digest}")
             if artefact.done:
-                shutil.rmtree(artefact.folder / "state", ignore_errors=True)  # of a kill right after DONE
+                shutil.rmtree(artefact.folder / "state", ignore_errors=True)  # left by a kill right after DONE
             else:
                 artefact.drop_half_written()
-                write_json(artefact.folder / "config.json", config)
-                write_json(artefact.folder / "inputs.json", {**inputs, "labels": dict(labels)})
+                versions = {"format": FORMAT_VERSION, "stage": key.stage, "version": key.version}
+                write_json(artefact.folder / "config.json", asdict(key.config))
+                write_json(artefact.folder / "inputs.json", {**versions, **key.inputs, "labels": dict(labels)})
+            if keep:
+                write_text(artefact.folder / KEEP, "")
             yield artefact
 
     @property

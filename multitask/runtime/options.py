@@ -23,17 +23,19 @@ def check_range(config: object, least: float, names: tuple[str, ...], most: floa
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where a run computes and what it leaves behind; none of it changes the result beyond device and precision."""
+    """Where a run computes and what it leaves behind. Only device and precision change the result."""
 
     device: Device = "auto"
-    """Where to compute; `auto` takes CUDA when there is one."""
+    """Where to compute. `auto` uses CUDA if there is a GPU."""
     precision: Precision = "auto"
-    """Autocast precision; `auto` takes bf16 where the processor multiplies in it natively."""
+    """Autocast precision. `auto` uses bf16 where the processor multiplies in bf16 natively."""
     runs: Path = Path("runs")
-    """Folder of all artefacts."""
+    """Folder of all runs."""
     name: str = "run"
-    """A label in the artefact's folder name."""
+    """A label in the run's folder name."""
     save_every: float = 120.0
-    """Seconds between saved states, the most that a kill can cost."""
+    """Seconds between saved states: the most that a kill can cost."""
     tensorboard: bool = False
-    """Write TensorBoard event files beside metrics.jsonl."""
+    """Also write TensorBoard event files."""
+    keep: bool = True
+    """Let `gc` keep the run even if no table needs it."""

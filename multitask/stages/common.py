@@ -1,14 +1,14 @@
-"""What every training stage does alike: read the start weights, train into an artefact, once."""
+"""What all training stages share: read the start weights, train once into an artefact."""
 
 import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -23,14 +23,11 @@ from multitask.data.contamination import Hashes, TrainedOn
 from multitask.models.config import Pooling
 from multitask.models.multitask_model import resolve_pooling, write_pooling
 from multitask.models.pooling import PoolingMethod
-from multitask.runs.artefact import Artefact, locate_model
+from multitask.runs.artefact import Artefact, Weights, locate_model
+from multitask.runs.run_hash import RunKey
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime, generator, make_deterministic, seed_everything, start
 from multitask.runtime.options import RunOptions
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.mlm import MlmConfig
-from multitask.stages.pretrain import PretrainConfig
-from multitask.stages.prune import PruneConfig
 from multitask.training.loop import LoopConfig, Losses, Trainable, Update, train
 from multitask.training.tensorboard import tensorboard_log
 
@@ -49,31 +46,30 @@ class Start:
     trained_on: TrainedOn = field(default_factory=TrainedOn)
 
     @classmethod
-    def load(cls, name: str, revision: str | None, pooling: Pooling, seed: int) -> Self:
+    def load(cls, weights: Weights, pooling: Pooling, seed: int) -> Self:
         """Seed all generators and load an encoder.
 
         Args:
-            name: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
-            revision: of a hub id.
+            weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
             pooling: as configured.
             seed: for the layers that the stage adds, and for its dropout.
 
         Raises:
             InputError: no such checkpoint, or a damaged one.
         """
-        folder = locate_model(name, revision)
+        folder = locate_model(weights.name, weights.revision)
         seed_everything(seed)
         return cls(
-            name if revision is None else f"{name}@{revision}",
+            str(weights),
             folder,
             BertModel.from_pretrained(str(folder)),
             load_tokenizer(str(folder)),
             resolve_pooling(pooling, folder),
-            TrainedOn.of_folder(folder, name),
+            TrainedOn.of_folder(folder, weights.name),
         )
 
     def identity(self) -> dict[str, Any]:
-        """What of the start decides a run's bits, as JSON types."""
+        """Fingerprint of the start weights, as JSON types."""
         weights = {"sha256": sha256_of_file(weights_file(self.folder)), "config": self.encoder.config.values()}
         return {"start": weights, "tokenizer": self.tokenizer.fingerprint(), "pooling": self.pooling}
 
@@ -82,12 +78,12 @@ class Start:
         return {"start": self.name, "data": str(data)}
 
     def save(self, folder: Path, head: Mapping[str, Tensor] | None = None, keep: Sequence[Path] = ()) -> None:
-        """Write the encoder as it is now as a checkpoint that remembers its pooling as sentence-transformers does.
+        """Write the encoder as it is now as a checkpoint, with its pooling in sentence-transformers' format.
 
         Args:
-            folder: where to, atomically.
-            head: tensors to write beside the encoder's.
-            keep: files to copy beside them.
+            folder: where to write, atomically.
+            head: tensors to write with the encoder's.
+            keep: files to copy into the folder.
         """
         with atomic_folder(folder) as temporary:
             save_encoder(self.encoder, temporary, head)
@@ -97,18 +93,12 @@ class Start:
                 shutil.copyfile(path, temporary / path.name)
 
 
-Config = TypeVar("Config", bound=FinetuneConfig | MlmConfig | PretrainConfig | PruneConfig)
-
-
-def begin_stage(
-    start_weights: str, revision: str | None, config: Config, options: RunOptions
-) -> tuple[Config, Start, Runtime]:
-    """Prepare this process for training and load the start weights; the configuration comes back with its pooling."""
+def begin_stage(weights: str | Weights, pooling: Pooling, seed: int, options: RunOptions) -> tuple[Start, Runtime]:
+    """Prepare this process for training and load the start weights."""
     runtime = start(options.device, options.precision)
     make_deterministic(runtime)
     distributed.start(runtime.device)
-    begin = Start.load(start_weights, revision, config.pooling, config.seed)
-    return replace(config, pooling=begin.pooling), begin, runtime
+    return Start.load(Weights.of(weights), pooling, seed), runtime
 
 
 def trained_on(problem: Trainable, epochs: int, sentences: Mapping[str, Sequence[Hashes]]) -> TrainedOn:
@@ -117,8 +107,8 @@ def trained_on(problem: Trainable, epochs: int, sentences: Mapping[str, Sequence
     Args:
         problem: what is trained.
         epochs: how many.
-        sentences: of its sources hashes [rows] of every column of sentences; a source that is left out reads the rows
-            of another.
+        sentences: for each source the hashes [rows] of every column of sentences. A source that reads the rows of
+            another may be left out.
     """
     visited = {name: np.zeros(len(columns[0]), bool) for name, columns in sentences.items()}
     for batch in (batch for epoch in range(epochs) for update in problem.plan(epoch) for batch in update):
@@ -129,28 +119,26 @@ def trained_on(problem: Trainable, epochs: int, sentences: Mapping[str, Sequence
 
 
 def train_once(
-    stage: str,
+    key: RunKey,
     problem: Trainable,
     backward: Callable[[Trainable, Update], Losses],
     loop: LoopConfig,
-    config: Config,
-    inputs: Mapping[str, Any],
+    seed: int,
     labels: Mapping[str, str],
     seen: TrainedOn,
     options: RunOptions,
     runtime: Runtime,
 ) -> Artefact:
-    """Train into the artefact of this configuration and these inputs, unless it is there already.
+    """Train into the artefact of this key, unless it is complete already.
 
     Args:
-        stage: the stage's name.
+        key: the stage, its resolved configuration, hashes of everything that it reads, and the runtime's description.
         problem: what to train.
-        backward: from an update to its gradient.
+        backward: puts an update's gradient into the parameters.
         loop: epochs, optimizer, evaluations.
-        config: the stage's resolved configuration.
-        inputs: hashes of all that the stage reads.
+        seed: of each rank's dropout.
         labels: what people call the inputs.
-        seen: what the model has been trained on when this is done, kept with it.
+        seen: what the model will have been trained on, kept with it.
         options: where to write.
         runtime: device and precision.
 
@@ -158,19 +146,18 @@ def train_once(
         TrainingError: training diverged.
         Interrupted: stopped by a signal, to be resumed.
     """
-    identity = {**inputs, **runtime.describe()}
-    # Other versions and numbers of threads round differently: recorded, but no reason to compute anew.
+    # Other versions and numbers of threads round differently: they are recorded, but do not change the hash.
     labels = {**labels, "torch": torch.__version__, "threads": str(torch.get_num_threads())}
-    _check_ranks_read_the_same(identity)
+    _check_ranks_read_the_same(key.inputs)
     with ExitStack() as stack:
-        building = Artefact.building(options.runs, stage, options.name, asdict(config), identity, labels)
+        building = Artefact.building(options.runs, key, options.name, labels, options.keep)
         run = distributed.from_first(lambda: stack.enter_context(building))  # the first rank holds the lock
         distributed.from_first(lambda: seen.keep(run.folder))
         if distributed.from_first(lambda: run.done):
             logger.info("already computed")
             return run
-        if rank := distributed.rank():  # all have made the same weights; from here on dropout is each rank's own
-            seed_everything(int(generator(config.seed, rank).integers(2**63)))
+        if rank := distributed.rank():  # all ranks begin with the same weights; from here on each has its own dropout
+            seed_everything(int(generator(seed, rank).integers(2**63)))
         events = run.folder if options.tensorboard and distributed.is_first() else None
         with tensorboard_log(events) as on_evaluation:
             train(problem, backward, loop, run.folder, runtime, options.save_every, on_evaluation)
@@ -179,7 +166,7 @@ def train_once(
 
 
 def _check_ranks_read_the_same(identity: Mapping[str, Any]) -> None:
-    """Raise InputError on every rank where one has other start weights, data, device or precision than the first."""
+    """Raise InputError on every rank if a rank has other start weights, data, device or precision than the first."""
     first, *others = distributed.all_of(dict(identity))
     for rank, other in enumerate(others, start=1):
         if different := [name for name in first if other.get(name) != first[name]]:

@@ -143,7 +143,7 @@ def objective_of(config: ObjectiveConfig) -> Objective:
 
 
 def contrastive_batches(
-    name: str, size: int, epoch: int, batch_size: int, config: ContrastiveConfig, keys: tuple[int, ...]
+    name: str, size: int, epoch: int, batch_size: int, quora_share: float, keys: tuple[int, ...]
 ) -> list[Rows]:
     """An epoch's batches of a source in random order, hard negatives and lengths mixed; Quora down-sampled.
 
@@ -152,17 +152,23 @@ def contrastive_batches(
         size: its number of rows.
         epoch: from 0.
         batch_size: rows in a batch.
-        config: says Quora's share.
+        quora_share: share of the Quora rows that an epoch uses.
         keys: of the random stream.
     """
-    share = config.quora_share if name in ("quora", "paraphrase") else 1.0
+    share = quora_share if name in ("quora", "paraphrase") else 1.0
     rows = epoch_rows(size, max(round(share * size), 1), epoch, keys)
     # A last batch of one row has no negatives; its row comes again in another epoch.
     return [rows[s : s + batch_size] for s in range(0, len(rows), batch_size) if len(rows) - s > 1]
 
 
 def load_contrastive(
-    name: str, folder: Path, config: ContrastiveConfig, tokenizer: Tokenizer, projection: nn.Module
+    name: str,
+    folder: Path,
+    config: ContrastiveConfig,
+    tokenizer: Tokenizer,
+    projection: nn.Module,
+    train_limit: int | None,
+    max_length: int | None,
 ) -> tuple[ContrastiveSource, str]:
     """A contrastive source by name, and the fingerprint of its file.
 
@@ -170,20 +176,22 @@ def load_contrastive(
         name: `unlabelled`, a text file's name, `nli`, `pairs`, `quora`, or a task whose training sentences are taken
             without labels.
         folder: the data folder.
-        config: objective, limits, masking.
+        config: objective, negative pairs, masking of duplicates.
         tokenizer: the start weights' tokenizer.
         projection: shared by all sources of the stage.
+        train_limit: number of rows to use; None: all.
+        max_length: tokens to cut sentences to; None: the encoder's limit.
 
     Raises:
         InputError: a missing or malformed file, or an objective that cannot use the source.
     """
-    texts, labels, fingerprint = _read(name, folder, config)
-    rows = drawn_rows(len(texts[0]), config.train_limit)
+    texts, labels, fingerprint = _read(name, folder, config, train_limit)
+    rows = drawn_rows(len(texts[0]), train_limit)
     texts = [[column[row] for row in rows] for column in texts]
     labels = labels if labels is None else labels[rows]
     # The cache's key names the texts: Quora's rows differ with and without its negative pairs.
     selection = f"{fingerprint} {name} {'all' if labels is None else 'labelled'} drawn"
-    columns = [tokenise(c, tokenizer, config.max_length, f"{selection} {i} {len(c)}") for i, c in enumerate(texts)]
+    columns = [tokenise(c, tokenizer, max_length, f"{selection} {i} {len(c)}") for i, c in enumerate(texts)]
     numbers: dict[str, int] = {}
     identities = [np.array([numbers.setdefault(text, len(numbers)) for text in column]) for column in texts]
     sentences = tuple(hash_sentences(column) for column in texts)
@@ -209,7 +217,7 @@ def load_contrastive(
 
 
 def _read(
-    name: str, folder: Path, config: ContrastiveConfig
+    name: str, folder: Path, config: ContrastiveConfig, train_limit: int | None
 ) -> tuple[list[Sequence[str]], NDArray[np.float32] | None, str]:
     """Columns of texts, labels where the objective uses them, and the file's fingerprint."""
     if name not in (known := ("unlabelled", "nli", "pairs", "quora", *TASKS)) and not text_file(name, folder):
@@ -221,7 +229,7 @@ def _read(
         pairs = read_pairs(folder / PAIRS_FILE)
         return [pairs.anchors, pairs.positives], None, pairs.fingerprint
     if name != "quora":
-        sentences, fingerprint = training_sentences(name, folder, config.train_limit)
+        sentences, fingerprint = training_sentences(name, folder, train_limit)
         return [sentences], None, fingerprint
     schema = TASKS["paraphrase"].schema
     examples = read_examples(schema.path(folder, "train"), schema, labelled=True)

@@ -110,7 +110,7 @@ def _job(node: Node, label: str, results: Results, store: Store, options: RunOpt
     name = re.sub(r"\W+", "-", label.lower()).strip("-")
     notes = [results[parent] for parent in node.needs]
     parents = tuple(Artefact(options.runs / note.artefact) for note in notes if isinstance(note, Note))
-    return Job(node, parents, replace(options, name=name), store.log(node, name))
+    return Job(node, parents, replace(options, name=name, keep=False), store.log(node, name))
 
 
 def _say(node: Node, label: str, number: int, total: int, outcome: Done | Failed) -> None:

@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from minbert.errors import InputError
-from multitask.runs.artefact import Artefact
+from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.errors import Interrupted, TrainingError
 from multitask.runtime.options import RunOptions
-from multitask.stages.ensemble import EnsembleConfig
-from multitask.stages.evaluate import SuitesConfig
-from multitask.stages.prune import PruneConfig
-from studies.engine.recipes import Node, Weights
-from studies.gradient_paradigm.simulation_config import SimulationConfig
+from multitask.stages.registry import stage_named
+from studies.engine.recipes import Node
 
 logger = logging.getLogger("multitask")
 
@@ -38,11 +35,11 @@ class Job:
     log: Path
 
     @property
-    def starts(self) -> list[tuple[str, str | None]]:
-        """Of each parent of the node the name and revision under which a stage finds its weights."""
+    def models(self) -> list[Weights]:
+        """The models that the stage starts from, in the order of the node's parents."""
         artefacts = iter(self.parents)
         return [
-            (parent.name, parent.revision) if isinstance(parent, Weights) else (str(next(artefacts).folder), None)
+            parent if isinstance(parent, Weights) else Weights(str(next(artefacts).folder))
             for parent in self.node.parents
         ]
 
@@ -86,7 +83,8 @@ def run_job(job: Job) -> Done | Failed:
     started = time.monotonic()
     with _logged_to(job.log):
         try:
-            artefact = compute(job)
+            stage = stage_named(job.node.stage)
+            artefact = stage.run(job.models, job.node.data, job.node.config, job.options)
         except Interrupted:
             raise
         except Exception as error:  # one row must not take the others with it, whatever it died of
@@ -95,35 +93,6 @@ def run_job(job: Job) -> Done | Failed:
             logger.error("failed: %s", message, exc_info=not expected)
             return Failed(message, job.log)
     return Done(artefact, time.monotonic() - started)
-
-
-def compute(job: Job) -> Artefact:
-    """Call the stage's function. Each is imported when it is needed: all of them import torch."""
-    node, data, options = job.node, job.node.data, job.options
-    if isinstance(node.config, EnsembleConfig):
-        from multitask.stages.ensemble.combining import ensemble
-
-        return ensemble([parent.folder for parent in job.parents], data, node.config, options)
-    if node.config is None:
-        from multitask.stages.evaluate.scoring import evaluate_run
-
-        return evaluate_run(job.parents[0], data, options)
-    if isinstance(node.config, SuitesConfig):
-        from multitask.stages.evaluate.scoring import evaluate_suites
-
-        return evaluate_suites(job.parents[0], data, node.config, options)
-    if isinstance(node.config, SimulationConfig):
-        from studies.gradient_paradigm.simulate_stage import simulate
-
-        return simulate(node.config, options)
-    (start, revision), *rewind = job.starts
-    if isinstance(node.config, PruneConfig):
-        from multitask.stages.prune.pruning import prune
-
-        return prune(start, data, node.config, options, revision, *(rewind[0] if rewind else ()))
-    from multitask.stages.dispatch import train_stage
-
-    return train_stage(start, data, node.config, options, revision)
 
 
 @contextmanager

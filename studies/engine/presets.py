@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Literal
 
 from multitask.models.config import HeadsConfig
+from multitask.runs.artefact import Weights
 from multitask.stages.evaluate import SuitesConfig
 from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.fuse import FuseConfig
+from multitask.stages.fuse import REPORT, FuseConfig
 from multitask.stages.mlm import MlmConfig
-from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.pretrain import ContrastiveConfig, PretrainConfig
 from multitask.stages.prune import PruneConfig
 from multitask.training.config import OptimizerConfig
-from studies.engine.recipes import Recipes, Weights
+from studies.engine.recipes import Recipes
 from studies.engine.tables import Table, all_tables, choose
 
 PresetName = Literal["sample", "small", "best", "paper"]
@@ -52,7 +53,7 @@ PAPER = Recipes(
     multitask=_PAPER_MULTITASK,
     supervised=PretrainConfig(sources=GIVEN, epochs=5, pooling="cls", select="last", evaluate_every=AT_THE_END),
     unsupervised=PretrainConfig(sources=UNSUPERVISED, epochs=10, pooling="cls", quora_share=0.06),
-    fusion=FuseConfig(pooling="cls"),
+    fusion=FuseConfig(finetune=replace(REPORT, pooling="cls")),
     reviews=replace(_PAPER_MULTITASK, tasks=("reviews",), conflicts_every=None),
     masked=None,  # plain BERT is not tuned contrastively
     views=_PAPER_VIEWS,
@@ -80,6 +81,16 @@ _SMALL_VIEWS = PretrainConfig(
     probe_every=4,
     optimizer=OptimizerConfig(learning_rate=5e-5),
 )
+
+
+def _fusion(rows: int, optimizer: OptimizerConfig) -> FuseConfig:
+    """Fusion training of two epochs on this many rows a task."""
+    supervised = replace(
+        REPORT, epochs=2, epoch_size=rows, train_limit=rows, optimizer=optimizer, keep_task_bests=False
+    )
+    return FuseConfig(finetune=supervised, contrastive=ContrastiveConfig(quora_share=1.0))
+
+
 _SMALL_SUPERVISED = replace(PAPER.supervised, pooling="auto", train_limit=400)
 SMALL = Recipes(
     start=Weights("all-minilm-l6-v2"),
@@ -87,14 +98,7 @@ SMALL = Recipes(
     multitask=_SMALL_MULTITASK,
     supervised=_SMALL_SUPERVISED,
     unsupervised=replace(PAPER.unsupervised, pooling="auto", epochs=3, train_limit=400, quora_share=1.0),
-    fusion=FuseConfig(
-        epochs=2,
-        epoch_size=480,
-        optimizer=_SMALL_OPTIMIZER,
-        train_limit=480,
-        quora_share=1.0,
-        keep_task_bests=False,
-    ),
+    fusion=_fusion(480, _SMALL_OPTIMIZER),
     reviews=replace(_SMALL_MULTITASK, tasks=("reviews",), epoch_size=None, conflicts_every=None),
     masked=MlmConfig(
         train_limit=30_000,
@@ -116,7 +120,7 @@ SAMPLE = Recipes(
     multitask=_SAMPLE_MULTITASK,
     supervised=replace(_SMALL_SUPERVISED, train_limit=32),
     unsupervised=replace(SMALL.unsupervised, epochs=2, train_limit=128, quora_share=0.5),
-    fusion=replace(SMALL.fusion, epochs=2, epoch_size=128, optimizer=_SAMPLE_OPTIMIZER, train_limit=128),
+    fusion=_fusion(128, _SAMPLE_OPTIMIZER),
     reviews=replace(SMALL.reviews, epochs=1, optimizer=_SAMPLE_OPTIMIZER),
     masked=SMALL.masked,
     views=replace(SMALL.views, train_limit=2048, evaluate_every=4, probe_every=2),

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from minbert.errors import InputError
+from multitask.runs.artefact import Weights
 from multitask.runtime.errors import Interrupted
 from multitask.runtime.options import RunOptions
+from multitask.stages.registry import stage_named
 from studies.engine.jobs import Done, Failed, Job, run_job
 from studies.engine.local_engine import interrupt
-from studies.engine.recipes import StageName, Weights
 
-# Shares of a GPU: what only runs models forward leaves room for others. On a CPU every job has a core.
-GPU_SHARE: dict[StageName, float] = {"evaluate": 0.5, "ensemble": 0.5}
 RETRIES = 5  # of a job whose worker or machine is lost; it goes on from its last saved state
 
 
@@ -62,7 +61,7 @@ class Ray:
         signal.signal(signal.SIGTERM, self.previous)
 
     def submit(self, job: Job) -> None:
-        gpus = GPU_SHARE.get(job.node.stage, 1.0) if self.runtime.device.type == "cuda" else 0
+        gpus = stage_named(job.node.stage).gpu_share if self.runtime.device.type == "cuda" else 0
         run = self.run.options(
             num_cpus=1, num_gpus=gpus, max_retries=RETRIES, retry_exceptions=[Interrupted], name=job.log.stem
         )

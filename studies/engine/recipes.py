@@ -3,35 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from multitask.objectives.config import ObjectiveConfig
+from multitask.runs.artefact import Weights
 from multitask.stages.ensemble import EnsembleConfig
-from multitask.stages.evaluate import SuitesConfig
+from multitask.stages.evaluate import EvaluateConfig, SuitesConfig
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.fuse import FuseConfig
 from multitask.stages.mlm import MlmConfig
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.prune import PruneConfig
-from studies.gradient_paradigm.simulation_config import SimulationConfig
-
-StageName = Literal["pretrain", "mlm", "finetune", "fuse", "prune", "ensemble", "evaluate", "simulate"]
-Config = PretrainConfig | MlmConfig | FinetuneConfig | PruneConfig | EnsembleConfig | SuitesConfig | SimulationConfig
-# What no seed of a row changes; a masked language model is what a downloaded checkpoint is elsewhere, one for all.
-UNSEEDED = (MlmConfig, EnsembleConfig, SuitesConfig, SimulationConfig)
-
-
-@dataclass(frozen=True)
-class Weights:
-    """Start weights, as `minbert.checkpoint.resolve` takes them.
-
-    Args:
-        name: all-minilm-l6-v2, a folder, a run, or a hub id.
-        revision: of a hub id.
-    """
-
-    name: str
-    revision: str | None = None
+from multitask.stages.registry import stage_named
+from studies.gradient_paradigm.simulate import SimulationConfig
 
 
 @dataclass(frozen=True)
@@ -39,24 +23,22 @@ class Node:
     """A stage with all that it computes from.
 
     Args:
-        stage: which.
-        config: its configuration; None for an evaluation on the dev sets, which has nothing to choose.
-        parents: what it starts from; several models for an ensemble; for a pruning also what it rewinds to; none for
-            simulations.
+        stage: the stage's name.
+        config: its configuration.
+        parents: the models that it starts from, in the order of the stage's function.
         data: folder of the data.
     """
 
-    stage: StageName
-    config: Config | None
+    stage: str
+    config: Any
     parents: tuple["Node | Weights", ...]
     data: Path
 
     def seeded(self, seed: int) -> "Node":
         """The same chain with this seed in every stage that a seed changes."""
         parents = tuple(parent.seeded(seed) if isinstance(parent, Node) else parent for parent in self.parents)
-        if self.config is None or isinstance(self.config, UNSEEDED):
-            return replace(self, parents=parents)
-        return replace(self, config=replace(self.config, seed=seed), parents=parents)
+        with_seed = stage_named(self.stage).with_seed
+        return replace(self, config=with_seed(self.config, seed) if with_seed else self.config, parents=parents)
 
     @property
     def needs(self) -> tuple["Node", ...]:
@@ -70,8 +52,8 @@ class Node:
 
 
 def evaluation(model: Node) -> Node:
-    """The scores of a model on the dev sets; an ensemble has its own, simulations have none."""
-    return model if model.stage in ("ensemble", "simulate") else Node("evaluate", None, (model,), model.data)
+    """The stage that scores a model on the dev sets: the model's own stage if that writes scores."""
+    return model if stage_named(model.stage).scores else Node("evaluate", EvaluateConfig(), (model,), model.data)
 
 
 @dataclass(frozen=True)
@@ -146,7 +128,7 @@ class Recipes:
 
     def on_suites(self, model: Node) -> Node:
         """The scores of a model's frozen embeddings on SentEval's tasks."""
-        return Node("evaluate", self.suites, (model,), self.suites_data)
+        return Node("suites", self.suites, (model,), self.suites_data)
 
     def simulations(self) -> Node:
         """Simulated embeddings, which need neither model nor data."""

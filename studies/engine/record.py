@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
-from multitask.runs.artefact import FORMAT_VERSION, Artefact
+from multitask.runs.artefact import Artefact
+from multitask.runs.run_hash import FORMAT_VERSION
 
 TableKind = Literal["table", "curves", "simulations"]
 MAIN_TASKS = ("sentiment", "paraphrase", "similarity")

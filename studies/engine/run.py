@@ -3,15 +3,16 @@
 import logging
 import shutil
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from minbert.errors import InputError
-from multitask.evaluation.senteval_files import SETS
 from multitask.inference.predict import predict_files
 from multitask.runs.artefact import Artefact, locate_model
 from multitask.runs.locks import shared
-from multitask.runtime.options import RunOptions
-from multitask.stages.evaluate import SuitesConfig
+from multitask.runs.run_hash import RunKey
+from multitask.runtime.options import Precision, RunOptions
+from multitask.stages.registry import stage_named
 from studies.engine.grid import Grid, Results, compute_grid
 from studies.engine.jobs import Engine, Failed
 from studies.engine.presets import NOTES, Preset
@@ -72,12 +73,12 @@ def check_preset(preset: Preset, seeds: int) -> None:
     if seeds < 1:
         raise InputError(f"--seeds {seeds}: expected at least 1")
     locate_model(preset.recipes.start.name, preset.recipes.start.revision)
-    nodes = (table.evaluation(row.model) for table in preset.tables for row in table.rows if row.model)
-    wanted = [suite for node in nodes if isinstance(node.config, SuitesConfig) for suite in node.config.suites]
-    for suite in dict.fromkeys(wanted):
-        suites = preset.recipes.suites_data
-        if not any(path.is_file() for entry in SETS[suite] for path in entry.paths(suites)):
-            raise InputError(f"{suites}: has no data set of {suite}; pass SentEval's data folder with --suites-data")
+    for table in preset.tables:
+        for row in table.rows:
+            if row.model is not None:
+                node = table.evaluation(row.model)
+                if check := stage_named(node.stage).check:
+                    check(node.config, node.data)
 
 
 def _record(preset: Preset, seeds: int, results: Results, runs: Path) -> Record:
@@ -137,13 +138,20 @@ def write_best_predictions(preset: Preset, record: Record, options: RunOptions, 
     return paths
 
 
+@dataclass(frozen=True)
+class PredictionFiles:
+    """How prediction files are computed."""
+
+    precision: Precision = "auto"
+
+
 def _predictions(model: Artefact, data: Path, options: RunOptions) -> list[Path]:
     """A model's prediction files, made once; an ensemble has made its own."""
     if (model.folder / "predictions").is_dir():
         return sorted((model.folder / "predictions").iterdir())
     inputs = {"model": model.digest, "data": Store(options).key(data), "device": options.device}
-    config = {"precision": options.precision}
-    with Artefact.building(options.runs, "predict", "best", config, inputs, {"data": str(data)}) as artefact:
+    key = RunKey("predict", 1, PredictionFiles(options.precision), inputs)
+    with Artefact.building(options.runs, key, "best", {"data": str(data)}, keep=False) as artefact:
         if not artefact.done:
             folder = artefact.folder / "predictions"
             predict_files(model.folder, data, folder, device=options.device, precision=options.precision)

@@ -5,24 +5,21 @@ recipe has a key of its own, from its configurations and the files behind it; `r
 artefact that it led to. Without that note a stage loads its inputs and then finds the artefact.
 """
 
-import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file, write_json
-from multitask.evaluation.senteval_files import SETS
-from multitask.runs.artefact import DONE, FORMAT_VERSION, Artefact, locate_model
+from multitask.runs.artefact import DONE, Artefact, Weights, locate_model
 from multitask.runs.locks import is_free
+from multitask.runs.run_hash import hash_of
 from multitask.runtime.options import RunOptions
-from multitask.stages.evaluate import SuitesConfig
-from studies.engine.recipes import Node, Weights
-from studies.engine.work import work
+from multitask.stages.registry import stage_named
+from studies.engine.recipes import Node
 
 NOTES = ".nodes"
 LOCKS = ".locks"
@@ -38,7 +35,7 @@ class Note:
         artefact: name of its folder.
         stage: the stage's name.
         seconds: wall time that it took.
-        work: how much there was to do, as counted by `work.work`.
+        work: the cost that the stage estimated.
         place: start weights and device, without which seconds mean little.
     """
 
@@ -77,18 +74,18 @@ class Store:
             elif isinstance(node, Weights):
                 identity = _files(locate_model(node.name, node.revision))
             else:
-                config = None if node.config is None else asdict(node.config)
                 parents = [self.key(parent) for parent in node.parents]
-                data = self._data(node)
-                identity = [FORMAT_VERSION, node.stage, config, parents, data, self._computing]
-            self._keys[node] = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+                inputs = {"parents": parents, "data": self._data(node), **self._computing}
+                identity = stage_named(node.stage).key(node.config, inputs).digest()
+            self._keys[node] = hash_of(identity)
         return self._keys[node]
 
     def _data(self, node: Node) -> str | dict[str, str]:
-        """A hash of the data folder; of suites, which lie in folders of their own, those of the files there."""
-        if not isinstance(node.config, SuitesConfig):
+        """A hash of the data folder, or of the files there that the stage says it reads."""
+        listed = stage_named(node.stage).files
+        if listed is None:
             return self.key(node.data)
-        files = [file for suite in node.config.suites for entry in SETS[suite] for file in entry.files]
+        files = listed(node.config)
         for path in [node.data / file for file in files]:
             if path not in self._hashes and path.is_file():
                 self._hashes[path] = sha256_of_file(path)
@@ -107,7 +104,8 @@ class Store:
         path = artefact.folder / "metrics.jsonl"
         trained = artefact.history()[-1]["seconds"] if path.is_file() else 0.0
         place = self._place(node)
-        note = Note(artefact.folder.name, node.stage, round(max(seconds, trained), 3), work(node), place)
+        cost = stage_named(node.stage).cost(node)
+        note = Note(artefact.folder.name, node.stage, round(max(seconds, trained), 3), cost, place)
         write_json(self._path(node), asdict(note))
         return note
 
@@ -119,7 +117,8 @@ class Store:
         notes = [note for note in self._notes if note.place == self._place(node)]
         alike = [note for note in notes if note.stage == node.stage] or notes
         done = sum(note.work for note in alike)
-        return work(node) * sum(note.seconds for note in alike) / done if done else None
+        cost = stage_named(node.stage).cost(node)
+        return cost * sum(note.seconds for note in alike) / done if done else None
 
     @cached_property
     def _notes(self) -> list[Note]:

@@ -18,7 +18,7 @@ from multitask.objectives.base import Objective, Pairs
 from multitask.objectives.closed_forms import INFONCE, MAT, MET, MPT, RATIOS, Negatives
 from studies.gradient_paradigm.paradigm import DISSIPATIONS, PARADIGM, lemma_1_bounds
 from studies.gradient_paradigm.random_configurations import Configurations, Tally, tangent
-from studies.gradient_paradigm.simulation_config import SimulationConfig
+from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import (
     BOUND,
     BOUND_WITH_CONSTANTS,

@@ -18,7 +18,7 @@ from torch import Tensor
 from multitask.objectives.closed_forms import RATIOS, Negatives
 from multitask.runtime.device import generator
 from studies.gradient_paradigm.paradigm import DISSIPATIONS
-from studies.gradient_paradigm.simulation_config import SimulationConfig
+from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import DISSIPATED, RATIO_MAPS, TEMPERATURES, Array, Simulations
 
 POSITIVE_MEANS = (math.pi / 20, math.pi / 2)

@@ -1,9 +1,13 @@
-"""Several fine-tuned models made one."""
+"""Several fine-tuned models combined into one: settings and registration. `combining.py` combines."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from multitask.runtime.options import check_range
+from multitask.runs.artefact import Artefact, Weights
+from multitask.runtime.options import RunOptions, check_range
+from multitask.stages.registry import Planned, Stage, register
 
 Kept = Literal["leading", "all"]
 
@@ -13,11 +17,42 @@ class EnsembleConfig:
     """How fine-tuned models are combined."""
 
     method: Literal["best_per_task", "average", "greedy", "soup", "greedy_soup"] = "best_per_task"
-    """The best member on each task's dev set (the report); the `average` of all members' probabilities or similarities,
-    or of those that a `greedy` selection takes for each task, some several times; or one model with the mean of all
-    members' weights, a `soup`, or of those that do not lower its dev score."""
+    """`best_per_task` takes the member with the best dev score of each task (the report); `average` averages the
+    probabilities or similarities of all members; `greedy` averages members that are selected for each task, some
+    several times; `soup` is one model with the mean of all members' weights; `greedy_soup` leaves out members that
+    lower its dev score."""
     rounds: int = 20
-    """How many members the greedy selection takes, with repetition; it keeps the best of its rounds."""
+    """How many members the greedy selection takes, with repetition. It keeps the best of its rounds."""
 
     def __post_init__(self) -> None:
         check_range(self, 1, ("rounds",))
+
+
+def _cost(planned: Planned) -> float:
+    """Every member scores the dev sets; the best of each task scores the test sets, which are about as large."""
+    from multitask.stages.cost import evaluation
+
+    of_members = [evaluation(member) for member in planned.needs]
+    return sum(of_members) + max(of_members)
+
+
+def _run(models: Sequence[Weights], data: Path, config: EnsembleConfig, options: RunOptions) -> Artefact:
+    """Combine fine-tuned models; the artefact has their dev scores and the course's prediction files."""
+    from multitask.stages.ensemble.combining import ensemble
+
+    return ensemble([Path(model.name) for model in models], data, config, options)
+
+
+STAGE = register(
+    Stage(
+        "ensemble",
+        EnsembleConfig,
+        _run,
+        _cost,
+        with_seed=None,
+        inputs=(),
+        command=False,
+        scores=True,
+        gpu_share=0.5,
+    )
+)

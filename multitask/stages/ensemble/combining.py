@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -21,7 +20,7 @@ from multitask.models.multitask_model import MultitaskBert
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import Runtime, start
 from multitask.runtime.options import RunOptions
-from multitask.stages.ensemble import EnsembleConfig, Kept
+from multitask.stages.ensemble import STAGE, EnsembleConfig, Kept
 from multitask.stages.ensemble.votes_and_soups import (
     Estimates,
     Member,
@@ -77,7 +76,8 @@ def ensemble(
     }
     labels = {"members": " ".join(str(member.folder) for member in members), "data": str(data)}
     seen = reduce(or_, [TrainedOn.of_folder(member.folder, member.label) for member in members])
-    with Artefact.building(options.runs, "ensemble", options.name, asdict(config), inputs, labels) as artefact:
+    key = STAGE.key(config, inputs)
+    with Artefact.building(options.runs, key, options.name, labels, options.keep) as artefact:
         seen.keep(artefact.folder)
         if artefact.done:
             logger.info("already computed")

@@ -1,9 +1,21 @@
-"""Scores of a model."""
+"""Scores of a trained model on the dev sets and on SentEval's tasks: settings and registration. `scoring.py` scores."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from multitask.runtime.options import check_range
+from minbert.errors import InputError
+from multitask.runs.artefact import Artefact, Weights
+from multitask.runtime.options import RunOptions, check_range
+from multitask.stages.registry import Planned, Stage, register
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """What a run's leading model is scored on."""
+
+    split: Literal["dev"] = "dev"
 
 
 @dataclass(frozen=True)
@@ -11,9 +23,84 @@ class SuitesConfig:
     """Which of SentEval's tasks a model's frozen embeddings are scored on."""
 
     suites: tuple[Literal["sts", "transfer"], ...] = ("sts", "transfer")
+    """The suites."""
     limit: int | None = None
-    """Score at most so many pairs of each similarity task, and of each transfer task learn from and score about so many
-    rows, always the same; all when left out."""
+    """Score at most this many pairs of each similarity task; let each transfer task train on and score about this many
+    rows. They are the same rows every time."""
 
     def __post_init__(self) -> None:
         check_range(self, 100, ("limit",))
+
+
+def suite_files(config: SuitesConfig) -> list[str]:
+    """The files that the suites are read from, within SentEval's data folder."""
+    from multitask.evaluation.senteval_files import SETS
+
+    return [file for suite in config.suites for entry in SETS[suite] for file in entry.files]
+
+
+def _check_suites(config: SuitesConfig, folder: Path) -> None:
+    from multitask.evaluation.senteval_files import SETS
+
+    for suite in config.suites:
+        if not any(path.is_file() for entry in SETS[suite] for path in entry.paths(folder)):
+            raise InputError(f"{folder}: has no data set of {suite}; pass SentEval's data folder with --suites-data")
+
+
+def _evaluation_cost(planned: Planned) -> float:
+    from multitask.stages.cost import evaluation
+
+    return sum(map(evaluation, planned.needs))
+
+
+def _suites_cost(planned: Planned) -> float:
+    """Some lines are gold scores or headers; it is an estimate."""
+    from multitask.evaluation.senteval_files import SETS
+    from multitask.stages.cost import FORWARD_SHARE, lines
+
+    config = planned.config
+    sets = [entry for suite in config.suites for entry in SETS[suite]]
+    sizes = [sum(lines(path) for path in entry.paths(planned.data)) for entry in sets]
+    return FORWARD_SHARE * sum(min(size, 2 * (config.limit or size)) for size in sizes)
+
+
+def _run_evaluation(models: Sequence[Weights], data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:
+    """Score a run's best model on the dev sets."""
+    from multitask.stages.evaluate.scoring import evaluate_run
+
+    return evaluate_run(Artefact(Path(models[0].name)), data, config, options)
+
+
+def _run_suites(models: Sequence[Weights], data: Path, config: SuitesConfig, options: RunOptions) -> Artefact:
+    """Score the frozen embeddings of a run's model on SentEval's tasks."""
+    from multitask.stages.evaluate.scoring import evaluate_suites
+
+    return evaluate_suites(Artefact(Path(models[0].name)), data, config, options)
+
+
+ON_DEV = register(
+    Stage(
+        "evaluate",
+        EvaluateConfig,
+        _run_evaluation,
+        _evaluation_cost,
+        with_seed=None,
+        command=False,
+        scores=True,
+        gpu_share=0.5,
+    )
+)
+ON_SUITES = register(
+    Stage(
+        "suites",
+        SuitesConfig,
+        _run_suites,
+        _suites_cost,
+        with_seed=None,
+        command=False,
+        files=suite_files,
+        check=_check_suites,
+        scores=True,
+        gpu_share=0.5,
+    )
+)

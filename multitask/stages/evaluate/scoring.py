@@ -22,11 +22,11 @@ from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
-from multitask.stages.evaluate import SuitesConfig
+from multitask.stages.evaluate import ON_DEV, ON_SUITES, EvaluateConfig, SuitesConfig
 from multitask.tasks.kinds import TASKS
 
 
-def evaluate_run(run: Artefact, data: Path, options: RunOptions) -> Artefact:
+def evaluate_run(run: Artefact, data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:
     """Score a run's best model on the dev sets that it was selected on; an encoder without heads on pairs alone.
 
     The artefact holds evaluation.json (overall score, each task's own score and its name, all metrics, and how much of
@@ -36,15 +36,15 @@ def evaluate_run(run: Artefact, data: Path, options: RunOptions) -> Artefact:
     Args:
         run: a complete training.
         data: the folder with its data.
+        config: what it is scored on.
         options: where to compute and to write.
 
     Raises:
         InputError: the dev files are not those of the run.
     """
     runtime = start(options.device, options.precision)
-    config = {"split": "dev", "best_on": "overall"}
-    inputs = {"model": run.digest, **runtime.describe()}
-    with Artefact.building(options.runs, "evaluate", options.name, config, inputs, {"data": str(data)}) as artefact:
+    key = ON_DEV.key(config, {"model": run.digest, **runtime.describe()})
+    with Artefact.building(options.runs, key, options.name, {"data": str(data)}, options.keep) as artefact:
         if artefact.done:
             return artefact
         folder = run.model_folder()
@@ -104,7 +104,8 @@ def evaluate_suites(run: Artefact, folder: Path, config: SuitesConfig, options: 
     files = {str(path.relative_to(folder)): sha256_of_file(path) for path in paths}
     inputs = {"model": run.digest, "data": files, **runtime.describe()}
     labels = {"data": str(folder)}
-    with Artefact.building(options.runs, "evaluate", options.name, asdict(config), inputs, labels) as artefact:
+    key = ON_SUITES.key(config, inputs)
+    with Artefact.building(options.runs, key, options.name, labels, options.keep) as artefact:
         if artefact.done:
             return artefact
         place = run.model_folder()

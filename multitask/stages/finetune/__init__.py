@@ -1,49 +1,55 @@
-"""Multi-task or single-task fine-tuning."""
+"""Fine-tuning on labelled tasks, together or alone: settings and registration. `training.py` trains."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from minbert.errors import InputError
 from multitask.models.config import HeadsConfig, Pooling
-from multitask.runtime.options import check_range
+from multitask.runs.artefact import Artefact, Weights
+from multitask.runtime.options import RunOptions, check_range
 from multitask.schedulers.config import SchedulerConfig
+from multitask.stages.registry import Stage, register
 from multitask.training.config import OptimizerConfig
 
 
 @dataclass(frozen=True)
 class FinetuneConfig:
-    """Multi-task or single-task fine-tuning."""
+    """Multi-task or single-task fine-tuning (report, section 4.2)."""
 
     tasks: tuple[str, ...] = ("sentiment", "paraphrase", "similarity")
-    """Of sentiment, paraphrase, similarity and reviews. Tasks to train together; one name for single-task training."""
+    """Tasks to train together, of sentiment, paraphrase, similarity and reviews. Name one for single-task training."""
     untrained: tuple[str, ...] = ()
-    """Further tasks to score without training them; meant for sharing=none, where pairs need no trained head."""
+    """Further tasks to score without training them. Meant for `--sharing none`, where pairs need no trained head."""
     epochs: int = 10
+    """Number of epochs."""
     batch_size: int = 16
     """Examples of each task in a step."""
     epoch_size: int | None = None
-    """Examples of each task in an epoch; the smallest task's training set when left out."""
+    """Examples of each task in an epoch. Default: the size of the smallest task's training set."""
     train_limit: int | None = None
-    """Use only so many training rows of each task, drawn at random but always the same."""
+    """Use only this many training rows of each task. The same rows are drawn every time."""
     scheduler: str = "average"
-    """How the tasks' losses make steps: average, batch_round_robin, epoch_round_robin, single, proportional, annealed,
-    uncertainty, or an aggregator of gradients such as pcgrad (a wrong name lists them all)."""
+    """How the tasks share training steps: average, batch_round_robin, epoch_round_robin, single, proportional,
+    annealed, uncertainty, or a gradient aggregator such as pcgrad. A wrong name lists them all."""
     weights: tuple[float, ...] | None = None
-    """Weight of each task's loss, in the order of the tasks; all 1 when left out."""
+    """Weight of each task's loss, in the order of the tasks. Default: 1 for all."""
     pooling: Pooling = "auto"
-    """Sentence embedding from the first token or the mean; `auto` takes what the start weights were tuned with."""
+    """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the start weights were
+    trained with."""
     max_length: int | None = None
-    """Cut sentences to so many tokens; the encoder's limit when left out (padding costs nothing here)."""
+    """Cut sentences to this many tokens. Default: the encoder's limit."""
     encoder_dropout: float | None = None
-    """Dropout within the encoder; the checkpoint's when left out. Dropout moves the two embeddings of a pair apart, in
-    training only, so heads that compare them may find pairs more alike in evaluation than they learned."""
+    """Dropout within the encoder. Default: the checkpoint's. Dropout moves the two embeddings of a pair apart in
+    training only, so heads that compare embeddings may rate pairs as more similar in evaluation."""
     patience: int | None = None
-    """Stop after so many epochs without a better dev score."""
+    """Stop after this many epochs without a better dev score."""
     keep_task_bests: bool = True
-    """Keep each task's best checkpoint besides the best overall one, for ensembles."""
+    """Also keep the best checkpoint of each task, for ensembles."""
     conflicts_every: int | None = None
-    """Steps between looks at the cosines between the tasks' gradients and their norms, which metrics.jsonl and the
-    report then show; none when left out. Does not change the training."""
+    """Record the cosines and norms of the tasks' gradients every so many steps. Does not change the training."""
     seed: int = 0
+    """Seed of new layers, dropout and data order."""
     heads: HeadsConfig = field(default_factory=HeadsConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     scheduling: SchedulerConfig = field(default_factory=SchedulerConfig)
@@ -59,3 +65,42 @@ class FinetuneConfig:
         named = (*self.tasks, *self.untrained)
         if not self.tasks or len(set(named)) < len(named):
             raise InputError(f"tasks are {', '.join(named) or 'none'}; expected one or more to train, each named once")
+
+
+def training_cost(config: FinetuneConfig, data: Path) -> float:
+    """Sentences of an epoch, its evaluation included."""
+    from multitask.stages.cost import FORWARD_SHARE, labelled, rows, sentences_per_row
+
+    sizes = {task: rows(data, task, "train") for task in config.tasks}
+    sizes = {task: min(size, config.train_limit or size) for task, size in sizes.items()}
+    whole = config.scheduler in ("epoch_round_robin", "single")  # others cut every set to the smallest one's length
+    least = min(sizes.values())
+    used = {task: config.epoch_size or (size if whole else least) for task, size in sizes.items()}
+    training = sum(sentences_per_row(task) * count for task, count in used.items())
+    return training + FORWARD_SHARE * labelled((*config.tasks, *config.untrained), "dev", data)
+
+
+def scores_of_epochs(run: Artefact) -> str:
+    """Dev scores after each epoch, as a text table."""
+    from multitask.evaluation.text_tables import scores_table
+
+    return scores_table(run.history())
+
+
+def _run(models: Sequence[Weights], data: Path, config: FinetuneConfig, options: RunOptions) -> Artefact:
+    """Fine-tune an encoder on the tasks and keep the models that are best on the dev sets."""
+    from multitask.stages.finetune.training import finetune
+
+    return finetune(models[0], data, config, options)
+
+
+STAGE = register(
+    Stage(
+        "finetune",
+        FinetuneConfig,
+        _run,
+        lambda planned: planned.config.epochs * training_cost(planned.config, planned.data),
+        summary=scores_of_epochs,
+        distributed=True,
+    )
+)

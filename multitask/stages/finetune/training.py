@@ -1,9 +1,9 @@
 """Fine-tuning on labelled tasks, together or alone (report, section 4.2)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -13,19 +13,17 @@ from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import batches_of_similar_length, drawn_rows, rows_from
 from multitask.evaluation.task_scores import evaluate, load_split
 from multitask.models.multitask_model import MultitaskBert
-from multitask.runs.artefact import Artefact
+from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime, generator
 from multitask.runtime.options import RunOptions
 from multitask.schedulers import build_scheduler
 from multitask.stages.common import Start, begin_stage, train_once, trained_on
-from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune import STAGE, FinetuneConfig
 from multitask.training.loop import Batch, Evaluation, LoopConfig, Losses, Update
 from multitask.training.source import TaskSource, losses_of
 
 
-def finetune(
-    start_weights: str, data: Path, config: FinetuneConfig, options: RunOptions, revision: str | None = None
-) -> Artefact:
+def finetune(start_weights: str | Weights, data: Path, config: FinetuneConfig, options: RunOptions) -> Artefact:
     """Fine-tune an encoder with fresh heads; the artefact keeps the best models on the dev sets.
 
     Args:
@@ -33,32 +31,27 @@ def finetune(
         data: folder with the tasks' files.
         config: what to train and how.
         options: where to compute and to write.
-        revision: of a hub id.
 
     Raises:
         InputError: a bad checkpoint, file or setting.
         TrainingError: training diverged.
         Interrupted: stopped by a signal, to be resumed.
     """
-    found = prepare(start_weights, data, config, options, revision)
+    found = prepare(start_weights, data, config, options)
     problem = Finetuning(found.model, found.begin.tokenizer, found.training, found.dev, found.config, found.runtime)
     loop = LoopConfig(config.epochs, config.optimizer, config.patience, watch_every=config.conflicts_every)
-    backward = problem.scheduler.backward
+    key = STAGE.key(found.config, found.inputs)
     labels = found.begin.labels(data)
     seen = found.begin.trained_on | trained_on(problem, config.epochs, found.sentences)
-    return train_once(
-        "finetune", problem, backward, loop, found.config, found.inputs, labels, seen, options, found.runtime
-    )
-
-
-Config = TypeVar("Config", bound=FinetuneConfig)
+    backward = problem.scheduler.backward
+    return train_once(key, problem, backward, loop, config.seed, labels, seen, options, found.runtime)
 
 
 @dataclass(frozen=True)
-class Prepared(Generic[Config]):
+class Prepared:
     """All that training on tasks begins with."""
 
-    config: Config  # resolved
+    config: FinetuneConfig  # with the pooling that the start weights decide
     begin: Start
     model: MultitaskBert
     training: dict[str, LabelledData]
@@ -67,9 +60,10 @@ class Prepared(Generic[Config]):
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """Hashes of what is read."""
+        """Hashes of everything that is read, and device and precision."""
         return {
             **self.begin.identity(),
+            **self.runtime.describe(),
             "training": {name: split.examples.fingerprint for name, split in self.training.items()},
             "dev": {name: split.examples.fingerprint for name, split in self.dev.items()},
         }
@@ -80,11 +74,10 @@ class Prepared(Generic[Config]):
         return {name: [hash_sentences(c) for c in split.examples.sentences] for name, split in self.training.items()}
 
 
-def prepare(
-    start_weights: str, data: Path, config: Config, options: RunOptions, revision: str | None
-) -> Prepared[Config]:
+def prepare(start_weights: str | Weights, data: Path, config: FinetuneConfig, options: RunOptions) -> Prepared:
     """Load start weights and data, and put fresh heads on the encoder; the arguments are those of `finetune`."""
-    config, begin, runtime = begin_stage(start_weights, revision, config, options)
+    begin, runtime = begin_stage(start_weights, config.pooling, config.seed, options)
+    config = replace(config, pooling=begin.pooling)
     if config.encoder_dropout is not None:
         begin.encoder.set_dropout(config.encoder_dropout)
     tasks = (*config.tasks, *config.untrained)

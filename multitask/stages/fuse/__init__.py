@@ -1,34 +1,72 @@
-"""Fusion training."""
+"""Fusion training: settings and registration. `training.py` trains."""
 
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
 
 from multitask.models.config import HeadsConfig
-from multitask.runtime.options import check_range
-from multitask.stages.finetune import FinetuneConfig
+from multitask.runs.artefact import Artefact, Weights
+from multitask.runtime.options import RunOptions, check_range
+from multitask.stages.finetune import FinetuneConfig, scores_of_epochs, training_cost
 from multitask.stages.pretrain import ContrastiveConfig
+from multitask.stages.registry import Planned, Stage, register
+
+REPORT = FinetuneConfig(tasks=("sentiment",), untrained=("paraphrase", "similarity"), heads=HeadsConfig(sharing="none"))
+"""The report's supervision: sentiment is trained, and pairs need no head."""
 
 
 @dataclass(frozen=True)
-class FuseConfig(FinetuneConfig, ContrastiveConfig):
+class FuseConfig:
     """Fusion training: each batch against its labels, then the same sentences against the contrastive objective.
 
-    Source: report, section 4.2. The defaults are the report's: sentiment is the task, pairs need no head.
+    Source: report, section 4.2. The defaults are the report's.
     """
 
-    tasks: tuple[str, ...] = ("sentiment",)
-    untrained: tuple[str, ...] = ("paraphrase", "similarity")
+    finetune: FinetuneConfig = REPORT
+    """How the labelled batches are trained. `train_limit` and `max_length` hold for all sources."""
+    contrastive: ContrastiveConfig = field(default_factory=lambda: ContrastiveConfig(quora_share=0.06))
+    """What the contrastive batches compare."""
     unlabelled: tuple[str, ...] = ("paraphrase", "similarity")
     """Sources that are only trained contrastively, one after the other at the end of each epoch: tasks, `unlabelled`
     sentences, text files by name."""
     steps: Literal["two", "one"] = "two"
-    """One optimizer step for each loss of a batch, or one on their sum."""
+    """One optimizer step for each of a batch's two losses, or one step on their sum."""
     contrastive_weight: float = 1.0
     """Weight of the contrastive losses."""
-    quora_share: float = 0.06
-    heads: HeadsConfig = field(default_factory=lambda: HeadsConfig(sharing="none"))
 
     def __post_init__(self) -> None:
-        FinetuneConfig.__post_init__(self)
-        ContrastiveConfig.__post_init__(self)
         check_range(self, 0, ("contrastive_weight",))
+
+
+def _with_seed(config: FuseConfig, seed: int) -> Any:
+    return replace(config, finetune=replace(config.finetune, seed=seed))
+
+
+def _cost(planned: Planned) -> float:
+    from multitask.stages.cost import contrastive
+
+    config, supervised = planned.config, planned.config.finetune
+    share, limit = config.contrastive.quora_share, supervised.train_limit
+    views = (contrastive(name, planned.data, share, limit) for name in (*supervised.tasks, *config.unlabelled))
+    return supervised.epochs * (training_cost(supervised, planned.data) + sum(views))
+
+
+def _run(models: Sequence[Weights], data: Path, config: FuseConfig, options: RunOptions) -> Artefact:
+    """Train each batch against its labels, then its sentences against the contrastive objective."""
+    from multitask.stages.fuse.training import fuse
+
+    return fuse(models[0], data, config, options)
+
+
+STAGE = register(
+    Stage(
+        "fuse",
+        FuseConfig,
+        _run,
+        _cost,
+        with_seed=_with_seed,
+        summary=scores_of_epochs,
+        distributed=True,
+    )
+)

@@ -1,20 +1,24 @@
-"""Masked-language-model pre-training."""
+"""Masked-language-model pre-training: settings and registration. `training.py` trains."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from minbert.config import ModelType
 from minbert.errors import InputError
 from multitask.models.config import Pooling
-from multitask.runtime.options import check_range
+from multitask.runs.artefact import Artefact, Weights
+from multitask.runtime.options import RunOptions, check_range
+from multitask.stages.registry import Planned, Stage, register
 from multitask.training.config import OptimizerConfig
 
 
 @dataclass(frozen=True)
 class MaskingConfig:
-    """Which tokens masked language modelling asks for (Devlin et al. 2019, section 3.1)."""
+    """Which tokens are masked (Devlin et al. 2019, section 3.1)."""
 
     mask_share: float = 0.15
-    """Share of the tokens to predict; of them 80% are masked, 10% replaced by random ones, 10% left as they are."""
+    """Share of the tokens to predict. Of these, 80% are masked, 10% replaced by random tokens, 10% left unchanged."""
 
     def __post_init__(self) -> None:
         check_range(self, 1e-6, ("mask_share",), most=1)
@@ -22,15 +26,19 @@ class MaskingConfig:
 
 @dataclass(frozen=True)
 class ShapeConfig:
-    """An encoder trained from scratch; what is left out is the start weights' own."""
+    """Shape of an encoder that is trained from scratch. Each default is the start weights' own value."""
 
     hidden_size: int | None = None
+    """Width of the encoder."""
     num_hidden_layers: int | None = None
+    """Number of layers."""
     num_attention_heads: int | None = None
+    """Attention heads in each layer."""
     intermediate_size: int | None = None
+    """Width of the feed-forward layers."""
     model_type: ModelType | None = None
-    """Of which family, with a vocabulary learned from the training sentences in its way, about as large as the
-    start's; the start's family and tokenizer when left out."""
+    """`bert` or `roberta`: learn a new vocabulary of that family from the training sentences, about as large as the
+    start weights'. Default: keep the start weights' family and tokenizer."""
 
     def __post_init__(self) -> None:
         check_range(self, 1, tuple(name for name in vars(self) if name != "model_type"))
@@ -41,25 +49,29 @@ class MlmConfig:
     """Masked-language-model pre-training on unlabelled text (Devlin et al. 2019), from weights or from scratch."""
 
     sources: tuple[str, ...] = ("unlabelled",)
-    """What to read: `unlabelled` sentences, another text file's (its name, ending in .txt), or the training sentences
-    of tasks (further pre-training on the target domain, Sun et al. 2019, arXiv 1905.05583)."""
+    """What to read: `unlabelled` sentences, another text file (its name, ending in .txt), or the training sentences of
+    tasks (further pre-training on the target domain, Sun et al. 2019, arXiv 1905.05583)."""
     from_scratch: bool = False
-    """Begin with random weights; of the start only the sizes and the tokenizer are taken, where no others are named."""
+    """Begin with random weights. The start weights then only give the sizes and the tokenizer, unless others are
+    named."""
     shape: ShapeConfig = field(default_factory=ShapeConfig)
     epochs: int = 1
+    """Number of epochs."""
     batch_size: int = 64
     """Sentences in a step."""
     train_limit: int | None = None
-    """Use only so many sentences of each source, drawn at random but always the same; of unlabelled text the first."""
+    """Use only this many sentences of each source. The same ones are drawn every time; of unlabelled text, the
+    first."""
     dev_share: float = 0.02
-    """Share of all different sentences that is held out, to measure the loss on."""
+    """Share of all different sentences that is held out to measure the loss."""
     pooling: Pooling = "auto"
-    """Recorded for the stages that start from the encoder."""
+    """Sentence embedding that is recorded for stages that start from the encoder."""
     max_length: int | None = None
-    """Cut sentences to so many tokens; the encoder's limit when left out."""
+    """Cut sentences to this many tokens. Default: the encoder's limit."""
     evaluate_every: int | None = None
-    """Steps between evaluations; every epoch when left out."""
+    """Steps between evaluations. Default: one evaluation an epoch."""
     seed: int = 0
+    """Seed of new layers, masks, dropout and data order."""
     masking: MaskingConfig = field(default_factory=MaskingConfig)
     optimizer: OptimizerConfig = field(
         default_factory=lambda: OptimizerConfig(learning_rate=1e-4, schedule="linear", warmup=0.1)
@@ -71,3 +83,22 @@ class MlmConfig:
         check_range(self, 0, ("dev_share",), most=0.5)
         if not self.from_scratch and any(size is not None for size in vars(self.shape).values()):
             raise InputError("a shape is given, but the start weights have their own; it goes with --from-scratch")
+
+
+def _cost(planned: Planned) -> float:
+    from multitask.stages.cost import contrastive
+
+    config = planned.config
+    views = sum(contrastive(name, planned.data, limit=config.train_limit) for name in config.sources)
+    return config.epochs * views / 2  # here each sentence is read once
+
+
+def _run(models: Sequence[Weights], data: Path, config: MlmConfig, options: RunOptions) -> Artefact:
+    """Train an encoder to predict masked words, from weights or from scratch; other stages can start from it."""
+    from multitask.stages.mlm.training import mlm
+
+    return mlm(models[0], data, config, options)
+
+
+# In grids no seed changes it: one masked language model stands in for a downloaded checkpoint, the same for all seeds.
+STAGE = register(Stage("mlm", MlmConfig, _run, _cost, with_seed=None, distributed=True))

@@ -19,13 +19,13 @@ from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.shuffle_and_batch import batches_by_tokens, batches_of_similar_length, drawn_rows, epoch_rows
 from multitask.data.tokenize_and_truncate import Tokens, tokenise
 from multitask.models.batched_inference import TOKENS_PER_BATCH
-from multitask.runs.artefact import Artefact
+from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime, generator
 from multitask.runtime.options import RunOptions
 from multitask.schedulers import AverageLoss
 from multitask.stages.common import Start, begin_stage, train_once, trained_on
 from multitask.stages.masked_words import MaskedSource
-from multitask.stages.mlm import MlmConfig, ShapeConfig
+from multitask.stages.mlm import STAGE, MlmConfig, ShapeConfig
 from multitask.tasks.training_sentences import training_sentences
 from multitask.training.loop import Batch, Evaluation, LoopConfig, Losses, Update
 from multitask.training.source import losses_of
@@ -33,25 +33,23 @@ from multitask.training.source import losses_of
 SOURCE = "mlm"
 
 
-def mlm(
-    start_weights: str, data: Path, config: MlmConfig, options: RunOptions, revision: str | None = None
-) -> Artefact:
+def mlm(start_weights: str | Weights, data: Path, config: MlmConfig, options: RunOptions) -> Artefact:
     """Train an encoder to predict masked words; the artefact keeps the encoder and the head.
 
     Args:
-        start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it. From scratch only its
-            tokenizer and sizes, where the configuration leaves them out.
+        start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it. Training from
+            scratch only takes its tokenizer and the sizes that the configuration leaves out.
         data: folder with the sources' files.
         config: what to train and how.
         options: where to compute and to write.
-        revision: of a hub id.
 
     Raises:
         InputError: a bad checkpoint, file or setting.
         TrainingError: training diverged.
         Interrupted: stopped by a signal, to be resumed.
     """
-    config, begin, runtime = begin_stage(start_weights, revision, config, options)
+    begin, runtime = begin_stage(start_weights, config.pooling, config.seed, options)
+    config = replace(config, pooling=begin.pooling)
     texts = [training_sentences(name, data, config.train_limit) for name in config.sources]
     sentences = [[found[row] for row in drawn_rows(len(found), config.train_limit)] for found, _ in texts]
     training, dev = _split(sentences, config)
@@ -62,6 +60,7 @@ def mlm(
         head = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
     inputs = {
         **begin.identity(),
+        **runtime.describe(),
         "training": {name: fingerprint for name, (_, fingerprint) in zip(config.sources, texts, strict=True)},
     }
     if config.from_scratch:
@@ -75,7 +74,8 @@ def mlm(
         tokenizer = f"the tokenizer of {begin.name}" if config.shape.model_type is None else "a tokenizer learned here"
         labels["start"] = f"random, with {tokenizer}"
     seen = begin.trained_on | trained_on(problem, config.epochs, {SOURCE: [hash_sentences(training)]})
-    return train_once("mlm", problem, backward, loop, config, inputs, labels, seen, options, runtime)
+    key = STAGE.key(config, inputs)
+    return train_once(key, problem, backward, loop, config.seed, labels, seen, options, runtime)
 
 
 class MaskedTraining:

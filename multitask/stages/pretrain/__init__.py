@@ -1,12 +1,16 @@
-"""Contrastive pre-training."""
+"""Contrastive pre-training (SimCSE and others): settings and registration. `training.py` trains."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from multitask.models.config import Pooling
 from multitask.objectives.config import ObjectiveConfig
-from multitask.runtime.options import check_range
+from multitask.runs.artefact import Artefact, Weights
+from multitask.runtime.options import RunOptions, check_range
 from multitask.stages.mlm import MaskingConfig
+from multitask.stages.registry import Planned, Stage, register
 from multitask.training.config import OptimizerConfig
 
 
@@ -15,21 +19,17 @@ class ContrastiveConfig:
     """What contrastive training compares, and under which objective (report, section 4.1; SimCSE, arXiv 2104.08821)."""
 
     quora_share: float = 1.0
-    """Share of the Quora rows that an epoch takes, different ones each time (the report: 0.06 unsupervised)."""
+    """Share of the Quora rows that an epoch uses, different rows each time. The report's unsupervised runs use 0.06."""
     negative_pairs: Literal["bounded", "literal", "left_out"] = "bounded"
-    """Quora pairs with label 0: pushed apart in the bounded or the report's literal form, or left out."""
+    """What to do with Quora pairs of label 0: push them apart in the `bounded` form, in the report's `literal` form, or
+    leave them out."""
     mask_duplicates: bool = True
-    """Leave equal sentences within a batch out of the negatives."""
+    """Do not count equal sentences in a batch as negatives of each other."""
     projection: Literal["mlp", "linear", "none"] = "mlp"
-    """Head between embedding and objective, thrown away afterwards."""
-    train_limit: int | None = None
-    """Use only so many rows of each source, drawn at random but always the same; of unlabelled text the first."""
-    max_length: int | None = None
-    """Cut sentences to so many tokens; the encoder's limit when left out."""
+    """Projection head between embedding and objective. It is discarded after training."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
 
     def __post_init__(self) -> None:
-        check_range(self, 1, ("train_limit",))
         check_range(self, 1e-6, ("quora_share",), most=1)
 
 
@@ -38,30 +38,55 @@ class PretrainConfig(ContrastiveConfig):
     """Contrastive pre-training."""
 
     sources: tuple[str, ...] = ("unlabelled",)
-    """What to train on, one after the other within each epoch: dropout views of `unlabelled` sentences, of another
-    text file's (its name, ending in .txt) or of a task's, supervised `quora` pairs, `nli` triplets, `pairs` of
-    paraphrases. The report's "3 given" procedure is quora sentiment similarity; a sequence of pre-trainings is a run
-    that starts from another."""
+    """What to train on, one source after the other within each epoch: dropout views of `unlabelled` sentences, of
+    another text file (its name, ending in .txt) or of a task's sentences; supervised `quora` pairs; `nli` triplets;
+    `pairs` of paraphrases. The report's "3 given" is: quora sentiment similarity."""
+    train_limit: int | None = None
+    """Use only this many rows of each source. The same ones are drawn every time; of unlabelled text, the first."""
+    max_length: int | None = None
+    """Cut sentences to this many tokens. Default: the encoder's limit."""
     epochs: int = 1
+    """Number of epochs."""
     batch_size: int = 16
-    """Rows (pairs, triplets, or sentences in two views) in a step."""
+    """Rows in a step: pairs, triplets, or sentences in two views."""
     pooling: Pooling = "auto"
+    """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the start weights were
+    trained with."""
     chunk: int | None = None
-    """Gradient caching: encode so many rows at a time (on each rank), for batches larger than the memory holds."""
+    """Gradient caching: encode this many rows at a time on each rank, for batches that do not fit into memory."""
     mlm_weight: float = 0.0
-    """Weight of an auxiliary masked-language-model loss on the same sentences (SimCSE: 0.1); 0 for none."""
+    """Weight of an auxiliary masked-language-model loss on the same sentences (SimCSE: 0.1). 0 switches it off."""
     masking: MaskingConfig = field(default_factory=MaskingConfig)
     evaluate_every: int | None = None
-    """Steps between evaluations; every epoch when left out."""
+    """Steps between evaluations. Default: one evaluation an epoch."""
     select: Literal["similarity", "last"] = "similarity"
     """Keep the state with the best Spearman correlation on the similarity dev set, or the last one."""
     probe_every: int | None = None
-    """Steps between decompositions of the anchors' gradient into dissipation, weights and ratio, which metrics.jsonl
-    then shows; none when left out. Does not change the training. Sources with labels are not looked at."""
+    """Record the dissipation, weights and ratio of the anchors' gradient every so many steps. Does not change the
+    training. Labelled sources are not probed."""
     seed: int = 0
+    """Seed of new layers, dropout and data order."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range(self, 1, ("epochs", "batch_size", "chunk", "evaluate_every", "probe_every"))
+        check_range(self, 1, ("train_limit", "epochs", "batch_size", "chunk", "evaluate_every", "probe_every"))
         check_range(self, 0, ("seed", "mlm_weight"))
+
+
+def _cost(planned: Planned) -> float:
+    from multitask.stages.cost import contrastive
+
+    config = planned.config
+    sources = (contrastive(name, planned.data, config.quora_share, config.train_limit) for name in config.sources)
+    return config.epochs * sum(sources)
+
+
+def _run(models: Sequence[Weights], data: Path, config: PretrainConfig, options: RunOptions) -> Artefact:
+    """Train an encoder contrastively; other stages can start from it."""
+    from multitask.stages.pretrain.training import pretrain
+
+    return pretrain(models[0], data, config, options)
+
+
+STAGE = register(Stage("pretrain", PretrainConfig, _run, _cost, distributed=True))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from multitask.data.shuffle_and_batch import Rows
 from multitask.models.batched_inference import for_all_rows
 from multitask.models.multitask_model import heads_files
 from multitask.models.pooling import pool
-from multitask.runs.artefact import Artefact
+from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
@@ -30,7 +31,7 @@ from multitask.stages.dropout_views_and_pairs import (
     load_contrastive,
 )
 from multitask.stages.masked_words import MaskedSource
-from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.pretrain import STAGE, PretrainConfig
 from multitask.tasks.kinds import TASKS
 from multitask.tasks.metrics import correlation_metrics
 from multitask.training.gradient_cache import backward_in_chunks
@@ -38,9 +39,7 @@ from multitask.training.loop import Batch, Evaluation, LoopConfig, Losses, Train
 from multitask.training.source import Source, losses_of
 
 
-def pretrain(
-    start_weights: str, data: Path, config: PretrainConfig, options: RunOptions, revision: str | None = None
-) -> Artefact:
+def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, options: RunOptions) -> Artefact:
     """Pre-train an encoder on its sources; the artefact keeps the encoder, without the projection.
 
     Args:
@@ -48,26 +47,30 @@ def pretrain(
         data: folder with the sources' files, and the similarity dev set when the best state is selected on it.
         config: what to train and how.
         options: where to compute and to write.
-        revision: of a hub id.
 
     Raises:
         InputError: a bad checkpoint, file or setting.
         TrainingError: training diverged.
         Interrupted: stopped by a signal, to be resumed.
     """
-    config, begin, runtime = begin_stage(start_weights, revision, config, options)
+    begin, runtime = begin_stage(start_weights, config.pooling, config.seed, options)
+    config = replace(config, pooling=begin.pooling)
     projection = build_projection(config.projection, begin.encoder.config.hidden_size)
     module = nn.ModuleDict({"encoder": begin.encoder, "projection": projection})
     if config.mlm_weight:
         module["mlm"] = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
     module.to(runtime.device)
-    loaded = {name: load_contrastive(name, data, config, begin.tokenizer, projection) for name in config.sources}
+    limits = config.train_limit, config.max_length
+    loaded = {
+        name: load_contrastive(name, data, config, begin.tokenizer, projection, *limits) for name in config.sources
+    }
     dev = None
     if config.select == "similarity":
         schema = TASKS["similarity"].schema
         dev = LabelledData.load(data, schema, "dev", begin.tokenizer, config.max_length, joint=False)
     inputs = {
         **begin.identity(),
+        **runtime.describe(),
         "training": {name: fingerprint for name, (_, fingerprint) in loaded.items()},
         "dev": {} if dev is None else {"similarity": dev.examples.fingerprint},
         "heads": [sha256_of_file(path) for path in heads_files(begin.folder, begin.pooling)],
@@ -80,7 +83,8 @@ def pretrain(
     labels = begin.labels(data)
     sentences = {name: source.sentences for name, source in sources.items()}
     seen = begin.trained_on | trained_on(problem, config.epochs, sentences)
-    return train_once("pretrain", problem, problem.backward, loop, config, inputs, labels, seen, options, runtime)
+    key = STAGE.key(config, inputs)
+    return train_once(key, problem, problem.backward, loop, config.seed, labels, seen, options, runtime)
 
 
 class Pretraining:
@@ -127,7 +131,9 @@ class Pretraining:
         updates: list[Update] = []
         for number, (name, source) in enumerate(self.contrastive.items()):
             keys = (self.config.seed, number)
-            for rows in contrastive_batches(name, len(source), epoch, self.config.batch_size, self.config, keys):
+            for rows in contrastive_batches(
+                name, len(source), epoch, self.config.batch_size, self.config.quora_share, keys
+            ):
                 batch = Batch(name, rows)
                 updates.append((batch, Batch(_masked(name), rows)) if self.config.mlm_weight else (batch,))
         return updates

@@ -1,11 +1,15 @@
-"""Pruning of heads and neurons."""
+"""Pruning of attention heads and feed-forward neurons: settings and registration. `pruning.py` prunes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from minbert.errors import InputError
 from multitask.models.config import Pooling
-from multitask.runtime.options import check_range
+from multitask.runs.artefact import Artefact, Weights
+from multitask.runtime.options import RunOptions, check_range
+from multitask.stages.registry import START, ModelInput, Planned, Stage, register
 
 
 @dataclass(frozen=True)
@@ -13,33 +17,37 @@ class PruneConfig:
     """Which heads and feed-forward neurons to remove (Michel et al. 2019, arXiv 1905.10650; SparseCSE, 2311.03881)."""
 
     share: float = 0.1
-    """Share of the heads and of the neurons to remove, 0.01 to 0.99; each layer keeps a head."""
+    """Share of the heads and of the neurons to remove, 0.01 to 0.99. Each layer keeps at least one head."""
     what: Literal["heads", "neurons", "both"] = "both"
+    """Which units to remove."""
     score: Literal["align_uniform", "task", "magnitude", "random"] = "align_uniform"
-    """What is removed first: units with the smallest gradient of alignment and uniformity, or of a task's loss, with
-    respect to a factor on their result; the smallest weights; or a random draw."""
+    """Remove first the units with the smallest gradient of alignment and uniformity or of a task's loss (with respect
+    to a factor on the unit's output), with the smallest weights, or at random."""
     signed: bool = False
-    """Keep the sign: first goes what lowers the loss most by its removal, not what changes it least. A gradient speaks
-    of small changes, which the removal of many units at once is not: use several rounds."""
+    """Keep the gradient's sign: remove first the units whose removal lowers the loss most, not those that change it
+    least. A gradient only describes small changes, so use several rounds."""
     uniformity_weight: float = 0.5
-    """λ of (1 - λ) alignment + λ uniformity, on the similarity training pairs; those from 4.0 on are aligned."""
+    """λ of (1 - λ) alignment + λ uniformity on the similarity training pairs. Pairs of similarity 4.0 and more are
+    aligned."""
     task: str = "similarity"
-    """The task of score=task. Other tasks than pairs need start weights that were fine-tuned on them."""
+    """The task of `--score task`. Tasks other than pairs need start weights that were fine-tuned on them."""
     scope: Literal["global", "layer"] = "global"
-    """Remove the lowest of all layers together, or the same share of each layer."""
+    """Remove the lowest-scoring units of the whole encoder, or the same share of each layer."""
     normalize: bool = False
-    """Divide the scores by their norm within each layer, heads and neurons apart."""
+    """Divide the scores of heads, and those of neurons, by their norm within each layer."""
     rounds: int = 1
-    """Remove in so many steps, and score what is left anew for each."""
+    """Remove the share in this many steps, and compute new scores before each."""
     batch_size: int = 64
-    """Rows of a scored batch; uniformity is that of a batch, and its absolute gradients are averaged over batches."""
+    """Rows of a scored batch. Uniformity is computed within a batch; absolute gradients are averaged over batches."""
     train_limit: int | None = None
-    """Score on so many rows only, drawn at random but always the same."""
+    """Compute scores on this many rows only. The same rows are drawn every time."""
     max_length: int | None = None
-    """Cut sentences to so many tokens; the encoder's limit when left out."""
+    """Cut sentences to this many tokens. Default: the encoder's limit."""
     pooling: Pooling = "auto"
+    """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the start weights were
+    trained with."""
     seed: int = 0
-    """Of the batches, and of random scores."""
+    """Seed of the batches and of random scores."""
 
     def __post_init__(self) -> None:
         check_range(self, 0.01, ("share",), most=0.99)
@@ -48,3 +56,36 @@ class PruneConfig:
         check_range(self, 0, ("seed",))
         if self.signed and self.score in ("magnitude", "random"):
             raise InputError(f"signed goes with gradients; scores by {self.score} have no sign")
+
+
+def _cost(planned: Planned) -> float:
+    from multitask.stages.cost import rows, sentences_per_row
+
+    config = planned.config
+    task = config.task if config.score == "task" else "similarity"
+    count = rows(planned.data, task, "train") if config.score in ("align_uniform", "task") else 0
+    return config.rounds * sentences_per_row(task) * min(count, config.train_limit or count)
+
+
+def _summary(run: Artefact) -> str:
+    from minbert.files import read_json
+    from multitask.evaluation.text_tables import pruning_table
+
+    return pruning_table(read_json(run.folder / "pruning.json"))
+
+
+def _run(models: Sequence[Weights], data: Path, config: PruneConfig, options: RunOptions) -> Artefact:
+    """Remove the attention heads and neurons that matter least; other stages can start from the smaller encoder."""
+    from multitask.stages.prune.pruning import prune
+
+    start, *rewind = models
+    return prune(start, data, config, options, rewind[0] if rewind else None)
+
+
+REWIND = ModelInput(
+    "rewind_to",
+    "rewind_revision",
+    "Give the remaining units the weights of this model, an earlier state of the start's training (what it started "
+    "from, or a shorter run of it). Default: the start's own weights.",
+)
+STAGE = register(Stage("prune", PruneConfig, _run, _cost, inputs=(START, REWIND), summary=_summary))

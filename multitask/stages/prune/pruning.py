@@ -9,7 +9,7 @@ learning rate and the same seed the first epoch of many is bit by bit the only e
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,11 @@ from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.evaluation.task_scores import load_split
 from multitask.models.multitask_model import heads_files, load_model
 from multitask.models.pooling import PoolingMethod
-from multitask.runs.artefact import Artefact
+from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime, generator
 from multitask.runtime.options import RunOptions
 from multitask.stages.common import Start, begin_stage
-from multitask.stages.prune import PruneConfig
+from multitask.stages.prune import STAGE, PruneConfig
 from multitask.stages.prune.importance_scores import AlignUniformSource, choose, magnitude, random_scores, sensitivity
 from multitask.tasks.kinds import POSITIVE, TASKS
 from multitask.training.source import Source, TaskSource
@@ -45,13 +45,11 @@ CHECKPOINT = "pruned"
 
 
 def prune(
-    start_weights: str,
+    start_weights: str | Weights,
     data: Path,
     config: PruneConfig,
     options: RunOptions,
-    revision: str | None = None,
-    rewind_to: str | None = None,
-    rewind_revision: str | None = None,
+    rewind_to: str | Weights | None = None,
 ) -> Artefact:
     """Remove the heads and neurons of an encoder that score lowest.
 
@@ -65,15 +63,14 @@ def prune(
         data: folder with the tasks' files; not read for scores by magnitude or at random.
         config: what to remove.
         options: where to compute and to write.
-        revision: of a hub id.
-        rewind_to: where the remaining weights are from, named like the start weights; those themselves when left out.
-        rewind_revision: of a hub id.
+        rewind_to: the model whose weights the remaining units get; None: the start weights.
 
     Raises:
         InputError: a bad checkpoint, file or setting, or weights of another shape to rewind to.
     """
-    config, begin, runtime = begin_stage(start_weights, revision, config, replace(options, precision="fp32"))
-    source = begin if rewind_to is None else _rewound(rewind_to, rewind_revision, begin)
+    begin, runtime = begin_stage(start_weights, config.pooling, config.seed, replace(options, precision="fp32"))
+    config = replace(config, pooling=begin.pooling)
+    source = begin if rewind_to is None else _rewound(Weights.of(rewind_to), begin)
     scoring = _prepare(begin, data, config, runtime)
     heads = heads_files(source.folder, source.pooling)
     inputs = {
@@ -86,7 +83,8 @@ def prune(
     labels = {**begin.labels(data), "rewind": source.name, "torch": torch.__version__}
     # Weights that are rewound were not trained on what the start was, but were chosen by it.
     seen = source.trained_on | begin.trained_on | scoring.seen
-    with Artefact.building(options.runs, "prune", options.name, asdict(config), inputs, labels) as artefact:
+    key = STAGE.key(config, inputs)
+    with Artefact.building(options.runs, key, options.name, labels, options.keep) as artefact:
         seen.keep(artefact.folder)
         if artefact.done:
             logger.info("already computed")
@@ -102,9 +100,9 @@ def prune(
     return artefact
 
 
-def _rewound(name: str, revision: str | None, begin: Start) -> Start:
+def _rewound(weights: Weights, begin: Start) -> Start:
     """The weights to rewind to. Raises InputError unless they are of the same kind of encoder."""
-    source = Start.load(name, revision, begin.pooling, seed=0)
+    source = Start.load(weights, begin.pooling, seed=0)
 
     def kind(start: Start) -> tuple[object, ...]:
         shapes = {name: tensor.shape for name, tensor in start.encoder.state_dict().items()}

@@ -8,7 +8,8 @@ its own.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from studies.engine.recipes import Node, Recipes, Weights
+from multitask.runs.artefact import Weights
+from studies.engine.recipes import Node, Recipes
 from studies.engine.suite_tables import suites_table
 from studies.engine.tables import Table
 

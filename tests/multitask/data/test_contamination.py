@@ -31,7 +31,7 @@ from multitask.stages.ensemble import EnsembleConfig
 from multitask.stages.ensemble.combining import ensemble
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
-from multitask.stages.fuse import FuseConfig
+from multitask.stages.fuse import REPORT, FuseConfig
 from multitask.stages.fuse.training import fuse
 from multitask.stages.mlm import MlmConfig
 from multitask.stages.mlm.training import mlm
@@ -320,7 +320,10 @@ def test_a_chain_answers_for_all_of_it_when_its_parents_are_gone(tiny_encoder, d
     config = PretrainConfig(sources=("nli", "unlabelled"), train_limit=16, batch_size=8, select="last", mlm_weight=0.1)
     first = pretrain(str(tiny_encoder), data, config, options)
     second = fuse(
-        str(first.folder), data, FuseConfig(untrained=(), unlabelled=("similarity",), epochs=1, train_limit=16), options
+        str(first.folder),
+        data,
+        FuseConfig(replace(REPORT, untrained=(), epochs=1, train_limit=16), unlabelled=("similarity",)),
+        options,
     )
     shutil.rmtree(first.folder)
     trained = TrainedOn.of_model(second.model_folder())

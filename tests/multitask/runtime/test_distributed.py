@@ -33,12 +33,12 @@ from multitask.runtime.options import RunOptions
 from multitask.stages import common
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
-from multitask.stages.fuse import FuseConfig
+from multitask.stages.fuse import REPORT, FuseConfig
 from multitask.stages.fuse.training import fuse
 from multitask.stages.masked_words import MaskedSource
 from multitask.stages.mlm import MlmConfig
 from multitask.stages.mlm.training import mlm
-from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.pretrain import ContrastiveConfig, PretrainConfig
 from multitask.stages.pretrain.training import pretrain
 from multitask.training.loop import Batch, Watchable
 from tests.conftest import ROOT
@@ -184,7 +184,11 @@ def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathF
 
 FINETUNE = FinetuneConfig(batch_size=12, weights=(1.0, 2.0, 5.0), heads=HeadsConfig(dropout=0.0))
 PRETRAIN = PretrainConfig(batch_size=12, select="last")
-FUSE = FuseConfig(batch_size=12, tasks=FINETUNE.tasks, untrained=(), steps="one", scheduler="pcgrad", quora_share=1.0)
+FUSE = FuseConfig(
+    replace(REPORT, batch_size=12, tasks=FINETUNE.tasks, untrained=(), scheduler="pcgrad"),
+    ContrastiveConfig(quora_share=1.0),
+    steps="one",
+)
 CASES: dict[str, tuple[Callable[..., Artefact], Any]] = {
     "average": (finetune, FINETUNE),
     "uncertainty": (finetune, replace(FINETUNE, scheduler="uncertainty")),

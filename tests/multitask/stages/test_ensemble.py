@@ -25,7 +25,7 @@ from multitask.inference.predict import predict_files
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import HEADS, MultitaskBert
 from multitask.models.prediction_heads import BilinearHead
-from multitask.runs.artefact import Artefact
+from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.common import Start
@@ -344,7 +344,7 @@ def test_every_command_takes_a_soup(write_run, small_data, tmp_path, method, cap
     (tmp_path / "text.txt").write_text("good time\n")
     cpu = settings[2:]
     assert call("embed", tmp_path / "text.txt", tmp_path / "e.npy", "--model", artefact.folder, *cpu) == 0
-    begin = Start.load(str(artefact.folder), None, "auto", seed=0)
+    begin = Start.load(Weights(str(artefact.folder)), "auto", seed=0)
     assert begin.pooling == "mean"
     capsys.readouterr()
 

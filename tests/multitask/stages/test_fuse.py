@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,7 +28,7 @@ from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
-from multitask.stages.fuse import FuseConfig
+from multitask.stages.fuse import REPORT, FuseConfig
 from multitask.stages.fuse import training as stage
 from multitask.stages.fuse.training import Fusing, fuse
 from multitask.tasks.kinds import TASKS
@@ -36,13 +36,24 @@ from multitask.training.config import OptimizerConfig
 from multitask.training.loop import Update
 from multitask.training.optimizer import build_optimizer
 
-CONFIG = FuseConfig(epochs=1, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3))
+CONFIG = FuseConfig(replace(REPORT, epochs=1, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3)))
 PLAIN = HeadsConfig(sharing="none", dropout=0.0)
 ROWS = 64  # of each task's training set
 TEXT_COLUMNS = {"sentiment": ("sentence",)}
 PAIR_COLUMNS = ("sentence1", "sentence2")
 
 Run = Callable[..., Artefact]
+
+
+def varied(config: FuseConfig, **changes) -> FuseConfig:
+    """With settings changed, wherever in the configuration they are."""
+
+    def own(part) -> dict:
+        return {name: value for name, value in changes.items() if name in {field.name for field in fields(part)}}
+
+    parts = {"finetune": config.finetune, "contrastive": config.contrastive}
+    changed = {name: replace(part, **own(part)) for name, part in parts.items()}
+    return replace(config, **changed, **own(config))
 
 
 @pytest.fixture
@@ -60,7 +71,7 @@ def problem(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[[FuseConfig],
 
     def call(config: FuseConfig = CONFIG) -> Fusing:
         with monkeypatch.context() as patch:
-            patch.setattr(stage, "train_once", lambda name, problem, *rest: SimpleNamespace(problem=problem))
+            patch.setattr(stage, "train_once", lambda key, problem, *rest: SimpleNamespace(problem=problem))
             found = run(config).problem
         found.module.train()
         return found
@@ -91,7 +102,7 @@ def file_sentences(data: Path, task: str, rows: list[int]) -> list[str]:
 
 
 def test_each_supervised_update_is_followed_by_its_views_and_then_come_the_unlabelled(problem) -> None:
-    config = replace(CONFIG, epochs=3, quora_share=0.25)
+    config = varied(CONFIG, epochs=3, quora_share=0.25)
     fusing = problem(config)
     epochs = [list(fusing.plan(epoch)) for epoch in range(3)]
     supervised = -(-ROWS // 12)
@@ -108,15 +119,15 @@ def test_each_supervised_update_is_followed_by_its_views_and_then_come_the_unlab
 
 
 def test_one_step_joins_labels_and_views(problem) -> None:
-    config = replace(CONFIG, tasks=("sentiment", "similarity"), untrained=(), unlabelled=("paraphrase",), steps="one")
+    config = varied(CONFIG, tasks=("sentiment", "similarity"), untrained=(), unlabelled=("paraphrase",), steps="one")
     plan = list(problem(config).plan(0))
     joined = ("sentiment", "similarity", "sentiment views", "similarity views")
     assert names(plan) == [joined] * 6 + [("paraphrase views",)]  # 6% of 128 sentences are one batch
 
 
 def test_other_schedulers_keep_the_views_behind_their_batch(problem) -> None:
-    config = replace(CONFIG, tasks=("sentiment", "similarity"), untrained=(), unlabelled=())
-    plan = names(list(problem(replace(config, scheduler="batch_round_robin")).plan(0)))
+    config = varied(CONFIG, tasks=("sentiment", "similarity"), untrained=(), unlabelled=())
+    plan = names(list(problem(varied(config, scheduler="batch_round_robin")).plan(0)))
     assert {len(update) for update in plan} == {1}
     assert [(f"{name} views",) for (name,) in plan[::2]] == plan[1::2]
 
@@ -127,7 +138,7 @@ def test_views_are_the_batchs_own_sentences_and_of_pairs_both(
 ) -> None:
     tasks = ("sentiment", "paraphrase", "similarity")
     heads = HeadsConfig(sharing="separate", pairs=pairs)
-    config = replace(CONFIG, tasks=tasks, untrained=(), unlabelled=(), heads=heads, steps="one", train_limit=limit)
+    config = varied(CONFIG, tasks=tasks, untrained=(), unlabelled=(), heads=heads, steps="one", train_limit=limit)
     fusing, tokenizer = problem(config), load_tokenizer(str(tiny_encoder))
     update = fusing.plan(0)[2]
     assert len(update) == 6
@@ -212,8 +223,8 @@ def test_one_step_has_the_gradient_of_the_sum(objective: str, problem) -> None:
 
 
 def test_two_steps_are_the_two_parts_of_the_one(problem) -> None:
-    config = replace(CONFIG, encoder_dropout=0.0, heads=PLAIN)
-    one, two = problem(replace(config, steps="one")), problem(config)
+    config = varied(CONFIG, encoder_dropout=0.0, heads=PLAIN)
+    one, two = problem(varied(config, steps="one")), problem(config)
     one.backward(one, one.plan(0)[0])
     for update in two.plan(0)[:2]:  # gradients add up as no optimizer steps between
         two.backward(two, update)
@@ -232,7 +243,7 @@ def test_unlabelled_views_leave_the_heads_alone(problem) -> None:
 
 
 def test_without_contrastive_weight_it_is_fine_tuning(run: Run, tiny_encoder: Path, small_data: Path) -> None:
-    config = replace(CONFIG, contrastive_weight=0.0, unlabelled=(), steps="one", encoder_dropout=0.0, heads=PLAIN)
+    config = varied(CONFIG, contrastive_weight=0.0, unlabelled=(), steps="one", encoder_dropout=0.0, heads=PLAIN)
     config = replace(
         config, optimizer=OptimizerConfig(learning_rate=1e-3, clip=None)
     )  # a norm over more numbers rounds
@@ -258,7 +269,7 @@ def test_the_projection_has_the_heads_learning_rate(problem) -> None:
 
 
 def test_steps_scores_and_what_is_kept(run: Run, small_data: Path) -> None:
-    two, one = run(), run(replace(CONFIG, steps="one"))
+    two, one = run(), run(varied(CONFIG, steps="one"))
     assert [line["step"] for line in two.history()] == [6 + 6 + 1 + 11]
     assert [line["step"] for line in one.history()] == [6 + 1 + 11]
     (line,) = two.history()
@@ -282,7 +293,7 @@ def test_steps_scores_and_what_is_kept(run: Run, small_data: Path) -> None:
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_does_not(run: Run) -> None:
-    first, second, other = run(), run(folder="again"), run(replace(CONFIG, seed=1))
+    first, second, other = run(), run(folder="again"), run(varied(CONFIG, seed=1))
     assert first.folder.name == second.folder.name != other.folder.name
     assert weights(first) == weights(second)
     assert not {*weights(first)} & {*weights(other)}
@@ -290,7 +301,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(run: Run) -> Non
 
 @pytest.mark.parametrize(("cut", "steps"), [(1, "two"), (2, "two"), (14, "two"), (5, "one")])
 def test_resumed_run_ends_in_the_same_bits(cut: int, steps: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = replace(CONFIG, steps=steps, epochs=2, train_limit=30)
+    config = varied(CONFIG, steps=steps, epochs=2, train_limit=30)
     whole = run(config, folder="whole")
     backward, calls = Fusing.backward, []
 
@@ -319,16 +330,16 @@ def test_it_learns_both(run: Run) -> None:
 
 
 def test_conflicts_are_watched_where_asked_for(run: Run) -> None:
-    config = replace(CONFIG, tasks=("sentiment", "similarity"), untrained=(), unlabelled=(), conflicts_every=2)
+    config = varied(CONFIG, tasks=("sentiment", "similarity"), untrained=(), unlabelled=(), conflicts_every=2)
     (line,) = run(config).history()
     assert -1 <= line["training"]["cosine sentiment/similarity"] <= 1
 
 
 def test_unknown_sources_and_objectives_that_need_labels_are_refused(run: Run) -> None:
     with pytest.raises(InputError, match='unknown source "mood"'):
-        run(replace(CONFIG, unlabelled=("mood",)))
+        run(varied(CONFIG, unlabelled=("mood",)))
     with pytest.raises(InputError, match="cosine learns from labels, which sentiment does not have"):
-        run(replace(CONFIG, objective=ObjectiveConfig("cosine")))
+        run(varied(CONFIG, objective=ObjectiveConfig("cosine")))
 
 
 def test_the_command(tiny_encoder: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

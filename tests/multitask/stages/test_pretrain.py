@@ -28,6 +28,7 @@ from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.common import Start
 from multitask.stages.dropout_views_and_pairs import ContrastiveSource, build_projection, load_contrastive, objective_of
+from multitask.stages.evaluate import EvaluateConfig
 from multitask.stages.evaluate.scoring import evaluate_run
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
@@ -60,7 +61,7 @@ def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathF
 
 
 def load(name: str, data: Path, tiny: Path, config: PretrainConfig = CONFIG) -> ContrastiveSource:
-    return load_contrastive(name, data, config, load_tokenizer(str(tiny)), nn.Identity())[0]
+    return load_contrastive(name, data, config, load_tokenizer(str(tiny)), nn.Identity(), config.train_limit, None)[0]
 
 
 def stage(tiny: Path, data: Path, config: PretrainConfig, dropout: float | None = None) -> Pretraining:
@@ -73,7 +74,10 @@ def stage(tiny: Path, data: Path, config: PretrainConfig, dropout: float | None 
     if config.mlm_weight:
         module["mlm"] = MaskedLanguageHead(encoder.config)
     tokenizer = load_tokenizer(str(tiny))
-    sources = {n: load_contrastive(n, data, config, tokenizer, projection)[0] for n in config.sources}
+    sources = {
+        n: load_contrastive(n, data, config, tokenizer, projection, config.train_limit, config.max_length)[0]
+        for n in config.sources
+    }
     begin = Start("tiny", tiny, encoder, tokenizer, "mean")
     return Pretraining(module, begin, sources, None, config, RUNTIME)
 
@@ -463,7 +467,7 @@ def test_heads_are_kept_as_they_are_and_scored_on_the_new_encoder(
     old, new = MultitaskBert.load(before), MultitaskBert.load(after)
     assert not torch.equal(old.encoder.layers[0].output.weight, new.encoder.layers[0].output.weight)
     options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
-    stored = read_json(evaluate_run(artefact, data, options).folder / "evaluation.json")
+    stored = read_json(evaluate_run(artefact, data, EvaluateConfig(), options).folder / "evaluation.json")
     old.encoder = new.encoder  # the old heads on the new encoder
     expected = evaluate(old, load_split(old, load_tokenizer(str(before)), data, "dev"), RUNTIME)
     assert stored["scores"] == expected.tasks

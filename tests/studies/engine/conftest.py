@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from multitask.runs.artefact import Weights
 from multitask.stages.evaluate import SuitesConfig
 from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.fuse import FuseConfig
+from multitask.stages.fuse import REPORT, FuseConfig
 from multitask.stages.mlm import MlmConfig
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.prune import PruneConfig
 from multitask.training.config import OptimizerConfig
 from studies.engine.presets import GIVEN, UNSUPERVISED
-from studies.engine.recipes import Recipes, Weights
-from studies.gradient_paradigm.simulation_config import SimulationConfig
+from studies.engine.recipes import Recipes
+from studies.gradient_paradigm.simulate import SimulationConfig
 from tests.multitask.evaluation.folder import write_sts
 
 FAST = OptimizerConfig(learning_rate=1e-3)
@@ -52,7 +53,7 @@ def recipes(tiny_encoder: Path, grid_data: Path, suites_data: Path) -> Recipes:
         multitask=MULTITASK,
         supervised=supervised,
         unsupervised=replace(supervised, sources=UNSUPERVISED, epochs=1, select="similarity"),
-        fusion=FuseConfig(epochs=1, batch_size=32, train_limit=32, keep_task_bests=False),
+        fusion=FuseConfig(replace(REPORT, epochs=1, batch_size=32, train_limit=32, keep_task_bests=False)),
         reviews=replace(MULTITASK, tasks=("reviews",), epoch_size=32, max_length=32),
         masked=MlmConfig(train_limit=32, optimizer=FAST),
         views=PretrainConfig(train_limit=32, optimizer=FAST, probe_every=1),

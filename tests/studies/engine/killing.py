@@ -16,13 +16,14 @@ from pathlib import Path
 
 import torch
 
+from multitask.runs.artefact import Weights
 from multitask.runtime.errors import Interrupted
 from multitask.runtime.options import RunOptions
 from multitask.stages.ensemble import combining
 from multitask.stages.evaluate import scoring
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune import training as finetuning
-from multitask.stages.fuse import FuseConfig
+from multitask.stages.fuse import REPORT, FuseConfig
 from multitask.stages.fuse import training as fusing
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain import training as pretraining
@@ -30,7 +31,7 @@ from multitask.stages.prune import PruneConfig
 from multitask.training.config import OptimizerConfig
 from studies.engine.local_engine import local_engine
 from studies.engine.presets import GIVEN, UNSUPERVISED, Preset
-from studies.engine.recipes import Recipes, Weights
+from studies.engine.recipes import Recipes
 from studies.engine.run import run_preset
 from studies.engine.tables import all_tables, choose
 
@@ -49,7 +50,7 @@ def preset(start: str, data: str, tables: list[str]) -> Preset:
         multitask=multitask,
         supervised=supervised,
         unsupervised=replace(supervised, sources=UNSUPERVISED, select="similarity"),
-        fusion=FuseConfig(epochs=2, batch_size=32, train_limit=32, keep_task_bests=False),
+        fusion=FuseConfig(replace(REPORT, epochs=2, batch_size=32, train_limit=32, keep_task_bests=False)),
         reviews=multitask,
         masked=None,
         views=supervised,

@@ -9,12 +9,13 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.cli.main import main
+from multitask.runs.artefact import Weights
 from multitask.runs.locks import exclusive, shared
 from multitask.runtime.options import RunOptions
 from studies.engine.local_engine import InProcess
 from studies.engine.plan import make_plan
 from studies.engine.presets import Preset
-from studies.engine.recipes import Recipes, Weights
+from studies.engine.recipes import Recipes
 from studies.engine.run import run_preset
 from studies.engine.store import GRIDS, LOCKS, Store, entries, garbage, remove
 from studies.engine.tables import Row, Table

@@ -6,12 +6,13 @@ from itertools import combinations, product
 import pytest
 
 from minbert.errors import InputError
+from multitask.runs.artefact import Weights
 from multitask.schedulers import SCHEDULERS
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.fuse import FuseConfig
 from multitask.stages.pretrain import PretrainConfig
 from studies.engine.presets import ONLY, PRESETS, PresetName, load_preset
-from studies.engine.recipes import Node, Recipes, Weights
+from studies.engine.recipes import Node, Recipes
 from studies.engine.tables import Row, all_tables
 from studies.sparse_cse.tables.sparsity import WHOLE
 

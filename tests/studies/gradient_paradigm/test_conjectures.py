@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from studies.gradient_paradigm import conjectures as about
 from studies.gradient_paradigm.conjectures import Anchor, check_conjectures, trained_gaps
 from studies.gradient_paradigm.random_configurations import Configurations, Tally, configuration, size_of_chunk
-from studies.gradient_paradigm.simulation_config import SimulationConfig
+from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import Estimate, as_json, clopper_pearson, from_json, rate_of
 
 SMALL = SimulationConfig(trials=30, training_trials=10, steps=3)

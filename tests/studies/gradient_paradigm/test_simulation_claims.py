@@ -7,8 +7,8 @@ import pytest
 
 from studies.gradient_paradigm import simulation_outcomes as about
 from studies.gradient_paradigm.paradigm import DISSIPATIONS
+from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.gradient_paradigm.simulation_claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS, fall, judge
-from studies.gradient_paradigm.simulation_config import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import Estimate, Simulations
 from studies.gradient_paradigm.simulations import run_simulations
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minbert.errors import InputError
-from studies.gradient_paradigm.simulation_config import SimulationConfig
+from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import TEMPERATURES, Simulations
 from studies.gradient_paradigm.simulations import run_simulations, standard_normals
 

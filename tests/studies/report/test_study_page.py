@@ -18,9 +18,8 @@ from multitask.tasks.metrics import correlation_metrics
 from studies.engine.presets import PRESETS
 from studies.engine.record import Record, RecordedRow, RecordedRun, RecordedStage, RecordedTable
 from studies.engine.tables import Table, all_tables
-from studies.gradient_paradigm.simulate_stage import simulate
+from studies.gradient_paradigm.simulate import SimulationConfig, simulate
 from studies.gradient_paradigm.simulation_claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS, judge
-from studies.gradient_paradigm.simulation_config import SimulationConfig
 from studies.gradient_paradigm.simulation_report import read_simulations
 from studies.gradient_paradigm.tables import components, gradient
 from studies.gradient_paradigm.training_claims import DECOUPLED, TRAINED_CLAIMS, _fall

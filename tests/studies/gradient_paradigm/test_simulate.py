@@ -9,9 +9,8 @@ import pytest
 
 from multitask.cli.main import main
 from multitask.runtime.options import RunOptions
-from studies.gradient_paradigm.simulate_stage import simulate
+from studies.gradient_paradigm.simulate import SimulationConfig, simulate
 from studies.gradient_paradigm.simulation_claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS
-from studies.gradient_paradigm.simulation_config import SimulationConfig
 from studies.gradient_paradigm.simulation_report import read_simulations, write_figures
 
 SMALL = SimulationConfig(grid=10, batches=20, batch_size=16, trials=20, training_trials=5, steps=2)
@@ -27,7 +26,7 @@ def runs(tmp_path_factory) -> Path:
 
 
 def test_what_is_there_is_not_computed_again(runs, monkeypatch):
-    monkeypatch.setattr("studies.gradient_paradigm.simulate_stage.run_simulations", None)
+    monkeypatch.setattr("studies.gradient_paradigm.simulations.run_simulations", None)
     artefact = simulate(SMALL, RunOptions(runs=runs, name="other"))
     assert artefact.done
     assert artefact.folder.name.startswith("simulate-run-")

@@ -1,0 +1,58 @@
+"""The hash in a run's folder name: which settings and inputs it covers.
+
+The hash covers the settings that differ from their defaults, so that a new option with a default changes no hash. A
+changed default or a changed computation must raise the stage's version; `tests/multitask/stages/test_defaults.py` holds
+a snapshot of all defaults and fails where a version was forgotten.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from hashlib import sha256
+from typing import Any
+
+FORMAT_VERSION = 5
+"""Version of the folders' layout. Raise it when runs of older code can no longer be read."""
+
+
+@dataclass(frozen=True)
+class RunKey:
+    """Everything that decides the bits of a run.
+
+    Args:
+        stage: the stage's name.
+        version: the stage's version.
+        config: the stage's resolved configuration, a dataclass whose fields all have defaults.
+        inputs: hashes of everything that the stage reads, and device and precision.
+    """
+
+    stage: str
+    version: int
+    config: Any
+    inputs: Mapping[str, Any]
+
+    def digest(self) -> str:
+        """The hash, 16 hex digits."""
+        identity = [FORMAT_VERSION, self.stage, self.version, changed_settings(self.config), self.inputs]
+        return hash_of(identity)
+
+
+def hash_of(value: Any) -> str:
+    """The hash of a value of JSON types, 16 hex digits."""
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def changed_settings(config: Any, defaults: Any = None) -> dict[str, Any]:
+    """The settings of a configuration that differ from the defaults, nested ones as a dict each.
+
+    Args:
+        config: a dataclass.
+        defaults: a configuration of the same class; the class's own defaults when left out.
+    """
+    defaults = type(config)() if defaults is None else defaults
+    found: dict[str, Any] = {}
+    for field in fields(config):
+        value, default = getattr(config, field.name), getattr(defaults, field.name)
+        if value != default:
+            found[field.name] = changed_settings(value, default) if is_dataclass(value) else value
+    return found

@@ -1,0 +1,84 @@
+"""The stage of simulations: gradients of random embeddings and checks of conjectures; no model and no data."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from minbert.files import write_json
+from multitask.runs.artefact import Artefact, Weights
+from multitask.runtime.options import RunOptions, check_range
+from multitask.stages.registry import Planned, Stage, register
+
+
+@dataclass(frozen=True)
+class SimulationConfig:
+    """Simulated embeddings of the gradient study (arXiv 2402.18281, section 3.1).
+
+    The defaults are the paper's settings.
+    """
+
+    grid: int = 100
+    """Values of the mean angle of positives, and of negatives, in each map."""
+    batches: int = 1000
+    """Simulated batches for each value."""
+    batch_size: int = 128
+    """The number of an anchor's candidates: its positive and its negatives."""
+    positive_deviation: float = 0.05
+    """Standard deviation of the angle between an anchor and its positive, in radians."""
+    negative_deviation: float = 0.10
+    """The same for negatives."""
+    trials: int = 1000
+    """Random configurations of each batch size and dimension on which conjectures are checked."""
+    training_trials: int = 200
+    """The same for the conjecture about training. Each configuration is trained with and without each dissipation."""
+    steps: int = 50
+    """Gradient steps of such a training."""
+    seed: int = 0
+    """Seed of all random draws."""
+
+    def __post_init__(self) -> None:
+        check_range(self, 10, ("grid",))
+        check_range(self, 2, ("batch_size",))
+        check_range(self, 1, ("batches", "trials", "training_trials", "steps"))
+        check_range(self, 0, ("positive_deviation", "negative_deviation", "seed"))
+
+
+def simulate(config: SimulationConfig, options: RunOptions) -> Artefact:
+    """Simulate on the CPU, in fp32, unless the artefact is there already.
+
+    The artefact holds simulations.npz (read by `Simulations.load`) and conjectures.json (read by
+    `simulation_outcomes.from_json`). `simulation_claims` decides the papers' claims from them.
+
+    Args:
+        config: sizes and seed.
+        options: where to write, under which name; device and precision do not matter.
+    """
+    # Imports torch, which registering the stage must not.
+    from studies.gradient_paradigm.conjectures import check_conjectures
+    from studies.gradient_paradigm.paradigm import USED
+    from studies.gradient_paradigm.simulation_outcomes import as_json
+    from studies.gradient_paradigm.simulations import run_simulations
+
+    key = STAGE.key(config, {"objectives": [str(objective) for objective in USED]})
+    with Artefact.building(options.runs, key, options.name, {}, options.keep) as artefact:
+        if not artefact.done:
+            run_simulations(config).save(artefact.folder / "simulations.npz")
+            write_json(artefact.folder / "conjectures.json", as_json(check_conjectures(config)))
+            artefact.finish()
+    return artefact
+
+
+def _cost(planned: Planned) -> float:
+    """Simulated cosines; only compared with other simulations."""
+    config = planned.config
+    return config.grid * config.batches * config.batch_size
+
+
+def _run(_models: Sequence[Weights], _data: Path, config: SimulationConfig, options: RunOptions) -> Artefact:
+    """Simulate gradients of random embeddings and check the papers' conjectures on them."""
+    return simulate(config, options)
+
+
+STAGE = register(
+    Stage("simulate", SimulationConfig, _run, _cost, with_seed=None, inputs=(), command=False, scores=True)
+)
