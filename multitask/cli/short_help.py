@@ -9,7 +9,7 @@ import tyro
 
 
 def short_form(options: Any, common: Collection[str]) -> Any:
-    """A subclass of a dataclass of options that shows only the common ones; a subclass, so that tyro finds the help texts.
+    """A subclass of a dataclass of options that shows only the common ones. tyro finds the help texts in the original.
 
     Args:
         options: the dataclass; options of nested dataclasses count by their own names.
