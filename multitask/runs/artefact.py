@@ -90,7 +90,7 @@ class Artefact:
                 versions = {"format": FORMAT_VERSION, "stage": key.stage, "version": key.version}
                 write_json(artefact.folder / "config.json", asdict(key.config))
                 write_json(artefact.folder / "inputs.json", {**versions, **key.inputs, "labels": dict(labels)})
-            if keep:
+            if keep and not (artefact.folder / KEEP).is_file():
                 write_text(artefact.folder / KEEP, "")
             yield artefact
 

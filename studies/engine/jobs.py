@@ -83,8 +83,7 @@ def run_job(job: Job) -> Done | Failed:
     started = time.monotonic()
     with _logged_to(job.log):
         try:
-            stage = stage_named(job.node.stage)
-            artefact = stage.run(job.models, job.node.data, job.node.config, job.options)
+            artefact = compute(job)
         except Interrupted:
             raise
         except Exception as error:  # one row must not take the others with it, whatever it died of
@@ -93,6 +92,11 @@ def run_job(job: Job) -> Done | Failed:
             logger.error("failed: %s", message, exc_info=not expected)
             return Failed(message, job.log)
     return Done(artefact, time.monotonic() - started)
+
+
+def compute(job: Job) -> Artefact:
+    """Run the job's stage."""
+    return stage_named(job.node.stage).run(job.models, job.node.data, job.node.config, job.options)
 
 
 @contextmanager

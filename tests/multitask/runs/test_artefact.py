@@ -1,20 +1,35 @@
 """An artefact's place follows from what determines it, and its state outlives it only when it is done."""
 
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from minbert.errors import InputError
 from multitask.runs import artefact as artefacts
-from multitask.runs.artefact import Artefact
+from multitask.runs import run_hash
+from multitask.runs.artefact import KEEP, Artefact
+from multitask.runs.run_hash import RunKey
 
-CONFIG = {"epochs": 1, "heads": {"sharing": "none"}, "tasks": ("a", "b")}
+
+@dataclass(frozen=True)
+class Heads:
+    sharing: str = "none"
+
+
+@dataclass(frozen=True)
+class Config:
+    epochs: int = 1
+    heads: Heads = Heads()
+    tasks: tuple[str, ...] = ("a", "b")
+
+
 INPUTS = {"start": "1f", "data": {"a": "2f"}}
 
 
-def building(runs: Path, stage="finetune", name="run", config=CONFIG, inputs=INPUTS, labels=None):
-    return Artefact.building(runs, stage, name, config, inputs, labels or {})
+def building(runs: Path, stage="finetune", version=1, name="run", config=Config(), inputs=INPUTS, labels=None, **more):
+    return Artefact.building(runs, RunKey(stage, version, config, inputs), name, labels or {}, **more)
 
 
 def place(runs: Path, **changes) -> Artefact:
@@ -25,7 +40,7 @@ def place(runs: Path, **changes) -> Artefact:
 def test_equal_identities_share_a_folder_whatever_they_are_called(tmp_path):
     first = place(tmp_path)
     assert place(tmp_path, name="other", labels={"data": "elsewhere"}) == first
-    assert place(tmp_path, config=dict(reversed(CONFIG.items()))) == first
+    assert place(tmp_path, inputs=dict(reversed(INPUTS.items()))) == first
     assert place(tmp_path / "there").folder.name == first.folder.name
     assert first.folder.name == f"finetune-run-{first.digest}"
 
@@ -34,9 +49,10 @@ def test_equal_identities_share_a_folder_whatever_they_are_called(tmp_path):
     "changes",
     [
         {"stage": "other"},
-        {"config": CONFIG | {"epochs": 2}},
-        {"config": CONFIG | {"heads": {"sharing": "shared"}}},
-        {"config": CONFIG | {"tasks": ("b", "a")}},
+        {"version": 2},
+        {"config": Config(epochs=2)},
+        {"config": Config(heads=Heads("shared"))},
+        {"config": Config(tasks=("b", "a"))},
         {"inputs": INPUTS | {"start": "2f"}},
         {"inputs": INPUTS | {"precision": "bf16"}},
     ],
@@ -48,8 +64,38 @@ def test_a_different_identity_has_a_different_folder(tmp_path, changes):
 
 def test_a_new_format_is_a_different_identity(tmp_path, monkeypatch):
     old = place(tmp_path)
-    monkeypatch.setattr(artefacts, "FORMAT_VERSION", artefacts.FORMAT_VERSION + 1)
+    monkeypatch.setattr(run_hash, "FORMAT_VERSION", run_hash.FORMAT_VERSION + 1)
     assert place(tmp_path).digest != old.digest
+
+
+def test_a_new_option_with_a_default_finds_the_old_run_done(tmp_path):
+    """Also in a nested configuration, and whatever else was set."""
+
+    @dataclass(frozen=True)
+    class NewHeads(Heads):
+        width: int | None = None
+
+    @dataclass(frozen=True)
+    class NewConfig(Config):
+        heads: Heads = NewHeads()
+        warmup: float = 0.1
+
+    settings = {"epochs": 3, "tasks": ("b", "a")}
+    old = place(tmp_path, config=Config(heads=Heads("shared"), **settings))
+    old.finish()
+    assert place(tmp_path, config=NewConfig(heads=NewHeads("shared"), **settings)).done
+    assert not place(tmp_path, config=NewConfig(heads=NewHeads("shared", width=5), **settings)).done
+    assert not place(tmp_path, config=NewConfig(heads=NewHeads("shared"), warmup=0.2, **settings)).done
+
+
+def test_a_run_that_a_person_asks_for_is_marked_for_keeping_once(tmp_path):
+    artefact = place(tmp_path, keep=False)
+    assert not (artefact.folder / KEEP).exists()
+    assert place(tmp_path) == artefact
+    first = (artefact.folder / KEEP).stat()
+    place(tmp_path, keep=False)
+    place(tmp_path)
+    assert (artefact.folder / KEEP).stat().st_mtime_ns == first.st_mtime_ns
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..\\x", "a b", "a*", "[a]", "line\n"])

@@ -203,7 +203,7 @@ CASES: dict[str, tuple[Callable[..., Artefact], Any]] = {
     ),
     "masked beside": (pretrain, replace(PRETRAIN, sources=("nli",), mlm_weight=0.3)),
     "masked": (mlm, MlmConfig(batch_size=12, dev_share=0.0)),
-    "fusion": (fuse, replace(FUSE, heads=HeadsConfig(dropout=0.0))),
+    "fusion": (fuse, replace(FUSE, finetune=replace(FUSE.finetune, heads=HeadsConfig(dropout=0.0)))),
 }
 SIZES = (12, 5, 2, 1)  # of batches; the last has fewer rows than there are ranks
 

@@ -51,7 +51,7 @@ def problem(tiny_encoder: Path, small_data: Path, tmp_path_factory):
 
     def build(scheduler: str, **changes) -> Finetuning:
         config = replace(FinetuneConfig(scheduler=scheduler, batch_size=SIZE), **changes)
-        found = prepare(str(tiny_encoder), data, config, RunOptions(device="cpu", precision="fp32"), None)
+        found = prepare(str(tiny_encoder), data, config, RunOptions(device="cpu", precision="fp32"))
         return Finetuning(found.model, found.begin.tokenizer, found.training, found.dev, found.config, found.runtime)
 
     return build

@@ -48,7 +48,7 @@ def problem(tiny_encoder: Path, small_data: Path):
 
     def build(config: FinetuneConfig) -> Finetuning:
         config = replace(config, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
-        found = prepare(str(tiny_encoder), small_data, config, RunOptions(device="cpu", precision="fp32"), None)
+        found = prepare(str(tiny_encoder), small_data, config, RunOptions(device="cpu", precision="fp32"))
         return Finetuning(found.model, found.begin.tokenizer, found.training, found.dev, found.config, found.runtime)
 
     return build

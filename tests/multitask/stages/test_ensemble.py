@@ -33,6 +33,8 @@ from multitask.stages.ensemble import EnsembleConfig
 from multitask.stages.ensemble import combining as stage
 from multitask.stages.ensemble.combining import ensemble
 from multitask.stages.ensemble.votes_and_soups import Member, blend, find_members, select_greedily, select_soup, soup
+from multitask.stages.finetune import STAGE as FINETUNE
+from multitask.stages.finetune import FinetuneConfig
 from multitask.tasks.kinds import TASKS
 from tests.conftest import SMALL_ROWS, sample_vocabulary, word_piece
 
@@ -95,7 +97,7 @@ def write_run(write_model: Write, tmp_path_factory: pytest.TempPathFactory) -> W
     def write(*seeds: int, start: str = "one", done: bool = True, runs: Path | None = None, **settings) -> Path:
         runs = runs or tmp_path_factory.mktemp("runs")
         inputs = {"start": {"sha256": start}, "seeds": list(seeds)}
-        with Artefact.building(runs, "finetune", "run", {"seed": 0}, inputs, {}) as run:
+        with Artefact.building(runs, FINETUNE.key(FinetuneConfig(), inputs), "run", {}) as run:
             best = dict(zip(("overall", *TRAINED), (f"step-{seed}" for seed in seeds), strict=False))
             for seed in seeds:
                 write_model(seed, folder=run.folder / "checkpoints" / f"step-{seed}", **settings)

@@ -26,7 +26,6 @@ from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
-from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
 from multitask.stages.fuse import REPORT, FuseConfig
 from multitask.stages.fuse import training as stage
@@ -150,9 +149,7 @@ def test_views_are_the_batchs_own_sentences_and_of_pairs_both(
 
 
 def test_a_limit_holds_for_labels_and_for_views(problem) -> None:
-    config = replace(
-        CONFIG, train_limit=10, tasks=("similarity",), untrained=(), unlabelled=("similarity", "sentiment")
-    )
+    config = varied(CONFIG, train_limit=10, tasks=("similarity",), untrained=(), unlabelled=("similarity", "sentiment"))
     plan = problem(config).plan(0)
     rows = {
         name: sorted({row for update in plan for b in update if b.source == name for row in b.rows.tolist()})
@@ -172,7 +169,7 @@ def test_a_limit_holds_for_labels_and_for_views(problem) -> None:
 
 @pytest.mark.parametrize("objective", ["infonce", "vicreg"])
 def test_one_step_has_the_gradient_of_the_sum(objective: str, problem) -> None:
-    config = replace(
+    config = varied(
         CONFIG,
         tasks=("sentiment", "similarity"),
         weights=(1.0, 3.0),
@@ -244,13 +241,10 @@ def test_unlabelled_views_leave_the_heads_alone(problem) -> None:
 
 def test_without_contrastive_weight_it_is_fine_tuning(run: Run, tiny_encoder: Path, small_data: Path) -> None:
     config = varied(CONFIG, contrastive_weight=0.0, unlabelled=(), steps="one", encoder_dropout=0.0, heads=PLAIN)
-    config = replace(
-        config, optimizer=OptimizerConfig(learning_rate=1e-3, clip=None)
-    )  # a norm over more numbers rounds
+    config = varied(config, optimizer=OptimizerConfig(learning_rate=1e-3, clip=None))  # a norm over more numbers rounds
     fused = run(config)
-    alike = {name: getattr(config, name) for name in FinetuneConfig.__dataclass_fields__}
     options = RunOptions("cpu", "fp32", fused.folder.parent)
-    tuned = finetune(str(tiny_encoder), small_data, FinetuneConfig(**alike), options)
+    tuned = finetune(str(tiny_encoder), small_data, config.finetune, options)
     assert weights(fused) == weights(tuned)
     assert [line["scores"] for line in fused.history()] == [line["scores"] for line in tuned.history()]
 
@@ -321,7 +315,7 @@ def test_resumed_run_ends_in_the_same_bits(cut: int, steps: str, run: Run, monke
 
 
 def test_it_learns_both(run: Run) -> None:
-    config = replace(
+    config = varied(
         CONFIG, epochs=15, train_limit=32, unlabelled=(), pooling="mean", heads=PLAIN, optimizer=OptimizerConfig(5e-3)
     )
     history = run(config).history()
@@ -361,7 +355,10 @@ def test_the_command(tiny_encoder: Path, small_data: Path, tmp_path: Path, capsy
     assert [line.split()[0] for line in table[-2:]] == ["1", "2"]
     artefact = Artefact(Path(folder))
     config = json.loads((artefact.folder / "config.json").read_text())
-    assert (config["steps"], config["contrastive_weight"], config["quora_share"]) == ("one", 0.5, 0.1)
-    assert (config["objective"]["objective"], config["objective"]["margin"]) == ("met", 0.4)
+    assert (config["steps"], config["contrastive_weight"], config["contrastive"]["quora_share"]) == ("one", 0.5, 0.1)
+    assert (config["contrastive"]["objective"]["objective"], config["contrastive"]["objective"]["margin"]) == (
+        "met",
+        0.4,
+    )
     assert main(["evaluate", "--model", folder, "--data", str(small_data), "--device", "cpu"]) == 0
     assert "similarity  pearson" in capsys.readouterr().out

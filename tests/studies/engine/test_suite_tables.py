@@ -131,7 +131,7 @@ def test_pages_show_the_table_without_torch_models(runs: Path, tmp_path: Path) -
 
 def test_a_second_run_and_its_plan_have_nothing_to_do(preset: Preset, runs: Path) -> None:
     plan = make_plan(preset, 2, RunOptions("cpu", "fp32", runs))
-    assert [(stage.stage, stage.missing) for stage in plan.stages] == [("pretrain", 0), ("evaluate", 0)]
+    assert [(stage.stage, stage.missing) for stage in plan.stages] == [("pretrain", 0), ("suites", 0)]
 
 
 def test_a_limit_is_another_evaluation(preset: Preset, recipes: Recipes, tmp_path: Path) -> None:
@@ -153,8 +153,10 @@ def test_a_limit_is_another_evaluation(preset: Preset, recipes: Recipes, tmp_pat
 
 def test_a_missing_folder_is_found_before_anything_runs(preset: Preset, tmp_path: Path) -> None:
     elsewhere = replace(preset.recipes, suites_data=tmp_path / "nowhere")
+    tables = tuple(replace(table, evaluation=elsewhere.on_suites) for table in preset.tables)
+    missing = replace(preset, recipes=elsewhere, tables=tables)
     with pytest.raises(InputError, match=r"nowhere: has no data set of sts; .*--suites-data"):
-        run_preset(replace(preset, recipes=elsewhere), 1, RunOptions("cpu", "fp32", tmp_path), InProcess())
+        run_preset(missing, 1, RunOptions("cpu", "fp32", tmp_path), InProcess())
 
 
 def test_tables_on_suites_run_on_request_only(recipes: Recipes) -> None:

@@ -87,12 +87,16 @@ def test_the_paper_preset_has_the_settings_of_section_5_3() -> None:
             assert (config.batch_size, config.pooling, config.projection) == (16, "cls", "mlp")
             assert config.objective.objective == "infonce"
             assert config.objective.temperature in (None, 0.05)  # its own default is 0.05 too
-        if isinstance(config, FinetuneConfig):
+        supervised = config.finetune if isinstance(config, FuseConfig) else config
+        if isinstance(supervised, FinetuneConfig):
+            config = supervised
             assert (config.epochs, config.batch_size, config.pooling) == (10, 16, "cls")
             assert config.optimizer.learning_rate == 1e-5
             assert config.heads.dropout == 0.3
             assert config.heads.hidden_size in (None, 768)  # the encoder's own width is 768 too
-        if isinstance(config, FuseConfig) or (isinstance(config, PretrainConfig) and "paraphrase" in config.sources):
+        if isinstance(node.config, FuseConfig):
+            assert node.config.contrastive.quora_share == 0.06
+        if isinstance(config, PretrainConfig) and "paraphrase" in config.sources:
             assert (config.epochs, config.quora_share) == (10, 0.06)
 
 
