@@ -26,6 +26,7 @@ from multitask.runs.locks import exclusive
 from multitask.runs.run_hash import FORMAT_VERSION, RunKey
 
 DONE = "DONE"
+LOCKS = ".locks"
 KEEP = "KEEP"
 """A file in the folder of a run that a person asked for; `gc` leaves such runs alone."""
 
@@ -80,7 +81,7 @@ class Artefact:
             raise InputError(f"--name {name}: expected letters, digits and the signs . _ + -")
         digest = key.digest()
         waiting = f"{key.stage} {digest} is being computed by another process; waiting for it"
-        with exclusive(runs / ".locks" / f"{key.stage}-{digest}", waiting):
+        with exclusive(runs / LOCKS / f"{key.stage}-{digest}", waiting):
             existing = [cls(folder) for folder in sorted(runs.glob(f"{key.stage}-*-{digest}"))]
             artefact = existing[0] if existing else cls(runs / f"{key.stage}-{name}-{digest}")
             if artefact.done:

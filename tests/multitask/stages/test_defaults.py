@@ -1,0 +1,73 @@
+"""A snapshot of every stage's defaults and version, because a run's hash leaves out settings that have their defaults.
+
+A changed default would make old runs pass for new ones. Whoever changes one raises the stage's version and writes the
+snapshot anew: `python -m tests.multitask.stages.test_defaults`.
+"""
+
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from multitask.objectives import OBJECTIVES
+from multitask.stages.registry import Stage, stages
+
+SNAPSHOT = Path(__file__).with_name("defaults.json")
+NAMES = sorted(stages())
+
+
+def of_stage(stage: Stage) -> dict[str, Any]:
+    """The stage's version and defaults, as JSON types."""
+    settings: dict[str, Any] = {"version": stage.version, "defaults": asdict(stage.config())}
+    if "objective" in str(settings["defaults"]):
+        # An objective's own defaults are not in the stage's configuration, but decide its result.
+        settings["objectives"] = {
+            name: {field.name: getattr(kind(), field.name) for field in fields(kind)}
+            for name, kind in sorted(OBJECTIVES.items())
+        }
+    return json.loads(json.dumps(settings))
+
+
+def differences(then: Any, now: Any, place: str = "") -> list[str]:
+    """Settings whose value is not that of the snapshot, or that only one of the two has."""
+    if isinstance(then, dict) and isinstance(now, dict):
+        names = sorted(then.keys() | now.keys())
+        return [d for name in names for d in differences(then.get(name, ...), now.get(name, ...), f"{place}.{name}")]
+    return [] if then == now else [f"{place.lstrip('.')}: {then} -> {now}"]
+
+
+def changed(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Differences without a new version. A new setting is none: its default is what older runs did."""
+    found = differences(then, now) if then.get("version") == now["version"] else []
+    return [line for line in found if ": Ellipsis ->" not in line]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_default_changes_without_a_new_version(name):
+    now = of_stage(stages()[name])
+    then = json.loads(SNAPSHOT.read_text()).get(name, {})
+    assert not changed(then, now), f"raise the version of {name}"
+    assert then == now, f"write the snapshot anew: {__doc__}"
+
+
+def test_every_setting_has_a_default():
+    """Else the hash could not tell what differs from the defaults."""
+    for stage in stages().values():
+        assert stage.config() == stage.config()
+
+
+def test_a_changed_or_removed_default_is_found():
+    then = {"version": 1, "defaults": {"epochs": 10, "heads": {"dropout": 0.3}, "old": 1}}
+    now = {"version": 1, "defaults": {"epochs": 10, "heads": {"dropout": 0.1, "width": None}}}
+    assert changed(then, now) == ["defaults.heads.dropout: 0.3 -> 0.1", "defaults.old: 1 -> Ellipsis"]
+    assert not changed(then, now | {"version": 2})
+
+
+if __name__ == "__main__":
+    old = json.loads(SNAPSHOT.read_text())
+    new = {name: of_stage(stages()[name]) for name in NAMES}
+    if problems := [f"{name}.{line}" for name in NAMES for line in changed(old.get(name, {}), new[name])]:
+        raise SystemExit("raise the versions first: " + "; ".join(problems))
+    SNAPSHOT.write_text(json.dumps(new, indent=1) + "\n")
