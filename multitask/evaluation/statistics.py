@@ -29,6 +29,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from multitask.runtime.random_streams import generator
+
 Measure = Literal["accuracy", "pearson", "spearman"]
 Values = NDArray[np.float64]
 
@@ -39,16 +41,11 @@ CHUNK = 200_000  # weights at once, as many as a cache holds
 ROUNDING = 1e-12  # what is smaller, beside numbers of the size of 1, is zero
 
 
-def random_stream(name: str) -> np.random.Generator:
-    """A fixed stream of random numbers for each name, independent of the others."""
-    return np.random.default_rng([SEED, *name.encode()])
-
-
 def resampled_scores(
     labels: NDArray[Any],
     predictions: NDArray[Any],
     measure: Measure,
-    generator: np.random.Generator,
+    draws: np.random.Generator,
     samples: int = SAMPLES,
 ) -> Values:
     """Scores of all models on resampled examples, the same ones for every model.
@@ -57,7 +54,7 @@ def resampled_scores(
         labels: [examples].
         predictions: [models, examples], in the labels' units.
         measure: what the scores are. As in `multitask.metrics`, a correlation with a constant is 0.
-        generator: which examples are drawn depends on it and on the number of examples only.
+        draws: which examples are drawn depends on it and on the number of examples only.
         samples: how often to draw as many examples as there are.
 
     Returns:
@@ -67,7 +64,7 @@ def resampled_scores(
     size, parts = len(labels), []
     for start in range(0, samples, max(1, CHUNK // size)):
         rows = min(max(1, CHUNK // size), samples - start)
-        drawn = generator.integers(size, size=(rows, size)) + size * np.arange(rows)[:, None]
+        drawn = draws.integers(size, size=(rows, size)) + size * np.arange(rows)[:, None]
         counts = np.bincount(drawn.ravel(), minlength=rows * size).reshape(rows, size)
         parts.append(score(counts / size, labels, predictions))
     return np.concatenate(parts)
@@ -208,7 +205,7 @@ def contrast(terms: Sequence[tuple[float, SampledScores]], spread: Spread) -> Un
     share = sum(weight**2 / len(scores.observed) for weight, scores in terms)
     if not spread.degrees:
         return Uncertain(float(value), resampled)
-    student = random_stream("seeds").standard_t(spread.degrees, size=len(resampled))
+    student = generator(SEED, "seeds of other runs").standard_t(spread.degrees, size=len(resampled))
     return Uncertain(float(value), resampled + np.sqrt(share * spread.variance) * student)
 
 

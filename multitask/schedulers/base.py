@@ -39,7 +39,7 @@ class Scheduler(nn.Module, ABC):
         """Rows that each task contributes to an epoch (from 0), from its number of training rows."""
 
     @abstractmethod
-    def arrange(self, batches: Mapping[str, Sequence[Rows]], generator: np.random.Generator) -> list[Update]:
+    def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
         """An epoch's updates from each task's batches."""
 
     @abstractmethod

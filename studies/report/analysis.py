@@ -16,9 +16,9 @@ from multitask.evaluation.statistics import (
     Values,
     contrast,
     holm,
-    random_stream,
     resampled_scores,
 )
+from multitask.runtime.random_streams import generator
 from studies.report.results import OVERALL, Results, RowResult, RunResult, TableResult
 
 DevSet = tuple[str, bytes]  # task, labels in file order
@@ -128,7 +128,9 @@ class Samples:
             runs = self.runs[dev_set]
             labels = run.predictions(task)[0]
             predictions = np.stack([other.predictions(task)[1] for other in runs])
-            scores = resampled_scores(labels, predictions, run.evaluation["measures"][task], random_stream(task))
+            scores = resampled_scores(
+                labels, predictions, run.evaluation["measures"][task], generator(0, "resampled examples", task)
+            )
             names = [other.evaluation_folder.name for other in runs]
             self.computed[dev_set] = dict(zip(names, scores.T.copy(), strict=True))
         return self.computed[dev_set][run.evaluation_folder.name]

@@ -100,6 +100,7 @@ STAGE = register(
         FinetuneConfig,
         _run,
         lambda planned: planned.config.epochs * training_cost(planned.config, planned.data),
+        version=2,
         summary=scores_of_epochs,
         distributed=True,
     )

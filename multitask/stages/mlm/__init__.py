@@ -101,4 +101,4 @@ def _run(models: Sequence[Weights], data: Path, config: MlmConfig, options: RunO
 
 
 # In grids no seed changes it: one masked language model stands in for a downloaded checkpoint, the same for all seeds.
-STAGE = register(Stage("mlm", MlmConfig, _run, _cost, with_seed=None, distributed=True))
+STAGE = register(Stage("mlm", MlmConfig, _run, _cost, version=2, with_seed=None, distributed=True))

@@ -89,4 +89,4 @@ def _run(models: Sequence[Weights], data: Path, config: PretrainConfig, options:
     return pretrain(models[0], data, config, options)
 
 
-STAGE = register(Stage("pretrain", PretrainConfig, _run, _cost, distributed=True))
+STAGE = register(Stage("pretrain", PretrainConfig, _run, _cost, version=2, distributed=True))

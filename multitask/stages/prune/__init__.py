@@ -88,4 +88,4 @@ REWIND = ModelInput(
     "Give the remaining units the weights of this model, an earlier state of the start's training (what it started "
     "from, or a shorter run of it). Default: the start's own weights.",
 )
-STAGE = register(Stage("prune", PruneConfig, _run, _cost, inputs=(START, REWIND), summary=_summary))
+STAGE = register(Stage("prune", PruneConfig, _run, _cost, version=2, inputs=(START, REWIND), summary=_summary))
