@@ -38,8 +38,8 @@ def pruned(whole: SentenceEncoder, share: float) -> SentenceEncoder:
 def size(encoder: SentenceEncoder) -> int:
     """Bytes of its weights file."""
     with tempfile.TemporaryDirectory() as folder:
-        encoder.model.save(Path(folder) / "model", encoder.tokenizer)
-        return (Path(folder) / "model" / "model.safetensors").stat().st_size
+        encoder.model.save(Path(folder))
+        return (Path(folder) / "model.safetensors").stat().st_size
 
 
 def machine() -> str:

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, linear
 
-from minbert.checkpoint import read_tensors, weights_file
+from minbert.checkpoint import read_tensors
 from minbert.config import BertConfig
+from minbert.download_checkpoint import weights_file
 
 logger = logging.getLogger("minbert")
 

@@ -9,22 +9,20 @@ Notable about this one:
 Source: Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers", arXiv 1810.04805.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from minbert.checkpoint import load_weights, resolve, save_encoder, weights_file
+from minbert.checkpoint import load_weights, save_weights
 from minbert.config import BertConfig
-from minbert.files import atomic_folder
+from minbert.download_checkpoint import resolve, weights_file
+from minbert.files import write_json
 from minbert.packing import AttentionBlock, PackedBatch, collect, spread
-
-if TYPE_CHECKING:
-    from minbert.tokenizer import Tokenizer  # builds on checkpoints, as this module does
 
 # In grids narrower than this, attention written out is faster on a CPU than the fused kernel: up to four times in bf16.
 NARROW = 64
@@ -138,14 +136,17 @@ class BertModel(nn.Module):
         model.load_state_dict(load_weights(config, weights_file(folder)), assign=True)
         return model.eval()
 
-    def save(self, folder: Path, tokenizer: "Tokenizer") -> None:
-        """Write a checkpoint folder that `from_pretrained` and transformers' AutoModel and AutoTokenizer load.
+    def save(self, folder: Path, head: Mapping[str, Tensor] | None = None) -> None:
+        """Write `config.json` and `model.safetensors` as `from_pretrained` and transformers' AutoModel read them.
 
-        transformers has no layers of different sizes: its AutoModel refuses a pruned encoder's folder.
+        transformers knows no layers of different sizes: its AutoModel refuses a pruned encoder's folder.
+
+        Args:
+            folder: where to write.
+            head: tensors to write in addition to the encoder's, under the names given.
         """
-        with atomic_folder(folder) as temporary:
-            save_encoder(self, temporary)
-            tokenizer.save(temporary)
+        save_weights(self.config, self.state_dict(), folder / "model.safetensors", head)
+        write_json(folder / "config.json", self.config.to_dict())
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None

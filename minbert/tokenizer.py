@@ -13,8 +13,8 @@ from tokenizers import Tokenizer as RustTokenizer
 from tokenizers import models, normalizers, pre_tokenizers, processors
 from torch import Tensor
 
-from minbert.checkpoint import resolve
 from minbert.config import BertConfig
+from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_json, write_text
 from minbert.packing import PackedBatch

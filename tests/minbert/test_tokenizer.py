@@ -18,7 +18,7 @@ from transformers import AutoTokenizer, RobertaConfig, RobertaTokenizerFast
 
 from benchmarks.equivalence import composed_sentences
 from minbert import load_tokenizer
-from minbert.checkpoint import BUNDLED, resolve
+from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 
 SHARED_DATA = os.environ.get("MINBERT_SHARED_DATA")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from minbert.checkpoint import weights_file
+from minbert.download_checkpoint import weights_file
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file
 from minbert.tokenizer import Tokenizer, load_tokenizer

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from minbert.checkpoint import BUNDLED, resolve
+from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from multitask.data.contamination import RECORD, TrainedOn, hash_sentences, normalised

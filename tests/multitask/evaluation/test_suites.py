@@ -11,7 +11,7 @@ import torch
 from scipy.stats import spearmanr
 from transformers import AutoModel, AutoTokenizer
 
-from minbert.checkpoint import resolve
+from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn, hash_sentences

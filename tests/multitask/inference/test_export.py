@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from minbert.checkpoint import BUNDLED, save_encoder
 from minbert.config import BertConfig
+from minbert.download_checkpoint import BUNDLED
 from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
@@ -47,7 +47,7 @@ def pruned(tiny_encoder: Path, tmp_path_factory) -> SentenceEncoder:
     folder, tokenizer = tmp_path_factory.mktemp("pruned"), load_tokenizer(str(tiny_encoder))
     shape = BertConfig.from_file(tiny_encoder / "config.json").values()
     sizes = {"layer_heads": [1, 4], "layer_intermediate_sizes": [64, 5]}
-    save_encoder(BertModel(BertConfig.from_dict({"model_type": "bert"} | shape | sizes)), folder)
+    BertModel(BertConfig.from_dict({"model_type": "bert"} | shape | sizes)).save(folder)
     tokenizer.save(folder)
     return SentenceEncoder.load(folder, **EXACT)
 
