@@ -16,16 +16,14 @@ from typing import Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, scaled_dot_product_attention
+from torch.nn.functional import gelu
 
+from minbert.attention import attend_in_grid, attend_packed
 from minbert.checkpoint import load_weights, save_weights
 from minbert.config import BertConfig
 from minbert.download_checkpoint import resolve, weights_file
 from minbert.files import write_json
-from minbert.packing import AttentionBlock, PackedBatch, collect, spread
-
-# In grids narrower than this, attention written out is faster on a CPU than the fused kernel: up to four times in bf16.
-NARROW = 64
+from minbert.packing import PackedBatch
 
 # From queries, keys and values side by side [..., 3 * width] to contexts [..., width]; the width is heads * head size,
 # which is the hidden size where no head is pruned.
@@ -164,9 +162,10 @@ class BertModel(nn.Module):
         positions = torch.arange(seq, device=input_ids.device).expand(batch, seq)
         types = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         hidden = self.embeddings(input_ids, positions, types)  # [batch, seq, hidden]
+        head_size, dropout = self.config.head_size, self.attention_dropout if self.training else 0.0
 
         def attend(query_key_value: Tensor) -> Tensor:
-            return self._attend_in_grid(query_key_value, mask)
+            return attend_in_grid(query_key_value, head_size, mask, dropout)
 
         for layer in self.layers:
             hidden = layer(hidden, attend)
@@ -180,23 +179,12 @@ class BertModel(nn.Module):
         """
         widest = max(block.width for block in batch.blocks)
         assert widest <= self.config.max_length, f"{widest} tokens exceed the encoder's {self.config.max_length}"
-        sizes = [block.sentences * block.width for block in batch.blocks]
-        grid_size = sum(sizes)
-        written_out = batch.slots is None and not self.training and batch.input_ids.device.type == "cpu"
-
-        def attend_in_block(grid: Tensor, block: AttentionBlock) -> Tensor:
-            grid = grid.view(block.sentences, block.width, -1)
-            if written_out and block.width < NARROW:
-                return self._attend_in_narrow_grid(grid).flatten(0, 1)
-            return self._attend_in_grid(grid, block.mask).flatten(0, 1)
+        hidden = self.embeddings(batch.input_ids, batch.position_ids, batch.token_type_ids)
+        head_size, dropout = self.config.head_size, self.attention_dropout if self.training else 0.0
 
         def attend(query_key_value: Tensor) -> Tensor:
-            in_grids = query_key_value if batch.slots is None else spread(query_key_value, batch.slots, grid_size)
-            grids = in_grids.split(sizes)  # blocks x [sentences * block width, 3 * width]
-            contexts = [attend_in_block(grid, block) for grid, block in zip(grids, batch.blocks, strict=True)]
-            return torch.cat(contexts) if batch.slots is None else collect(torch.cat(contexts), batch.slots)
+            return attend_packed(query_key_value, batch, head_size, dropout, self.training)
 
-        hidden = self.embeddings(batch.input_ids, batch.position_ids, batch.token_type_ids)
         for layer in self.layers:
             hidden = layer(hidden, attend)
         return hidden
@@ -211,31 +199,6 @@ class BertModel(nn.Module):
     def pool(self, first: Tensor) -> Tensor:
         """BERT's pooler: tanh of a linear map of the first token's state, [batch, hidden] -> [batch, hidden]."""
         return torch.tanh(self.pooler(first))
-
-    def _attend_in_grid(self, query_key_value: Tensor, mask: Tensor | None) -> Tensor:
-        """[batch, seq, 3 * width] and mask [batch, 1, 1, seq] -> [batch, seq, width]."""
-        batch, seq, _ = query_key_value.shape
-        query, key, value = query_key_value.view(batch, seq, 3, -1, self.config.head_size).permute(
-            2, 0, 3, 1, 4
-        )  # [batch, heads, seq, size]
-        dropout = self.attention_dropout if self.training else 0.0
-        context = scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
-        return context.transpose(1, 2).reshape(batch, seq, -1)
-
-    def _attend_in_narrow_grid(self, query_key_value: Tensor) -> Tensor:
-        """The same without mask and dropout.
-
-        The scores' rows are too short to fill a vector register, so the softmax goes over the first dimension of all.
-        """
-        batch, seq, _ = query_key_value.shape
-        size = self.config.head_size
-        query, key, value = (
-            query_key_value.view(batch, seq, 3, -1, size).permute(2, 0, 3, 1, 4).reshape(3, -1, seq, size)
-        )  # [batch * heads, seq, size]
-        scores = torch.baddbmm(key.new_zeros(()), key, query.mT, beta=0, alpha=size**-0.5)
-        weights = scores.transpose(0, 1).softmax(0)  # [key, batch * heads, query]
-        context = torch.bmm(weights.permute(1, 2, 0), value)
-        return context.view(batch, -1, seq, size).transpose(1, 2).reshape(batch, seq, -1)
 
     def _initialise(self, module: nn.Module) -> None:
         if isinstance(module, nn.Linear | nn.Embedding):
