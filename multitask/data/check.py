@@ -10,18 +10,16 @@ from pathlib import Path
 import numpy as np
 
 from minbert.errors import InputError
-from multitask.data.readers import (
+from multitask.data.parse_rows import OnProblem
+from multitask.data.read_task_files import SPLITS, Examples, Schema, Split, read_examples
+from multitask.data.read_unlabelled_files import (
     PAIRS_FILE,
     SENTENCES_FILE,
     TRIPLETS_FILE,
-    Examples,
-    Report,
-    read_examples,
     read_pairs,
     read_sentences,
     read_triplets,
 )
-from multitask.data.schema import SPLITS, Schema, Split
 
 SHOWN_PROBLEMS = 20  # of one file
 BINS = 5  # of a histogram of labels that need not be whole numbers
@@ -49,7 +47,7 @@ class FileReport:
 
 
 @dataclass(frozen=True)
-class Overlap:
+class SplitOverlap:
     """Distinct sentences, upper and lower case being the same, that are in both splits of a task."""
 
     task: str
@@ -62,7 +60,7 @@ class FolderReport:
     """What a data folder holds, and the files that a task with some files lacks."""
 
     files: tuple[FileReport, ...]
-    overlaps: tuple[Overlap, ...]
+    overlaps: tuple[SplitOverlap, ...]
     absent: tuple[str, ...]
 
     def render(self) -> str:
@@ -101,7 +99,7 @@ def check_folder(folder: Path, schemas: Mapping[str, Schema]) -> tuple[FolderRep
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
     files: list[FileReport] = []
-    overlaps: list[Overlap] = []
+    overlaps: list[SplitOverlap] = []
     absent: list[str] = []
     problems: list[str] = []
     for task, schema in schemas.items():
@@ -111,8 +109,8 @@ def check_folder(folder: Path, schemas: Mapping[str, Schema]) -> tuple[FolderRep
             absent += [paths[split].name for split in SPLITS if split not in present]
         read: dict[Split, Examples] = {}
         for split in present:
-            with _problems_of(paths[split], problems) as report:
-                read[split] = read_examples(paths[split], schema, split != "test", report)
+            with _problems_of(paths[split], problems) as on_problem:
+                read[split] = read_examples(paths[split], schema, split != "test", on_problem)
                 files.append(_examples_report(read[split], schema))
         overlaps += _overlaps(task, read)
     files += _unlabelled_reports(folder, problems)
@@ -125,7 +123,7 @@ def check_folder(folder: Path, schemas: Mapping[str, Schema]) -> tuple[FolderRep
 
 
 @contextmanager
-def _problems_of(path: Path, problems: list[str]) -> Iterator[Report]:
+def _problems_of(path: Path, problems: list[str]) -> Iterator[OnProblem]:
     """Add to `problems` what the yielded function takes, and the `InputError` that ends the block if one does."""
     own: list[str] = []
     try:
@@ -140,13 +138,13 @@ def _problems_of(path: Path, problems: list[str]) -> Iterator[Report]:
 def _unlabelled_reports(folder: Path, problems: list[str]) -> list[FileReport]:
     files: list[FileReport] = []
     if (path := folder / TRIPLETS_FILE).exists():
-        with _problems_of(path, problems) as report:
-            triplets = read_triplets(path, report)
+        with _problems_of(path, problems) as on_problem:
+            triplets = read_triplets(path, on_problem)
             columns = (triplets.anchors, triplets.positives, triplets.hard_negatives)
             files.append(_file_report(path.name, triplets.dropped, columns, {}))
     if (path := folder / PAIRS_FILE).exists():
-        with _problems_of(path, problems) as report:
-            pairs = read_pairs(path, report)
+        with _problems_of(path, problems) as on_problem:
+            pairs = read_pairs(path, on_problem)
             files.append(_file_report(path.name, pairs.dropped, (pairs.anchors, pairs.positives), {}))
     for path in sorted(folder.glob("*.txt")):
         with _problems_of(path, problems):
@@ -177,11 +175,11 @@ def _histogram(examples: Examples, schema: Schema) -> dict[str, int]:
     return {f"{edges[i]:g}-{edges[i + 1]:g}": int(heights[i]) for i in range(BINS)}
 
 
-def _overlaps(task: str, read: Mapping[Split, Examples]) -> list[Overlap]:
+def _overlaps(task: str, read: Mapping[Split, Examples]) -> list[SplitOverlap]:
     sentences = {
         split: {text for column in data.sentences for text in _same_case(column)} for split, data in read.items()
     }
-    return [Overlap(task, (a, b), len(sentences[a] & sentences[b])) for a, b in combinations(sentences, 2)]
+    return [SplitOverlap(task, (a, b), len(sentences[a] & sentences[b])) for a, b in combinations(sentences, 2)]
 
 
 def _same_case(texts: Iterable[str]) -> Iterable[str]:

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.tokenizer import Ids, Tokenizer
-from multitask.data.readers import Examples, read_examples
-from multitask.data.schema import Schema, Split
+from multitask.data.read_task_files import Examples, Schema, Split, read_examples
 from multitask.data.shuffle_and_batch import Rows
 from multitask.data.tokenize_and_truncate import Tokens, tokenise
 

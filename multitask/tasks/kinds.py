@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from minbert.errors import InputError
-from multitask.data.schema import Schema
+from multitask.data.read_task_files import Schema
 from multitask.tasks.metrics import classification_metrics, correlation_metrics
 
 # Gold similarity, 0 to 5, from which the sentences of a pair mean the same: the positives of alignment (SimCSE, arXiv

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from minbert.errors import InputError
-from multitask.data.readers import CAPTIONS_FILE, NEWS_FILE, SENTENCES_FILE, read_examples, read_sentences
+from multitask.data.read_task_files import read_examples
+from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE, SENTENCES_FILE, read_sentences
 from multitask.tasks.kinds import TASKS
 
 

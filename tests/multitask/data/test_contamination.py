@@ -20,8 +20,8 @@ from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from multitask.data.contamination import RECORD, TrainedOn, hash_sentences, normalised
-from multitask.data.readers import read_examples, read_sentences, read_triplets
-from multitask.data.schema import Split
+from multitask.data.read_task_files import Split, read_examples
+from multitask.data.read_unlabelled_files import read_sentences, read_triplets
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions

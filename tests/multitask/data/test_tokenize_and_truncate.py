@@ -11,7 +11,7 @@ from minbert.config import BertConfig
 from minbert.files import write_json
 from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
 from multitask.data.labelled_data import LabelledData
-from multitask.data.schema import Schema
+from multitask.data.read_task_files import Schema
 from multitask.data.tokenize_and_truncate import Tokens, cache_folder, tokenise
 from tests.conftest import word_piece
 

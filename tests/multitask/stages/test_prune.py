@@ -14,7 +14,7 @@ from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn
-from multitask.data.readers import read_examples
+from multitask.data.read_task_files import read_examples
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.models.multitask_model import MultitaskBert
 from multitask.models.sentence_encoder import SentenceEncoder
