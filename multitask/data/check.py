@@ -1,4 +1,4 @@
-"""What is in a data folder and what is wrong with it: the table of `multitask data check`."""
+"""What a data folder holds and what is wrong with it: the tables of `multitask data check`."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,8 +21,8 @@ from multitask.data.read_unlabelled_files import (
     read_triplets,
 )
 
-SHOWN_PROBLEMS = 20  # of one file
-BINS = 5  # of a histogram of labels that need not be whole numbers
+SHOWN_PROBLEMS = 20  # per file
+BINS = 5  # of the histogram of labels that need not be whole numbers
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class FileReport:
     """What one file holds.
 
     Args:
-        name: of the file.
-        rows: that can be used.
-        dropped: rows left out because a label or sentence is empty; in a text file, blank lines.
-        repeated: rows whose sentences are those of an earlier row, upper and lower case being the same.
-        words: 50th and 95th percentile and maximum of the number of words in a sentence.
-        labels: rows of each label, or of each interval of labels; empty without labels.
+        name: the file's name.
+        rows: number of usable rows.
+        dropped: number of rows left out because a label or sentence is empty; in a text file, of blank lines.
+        repeated: number of rows with the same sentences as an earlier row, ignoring case.
+        words: 50th percentile, 95th percentile and maximum of the words per sentence.
+        labels: number of rows per label, or per interval of labels; empty without labels.
     """
 
     name: str
@@ -48,7 +48,7 @@ class FileReport:
 
 @dataclass(frozen=True)
 class SplitOverlap:
-    """Distinct sentences, upper and lower case being the same, that are in both splits of a task."""
+    """How many distinct sentences, ignoring case, two splits of a task have in common."""
 
     task: str
     splits: tuple[Split, Split]
@@ -57,14 +57,14 @@ class SplitOverlap:
 
 @dataclass(frozen=True)
 class FolderReport:
-    """What a data folder holds, and the files that a task with some files lacks."""
+    """What a data folder holds. `absent` names the missing files of each task that has at least one file."""
 
     files: tuple[FileReport, ...]
     overlaps: tuple[SplitOverlap, ...]
     absent: tuple[str, ...]
 
     def render(self) -> str:
-        """Aligned plain-text tables, as several lines without a final newline."""
+        """Aligned plain-text tables, without a final newline."""
         header = ("file", "rows", "dropped", "repeated", "words 50%", "95%", "max", "labels")
         rows = [
             (
@@ -87,11 +87,11 @@ def check_folder(folder: Path, schemas: Mapping[str, Schema]) -> tuple[FolderRep
     """Read every known file in a folder: those of the tasks, triplets, pairs, and all text files (`.txt`).
 
     Args:
-        folder: where the files lie.
-        schemas: each task's name and file format. A task without any file in the folder is passed over.
+        folder: the data folder.
+        schemas: file formats by task. A task without any file in the folder is skipped.
 
     Returns:
-        The report, and the problems as lines of text: at most 20 of one file, then their number.
+        The report, and the problems as lines of text: at most 20 per file, then the number of further ones.
 
     Raises:
         InputError: the folder is missing or holds none of the known files.
@@ -124,7 +124,10 @@ def check_folder(folder: Path, schemas: Mapping[str, Schema]) -> tuple[FolderRep
 
 @contextmanager
 def _problems_of(path: Path, problems: list[str]) -> Iterator[OnProblem]:
-    """Add to `problems` what the yielded function takes, and the `InputError` that ends the block if one does."""
+    """Yield a function that collects a file's problems, and add them to `problems`.
+
+    An `InputError` that ends the block is added too.
+    """
     own: list[str] = []
     try:
         yield own.append
@@ -183,11 +186,11 @@ def _overlaps(task: str, read: Mapping[Split, Examples]) -> list[SplitOverlap]:
 
 
 def _same_case(texts: Iterable[str]) -> Iterable[str]:
-    return (text.lower() for text in texts)  # the readers have stripped them
+    return (text.lower() for text in texts)  # the readers have removed white space
 
 
 def _table(rows: Sequence[Sequence[str]], numeric: Iterable[int]) -> str:
-    """Align columns, those in `numeric` to the right."""
+    """Align columns; those in `numeric` are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     right = set(numeric)
     return "\n".join(

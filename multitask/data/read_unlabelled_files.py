@@ -38,7 +38,6 @@ class TripletRows:
         anchors: the premises.
         positives: a sentence that each premise entails.
         hard_negatives: a sentence that contradicts each premise.
-        source: the file.
         fingerprint: SHA-256 of the file's bytes, 64 hex digits.
         dropped: number of rows left out because a sentence is empty.
     """
@@ -46,26 +45,18 @@ class TripletRows:
     anchors: list[str]
     positives: list[str]
     hard_negatives: list[str]
-    source: Path
     fingerprint: str
     dropped: int
-
-    def __len__(self) -> int:
-        return len(self.anchors)
 
 
 @dataclass(frozen=True)
 class PairRows:
-    """Pairs of sentences with the same meaning, row by row; `source` to `dropped` as in `TripletRows`."""
+    """Pairs of sentences with the same meaning, row by row; `fingerprint` and `dropped` as in `TripletRows`."""
 
     anchors: list[str]
     positives: list[str]
-    source: Path
     fingerprint: str
     dropped: int
-
-    def __len__(self) -> int:
-        return len(self.anchors)
 
 
 @dataclass(frozen=True)
@@ -74,18 +65,13 @@ class SentenceRows:
 
     Args:
         sentences: one per line that is not blank.
-        source: the file.
         fingerprint: SHA-256 of the file's bytes (as stored, compressed or not), 64 hex digits.
         blank: number of blank lines skipped.
     """
 
     sentences: list[str]
-    source: Path
     fingerprint: str
     blank: int
-
-    def __len__(self) -> int:
-        return len(self.sentences)
 
 
 def read_triplets(path: Path, on_problem: OnProblem = refuse) -> TripletRows:
@@ -95,7 +81,7 @@ def read_triplets(path: Path, on_problem: OnProblem = refuse) -> TripletRows:
         InputError: as `read_examples`, except for ids and labels.
     """
     fingerprint, dropped, columns = _text_columns(path, ",", ("sent0", "sent1", "hard_neg"), on_problem)
-    return TripletRows(columns[0], columns[1], columns[2], path, fingerprint, dropped)
+    return TripletRows(columns[0], columns[1], columns[2], fingerprint, dropped)
 
 
 def read_pairs(path: Path, on_problem: OnProblem = refuse) -> PairRows:
@@ -105,7 +91,7 @@ def read_pairs(path: Path, on_problem: OnProblem = refuse) -> PairRows:
         InputError: as `read_examples`, except for ids and labels.
     """
     fingerprint, dropped, columns = _text_columns(path, "\t", ("sentence1", "sentence2"), on_problem)
-    return PairRows(columns[0], columns[1], path, fingerprint, dropped)
+    return PairRows(columns[0], columns[1], fingerprint, dropped)
 
 
 def read_sentences(path: Path, limit: int | None = None) -> SentenceRows:
@@ -136,7 +122,7 @@ def read_sentences(path: Path, limit: int | None = None) -> SentenceRows:
         LOGGER.warning("%s: skipped %d blank lines", path, blank)
     if not sentences:
         raise InputError(f"{path}: no sentence; expected one sentence per line")
-    return SentenceRows(sentences, path, fingerprint, blank)
+    return SentenceRows(sentences, fingerprint, blank)
 
 
 def _text_columns(

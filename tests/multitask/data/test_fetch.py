@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from minbert.errors import InputError
-from multitask.data.fetch import ATTEMPTS, Source, fetch, load_sources
+from multitask.data.fetch import ATTEMPTS, PublishedFile, fetch, load_sources
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
 
@@ -31,11 +31,11 @@ class Server:
     statuses: list[int] = field(default_factory=list)  # of the first requests
     ranges: list[str | None] = field(default_factory=list)
 
-    def source(self, kind: str = "sha256", file: str = "data.csv") -> Source:
+    def source(self, kind: str = "sha256", file: str = "data.csv") -> PublishedFile:
         digest = hashlib.sha256(CONTENT).hexdigest()
         if kind == "git_blob":
             digest = hashlib.sha1(b"blob 300000\0" + CONTENT).hexdigest()
-        return Source("set", "free", file, f"{self.address}/{file}", kind, digest, len(CONTENT))
+        return PublishedFile("set", "free", file, f"{self.address}/{file}", kind, digest, len(CONTENT))
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def server() -> Iterator[Server]:
         http.shutdown()
 
 
-def run(source: Source, folder: Path) -> Path:
+def run(source: PublishedFile, folder: Path) -> Path:
     return fetch([source], folder, timeout_seconds=5, pause_seconds=0.001)[0]
 
 

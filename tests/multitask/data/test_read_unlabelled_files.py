@@ -88,7 +88,7 @@ REAL_DATA = os.environ.get("MINBERT_SHARED_DATA")
 @pytest.mark.skipif(REAL_DATA is None, reason="MINBERT_SHARED_DATA does not name a folder with the real data")
 def test_real_triplets_pairs_and_sentences_have_their_known_rows():
     folder = Path(REAL_DATA)
-    assert len(read_triplets(folder / "nli" / "nli_triplets.csv")) == 62_544
-    assert len(read_pairs(folder / "quora" / "positive_pairs.tsv")) == 63_837
-    assert len(read_sentences(folder / "unlabelled" / "sentences.txt")) == 87_048
-    assert len(read_sentences(folder / "unlabelled" / "wiki_sentences_1m.txt.xz", limit=5000)) == 5000
+    assert len(read_triplets(folder / "nli" / "nli_triplets.csv").anchors) == 62_544
+    assert len(read_pairs(folder / "quora" / "positive_pairs.tsv").anchors) == 63_837
+    assert len(read_sentences(folder / "unlabelled" / "sentences.txt").sentences) == 87_048
+    assert len(read_sentences(folder / "unlabelled" / "wiki_sentences_1m.txt.xz", limit=5000).sentences) == 5000

@@ -174,7 +174,7 @@ def run(tiny_encoder: Path, small_data: Path, tmp_path_factory) -> Artefact:
 def test_an_export_keeps_what_its_run_was_trained_on(run, tiny_encoder, tmp_path, to):
     out = tmp_path / "out"
     assert main(["export", str(run.folder), str(out), "--to", to]) == 0
-    ours, exported = TrainedOn.of_model(run.folder), TrainedOn.of_folder(out, str(out))
+    ours, exported = TrainedOn.read(run.folder), TrainedOn.of_folder(out, str(out))
     assert len(exported.pairs) > 0
     np.testing.assert_array_equal(exported.sentences, ours.sentences)
     np.testing.assert_array_equal(exported.pairs, ours.pairs)
