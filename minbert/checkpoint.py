@@ -19,20 +19,24 @@ logger = logging.getLogger("minbert")
 def load_weights(config: BertConfig, path: Path) -> dict[str, Tensor]:
     """Read a weights file into the state dict of `BertModel`, in fp32.
 
-    Heads that a checkpoint carries beside its encoder are passed over; a missing pooler (checkpoints of masked language
-    models have none) is drawn afresh from a fixed seed, with a warning.
+    The tensors of prediction heads are ignored. Without a pooler (checkpoints of masked language models have none), a
+    new one is initialised at random from a fixed seed, with a warning.
+
+    Args:
+        config: the encoder's shape.
+        path: a weights file with Hugging Face's tensor names.
 
     Raises:
-        InputError: missing, unexpected or misshaped tensors, all listed in one message.
+        InputError: tensors are missing, unexpected or misshaped; one message lists them all.
     """
     found = _encoder_tensors(read_tensors(path))
     if "pooler.dense.weight" not in found and "pooler.dense.bias" not in found:
-        logger.warning("%s: the checkpoint has no pooler; its weights are drawn at random (seed 0)", path)
+        logger.warning("%s: the checkpoint has no pooler; its weights are initialised at random (seed 0)", path)
         generator = torch.Generator().manual_seed(0)
         size = config.hidden_size
         found["pooler.dense.weight"] = torch.randn(size, size, generator=generator) * config.initializer_range
         found["pooler.dense.bias"] = torch.zeros(size)
-    shapes = {place.theirs: place.shape for place in _places(config)}
+    shapes = {stored.theirs: stored.shape for stored in _stored_tensors(config)}
     problems = [f"missing {name}" for name in shapes if name not in found]
     problems += [f"unexpected {name}" for name in found if name not in shapes]
     problems += [
@@ -41,11 +45,11 @@ def load_weights(config: BertConfig, path: Path) -> dict[str, Tensor]:
         if name in found and found[name].shape != shape
     ]
     if problems:
-        raise InputError(f"{path}: does not fit its config.json: {'; '.join(problems)}")
+        raise InputError(f"{path}: the weights do not fit config.json: {'; '.join(problems)}")
     parts: dict[str, list[Tensor]] = {}
-    for place in _places(config):
-        copied = found[place.theirs].to(torch.float32, copy=True)  # what was read may be the file itself, mapped
-        parts.setdefault(place.ours, []).append(copied)
+    for stored in _stored_tensors(config):
+        copied = found[stored.theirs].to(torch.float32, copy=True)  # a tensor that was read may map the file
+        parts.setdefault(stored.ours, []).append(copied)
     return {name: tensors[0] if len(tensors) == 1 else torch.cat(tensors) for name, tensors in parts.items()}
 
 
@@ -61,42 +65,42 @@ def save_weights(
         head: further tensors, written under the names given.
     """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in (head or {}).items()}
-    taken: dict[str, int] = {}  # rows of our tensor that earlier places have taken
-    for place in _places(config):
-        start = taken.get(place.ours, 0)
-        rows = place.shape[0]
-        tensors[place.theirs] = state[place.ours][start : start + rows].detach().cpu().contiguous().clone()
-        taken[place.ours] = start + rows
+    taken: dict[str, int] = {}  # rows of our tensor that have been written
+    for stored in _stored_tensors(config):
+        start = taken.get(stored.ours, 0)
+        rows = stored.shape[0]
+        tensors[stored.theirs] = state[stored.ours][start : start + rows].detach().cpu().contiguous().clone()
+        taken[stored.ours] = start + rows
     with atomic_file(path) as temporary:
         safetensors.torch.save_file(tensors, temporary, metadata={"format": "pt"})
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where a tensor stands in Hugging Face's naming and in ours; those with one of ours are stacked by rows."""
+class _StoredTensor:
+    """A tensor's name in Hugging Face's checkpoints and in ours. Tensors that share our name are stacked by rows."""
 
     theirs: str
     ours: str
     shape: tuple[int, ...]
 
 
-def _places(config: BertConfig) -> Iterator[_Place]:
+def _stored_tensors(config: BertConfig) -> Iterator[_StoredTensor]:
     hidden = config.hidden_size
 
-    def linear(theirs: str, ours: str, outputs: int, inputs: int) -> Iterator[_Place]:
-        yield _Place(f"{theirs}.weight", f"{ours}.weight", (outputs, inputs))
-        yield _Place(f"{theirs}.bias", f"{ours}.bias", (outputs,))
+    def linear(theirs: str, ours: str, outputs: int, inputs: int) -> Iterator[_StoredTensor]:
+        yield _StoredTensor(f"{theirs}.weight", f"{ours}.weight", (outputs, inputs))
+        yield _StoredTensor(f"{theirs}.bias", f"{ours}.bias", (outputs,))
 
-    def norm(theirs: str, ours: str) -> Iterator[_Place]:
-        yield _Place(f"{theirs}.weight", f"{ours}.weight", (hidden,))
-        yield _Place(f"{theirs}.bias", f"{ours}.bias", (hidden,))
+    def norm(theirs: str, ours: str) -> Iterator[_StoredTensor]:
+        yield _StoredTensor(f"{theirs}.weight", f"{ours}.weight", (hidden,))
+        yield _StoredTensor(f"{theirs}.bias", f"{ours}.bias", (hidden,))
 
     for kind, rows in (
         ("word", config.vocab_size),
         ("position", config.max_position_embeddings),
         ("token_type", config.type_vocab_size),
     ):
-        yield _Place(f"embeddings.{kind}_embeddings.weight", f"embeddings.{kind}.weight", (rows, hidden))
+        yield _StoredTensor(f"embeddings.{kind}_embeddings.weight", f"embeddings.{kind}.weight", (rows, hidden))
     yield from norm("embeddings.LayerNorm", "embeddings.norm")
     for index, (heads, inner) in enumerate(config.layer_sizes):
         width = heads * config.head_size
@@ -112,7 +116,7 @@ def _places(config: BertConfig) -> Iterator[_Place]:
 
 
 def _encoder_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Keep the encoder's tensors, without the prefix of a model that holds it."""
+    """The tensors of the encoder, without heads and without the prefix of a model that contains the encoder."""
     for prefix in ("bert.", "roberta."):
         if any(name.startswith(prefix) for name in tensors):
             tensors = {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
@@ -121,7 +125,7 @@ def _encoder_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a weights file under current names. Raises InputError if it is not one."""
+    """All tensors of a weights file, with LayerNorm's old names replaced. Raises InputError for other files."""
     try:
         if path.suffix == ".safetensors":
             tensors = safetensors.torch.load_file(path)

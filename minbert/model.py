@@ -1,10 +1,10 @@
 """BERT, from scratch, read top to bottom: embeddings, self-attention, layer, encoder.
 
-Notable about this one:
+Notable about this implementation:
 - post-norm layers, exact GELU, learned absolute positions; BERT and RoBERTa differ in their config only;
-- one set of layers and two ways in: padded `[batch, seq]` and packed `[total_tokens]`, equal in value and gradient;
-- query, key and value are one matrix product;
-- layers may differ in heads and feed-forward size (see `minbert.pruned`).
+- one set of layers, two input formats: padded `[batch, seq]` and packed `[total_tokens]`, equal in value and gradient;
+- queries, keys and values are one matrix product;
+- layers may differ in heads and feed-forward size (see `minbert.remove_heads_and_neurons`).
 
 Source: Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers", arXiv 1810.04805.
 """
@@ -25,27 +25,27 @@ from minbert.download_checkpoint import resolve, weights_file
 from minbert.files import write_json
 from minbert.packing import PackedBatch
 
-# From queries, keys and values side by side [..., 3 * width] to contexts [..., width]; the width is heads * head size,
-# which is the hidden size where no head is pruned.
+# From queries, keys and values side by side [..., 3 * width] to contexts [..., width]. The width is heads * head size,
+# which is the hidden size unless heads were removed.
 Attend = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class BertOutput:
-    """What the padded path returns."""
+    """The output of the padded path."""
 
     last_hidden_state: Tensor  # [batch, seq, hidden]
     pooler_output: Tensor  # [batch, hidden]
 
 
 class Linear(nn.Linear):
-    """Draws no weights when it is made: the model does, where no checkpoint has them."""
+    """A linear layer without initial weights: `BertModel` initialises them unless it loads a checkpoint."""
 
     def reset_parameters(self) -> None: ...
 
 
 class Embedding(nn.Embedding):
-    """Draws no weights either."""
+    """An embedding without initial weights, likewise."""
 
     def reset_parameters(self) -> None: ...
 
@@ -85,7 +85,7 @@ class SelfAttention(nn.Module):
 class Layer(nn.Module):
     """Self-attention and feed-forward network, each with dropout, residual and norm after it.
 
-    Of a feed-forward network without neurons the output's bias is left.
+    A feed-forward network without neurons adds only its output bias.
     """
 
     def __init__(self, config: BertConfig, heads: int, neurons: int) -> None:
@@ -104,7 +104,7 @@ class Layer(nn.Module):
 
 
 class BertModel(nn.Module):
-    """The encoder. A new one has random weights; `from_pretrained` loads a checkpoint."""
+    """The encoder. The constructor initialises weights at random; `from_pretrained` loads a checkpoint."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -113,7 +113,8 @@ class BertModel(nn.Module):
         self.layers = nn.ModuleList(Layer(config, heads, neurons) for heads, neurons in config.layer_sizes)
         self.pooler = Linear(config.hidden_size, config.hidden_size)
         self.attention_dropout = config.attention_probs_dropout_prob
-        if not self.pooler.weight.is_meta:  # there a checkpoint follows, and drawing imports torch's compiler: a second
+        # Skip this on meta: weights are loaded next, and initialising would import torch's compiler (1 s).
+        if not self.pooler.weight.is_meta:
             self.apply(self._initialise)
 
     @classmethod
@@ -125,11 +126,11 @@ class BertModel(nn.Module):
             revision: branch, tag or commit of a hub id.
 
         Raises:
-            InputError: no such checkpoint, a hub that cannot be reached, or weights that do not fit the architecture.
+            InputError: no checkpoint has this name, the hub cannot be reached, or the weights do not fit the config.
         """
         folder = resolve(name, revision)
         config = BertConfig.from_file(folder / "config.json")
-        with torch.device("meta"):  # no memory for weights that are replaced at once
+        with torch.device("meta"):  # allocates no memory for weights that are replaced
             model = cls(config)
         model.load_state_dict(load_weights(config, weights_file(folder)), assign=True)
         return model.eval()
@@ -153,8 +154,8 @@ class BertModel(nn.Module):
 
         Args:
             input_ids: [batch, seq] int64, padded on the right.
-            attention_mask: [batch, seq], non-zero where a token stands; all tokens when left out.
-            token_type_ids: [batch, seq] int64; all zero when left out.
+            attention_mask: [batch, seq], zero at padding; None if nothing is padded.
+            token_type_ids: [batch, seq] int64; None for all zeros.
         """
         batch, seq = input_ids.shape
         assert seq <= self.config.max_length, f"{seq} tokens exceed the encoder's {self.config.max_length}"
@@ -172,7 +173,7 @@ class BertModel(nn.Module):
         return BertOutput(hidden, self.pool(hidden[:, 0]))
 
     def forward_packed(self, batch: PackedBatch) -> Tensor:
-        """The packed path: the hidden states that `forward` gives at real tokens, without computing any padding.
+        """The packed path: the hidden states of `forward` at real tokens, computed without padding.
 
         Returns:
             [total_tokens, hidden], in the batch's order.
@@ -190,14 +191,14 @@ class BertModel(nn.Module):
         return hidden
 
     def set_dropout(self, probability: float) -> None:
-        """Use this dropout everywhere when training, in place of the config's, which stays what the checkpoint says."""
+        """Replace all dropout probabilities used in training; the config keeps the checkpoint's."""
         self.attention_dropout = probability
         for module in self.modules():
             if isinstance(module, nn.Dropout):
                 module.p = probability
 
     def pool(self, first: Tensor) -> Tensor:
-        """BERT's pooler: tanh of a linear map of the first token's state, [batch, hidden] -> [batch, hidden]."""
+        """BERT's pooler: a linear layer and tanh on the first token's state, [batch, hidden] -> [batch, hidden]."""
         return torch.tanh(self.pooler(first))
 
     def _initialise(self, module: nn.Module) -> None:

@@ -132,7 +132,7 @@ def test_all_tensors_that_do_not_fit_are_listed_in_one_error(tmp_path):
     tensors["embeddings.word_embeddings.weight"] = torch.ones(7, 24)
     rewrite(tmp_path, tensors)
     message = load_error(tmp_path)
-    assert message.startswith(f"{tmp_path / 'model.safetensors'}: does not fit its config.json: ")
+    assert message.startswith(f"{tmp_path / 'model.safetensors'}: the weights do not fit config.json: ")
     assert "missing encoder.layer.1.output.dense.bias" in message
     assert "missing pooler.dense.bias" in message
     assert "unexpected encoder.layer.2.output.dense.bias" in message

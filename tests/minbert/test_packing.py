@@ -124,7 +124,7 @@ def test_plan(lengths):
     sentences = sentences_of(lengths)
     batch = PackedBatch.from_sequences(sentences)
     assert len(batch) == len(lengths)
-    assert batch.total_tokens == sum(lengths)
+    assert len(batch.input_ids) == sum(lengths)
     for i, sentence in enumerate(sentences):
         own = slice(batch.offsets[i], batch.offsets[i + 1])
         assert batch.input_ids[own].tolist() == sentence.tolist()
@@ -165,7 +165,7 @@ def test_unpadded_blocks_are_runs_of_equal_length():
     blocks = [(block.sentences, block.width, block.mask) for block in batch.blocks]
     assert blocks == [(3, 9, None), (1, 4, None), (2, 3, None), (1, 4, None)]
     assert batch.slots is None
-    assert batch.grid_size == batch.total_tokens
+    assert batch.grid_size == len(batch.input_ids)
 
 
 def test_unpadded_attention_has_its_dropout_in_training():
