@@ -1,4 +1,4 @@
-"""Small checkpoints that transformers has written, and what our encoder makes of them."""
+"""Small checkpoints written by transformers, and helpers that load them with our encoder."""
 
 from pathlib import Path
 

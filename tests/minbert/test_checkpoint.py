@@ -1,4 +1,4 @@
-"""Checkpoints of transformers load alike or are refused in one line, and what we save loads there."""
+"""Checkpoints of transformers load with equal outputs or are refused in one line; transformers loads what we save."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""A checkpoint's name leads to a folder with verified files: a folder, the bundled package, or the hub."""
+"""Names of checkpoints lead to local folders: a folder itself, the bundled package, or a download from the hub."""
 
 import os
 import shutil
@@ -53,7 +53,7 @@ def test_a_folder_of_that_name_comes_first(tmp_path, monkeypatch):
 
 @pytest.fixture
 def place_of_the_package(monkeypatch):
-    """Sets where the bundled package is found, None for nowhere."""
+    """Set where the bundled package is found; None for nowhere."""
 
     def set_place(folder: Path | None) -> None:
         download_checkpoint._bundled_folder.cache_clear()

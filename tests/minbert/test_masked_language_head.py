@@ -1,4 +1,4 @@
-"""The head of masked language modelling is transformers' head, of a checkpoint and in one."""
+"""The masked-language-model head equals transformers' head, whether loaded from a checkpoint or saved in one."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Packing is a matter of speed only: values and gradients are those of the padded path."""
+"""Packing only saves time: values and gradients equal those of the padded path."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ mixed_lengths = st.lists(st.one_of(st.integers(1, 12), st.integers(1, 512)), min
 
 
 def small_model(config: BertConfig = CONFIG) -> BertModel:
-    """With weights so large that attention is far from uniform."""
+    """A model with weights so large that attention is far from uniform."""
     torch.manual_seed(0)
     model = BertModel(config).eval()
     with torch.no_grad():
@@ -136,7 +136,7 @@ def test_plan(lengths):
     assert len(set(slots)) == len(slots)
     assert min(slots) >= 0
     assert max(slots) < batch.grid_size
-    # No sentence stands in a row wider than half as much again as itself, or than itself and eight tokens.
+    # The row of a sentence is at most 1.5 times as wide as the sentence, or at most eight tokens wider.
     assert batch.grid_size <= sum(max(1.5 * length, length + 8) for length in lengths)
     assert sum(block.sentences for block in batch.blocks) == len(lengths)
 

@@ -1,4 +1,4 @@
-"""A pruned encoder computes what the whole one computes with the same units silent, in smaller matrices."""
+"""A pruned encoder computes, in smaller matrices, what the whole encoder computes with the removed units silenced."""
 
 import json
 import logging
@@ -75,7 +75,7 @@ PATHS = {"padded": padded, "packed": packed}
 
 
 def silenced(encoder: BertModel, kept: Units) -> BertModel:
-    """A copy of the whole encoder in which nothing that the other units say is read."""
+    """A copy of the whole encoder in which the output weights of all other units are zero."""
     copy = BertModel(encoder.config).eval()
     copy.load_state_dict(encoder.state_dict())
     with torch.no_grad():
@@ -87,7 +87,7 @@ def silenced(encoder: BertModel, kept: Units) -> BertModel:
 
 
 def drawn(seed: int, share: float) -> Units:
-    """Each unit is kept by chance, in each layer at least one head."""
+    """Units kept at random, with at least one head in each layer."""
     torch.manual_seed(seed)
     kept = Units.full(BERT, share).map(lambda shares: torch.bernoulli(shares).bool())
     for heads in kept.heads:
@@ -196,12 +196,12 @@ def test_transformers_agrees_on_the_silenced_encoder_and_refuses_the_pruned_one(
         ids = torch.from_numpy(SENTENCES[0])[None]
         assert torch.allclose(theirs(ids).last_hidden_state, smaller(ids).last_hidden_state, atol=1e-5)
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    with pytest.raises(RuntimeError):  # never other weights in silence
+    with pytest.raises(RuntimeError):  # it must not load other weights silently
         AutoModel.from_pretrained(tmp_path / "pruned")
 
 
 def test_an_encoder_that_is_not_pruned_keeps_its_config_and_identity(tmp_path: Path) -> None:
-    """Hashes of all artefacts rest on these fields."""
+    """Hashes of all artefacts depend on these fields."""
     fields = set(asdict(BERT)) - {"layer_heads", "layer_intermediate_sizes"}
     assert len(fields) == 13
     assert set(BERT.values()) == fields

@@ -1,4 +1,4 @@
-"""Ids are those of transformers' tokenizers, whatever settings a checkpoint's file carries."""
+"""Ids equal those of transformers' tokenizers, whatever settings a checkpoint's file contains."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""The table of a data folder counts what is there, and its problems name file and line."""
+"""The report on a data folder counts its rows, and problems name file and line."""
 
 import os
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_counts(folder):
     assert train.labels == {"0": 1, "1": 0, "2": 0, "3": 2, "4": 0}
     assert files["ids-sst-dev.csv"].labels == {"0": 0, "1": 1, "2": 2, "3": 0, "4": 0}
     assert files["sts-train.csv"].labels == {"0-1": 1, "1-2": 1, "2-3": 0, "3-4": 0, "4-5": 2}
-    assert files["sts-train.csv"].repeated == 1  # the pair in the other order is another pair
+    assert files["sts-train.csv"].repeated == 1  # a pair in the other order is a different pair
     assert files["sts-test-student.csv"].labels == {}
     assert (files["nli_triplets.csv"].rows, files["nli_triplets.csv"].repeated) == (2, 1)
     assert (files["sentences.txt"].rows, files["sentences.txt"].dropped) == (2, 1)

@@ -1,4 +1,4 @@
-"""Sentences and pairs that a model was trained on are found again however they are written, and no others."""
+"""Training sentences and pairs are found again in any case, spacing or tokenisation, and no others are."""
 
 import csv
 import os
@@ -195,7 +195,7 @@ def test_what_is_kept_is_read_again_and_written_once(tmp_path):
 
 
 def test_kept_hashes_mean_the_same_for_ever():
-    """A change here makes every record that people have useless: raise VERSION with it."""
+    """A change here makes all existing records useless: raise VERSION with it."""
 
     def digest(text: bytes) -> int:
         return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
@@ -269,7 +269,7 @@ def task_sentences(data: Path, task: str, split: Split = "train") -> tuple[list[
 
 
 def sentences_of(trained: TrainedOn, *columns: Sequence[str]) -> int:
-    """How many sentences of a record are not those of the columns."""
+    """Number of sentences of a record that are not in the columns."""
     return len(np.setdiff1d(trained.sentences, hash_sentences(text for column in columns for text in column)))
 
 
@@ -290,7 +290,7 @@ def test_finetuning_keeps_the_rows_it_trains_on(tiny_encoder, data, options):
 
 
 def test_only_rows_that_come_up_count(tiny_encoder, data, options, monkeypatch):
-    """Down-sampled sets: the record is compared with what the sources were asked for."""
+    """The record of down-sampled sets contains exactly the rows that the sources were asked for."""
     asked: dict[str, set[int]] = {"sentiment": set(), "quora": set()}
 
     def spy(kind, name):

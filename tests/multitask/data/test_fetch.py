@@ -1,4 +1,4 @@
-"""Downloads from a local server that cuts, stalls, lies and refuses."""
+"""Downloads from a local server that cuts connections, stalls, sends wrong content and refuses."""
 
 import hashlib
 import subprocess
@@ -19,12 +19,12 @@ CONTENT = np.random.default_rng(0).bytes(300_000)
 
 @dataclass
 class Server:
-    """What the server does, and the `Range` headers of the requests it got (None where there was none)."""
+    """What the server does, and the `Range` headers of the requests it got (None if a request had none)."""
 
     address: str = ""
     content: bytes = CONTENT
-    cuts: int = 0  # so many requests are cut after 100,000 bytes
-    stalls: int = 0  # so many requests get no more after 100,000 bytes
+    cuts: int = 0  # this many requests are cut after 100,000 bytes
+    stalls: int = 0  # this many requests get nothing after 100,000 bytes
     released: threading.Event = field(default_factory=threading.Event)
     honours_range: bool = True
     says_length: bool = True

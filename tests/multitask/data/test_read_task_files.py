@@ -1,4 +1,4 @@
-"""The readers agree with `csv.DictReader` on good files and name the line of anything bad."""
+"""The reader agrees with `csv.DictReader` on good files and names the line of every problem."""
 
 import csv
 import hashlib

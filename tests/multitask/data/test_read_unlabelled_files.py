@@ -1,4 +1,4 @@
-"""Triplets, pairs and sentences are read whole, and anything bad is named by file and line."""
+"""Triplets, pairs and sentences are read completely, and problems name file and line."""
 
 import hashlib
 import lzma

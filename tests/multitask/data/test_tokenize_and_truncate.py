@@ -1,4 +1,4 @@
-"""Cached tokens equal fresh ones, and the cache's key covers everything that decides them."""
+"""Cached tokens equal fresh ones, and the cache's key covers everything that determines them."""
 
 import threading
 from dataclasses import replace
@@ -60,7 +60,7 @@ def test_joint_tokens_equal_direct_encoding_fresh_and_cached(tokenizer, monkeypa
 
 def test_the_key_covers_source_length_tokenizer_and_jointness(tokenizer, tiny_encoder, tmp_path):
     other = Tokenizer(word_piece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "time"]), tokenizer.max_length, {})
-    shorter = tmp_path / "shorter"  # the same tokenizer before an encoder that takes less
+    shorter = tmp_path / "shorter"  # the same tokenizer with an encoder of a smaller maximal length
     shorter.mkdir()
     tokenizer.save(shorter)
     write_json(
