@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,16 @@ def test_the_library_does_not_know_the_studies(path):
 @pytest.mark.parametrize("path", modules("minbert"), ids=str)
 def test_the_encoder_stands_alone(path):
     assert foreign(path) <= MINBERT_NEEDS
+
+
+def test_the_encoder_has_no_import_circle():
+    """Imports for type checking and within functions count too."""
+    graph = {
+        ".".join(path.with_suffix("").parts): {name for name in imports(path) if name.partition(".")[0] == "minbert"}
+        for path in modules("minbert")
+    }
+    assert set().union(*graph.values()) <= graph.keys()  # modules, not names that the package offers
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
 
 
 @pytest.mark.parametrize("path", modules("multitask/objectives"), ids=str)

@@ -245,7 +245,7 @@ def _(command: Embed) -> int:
     import numpy as np
 
     from minbert.files import atomic_file
-    from multitask.data.readers import read_sentences
+    from multitask.data.read_unlabelled_files import read_sentences
     from multitask.models.sentence_encoder import load_encoder
 
     if command.output.suffix != ".npy":

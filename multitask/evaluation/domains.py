@@ -10,7 +10,8 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import write_text
 from multitask.data.contamination import hash_sentences
-from multitask.data.readers import CAPTIONS_FILE, NEWS_FILE, read_examples
+from multitask.data.read_task_files import read_examples
+from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE
 from multitask.evaluation.senteval_files import read_genres
 from multitask.tasks.kinds import TASKS
 

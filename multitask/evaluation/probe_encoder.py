@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from minbert.errors import InputError
-from multitask.data.readers import read_examples
+from multitask.data.read_task_files import read_examples
 from multitask.evaluation.gradient_probe import GradientComponents, probe
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective

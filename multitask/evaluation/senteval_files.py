@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from multitask.data.readers import NUMBER, decode, quote
+from multitask.data.parse_rows import NUMBER, decode, quote
 
 Mask = NDArray[np.bool_]
 

@@ -15,8 +15,7 @@ from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import TrainedOn
 from multitask.data.labelled_data import LabelledData
-from multitask.data.readers import Examples
-from multitask.data.schema import Split
+from multitask.data.read_task_files import Examples, Split
 from multitask.data.shuffle_and_batch import Rows
 from multitask.evaluation.contamination_overlap import Seen, TaskResult, task_result
 from multitask.models.batched_inference import for_all_rows

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from minbert.checkpoint import save_encoder
 from minbert.errors import InputError
 from minbert.files import atomic_folder, write_json, write_text
 from minbert.model import BertModel
@@ -161,7 +160,7 @@ def _check_onnx(encoder: SentenceEncoder, path: Path, normalize: bool) -> None:
 
 
 def _write_encoder(encoder: SentenceEncoder, folder: Path, trained_on: TrainedOn) -> None:
-    save_encoder(encoder.model, folder)
+    encoder.model.save(folder)
     encoder.tokenizer.save(folder)
     _keep(trained_on, folder)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from minbert.checkpoint import BUNDLED, weights_file
+from minbert.download_checkpoint import BUNDLED, weights_file
 from minbert.files import read_json, sha256_of_file
 from multitask.data.contamination import TrainedOn
 from multitask.models.sentence_encoder import SentenceEncoder

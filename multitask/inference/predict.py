@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from minbert.tokenizer import load_tokenizer
-from multitask.data.schema import Split
+from multitask.data.read_task_files import Split
 from multitask.evaluation.task_scores import load_split, predict, write_predictions
 from multitask.models.multitask_model import load_model
 from multitask.runs.artefact import locate_model

@@ -12,8 +12,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from minbert.checkpoint import hub_errors
 from minbert.config import BertConfig
+from minbert.download_checkpoint import hub_errors
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file
 from multitask.models.config import Pooling

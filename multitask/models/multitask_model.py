@@ -11,7 +11,6 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from minbert.checkpoint import save_encoder
 from minbert.errors import InputError
 from minbert.files import atomic_folder, read_json, write_json
 from minbert.model import BertModel
@@ -94,7 +93,7 @@ class MultitaskBert(nn.Module):
     def save(self, folder: Path, tokenizer: Tokenizer) -> None:
         """Write a folder with encoder, tokenizer and heads, atomically."""
         with atomic_folder(folder) as temporary:
-            save_encoder(self.encoder, temporary)
+            self.encoder.save(temporary)
             tokenizer.save(temporary)
             # Heads may share layers: safetensors wants each tensor once, and loading restores the sharing.
             state = {name: tensor.detach().cpu().contiguous() for name, tensor in self._own_heads().items()}

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from minbert.checkpoint import resolve
+from minbert.download_checkpoint import resolve
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer

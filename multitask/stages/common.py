@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from minbert.checkpoint import save_encoder, weights_file
+from minbert.download_checkpoint import weights_file
 from minbert.errors import InputError
 from minbert.files import atomic_folder, sha256_of_file
 from minbert.model import BertModel
@@ -86,7 +86,7 @@ class Start:
             keep: files to copy into the folder.
         """
         with atomic_folder(folder) as temporary:
-            save_encoder(self.encoder, temporary, head)
+            self.encoder.save(temporary, head)
             self.tokenizer.save(temporary)
             write_pooling(temporary, self.pooling, self.encoder.config.hidden_size)
             for path in keep:

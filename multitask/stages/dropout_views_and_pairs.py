@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
-from multitask.data.readers import PAIRS_FILE, TRIPLETS_FILE, read_examples, read_pairs, read_triplets
+from multitask.data.read_task_files import read_examples
+from multitask.data.read_unlabelled_files import PAIRS_FILE, TRIPLETS_FILE, read_pairs, read_triplets
 from multitask.data.shuffle_and_batch import Rows, drawn_rows, epoch_rows
 from multitask.data.tokenize_and_truncate import Tokens, tokenise
 from multitask.evaluation.gradient_probe import GradientComponents, probe

@@ -13,7 +13,7 @@ from benchmarks.equivalence import (
     value_differences,
 )
 from minbert import BertConfig, BertModel, load_tokenizer
-from minbert.checkpoint import BUNDLED
+from minbert.download_checkpoint import BUNDLED
 
 VALUES, GRADIENTS = 1e-5, 1e-4
 SMALL = BertConfig(

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from minbert.files import write_json
 from minbert.tokenizer import load_tokenizer
 from multitask.data.contamination import TrainedOn
-from multitask.data.readers import Examples, read_examples
-from multitask.data.schema import Split
+from multitask.data.read_task_files import Examples, Split, read_examples
 from multitask.evaluation.task_scores import Scores, score, write_predictions
 from multitask.models.multitask_model import MultitaskBert
 from multitask.runs.artefact import Artefact

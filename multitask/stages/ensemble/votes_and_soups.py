@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from minbert.checkpoint import weights_file
+from minbert.download_checkpoint import weights_file
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.data.labelled_data import LabelledData
-from multitask.data.readers import Examples
+from multitask.data.read_task_files import Examples
 from multitask.evaluation.task_scores import outputs
 from multitask.models.multitask_model import HEADS, MultitaskBert
 from multitask.runs.artefact import Artefact, locate_model

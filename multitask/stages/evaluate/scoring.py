@@ -13,7 +13,7 @@ from minbert.errors import InputError
 from minbert.files import atomic_file, read_json, sha256_of_file, write_json
 from minbert.tokenizer import load_tokenizer
 from multitask.data.contamination import TrainedOn
-from multitask.data.readers import Examples
+from multitask.data.read_task_files import Examples
 from multitask.evaluation.embedding_cache import embed
 from multitask.evaluation.suites import SUITES, outcome_on, read_sets
 from multitask.evaluation.task_scores import load_split, overlap, predict, score

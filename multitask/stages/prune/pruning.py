@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from minbert.checkpoint import weights_file
+from minbert.download_checkpoint import weights_file
 from minbert.errors import InputError
 from minbert.files import atomic_file, sha256_of_file, write_json
 from minbert.model import BertModel

@@ -11,11 +11,11 @@ import torch
 from scipy.stats import spearmanr
 from transformers import AutoModel, AutoTokenizer
 
-from minbert.checkpoint import resolve
+from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn, hash_sentences
-from multitask.data.readers import read_examples
+from multitask.data.read_task_files import read_examples
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.contamination_overlap import Seen, task_result
 from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS

@@ -10,15 +10,15 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from minbert.checkpoint import BUNDLED, save_encoder
 from minbert.config import BertConfig
+from minbert.download_checkpoint import BUNDLED
 from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask import SentenceEncoder
 from multitask.cli.main import main
 from multitask.data.contamination import RECORD, TrainedOn
-from multitask.data.readers import read_examples
+from multitask.data.read_task_files import read_examples
 from multitask.evaluation.suites import evaluate_model
 from multitask.inference.export import export_onnx, export_sentence_transformers, export_transformers
 from multitask.models.sentence_encoder import load_encoder
@@ -47,7 +47,7 @@ def pruned(tiny_encoder: Path, tmp_path_factory) -> SentenceEncoder:
     folder, tokenizer = tmp_path_factory.mktemp("pruned"), load_tokenizer(str(tiny_encoder))
     shape = BertConfig.from_file(tiny_encoder / "config.json").values()
     sizes = {"layer_heads": [1, 4], "layer_intermediate_sizes": [64, 5]}
-    save_encoder(BertModel(BertConfig.from_dict({"model_type": "bert"} | shape | sizes)), folder)
+    BertModel(BertConfig.from_dict({"model_type": "bert"} | shape | sizes)).save(folder)
     tokenizer.save(folder)
     return SentenceEncoder.load(folder, **EXACT)
 
@@ -174,7 +174,7 @@ def run(tiny_encoder: Path, small_data: Path, tmp_path_factory) -> Artefact:
 def test_an_export_keeps_what_its_run_was_trained_on(run, tiny_encoder, tmp_path, to):
     out = tmp_path / "out"
     assert main(["export", str(run.folder), str(out), "--to", to]) == 0
-    ours, exported = TrainedOn.of_model(run.folder), TrainedOn.of_folder(out, str(out))
+    ours, exported = TrainedOn.read(run.folder), TrainedOn.of_folder(out, str(out))
     assert len(exported.pairs) > 0
     np.testing.assert_array_equal(exported.sentences, ours.sentences)
     np.testing.assert_array_equal(exported.pairs, ours.pairs)

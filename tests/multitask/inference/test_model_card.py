@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
-from minbert.checkpoint import BUNDLED
+from minbert.download_checkpoint import BUNDLED
 from minbert.files import read_json, sha256_of_file, write_json
 from multitask.cli.main import main
 from multitask.inference.model_card import model_card

@@ -13,7 +13,6 @@ import torch
 from scipy.special import expit, softmax
 from scipy.stats import pearsonr
 
-from minbert.checkpoint import save_encoder
 from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
@@ -59,7 +58,7 @@ def other_encoder(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -
         max_position_embeddings=80,
         initializer_range=0.1,
     )
-    save_encoder(BertModel(config), folder)
+    BertModel(config).save(folder)
     Tokenizer(word_piece(vocabulary), config.max_length, {}).save(folder)
     return folder
 

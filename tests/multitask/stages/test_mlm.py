@@ -15,7 +15,6 @@ import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
-from minbert.checkpoint import save_encoder
 from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
@@ -325,7 +324,7 @@ def test_from_scratch_takes_sizes_and_no_weights(run: Run, tiny_encoder: Path, t
     assert inputs["labels"]["start"] == f"random, with the tokenizer of {tiny_encoder}"
     other = shutil.copytree(tiny_encoder, tmp_path / "other")
     torch.manual_seed(99)
-    save_encoder(BertModel(start), other)
+    BertModel(start).save(other)
     assert run(config, start=other).folder == artefact.folder
     assert weights(run(config, start=other, folder="elsewhere")) == weights(artefact)
     given = run(replace(config, shape=replace(shape, intermediate_size=40)))
@@ -393,7 +392,7 @@ def test_held_out_sentences_are_not_learned_from(
 def test_from_scratch_leaves_a_starts_pruning_behind(run: Run, tiny_encoder: Path, tmp_path: Path) -> None:
     config = BertConfig.from_file(tiny_encoder / "config.json")
     pruned = shutil.copytree(tiny_encoder, tmp_path / "pruned")
-    save_encoder(BertModel(replace(config, layer_heads=(4, 1), layer_intermediate_sizes=(64, 3))), pruned)
+    BertModel(replace(config, layer_heads=(4, 1), layer_intermediate_sizes=(64, 3))).save(pruned)
     shape = ShapeConfig(num_hidden_layers=1)
     stored = run(replace(CONFIG, from_scratch=True, shape=shape), start=pruned).model_folder() / "config.json"
     assert BertConfig.from_file(stored) == replace(config, num_hidden_layers=1)

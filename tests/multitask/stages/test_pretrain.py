@@ -15,7 +15,8 @@ from minbert.files import read_json, sha256_of_file
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
-from multitask.data.readers import read_examples, read_triplets
+from multitask.data.read_task_files import read_examples
+from multitask.data.read_unlabelled_files import read_triplets
 from multitask.evaluation.gradient_probe import probe
 from multitask.evaluation.task_scores import evaluate, load_split
 from multitask.models.config import HeadsConfig

@@ -14,7 +14,7 @@ from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn
-from multitask.data.readers import read_examples
+from multitask.data.read_task_files import read_examples
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.models.multitask_model import MultitaskBert
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -221,12 +221,12 @@ def test_sentiment_scores_need_a_head_for_it(run: Run, tuned: Artefact) -> None:
 
 def test_what_it_was_scored_on_counts_as_training_data(run: Run, small_data: Path, tuned: Artefact) -> None:
     scored = read_examples(small_data / "sts-train.csv", TASKS["similarity"].schema, labelled=True)
-    limited = TrainedOn.of_model(run(replace(HALF, train_limit=20)).folder)
+    limited = TrainedOn.read(run(replace(HALF, train_limit=20)).folder)
     seen = limited.pairs_seen(*scored.sentences)
     assert np.flatnonzero(seen).tolist() == drawn_rows(len(scored), 20).tolist()
-    assert not TrainedOn.of_model(run(replace(HALF, score="random")).folder).pairs_seen(*scored.sentences).any()
+    assert not TrainedOn.read(run(replace(HALF, score="random")).folder).pairs_seen(*scored.sentences).any()
     sentiment = read_examples(small_data / "ids-sst-train.csv", TASKS["sentiment"].schema, labelled=True)
-    assert TrainedOn.of_model(run(start=tuned.folder).folder).sentences_seen(sentiment.sentences[0]).any()
+    assert TrainedOn.read(run(start=tuned.folder).folder).sentences_seen(sentiment.sentences[0]).any()
 
 
 # Rewinding.
