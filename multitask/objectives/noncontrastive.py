@@ -14,7 +14,7 @@ from multitask.objectives.negatives import only_negatives, zero_if_empty
 from multitask.objectives.parameters import number
 
 
-def uniformity_weight(default: float) -> Any:
+def _weight_of_spreading(default: float) -> Any:
     """The field for λ, whose default differs between the losses."""
     return number(default, least=0, help="weight λ of the term that spreads a view")
 
@@ -35,7 +35,7 @@ class NonContrastive(Objective):
     Gradient" (arXiv 2402.18281), section 4.
     """
 
-    uniformity_weight: float = uniformity_weight(1.0)
+    uniformity_weight: float = _weight_of_spreading(1.0)
     dissipation: float | None = number(None, least=0, most=2, help="margin m of the dissipation gate; none: no gate")
     weight: float | None = number(
         None, above=0, help="temperature τ of softmax weights over negatives; none: the plain loss's weights"
@@ -79,7 +79,7 @@ class MinimumHypersphericalEnergy(NonContrastive):
     Without `ratio`, r = 1.
     """
 
-    uniformity_weight: float = uniformity_weight(10.0)
+    uniformity_weight: float = _weight_of_spreading(10.0)
 
     def gated_loss(self, pairs: Pairs) -> Tensor:
         distance = 2 - 2 * pairs.positive
@@ -138,7 +138,7 @@ class GradientForm(NonContrastive):
     With `ratio`, pos_i = −λ r (Σ_{j≠i} W_ij) x_i·y_i.
     """
 
-    uniformity_weight: float = uniformity_weight(30.0)
+    uniformity_weight: float = _weight_of_spreading(30.0)
     power: float | None = number(
         None, least=0, help="exponent p of power weights over negatives, instead of `weight`; 0: uniform; none: off"
     )
