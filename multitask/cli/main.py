@@ -29,6 +29,7 @@ from multitask.cli.options import (
     Report,
     Simulate,
 )
+from multitask.cli.types import REGISTRY
 from multitask.runtime.errors import Interrupted, TrainingError
 from studies.engine.command_options import Experiments
 
@@ -40,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # not every retry: the outcome is one line of ours
     try:
-        command = tyro.cli(Command, args=arguments, prog="multitask", config=(tyro.conf.OmitSubcommandPrefixes,))
+        markers = (tyro.conf.OmitSubcommandPrefixes,)
+        command = tyro.cli(Command, args=arguments, prog="multitask", config=markers, registry=REGISTRY)
         if "TORCHELASTIC_RUN_ID" in os.environ and not isinstance(command, Pretrain | Mlm | Finetune | Fuse):
             raise InputError("torchrun is for pretrain, mlm, finetune and fuse; run other commands without it")
         return run(command)
@@ -267,12 +269,11 @@ def _(command: Probe) -> int:
     from multitask.evaluation.probe_encoder import probe_checkpoint, similar_pairs
     from multitask.evaluation.text_tables import probe_table
     from multitask.models.sentence_encoder import SentenceEncoder
-    from multitask.stages.dropout_views_and_pairs import objective_of
     from multitask.tasks.training_sentences import training_sentences
 
     similar = command.source == "similar_pairs"
     texts = similar_pairs(command.data) if similar else [training_sentences(command.source, command.data)[0]]
-    objective = objective_of(command.config)
+    objective = command.objective.build()
     encoder = SentenceEncoder.load(command.model, command.revision, device=command.device, precision=command.precision)
     found = probe_checkpoint(encoder, texts, objective, command.batch_size, command.batches, command.seed)
     summaries = [components.summary() for components in found]

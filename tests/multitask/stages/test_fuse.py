@@ -346,9 +346,7 @@ def test_the_command(tiny_encoder: Path, small_data: Path, tmp_path: Path, capsy
         "--contrastive-weight",
         "0.5",
         "--objective",
-        "met",
-        "--margin",
-        "0.4",
+        "met:margin=0.4",
     ]
     assert main(["fuse", *where, *settings, "--quora-share", "0.1"]) == 0
     *table, folder = capsys.readouterr().out.splitlines()
@@ -356,9 +354,6 @@ def test_the_command(tiny_encoder: Path, small_data: Path, tmp_path: Path, capsy
     artefact = Artefact(Path(folder))
     config = json.loads((artefact.folder / "config.json").read_text())
     assert (config["steps"], config["contrastive_weight"], config["contrastive"]["quora_share"]) == ("one", 0.5, 0.1)
-    assert (config["contrastive"]["objective"]["objective"], config["contrastive"]["objective"]["margin"]) == (
-        "met",
-        0.4,
-    )
+    assert config["contrastive"]["objective"] == {"name": "met", "parameters": [["margin", 0.4]]}
     assert main(["evaluate", "--model", folder, "--data", str(small_data), "--device", "cpu"]) == 0
     assert "similarity  pearson" in capsys.readouterr().out

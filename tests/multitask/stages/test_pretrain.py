@@ -28,7 +28,7 @@ from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.common import Start
-from multitask.stages.dropout_views_and_pairs import ContrastiveSource, build_projection, load_contrastive, objective_of
+from multitask.stages.dropout_views_and_pairs import ContrastiveSource, build_projection, load_contrastive
 from multitask.stages.evaluate import EvaluateConfig
 from multitask.stages.evaluate.scoring import evaluate_run
 from multitask.stages.finetune import FinetuneConfig
@@ -221,15 +221,6 @@ def test_epochs_take_the_sources_in_order_and_a_share_of_quora(data: Path, tiny_
     assert sorted(quora) == list(range(64))  # four quarters see every pair once
 
 
-def test_objective_parameters_reach_the_objective() -> None:
-    config = ObjectiveConfig("vicreg", uniformity_weight=1.0, dissipation=0.3, weight=0.05, ratio=1.5)
-    assert objective_of(config) == build_objective(
-        "vicreg", uniformity_weight=1.0, dissipation=0.3, weight=0.05, ratio=1.5
-    )
-    with pytest.raises(InputError, match='infonce has no parameter "margin"'):
-        objective_of(ObjectiveConfig("infonce", margin=0.3))
-
-
 @pytest.mark.parametrize(("cut", "mlm_weight"), [(1, 0.1), (2, 0.0), (4, 0.1)])
 def test_resumed_run_ends_in_the_same_bits(
     cut: int, mlm_weight: float, data: Path, tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -337,7 +328,7 @@ def gradients_in_place(problem: Pretraining) -> dict[str, torch.Tensor]:
 
 
 def test_a_batch_without_any_gradient_is_probed_too(data: Path, tiny_encoder: Path, tmp_path: Path) -> None:
-    objective = ObjectiveConfig("gradient", dissipation=-2.0)  # no anchor passes
+    objective = ObjectiveConfig.of("gradient", dissipation=-2.0)  # no anchor passes
     (line,) = split_lines(run(tiny_encoder, data, tmp_path, replace(CONFIG, objective=objective, probe_every=1)))[0]
     assert line["unlabelled dissipated anchors"] == 1
     assert "unlabelled ratio" not in line
