@@ -23,7 +23,7 @@ from transformers import BertModel as TheirModel
 
 from minbert import BertConfig, BertModel, load_tokenizer
 from multitask.evaluation.task_scores import load_split
-from multitask.models.multitask_model import MultitaskBert
+from multitask.models.multitask_model import MultitaskModel
 from multitask.runtime.device import seed_everything, start
 from multitask.runtime.options import Precision
 from multitask.stages.finetune import FinetuneConfig
@@ -87,7 +87,7 @@ def measure(shape: str, batch_size: int, data: Path, steps: int, precision: Prec
     seed_everything(0)
     tokenizer = load_tokenizer("all-minilm-l6-v2")
     config = FinetuneConfig(batch_size=batch_size, pooling="mean")
-    model = MultitaskBert(BertModel(SHAPES[shape]), config.tasks, "mean", config.heads).to(runtime.device)
+    model = MultitaskModel(BertModel(SHAPES[shape]), config.tasks, "mean", config.heads).to(runtime.device)
     training = load_split(model, tokenizer, data, "train")
     ours = Finetuning(model, tokenizer, training, {}, config, runtime)
     plain = PlainLoop(ours, SHAPES[shape])

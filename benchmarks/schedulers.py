@@ -23,7 +23,7 @@ import torch
 from benchmarks.finetune import SHAPES
 from minbert import BertModel, load_tokenizer
 from multitask.evaluation.task_scores import load_split
-from multitask.models.multitask_model import MultitaskBert
+from multitask.models.multitask_model import MultitaskModel
 from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.schedulers import SCHEDULERS
 from multitask.stages.finetune import FinetuneConfig
@@ -43,7 +43,7 @@ class Bench:
         seed_everything(0)
         tokenizer = load_tokenizer("all-minilm-l6-v2")
         config = FinetuneConfig(batch_size=options.batch_size, pooling="mean", epochs=1)
-        model = MultitaskBert(BertModel(SHAPES[options.shape]), TASKS, "mean", config.heads).to(self.runtime.device)
+        model = MultitaskModel(BertModel(SHAPES[options.shape]), TASKS, "mean", config.heads).to(self.runtime.device)
         training = load_split(model, tokenizer, options.data, "train")
         self.problems = {}
         for name in names:

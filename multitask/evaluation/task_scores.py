@@ -20,7 +20,7 @@ from multitask.data.schema import Split
 from multitask.data.shuffle_and_batch import Rows
 from multitask.evaluation.contamination_overlap import Seen, TaskResult, task_result
 from multitask.models.batched_inference import for_all_rows
-from multitask.models.multitask_model import MultitaskBert
+from multitask.models.multitask_model import MultitaskModel
 from multitask.runtime.device import Runtime
 from multitask.tasks.kinds import TASKS
 
@@ -39,7 +39,7 @@ class Scores:
 
 
 def load_split(
-    model: MultitaskBert, tokenizer: Tokenizer, folder: Path, split: Split, tasks: Sequence[str] | None = None
+    model: MultitaskModel, tokenizer: Tokenizer, folder: Path, split: Split, tasks: Sequence[str] | None = None
 ) -> dict[str, LabelledData]:
     """The split's data of the tasks (all that the model has a head for when left out), as the model reads it.
 
@@ -54,7 +54,7 @@ def load_split(
     }
 
 
-def outputs(model: MultitaskBert, task: str, data: LabelledData, runtime: Runtime) -> NDArray[np.float32]:
+def outputs(model: MultitaskModel, task: str, data: LabelledData, runtime: Runtime) -> NDArray[np.float32]:
     """The head's outputs for every row, in file order: [rows, classes] or [rows]. The model must be in eval mode.
 
     Raises:
@@ -71,7 +71,7 @@ def outputs(model: MultitaskBert, task: str, data: LabelledData, runtime: Runtim
     return raw
 
 
-def predict(model: MultitaskBert, data: Mapping[str, LabelledData], runtime: Runtime) -> dict[str, NDArray[Any]]:
+def predict(model: MultitaskModel, data: Mapping[str, LabelledData], runtime: Runtime) -> dict[str, NDArray[Any]]:
     """Predictions in the labels' own units for every row, in file order: [rows]. The model must be in eval mode."""
     return {name: TASKS[name].kind.predict(outputs(model, name, split, runtime)) for name, split in data.items()}
 
@@ -101,7 +101,7 @@ def overlap(
     return {name: result(name, values) for name, values in predictions.items()}
 
 
-def evaluate(model: MultitaskBert, data: Mapping[str, LabelledData], runtime: Runtime) -> Scores:
+def evaluate(model: MultitaskModel, data: Mapping[str, LabelledData], runtime: Runtime) -> Scores:
     """Scores of a model in eval mode on labelled data."""
     return score(predict(model, data, runtime), {name: split.examples for name, split in data.items()})
 

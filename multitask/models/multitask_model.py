@@ -1,4 +1,4 @@
-"""MultitaskBert: an encoder, a pooling and one head a task; saved as a folder that transformers can read too."""
+"""MultitaskModel: an encoder, a pooling and one head for each task. Transformers can read the saved encoder."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,6 +20,7 @@ from minbert.tokenizer import Tokenizer
 from multitask.models.config import HeadsConfig, Pooling
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.models.prediction_heads import build_heads, pair_input
+from multitask.runs.artefact import is_run, locate_model
 from multitask.tasks.kinds import TASKS, task_named
 
 DESCRIPTION = "multitask.json"
@@ -27,7 +28,7 @@ HEADS = "heads.safetensors"
 POOLING = Path("1_Pooling", "config.json")  # as sentence-transformers names it
 
 
-class MultitaskBert(nn.Module):
+class MultitaskModel(nn.Module):
     """Encoder and heads.
 
     Args:
@@ -108,12 +109,16 @@ class MultitaskBert(nn.Module):
             write_json(temporary / DESCRIPTION, description)
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
-        """Read what `save` wrote.
+    def load(cls, run_or_folder: str | Path) -> Self:
+        """Load a model in eval mode.
+
+        Args:
+            run_or_folder: a run's folder, which stands for its leading model, or a folder that `save` wrote.
 
         Raises:
-            InputError: not such a folder, or a damaged one.
+            InputError: the run is not complete or keeps no model, or the folder is no such model or is damaged.
         """
+        folder = locate_model(run_or_folder) if is_run(run_or_folder) else Path(run_or_folder)
         path = folder / DESCRIPTION
         if not path.is_file():
             raise InputError(f"{folder}: no {DESCRIPTION}, so not a fine-tuned model; pass a run of finetune")
@@ -144,21 +149,21 @@ class MultitaskBert(nn.Module):
         return dict(self.heads.named_parameters())
 
 
-def load_model(folder: Path) -> MultitaskBert:
-    """What `MultitaskBert.save` wrote; or of an encoder alone a model that compares pairs by their embeddings' cosine.
+def load_model(folder: Path) -> MultitaskModel:
+    """What `MultitaskModel.save` wrote; or of an encoder alone a model that compares pairs by their embeddings' cosine.
 
     Raises:
         InputError: no checkpoint, or a damaged one.
     """
     if (folder / DESCRIPTION).is_file():
-        return MultitaskBert.load(folder)
+        return MultitaskModel.load(folder)
     pairs = tuple(name for name, task in TASKS.items() if task.kind.pair)
     encoder, pooling = BertModel.from_pretrained(str(folder)), resolve_pooling("auto", folder)
-    return MultitaskBert(encoder, pairs, pooling, HeadsConfig(sharing="none")).eval()
+    return MultitaskModel(encoder, pairs, pooling, HeadsConfig(sharing="none")).eval()
 
 
 def heads_files(folder: Path, pooling: PoolingMethod) -> list[Path]:
-    """The files that make an encoder's folder a `MultitaskBert`; none where its heads read another pooling."""
+    """The files that make an encoder's folder a `MultitaskModel`; none where its heads read another pooling."""
     path = folder / DESCRIPTION
     fits = path.is_file() and read_json(path).get("pooling") == pooling
     return [path, folder / HEADS] if fits else []

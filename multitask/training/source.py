@@ -17,7 +17,7 @@ from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import Rows
-from multitask.models.multitask_model import MultitaskBert
+from multitask.models.multitask_model import MultitaskModel
 from multitask.models.pooling import pool
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
@@ -74,7 +74,7 @@ class TaskSource(Source):
         data: its labelled training data.
     """
 
-    def __init__(self, model: MultitaskBert, task: str, data: LabelledData) -> None:
+    def __init__(self, model: MultitaskModel, task: str, data: LabelledData) -> None:
         assert data.examples.labels is not None, "training data has labels"
         self.model = model
         self.task = task

@@ -65,7 +65,7 @@ def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: 
 
 
 class Fusing(Finetuning):
-    """Supervised and contrastive training of a `MultitaskBert`, as the loop's `Trainable`.
+    """Supervised and contrastive training of a `MultitaskModel`, as the loop's `Trainable`.
 
     Args:
         found: model, data and configuration of the supervised training.

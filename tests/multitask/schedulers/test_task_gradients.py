@@ -6,7 +6,7 @@ import torch
 
 from minbert.model import BertModel
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import MultitaskBert
+from multitask.models.multitask_model import MultitaskModel
 from multitask.schedulers import build_scheduler
 from multitask.schedulers.task_gradients import TaskGradients, split_parameters
 from multitask.stages.finetune import FinetuneConfig
@@ -74,7 +74,7 @@ def test_the_cosine_with_no_gradient_is_zero():
 )
 def test_shared_are_the_encoder_and_layers_of_several_heads(tiny_encoder, heads, common):
     encoder = BertModel.from_pretrained(str(tiny_encoder))
-    model = MultitaskBert(encoder, (*TASKS, "reviews"), "cls", heads)
+    model = MultitaskModel(encoder, (*TASKS, "reviews"), "cls", heads)
     shared, own = split_parameters(model, TASKS)
     names = {parameter: name for name, parameter in model.named_parameters()}
     in_heads = {names[parameter] for parameter in shared if names[parameter].startswith("heads.")}

@@ -20,7 +20,7 @@ from multitask.cli.main import main
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.evaluation.task_scores import evaluate, load_split
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import MultitaskBert
+from multitask.models.multitask_model import MultitaskModel
 from multitask.objectives import build_objective
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
@@ -277,7 +277,7 @@ def test_steps_scores_and_what_is_kept(run: Run, small_data: Path) -> None:
     assert stored
     assert not any("projection" in name or name.startswith("cls.") for name in stored)
     assert [name for name in stored if name.startswith(tuple(TASKS))]  # the heads'
-    model = MultitaskBert.load(folder)
+    model = MultitaskModel.load(folder)
     assert model.tasks == ("sentiment", "paraphrase", "similarity")
     dev = load_split(model, load_tokenizer(str(folder)), small_data, "dev")
     again = evaluate(model, dev, start("cpu", "fp32"))

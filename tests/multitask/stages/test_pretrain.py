@@ -19,7 +19,7 @@ from multitask.data.readers import read_examples, read_triplets
 from multitask.evaluation.gradient_probe import probe
 from multitask.evaluation.task_scores import evaluate, load_split
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import MultitaskBert, resolve_pooling
+from multitask.models.multitask_model import MultitaskModel, resolve_pooling
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import build_objective
 from multitask.objectives.config import ObjectiveConfig
@@ -464,7 +464,7 @@ def test_heads_are_kept_as_they_are_and_scored_on_the_new_encoder(
     before, after = tuned.model_folder(), artefact.model_folder()
     for name in ("multitask.json", "heads.safetensors"):
         assert (after / name).read_bytes() == (before / name).read_bytes()
-    old, new = MultitaskBert.load(before), MultitaskBert.load(after)
+    old, new = MultitaskModel.load(before), MultitaskModel.load(after)
     assert not torch.equal(old.encoder.layers[0].output.weight, new.encoder.layers[0].output.weight)
     options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
     stored = read_json(evaluate_run(artefact, data, EvaluateConfig(), options).folder / "evaluation.json")
@@ -480,7 +480,7 @@ def test_heads_that_read_another_pooling_are_left_out(tuned: Artefact, data: Pat
     artefact = run(tuned.folder, data, tmp_path, replace(CONFIG, pooling="cls"))
     assert not {path.name for path in artefact.model_folder().iterdir()} & {"multitask.json", "heads.safetensors"}
     with pytest.raises(InputError, match="not a fine-tuned model"):
-        MultitaskBert.load(artefact.model_folder())
+        MultitaskModel.load(artefact.model_folder())
     assert resolve_pooling("auto", artefact.model_folder()) == "cls"
 
 

@@ -16,7 +16,7 @@ from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn
 from multitask.data.readers import read_examples
 from multitask.data.shuffle_and_batch import drawn_rows
-from multitask.models.multitask_model import MultitaskBert
+from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
@@ -204,7 +204,7 @@ def test_heads_of_tasks_stay_with_the_weights_that_they_were_trained_with(
     run: Run, tuned: Artefact, small_data: Path, options: RunOptions, tiny_encoder: Path
 ) -> None:
     kept = run(start=tuned.folder)
-    assert MultitaskBert.load(kept.model_folder()).tasks == TUNED.tasks
+    assert MultitaskModel.load(kept.model_folder()).tasks == TUNED.tasks
     scores = read_json(evaluate_run(kept, small_data, EvaluateConfig(), options).folder / "evaluation.json")["scores"]
     assert set(scores) == set(TUNED.tasks)
     rewound = run(start=tuned.folder, rewind_to=str(tiny_encoder))
