@@ -10,7 +10,7 @@ from minbert.errors import InputError
 from multitask.data.shuffle_and_batch import Rows
 from multitask.schedulers.base import Scheduler, register
 from multitask.schedulers.config import SchedulerSettings
-from multitask.training.loop import Batch, Losses, Trainable, Update
+from multitask.training.trainable import Batch, Losses, Trainable, Update
 
 
 @register("average")

@@ -12,7 +12,7 @@ from minbert.errors import InputError
 from multitask.data.shuffle_and_batch import Rows
 from multitask.schedulers.config import SchedulerSettings
 from multitask.schedulers.task_gradients import TaskGradients
-from multitask.training.loop import Losses, Trainable, Update
+from multitask.training.trainable import Losses, Trainable, Update
 
 
 class Scheduler(nn.Module, ABC):

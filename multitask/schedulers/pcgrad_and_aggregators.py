@@ -15,7 +15,7 @@ from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import SCHEDULERS, task_weights
 from multitask.schedulers.config import SchedulerConfig, SchedulerSettings
 from multitask.schedulers.task_gradients import TaskGradients
-from multitask.training.loop import Losses, Trainable, Update
+from multitask.training.trainable import Losses, Trainable, Update
 
 if TYPE_CHECKING:  # takes a second to import, which only aggregators should cost
     from torchjd.aggregation import Aggregator

@@ -8,7 +8,7 @@ from multitask.data.shuffle_and_batch import Rows
 from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import register
 from multitask.schedulers.config import SchedulerSettings
-from multitask.training.loop import Batch, Update
+from multitask.training.trainable import Batch, Update
 
 
 @register("batch_round_robin")

@@ -12,7 +12,7 @@ from multitask.runtime.device import generator as random_stream
 from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import register
 from multitask.schedulers.config import SchedulerSettings
-from multitask.training.loop import Batch, Update
+from multitask.training.trainable import Batch, Update
 
 
 @register("proportional")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from multitask.runtime import distributed
-from multitask.training.loop import Batch, Losses, Trainable
+from multitask.training.trainable import Batch, Losses, Trainable
 
 
 class TaskGradients:

@@ -11,7 +11,7 @@ from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import register, task_weights
 from multitask.schedulers.config import SchedulerSettings
 from multitask.tasks.kinds import TASKS, PairRegression
-from multitask.training.loop import Losses, Trainable, Update
+from multitask.training.trainable import Losses, Trainable, Update
 
 
 @register("uncertainty")

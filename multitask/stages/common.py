@@ -28,8 +28,9 @@ from multitask.runs.run_hash import RunKey
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime, generator, make_deterministic, seed_everything, start
 from multitask.runtime.options import RunOptions
-from multitask.training.loop import LoopConfig, Losses, Trainable, Update, train
+from multitask.training.loop import LoopConfig, train
 from multitask.training.tensorboard import tensorboard_log
+from multitask.training.trainable import Losses, Trainable, Update
 
 logger = logging.getLogger("multitask")
 

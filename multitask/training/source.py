@@ -22,7 +22,7 @@ from multitask.models.pooling import pool
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
 from multitask.tasks.kinds import TASKS, labels_to_tensor
-from multitask.training.loop import Losses, Update
+from multitask.training.trainable import Losses, Update
 
 
 @dataclass(frozen=True)

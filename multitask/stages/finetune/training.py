@@ -19,8 +19,9 @@ from multitask.runtime.options import RunOptions
 from multitask.schedulers import build_scheduler
 from multitask.stages.common import Start, begin_stage, train_once, trained_on
 from multitask.stages.finetune import STAGE, FinetuneConfig
-from multitask.training.loop import Batch, Evaluation, LoopConfig, Losses, Update
+from multitask.training.loop import LoopConfig
 from multitask.training.source import TaskSource, losses_of
+from multitask.training.trainable import Batch, Evaluation, Losses, Update
 
 
 def finetune(start_weights: str | Weights, data: Path, config: FinetuneConfig, options: RunOptions) -> Artefact:

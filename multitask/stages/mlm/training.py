@@ -27,8 +27,9 @@ from multitask.stages.common import Start, begin_stage, train_once, trained_on
 from multitask.stages.masked_words import MaskedSource
 from multitask.stages.mlm import STAGE, MlmConfig, ShapeConfig
 from multitask.tasks.training_sentences import training_sentences
-from multitask.training.loop import Batch, Evaluation, LoopConfig, Losses, Update
+from multitask.training.loop import LoopConfig
 from multitask.training.source import losses_of
+from multitask.training.trainable import Batch, Evaluation, Losses, Update
 
 SOURCE = "mlm"
 

@@ -35,8 +35,9 @@ from multitask.stages.pretrain import STAGE, PretrainConfig
 from multitask.tasks.kinds import TASKS
 from multitask.tasks.metrics import correlation_metrics
 from multitask.training.gradient_cache import backward_in_chunks
-from multitask.training.loop import Batch, Evaluation, LoopConfig, Losses, Trainable, Update
+from multitask.training.loop import LoopConfig
 from multitask.training.source import Source, losses_of
+from multitask.training.trainable import Batch, Evaluation, Losses, Trainable, Update
 
 
 def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, options: RunOptions) -> Artefact:

@@ -1,4 +1,4 @@
-"""MultitaskModel: one packed call equals task by task and the padded encoder; saved and loaded without a changed bit."""
+"""MultitaskModel: one packed call equals task by task and the padded encoder; saving and loading changes no bit."""
 
 import json
 from pathlib import Path

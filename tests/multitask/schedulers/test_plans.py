@@ -18,7 +18,7 @@ from multitask.schedulers import SCHEDULERS, AverageLoss, build_scheduler
 from multitask.schedulers.config import SchedulerConfig
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning, prepare
-from multitask.training.loop import Batch, Losses
+from multitask.training.trainable import Batch, Losses
 
 CPU = torch.device("cpu")
 ROWS = [np.array([0, 1]), np.array([2, 3]), np.array([4])]

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from multitask.training.loop import Batch, Losses, Update
+from multitask.training.trainable import Batch, Losses, Update
 
 TASKS = ("sentiment", "paraphrase", "similarity")
 SHARED = ("encoder.layer.weight", "encoder.layer.bias", "heads.paraphrase.0.weight", "heads.paraphrase.0.bias")

@@ -32,8 +32,8 @@ from multitask.stages.fuse import training as stage
 from multitask.stages.fuse.training import Fusing, fuse
 from multitask.tasks.kinds import TASKS
 from multitask.training.config import OptimizerConfig
-from multitask.training.loop import Update
-from multitask.training.optimizer import build_optimizer
+from multitask.training.optimizer_and_clipping import build_adamw
+from multitask.training.trainable import Update
 
 CONFIG = FuseConfig(replace(REPORT, epochs=1, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3)))
 PLAIN = HeadsConfig(sharing="none", dropout=0.0)
@@ -251,7 +251,7 @@ def test_without_contrastive_weight_it_is_fine_tuning(run: Run, tiny_encoder: Pa
 
 def test_the_projection_has_the_heads_learning_rate(problem) -> None:
     fusing = problem()
-    optimizer = build_optimizer(fusing.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
+    optimizer = build_adamw(fusing.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
     rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
     assert {rates[id(p)] for p in fusing.model.encoder.parameters()} == {1e-5}
     others = [*fusing.model.heads.parameters(), *fusing.module["projection"].parameters()]

@@ -39,7 +39,7 @@ from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import Pretraining, pretrain
 from multitask.tasks.kinds import TASKS
 from multitask.training.config import OptimizerConfig
-from multitask.training.optimizer import build_optimizer
+from multitask.training.optimizer_and_clipping import build_adamw
 
 CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
 RUNTIME = start("cpu", "fp32")
@@ -417,7 +417,7 @@ def test_chunks_do_not_change_the_gradient_of_the_auxiliary_loss(
 
 def test_projection_and_masked_head_have_the_heads_learning_rate(data: Path, tiny_encoder: Path) -> None:
     problem = stage(tiny_encoder, data, replace(CONFIG, mlm_weight=0.1))
-    optimizer = build_optimizer(problem.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
+    optimizer = build_adamw(problem.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
     rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
     assert {rates[id(p)] for p in problem.begin.encoder.parameters()} == {1e-5}
     heads = [*problem.module["projection"].parameters(), *problem.module["mlm"].parameters()]

@@ -29,8 +29,8 @@ from multitask.stages.pretrain.training import pretrain
 from multitask.stages.prune import PruneConfig
 from multitask.stages.prune.pruning import prune
 from multitask.tasks.kinds import TASKS
+from multitask.training.checkpoints_and_resume import RunState
 from multitask.training.config import OptimizerConfig
-from multitask.training.loop import TrainingRun
 
 HALF = PruneConfig(share=0.5, batch_size=16)
 TUNED = FinetuneConfig(
@@ -246,7 +246,7 @@ def test_a_state_early_in_a_training_is_a_shorter_run(
 ) -> None:
     config = PretrainConfig(sources=("similarity",), select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
     shorter = pretrain(str(tiny_encoder), small_data, config, options)
-    monkeypatch.setattr(TrainingRun, "drop_leftovers", lambda self: None)
+    monkeypatch.setattr(RunState, "drop_leftovers", lambda self: None)
     longer = pretrain(str(tiny_encoder), small_data, replace(config, epochs=2), options)
     early, late = sorted((longer.folder / "checkpoints").iterdir())
     assert equal_weights(encoder(shorter), encoder(early))

@@ -17,10 +17,12 @@ from torch import Tensor, nn
 from minbert.files import atomic_folder
 from multitask.runtime.device import Runtime
 from multitask.runtime.errors import Interrupted, TrainingError
+from multitask.training import checkpoints_and_resume
 from multitask.training import loop as training
 from multitask.training.config import OptimizerConfig
-from multitask.training.loop import Batch, Evaluation, LoopConfig, Losses, train
-from multitask.training.optimizer import build_optimizer, learning_rate_factor
+from multitask.training.loop import LoopConfig, train
+from multitask.training.optimizer_and_clipping import build_adamw, learning_rate_factor
+from multitask.training.trainable import Batch, Evaluation, Losses
 
 CPU = Runtime(torch.device("cpu"), "fp32")
 NEVER = 1e9
@@ -202,7 +204,7 @@ def test_warmup_longer_than_the_run():
 def test_weight_decay_is_for_matrices_and_heads_have_their_own_rate(head_rate):
     module = Regression()
     module.encoder[0].weight.requires_grad_(False)
-    optimizer = build_optimizer(module, OptimizerConfig(0.1, head_rate, weight_decay=0.2))
+    optimizer = build_adamw(module, OptimizerConfig(0.1, head_rate, weight_decay=0.2))
     groups = optimizer.param_groups
     settings = {id(p): (group["lr"], group["weight_decay"]) for group in groups for p in group["params"]}
     assert sum(len(group["params"]) for group in groups) == len(settings)
@@ -508,7 +510,7 @@ def test_resumed_after_a_cut_at_the_very_end(tmp_path, whole, monkeypatch):
         raise Cut
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, "write_json", failing)
+        patch.setattr(checkpoints_and_resume, "write_json", failing)
         with pytest.raises(Cut):
             run(tmp_path, save_every=-1)
     assert_resumed_like(whole, tmp_path)
