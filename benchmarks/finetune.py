@@ -22,7 +22,7 @@ from transformers import BertConfig as TheirConfig
 from transformers import BertModel as TheirModel
 
 from minbert import BertConfig, BertModel, load_tokenizer
-from multitask.evaluation.task_scores import load_split
+from multitask.evaluation.task_predictions import load_split
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runtime.device import seed_everything, start
 from multitask.runtime.options import Precision

@@ -22,7 +22,7 @@ import torch
 
 from benchmarks.finetune import SHAPES
 from minbert import BertModel, load_tokenizer
-from multitask.evaluation.task_scores import load_split
+from multitask.evaluation.task_predictions import load_split
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.schedulers import SCHEDULERS

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from multitask.evaluation.embedding_cache import EmbeddingTable
 from multitask.evaluation.senteval_files import SimilarityData
-from multitask.evaluation.sts_scores import unit
+from multitask.evaluation.sts_scores import unit_vectors
 from multitask.objectives.alignment_uniformity import alignment
 from multitask.tasks.kinds import POSITIVE
 
@@ -67,17 +67,17 @@ class Geometry:
 
 def geometry(data: SimilarityData, table: EmbeddingTable) -> Geometry:
     """Geometry of a task's sentences, two different ones at least, and of its pairs."""
-    first, second = (unit(table[column]) for column in data.columns)
-    sentences = unit(table[list(dict.fromkeys([*data.columns[0], *data.columns[1]]))])
+    first, second = (unit_vectors(table[column]) for column in data.columns)
+    sentences = unit_vectors(table[list(dict.fromkeys([*data.columns[0], *data.columns[1]]))])
     positive = data.gold >= POSITIVE
     singular_values = np.linalg.svd(sentences, compute_uv=False)
     return Geometry(
         alignment=_alignment(first[positive], second[positive]) if positive.any() else None,
-        uniformity=uniformity(sentences),
+        uniformity=uniformity_in_chunks(sentences),
         mean_cosine=mean_cosine(sentences),
         top_eigenvalue_share=float(singular_values[0] ** 2 / np.square(singular_values).sum()),
         effective_rank=effective_rank(singular_values),
-        bands=bands(np.einsum("nd,nd->n", first, second), data.gold),
+        bands=similarity_bands(np.einsum("nd,nd->n", first, second), data.gold),
     )
 
 
@@ -85,7 +85,7 @@ def _alignment(first: Units, second: Units) -> float:
     return alignment(torch.from_numpy(first), torch.from_numpy(second)).item()
 
 
-def uniformity(sentences: Units, t: float = 2.0) -> float:
+def uniformity_in_chunks(sentences: Units, t: float = 2.0) -> float:
     """Log mean_{i<j} e^{-t‖x_i − x_j‖²} (Wang & Isola 2020, section 4.1.2), a stretch of rows at a time."""
     count, total = len(sentences), 0.0
     vectors = sentences.astype(np.float32)
@@ -107,7 +107,7 @@ def effective_rank(singular_values: NDArray[np.floating[Any]]) -> float:
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
-def bands(similarities: NDArray[np.float64], gold: NDArray[np.float64]) -> dict[str, Band]:
+def similarity_bands(similarities: NDArray[np.float64], gold: NDArray[np.float64]) -> dict[str, Band]:
     """Similarities [pairs] by their gold scores' band."""
     which = np.minimum(gold.astype(np.int64), len(BANDS) - 1)
     found = {}

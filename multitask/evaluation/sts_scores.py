@@ -40,7 +40,7 @@ class StsScores:
     subsets: dict[str, Correlation]
 
 
-def unit(vectors: Vectors) -> NDArray[np.float64]:
+def unit_vectors(vectors: Vectors) -> NDArray[np.float64]:
     """Vectors [n, dim] scaled to length 1, in fp64 so that nearly equal cosines keep their order; zero stays zero."""
     precise = vectors.astype(np.float64)
     length = np.linalg.norm(precise, axis=-1, keepdims=True)
@@ -49,7 +49,7 @@ def unit(vectors: Vectors) -> NDArray[np.float64]:
 
 def cosines(first: Vectors, second: Vectors) -> NDArray[np.float64]:
     """Cosine of each pair's embeddings, [pairs]; 0 with a zero vector."""
-    return np.einsum("nd,nd->n", unit(first), unit(second))
+    return np.einsum("nd,nd->n", unit_vectors(first), unit_vectors(second))
 
 
 def sts_scores(similarities: NDArray[np.float64], gold: NDArray[np.float64], subsets: NDArray[np.str_]) -> StsScores:

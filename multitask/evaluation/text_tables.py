@@ -6,8 +6,8 @@ from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from multitask.evaluation.contamination_overlap import TaskResult
-    from multitask.evaluation.task_scores import Scores
+    from multitask.evaluation.task_scores import MultitaskScores
+    from multitask.evaluation.training_overlap import ScoresWithOverlap
 
 
 def capitalized(name: str) -> str:
@@ -37,7 +37,7 @@ def scores_table(history: Sequence[Mapping[str, Any]]) -> str:
     return aligned(rows)
 
 
-def metrics_table(scores: "Scores") -> str:
+def metrics_table(scores: "MultitaskScores") -> str:
     """Every scalar metric of every task, and the overall score."""
     rows = [["task", "metric", "value"]]
     for task, metrics in scores.metrics.items():
@@ -46,7 +46,7 @@ def metrics_table(scores: "Scores") -> str:
     return aligned(rows, left=2)
 
 
-def overlap_table(tasks: Mapping[str, "TaskResult[dict[str, Any]]"]) -> str:
+def overlap_table(tasks: Mapping[str, "ScoresWithOverlap[dict[str, Any]]"]) -> str:
     """Of each task how much the model was trained on, and its scores on the other rows."""
     rows = [["trained on", "sentences", "rows", "metric", "all rows", "other rows"]]
     for name, task in tasks.items():

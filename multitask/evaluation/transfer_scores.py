@@ -53,7 +53,7 @@ def transfer_scores(predictions: Labels, labels: Labels, classes: int) -> Transf
     return TransferScores(float(np.mean(predictions == labels)), f1)
 
 
-def predict(data: ClassificationData, table: EmbeddingTable, seed: int) -> Labels:
+def predict_classes(data: ClassificationData, table: EmbeddingTable, seed: int) -> Labels:
     """Predicted classes of the scored rows, in file order.
 
     Args:

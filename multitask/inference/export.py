@@ -15,7 +15,7 @@ from minbert.errors import InputError
 from minbert.files import atomic_folder, write_json, write_text
 from minbert.model import BertModel
 from multitask.data.contamination import TrainedOn
-from multitask.models.multitask_model import write_pooling
+from multitask.models.model_folder import write_pooling
 from multitask.models.pooling import PoolingMethod
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import without_folders

@@ -20,7 +20,7 @@ SUB_SAMPLING = ("train_limit", "epoch_size")  # settings by which a stage takes 
 
 
 @dataclass(frozen=True)
-class Stage:
+class ChainRun:
     """A run of the chain, as the card shows it."""
 
     artefact: str  # the folder's name
@@ -32,7 +32,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Score:
+class ListedScore:
     """A number that was measured on the model."""
 
     data: str  # a split or a suite
@@ -83,13 +83,13 @@ def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normal
     )
 
 
-def _chain(name: Path) -> tuple[list[Stage], list[str]]:
+def _chain(name: Path) -> tuple[list[ChainRun], list[str]]:
     """The runs behind a model, in the order in which they were made, and the weights that the first began with.
 
     A run that was moved is looked for beside the one that it was made for; where it is found nowhere, its name stands
     among the weights.
     """
-    stages: dict[str, Stage] = {}
+    stages: dict[str, ChainRun] = {}
     roots: dict[str, None] = {}
 
     def visit(run: Path) -> None:
@@ -116,14 +116,14 @@ def _run_of(path: Path) -> Path:
     return path.parent.parent if path.parent.name == "checkpoints" else path
 
 
-def _stage(run: Path, inputs: Mapping[str, Any]) -> Stage:
+def _stage(run: Path, inputs: Mapping[str, Any]) -> ChainRun:
     labels = inputs["labels"]
     rows = [
         (use, name, Path(labels["data"]).name, fingerprint)
         for use in ("training", "views", "dev")
         for name, fingerprint in inputs.get(use, {}).items()
     ]
-    return Stage(
+    return ChainRun(
         run.name,
         run.name.partition("-")[0],
         without_folders(labels.get("start") or labels.get("members", "")),
@@ -133,10 +133,10 @@ def _stage(run: Path, inputs: Mapping[str, Any]) -> Stage:
     )
 
 
-def _scores(folder: Path) -> list[Score]:
+def _scores(folder: Path) -> list[ListedScore]:
     """What the run measured when it kept this model, and what `evaluate` wrote beside it since."""
     run = Artefact(_run_of(folder.resolve()))
-    scores: list[Score] = []
+    scores: list[ListedScore] = []
     if folder.name.startswith("step-") and (run.folder / "metrics.jsonl").is_file():
         step = int(folder.name.removeprefix("step-"))
         line = next(line for line in run.history() if line["step"] == step)
@@ -147,20 +147,20 @@ def _scores(folder: Path) -> list[Score]:
         for task, result in (read_json(path)["tasks"] if path.is_file() else {}).items():
             metric, values = ("spearman", result["scores"]["all"]) if suite == "sts" else ("accuracy", result["scores"])
             seen = f"{result['rows_seen']:,} of {result['rows']:,}"
-            scores.append(Score(suite, task, metric, values[metric], True, seen))
+            scores.append(ListedScore(suite, task, metric, values[metric], True, seen))
     return scores
 
 
-def _of_tasks(data: str, metrics: Mapping[str, Mapping[str, Any]], of_embeddings: bool) -> list[Score]:
+def _of_tasks(data: str, metrics: Mapping[str, Mapping[str, Any]], of_embeddings: bool) -> list[ListedScore]:
     return [
-        Score(data, task, metric, value, of_embeddings)
+        ListedScore(data, task, metric, value, of_embeddings)
         for task, values in metrics.items()
         for metric, value in values.items()
         if isinstance(value, float)
     ]
 
 
-def _limits(stages: list[Stage], trained_on: TrainedOn) -> Iterator[str]:
+def _limits(stages: list[ChainRun], trained_on: TrainedOn) -> Iterator[str]:
     """What a user should know before relying on the model."""
     yield "The data sets that this project reads are English; other languages were neither trained on nor measured."
     if lines := [without_folders(line) for line in trained_on.unknown]:

@@ -15,10 +15,10 @@ from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.data.shuffle_and_batch import Rows
-from multitask.models.batched_inference import for_all_rows
+from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import Pooling
-from multitask.models.foreign_encoders import ForeignEncoder, why_foreign
-from multitask.models.multitask_model import resolve_pooling, stored_max_length
+from multitask.models.model_folder import resolve_pooling, stored_max_length
+from multitask.models.other_architectures import SentenceTransformersEncoder, why_not_minbert
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.runs.artefact import is_run, locate_model
 from multitask.runtime.device import Runtime, start
@@ -26,7 +26,7 @@ from multitask.runtime.options import Device, Precision
 
 
 class Embedder(Protocol):
-    """What turns sentences into embeddings: `SentenceEncoder`, or `ForeignEncoder` for other architectures."""
+    """Turns sentences into embeddings: `SentenceEncoder`, or `SentenceTransformersEncoder` for other architectures."""
 
     @property
     def identity(self) -> str:
@@ -61,8 +61,8 @@ def load_encoder(
     """
     if not is_run(name):
         folder = resolve(str(name), revision, with_weights=False)
-        if (reason := why_foreign(folder)) is not None:
-            return ForeignEncoder.load(str(name), revision, pooling, device, precision, reason)
+        if (reason := why_not_minbert(folder)) is not None:
+            return SentenceTransformersEncoder.load(str(name), revision, pooling, device, precision, reason)
     return SentenceEncoder.load(name, revision, pooling, device, precision)
 
 
@@ -193,6 +193,6 @@ class SentenceEncoder:
         embeddings = np.empty((0, self.model.config.hidden_size), np.float32)
         if tokens:
             lengths = np.array([len(ids) for ids in tokens], np.int64)
-            embeddings = for_all_rows(lengths, embed, self.runtime, batch_size, show_progress)
+            embeddings = compute_in_batches(lengths, embed, self.runtime, batch_size, show_progress)
         found = embeddings[0] if isinstance(sentences, str) else embeddings
         return torch.from_numpy(found).to(self.runtime.device) if convert_to_tensor else found

@@ -9,7 +9,7 @@ import torch
 from minbert.errors import InputError
 from multitask.data.shuffle_and_batch import Rows
 from multitask.schedulers.base import Scheduler, register
-from multitask.schedulers.config import SchedulerSettings
+from multitask.schedulers.config import ScheduledTraining
 from multitask.training.trainable import Batch, Losses, Trainable, Update
 
 
@@ -21,7 +21,7 @@ class AverageLoss(Scheduler):
     length, the report's balance.
     """
 
-    def epoch_sizes(self, sizes: Mapping[str, int], config: SchedulerSettings, epoch: int) -> dict[str, int]:
+    def epoch_sizes(self, sizes: Mapping[str, int], config: ScheduledTraining, epoch: int) -> dict[str, int]:
         return dict.fromkeys(sizes, config.epoch_size or min(sizes.values()))
 
     def arrange(self, batches: Mapping[str, Sequence[Rows]], generator: np.random.Generator) -> list[Update]:
@@ -41,7 +41,7 @@ class SingleTask(AverageLoss):
     """Exactly one task, its whole set an epoch (report, section 4.2)."""
 
     @classmethod
-    def build(cls, config: SchedulerSettings, device: torch.device) -> Self:
+    def build(cls, config: ScheduledTraining, device: torch.device) -> Self:
         if len(config.tasks) != 1:
             raise InputError(f"scheduler single trains one task; tasks are {', '.join(config.tasks)}: name one of them")
         return super().build(config, device)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from multitask.data.shuffle_and_batch import Rows
-from multitask.schedulers.config import SchedulerSettings
+from multitask.schedulers.config import ScheduledTraining
 from multitask.schedulers.task_gradients import TaskGradients
 from multitask.training.trainable import Losses, Trainable, Update
 
@@ -30,12 +30,12 @@ class Scheduler(nn.Module, ABC):
         self.weights = dict(weights)
 
     @classmethod
-    def build(cls, config: SchedulerSettings, device: torch.device) -> Self:  # noqa: ARG003 - for those that learn
+    def build(cls, config: ScheduledTraining, device: torch.device) -> Self:  # noqa: ARG003 - for those that learn
         """The scheduler of a configuration. Raises InputError where the two do not fit."""
         return cls(task_weights(config))
 
     @abstractmethod
-    def epoch_sizes(self, sizes: Mapping[str, int], config: SchedulerSettings, epoch: int) -> dict[str, int]:
+    def epoch_sizes(self, sizes: Mapping[str, int], config: ScheduledTraining, epoch: int) -> dict[str, int]:
         """Rows that each task contributes to an epoch (from 0), from its number of training rows."""
 
     @abstractmethod
@@ -63,12 +63,12 @@ class Scheduler(nn.Module, ABC):
         return gradients.conflicts()
 
 
-def task_weights(config: SchedulerSettings) -> dict[str, float]:
+def task_weights(config: ScheduledTraining) -> dict[str, float]:
     """The factor of each task's loss."""
     return dict(zip(config.tasks, config.weights or [1.0] * len(config.tasks), strict=True))
 
 
-SCHEDULERS: dict[str, Callable[[SchedulerSettings, torch.device], Scheduler]] = {}
+SCHEDULERS: dict[str, Callable[[ScheduledTraining, torch.device], Scheduler]] = {}
 """How to build every scheduler, by name; `register` fills it."""
 
 _Kind = TypeVar("_Kind", bound=type[Scheduler])
@@ -84,7 +84,7 @@ def register(name: str) -> Callable[[_Kind], _Kind]:
     return add
 
 
-def build_scheduler(config: SchedulerSettings, device: torch.device) -> Scheduler:
+def build_scheduler(config: ScheduledTraining, device: torch.device) -> Scheduler:
     """The configured scheduler.
 
     Args:

@@ -28,7 +28,7 @@ class SchedulerConfig:
         check_range(self, 0, ("gradvac_beta",), most=1)
 
 
-class SchedulerSettings(Protocol):
+class ScheduledTraining(Protocol):
     """What a scheduler reads of a training's configuration; `FinetuneConfig` has it."""
 
     @property

@@ -13,7 +13,7 @@ from minbert.errors import InputError
 from multitask.runtime import distributed
 from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import SCHEDULERS, task_weights
-from multitask.schedulers.config import SchedulerConfig, SchedulerSettings
+from multitask.schedulers.config import ScheduledTraining, SchedulerConfig
 from multitask.schedulers.task_gradients import TaskGradients
 from multitask.training.trainable import Losses, Trainable, Update
 
@@ -77,7 +77,7 @@ class Aggregation(AverageLoss):
             return matrix.sum(dim=0)  # solvers fail on what is not finite; the loop says which loss it was
 
 
-class Bargaining(Aggregation):
+class NashMtl(Aggregation):
     """Nash-MTL begins each search at the last solution, which torchjd does not count as a module's state."""
 
     def get_extra_state(self) -> Tensor:
@@ -140,7 +140,7 @@ METHODS = {
     "cagrad": Method("CAGrad", sums=False, extra="cagrad", arguments=lambda tasks, config: {"c": config.cagrad_c}),
     # Navon et al. 2022, arXiv 2202.01017, algorithm 1.
     "nash_mtl": Method(
-        "NashMTL", sums=True, extra="nash_mtl", arguments=lambda tasks, config: {"n_tasks": tasks}, kind=Bargaining
+        "NashMTL", sums=True, extra="nash_mtl", arguments=lambda tasks, config: {"n_tasks": tasks}, kind=NashMtl
     ),
     # Ban & Ji 2024, arXiv 2402.15638, equation 4.
     "fairgrad": Method(
@@ -149,7 +149,7 @@ METHODS = {
 }
 
 
-def _build(name: str, config: SchedulerSettings, _device: torch.device) -> Aggregation:
+def _build(name: str, config: ScheduledTraining, _device: torch.device) -> Aggregation:
     method, tasks = METHODS[name], len(config.tasks)
     if tasks < 2:
         raise InputError(

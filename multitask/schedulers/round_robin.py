@@ -7,7 +7,7 @@ import numpy as np
 from multitask.data.shuffle_and_batch import Rows
 from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import register
-from multitask.schedulers.config import SchedulerSettings
+from multitask.schedulers.config import ScheduledTraining
 from multitask.training.trainable import Batch, Update
 
 
@@ -26,7 +26,7 @@ class BatchRoundRobin(AverageLoss):
 class EpochRoundRobin(AverageLoss):
     """In each epoch all of the first data set, then all of the second, and so on (report, section 4.2)."""
 
-    def epoch_sizes(self, sizes: Mapping[str, int], config: SchedulerSettings, epoch: int) -> dict[str, int]:
+    def epoch_sizes(self, sizes: Mapping[str, int], config: ScheduledTraining, epoch: int) -> dict[str, int]:
         return {name: config.epoch_size or size for name, size in sizes.items()}
 
     def arrange(self, batches: Mapping[str, Sequence[Rows]], generator: np.random.Generator) -> list[Update]:

@@ -11,7 +11,7 @@ from multitask.data.shuffle_and_batch import Rows
 from multitask.runtime.device import generator as random_stream
 from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import register
-from multitask.schedulers.config import SchedulerSettings
+from multitask.schedulers.config import ScheduledTraining
 from multitask.training.trainable import Batch, Update
 
 
@@ -22,11 +22,11 @@ class ProportionalSampling(AverageLoss):
     An epoch has about the rows of `average`'s: as many steps as that has batches.
     """
 
-    def exponent(self, config: SchedulerSettings, epoch: int) -> float:
+    def exponent(self, config: ScheduledTraining, epoch: int) -> float:
         """The power alpha of an epoch (from 0)."""
         return config.scheduling.sampling_alpha
 
-    def epoch_sizes(self, sizes: Mapping[str, int], config: SchedulerSettings, epoch: int) -> dict[str, int]:
+    def epoch_sizes(self, sizes: Mapping[str, int], config: ScheduledTraining, epoch: int) -> dict[str, int]:
         chances = np.array(list(sizes.values()), float) ** self.exponent(config, epoch)
         balanced = sum(super().epoch_sizes(sizes, config, epoch).values())
         steps = -(-balanced // config.batch_size)
@@ -43,5 +43,5 @@ class ProportionalSampling(AverageLoss):
 class AnnealedSampling(ProportionalSampling):
     """Sampling whose alpha falls from 1 to 0.2: alpha = 1 - 0.8 (e - 1) / (E - 1) in epoch e of E."""
 
-    def exponent(self, config: SchedulerSettings, epoch: int) -> float:
+    def exponent(self, config: ScheduledTraining, epoch: int) -> float:
         return 1 - 0.8 * epoch / max(config.epochs - 1, 1)

@@ -9,7 +9,7 @@ from torch import nn
 
 from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import register, task_weights
-from multitask.schedulers.config import SchedulerSettings
+from multitask.schedulers.config import ScheduledTraining
 from multitask.tasks.kinds import TASKS, PairRegression
 from multitask.training.trainable import Losses, Trainable, Update
 
@@ -33,7 +33,7 @@ class UncertaintyWeighting(AverageLoss):
         self.factors = {name: 0.5 if isinstance(TASKS[name].kind, PairRegression) else 1.0 for name in weights}
 
     @classmethod
-    def build(cls, config: SchedulerSettings, device: torch.device) -> Self:
+    def build(cls, config: ScheduledTraining, device: torch.device) -> Self:
         return cls(task_weights(config), device)
 
     def backward(self, trainable: Trainable, update: Update) -> Losses:

@@ -21,7 +21,7 @@ from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.data.contamination import Hashes, TrainedOn
 from multitask.models.config import Pooling
-from multitask.models.multitask_model import resolve_pooling, write_pooling
+from multitask.models.model_folder import resolve_pooling, write_pooling
 from multitask.models.pooling import PoolingMethod
 from multitask.runs.artefact import Artefact, Weights, locate_model
 from multitask.runs.run_hash import RunKey

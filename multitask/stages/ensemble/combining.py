@@ -15,7 +15,8 @@ from minbert.tokenizer import load_tokenizer
 from multitask.data.contamination import TrainedOn
 from multitask.data.readers import Examples, read_examples
 from multitask.data.schema import Split
-from multitask.evaluation.task_scores import Scores, score, write_predictions
+from multitask.evaluation.task_predictions import write_predictions
+from multitask.evaluation.task_scores import MultitaskScores, score
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import Runtime, start
@@ -164,7 +165,7 @@ def _blended(votes: Votes, answers: Mapping[str, Estimates]) -> Estimates:
 def _soup(
     config: EnsembleConfig,
     members: Sequence[Member],
-    scores: Mapping[str, Scores],
+    scores: Mapping[str, MultitaskScores],
     examples: Mapping[Split, Mapping[str, Examples]],
     runtime: Runtime,
     folder: Path,

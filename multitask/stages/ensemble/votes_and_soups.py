@@ -19,8 +19,9 @@ from minbert.files import read_json, sha256_of_file
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.data.labelled_data import LabelledData
 from multitask.data.readers import Examples
-from multitask.evaluation.task_scores import outputs
-from multitask.models.multitask_model import HEADS, MultitaskModel
+from multitask.evaluation.task_predictions import outputs
+from multitask.models.model_folder import HEADS
+from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, locate_model
 from multitask.runtime.device import Runtime
 from multitask.stages.ensemble import Kept

@@ -11,7 +11,8 @@ from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import batches_of_similar_length, drawn_rows, rows_from
-from multitask.evaluation.task_scores import evaluate, load_split
+from multitask.evaluation.task_predictions import load_split
+from multitask.evaluation.task_scores import evaluate
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime, generator

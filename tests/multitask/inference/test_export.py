@@ -19,7 +19,7 @@ from multitask import SentenceEncoder
 from multitask.cli.main import main
 from multitask.data.contamination import RECORD, TrainedOn
 from multitask.data.readers import read_examples
-from multitask.evaluation.suites import evaluate_model
+from multitask.evaluation.embedding_suites import evaluate_model
 from multitask.inference.export import export_onnx, export_sentence_transformers, export_transformers
 from multitask.models.sentence_encoder import load_encoder
 from multitask.runs.artefact import Artefact

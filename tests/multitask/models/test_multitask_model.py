@@ -16,7 +16,8 @@ from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import DESCRIPTION, HEADS, MultitaskModel, load_model, resolve_pooling
+from multitask.models.model_folder import DESCRIPTION, HEADS, resolve_pooling
+from multitask.models.multitask_model import MultitaskModel, load_model
 from multitask.runs.artefact import Artefact
 from multitask.tasks.kinds import TASKS
 

@@ -20,10 +20,11 @@ from minbert.files import read_json, write_json
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.cli.main import main
-from multitask.evaluation.task_scores import load_split, outputs
-from multitask.inference.predict import predict_files
+from multitask.evaluation.task_predictions import load_split, outputs
+from multitask.inference.prediction_files import write_prediction_files
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import HEADS, MultitaskModel
+from multitask.models.model_folder import HEADS
+from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import BilinearHead
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import start
@@ -273,7 +274,7 @@ def test_best_per_task_is_the_best_members_own_answer(members, small_data, tmp_p
         best = max(scores, key=scores.__getitem__)
         assert said["weights"][task] == {best: 1.0}
         assert said["scores"][task] == scores[best]
-        predict_files(Path(best), small_data, tmp_path / task, device="cpu", precision="fp32")
+        write_prediction_files(Path(best), small_data, tmp_path / task, device="cpu", precision="fp32")
         for split in ("dev", "test"):
             name = f"{TASKS[task].prediction_stem}-{split}-output.csv"
             assert (artefact.folder / "predictions" / name).read_bytes() == (tmp_path / task / name).read_bytes()

@@ -23,7 +23,8 @@ from minbert.files import sha256_of_file
 from minbert.tokenizer import load_tokenizer
 from multitask.cli.main import main
 from multitask.data.shuffle_and_batch import drawn_rows, epoch_rows
-from multitask.evaluation.task_scores import evaluate, load_split, outputs
+from multitask.evaluation.task_predictions import load_split, outputs
+from multitask.evaluation.task_scores import evaluate
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, locate_model

@@ -26,7 +26,7 @@ from minbert.train_vocabulary import train_tokenizer
 from multitask.cli.main import main
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.data.tokenize_and_truncate import Tokens
-from multitask.models.multitask_model import resolve_pooling
+from multitask.models.model_folder import resolve_pooling
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import FinetuneConfig

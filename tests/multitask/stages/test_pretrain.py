@@ -17,9 +17,11 @@ from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask.data.readers import read_examples, read_triplets
 from multitask.evaluation.gradient_probe import probe
-from multitask.evaluation.task_scores import evaluate, load_split
+from multitask.evaluation.task_predictions import load_split
+from multitask.evaluation.task_scores import evaluate
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import MultitaskModel, resolve_pooling
+from multitask.models.model_folder import resolve_pooling
+from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import build_objective
 from multitask.objectives.config import ObjectiveConfig

@@ -17,7 +17,7 @@ from multitask.tasks.kinds import TASKS
 FILES = {"main-captions": CAPTIONS_FILE, "main-news": NEWS_FILE}
 
 
-def write_domains(data: Path, suites_data: Path) -> dict[Path, int]:
+def write_captions_and_news(data: Path, suites_data: Path) -> dict[Path, int]:
     """Write the data folder's captions and news, each sentence once, without those of the dev and test sets.
 
     Args:

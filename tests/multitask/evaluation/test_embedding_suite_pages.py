@@ -5,11 +5,11 @@ import re
 
 import pytest
 
-from multitask.evaluation.contamination_overlap import TaskResult
 from multitask.evaluation.embedding_geometry import BANDS, Band, Geometry
+from multitask.evaluation.embedding_suite_pages import published, suite_text, write_suite
+from multitask.evaluation.embedding_suites import SUITES, SuiteResult
 from multitask.evaluation.sts_scores import Correlation, StsScores
-from multitask.evaluation.suite_report import published, suite_text, write_suite
-from multitask.evaluation.suites import SUITES, SuiteResult
+from multitask.evaluation.training_overlap import ScoresWithOverlap
 from multitask.evaluation.transfer_scores import TransferScores
 
 STS_NAMES = [entry.name for entry in SUITES["sts"].sets]
@@ -20,8 +20,8 @@ def sts_scores(spearman: float) -> StsScores:
     return StsScores(way, way, way, {"headlines": way})
 
 
-def task(scores, clean=None, seen: int = 0) -> TaskResult:
-    return TaskResult(1000, scores, 1900, seen, seen // 2, clean or scores, clean or scores)
+def task(scores, clean=None, seen: int = 0) -> ScoresWithOverlap:
+    return ScoresWithOverlap(1000, scores, 1900, seen, seen // 2, clean or scores, clean or scores)
 
 
 def suite_result(suite="sts", tasks=None, missing=None, unknown=()) -> SuiteResult:

@@ -17,7 +17,7 @@ from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file
 from multitask.models.config import Pooling
-from multitask.models.multitask_model import stored_pooling
+from multitask.models.model_folder import stored_pooling
 from multitask.runtime.device import Runtime, start
 from multitask.runtime.options import Device, Precision
 
@@ -32,7 +32,7 @@ CHANGES_OF_TEXT = (
 )
 
 
-def why_foreign(folder: Path) -> str | None:
+def why_not_minbert(folder: Path) -> str | None:
     """Why `SentenceEncoder` does not compute what the model in a folder does; None where it does.
 
     It computes BERT and RoBERTa with the first token's state or the mean as embedding. That an embedding is then scaled
@@ -60,7 +60,7 @@ def why_foreign(folder: Path) -> str | None:
     return None
 
 
-class ForeignEncoder:
+class SentenceTransformersEncoder:
     """A `SentenceTransformer` as an encoder.
 
     Args:

@@ -17,9 +17,9 @@ from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.readers import read_examples
 from multitask.evaluation import transfer_scores as transfer
-from multitask.evaluation.contamination_overlap import Seen, task_result
+from multitask.evaluation.embedding_suites import SUITES, evaluate_model, evaluate_suite
 from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS
-from multitask.evaluation.suites import SUITES, evaluate_model, evaluate_suite
+from multitask.evaluation.training_overlap import SeenRows, scores_with_overlap
 from multitask.tasks.kinds import TASKS
 from tests.multitask.evaluation.folder import BagOfWords, write, write_sts, write_transfer
 
@@ -172,7 +172,7 @@ def test_seen_masks_decide_which_rows_are_scored():
     columns = [["a", "b", "c", "d"], ["e", "b", "g", "h"]]
     first, second = np.array([True, False, False, False]), np.array([False, False, True, False])
     pairs = np.array([True, False, False, False])
-    result = task_result(scores_of, columns, Seen((first, second), pairs))
+    result = scores_with_overlap(scores_of, columns, SeenRows((first, second), pairs))
     assert asked == [[True] * 4, [False, True, True, True], [False, True, False, True]]
     assert (result.scores, result.clean, result.untouched) == (1, 2, 3)
     assert (result.sentences, result.sentences_seen, result.rows_seen) == (7, 2, 1)

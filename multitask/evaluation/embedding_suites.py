@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from multitask.data.contamination import TrainedOn
-from multitask.evaluation.contamination_overlap import Seen, TaskResult, task_result
 from multitask.evaluation.embedding_cache import EmbeddingTable, embed
 from multitask.evaluation.embedding_geometry import Geometry, geometry
 from multitask.evaluation.senteval_files import (
@@ -29,7 +28,8 @@ from multitask.evaluation.senteval_files import (
 )
 from multitask.evaluation.statistics import Measure
 from multitask.evaluation.sts_scores import StsScores, cosines, sts_scores
-from multitask.evaluation.transfer_scores import TransferScores, predict, transfer_scores
+from multitask.evaluation.training_overlap import ScoresWithOverlap, SeenRows, scores_with_overlap
+from multitask.evaluation.transfer_scores import TransferScores, predict_classes, transfer_scores
 from multitask.models.config import Pooling
 from multitask.models.sentence_encoder import Embedder, SentenceEncoder, load_encoder
 from multitask.runs.artefact import is_run, locate_model
@@ -38,11 +38,11 @@ from multitask.runtime.options import Device, Precision
 logger = logging.getLogger("multitask")
 
 SuiteName = Literal["sts", "transfer", "geometry"]
-Scores = StsScores | TransferScores | Geometry
+SuiteScores = StsScores | TransferScores | Geometry
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Measurement:
     """What an encoder came to on a task.
 
     Args:
@@ -50,7 +50,7 @@ class Outcome:
         answers: right ones and the encoder's, [rows] each; None where nothing is asked, only measured.
     """
 
-    scores_of: Callable[[Mask], Scores]
+    scores_of: Callable[[Mask], SuiteScores]
     answers: tuple[NDArray[Any], NDArray[Any]] | None = None
 
 
@@ -66,26 +66,26 @@ class Suite:
     """
 
     sets: Sequence[DataSet[Any]]
-    measure: Callable[[Any, EmbeddingTable, int], Outcome]
+    measure: Callable[[Any, EmbeddingTable, int], Measurement]
     main: Callable[[Any], float] | None = None
     unit: Measure | None = None
 
 
-def _measure_sts(data: SimilarityData, table: EmbeddingTable, _seed: int) -> Outcome:
+def _measure_sts(data: SimilarityData, table: EmbeddingTable, _seed: int) -> Measurement:
     similarities = cosines(*(table[column] for column in data.columns))
-    return Outcome(
+    return Measurement(
         lambda rows: sts_scores(similarities[rows], data.gold[rows], data.subsets[rows]), (data.gold, similarities)
     )
 
 
-def _measure_transfer(data: ClassificationData, table: EmbeddingTable, seed: int) -> Outcome:
-    predictions, labels = predict(data, table, seed), data.labels[data.scored]
+def _measure_transfer(data: ClassificationData, table: EmbeddingTable, seed: int) -> Measurement:
+    predictions, labels = predict_classes(data, table, seed), data.labels[data.scored]
     classes = len(np.unique(data.labels))
-    return Outcome(lambda rows: transfer_scores(predictions[rows], labels[rows], classes), (labels, predictions))
+    return Measurement(lambda rows: transfer_scores(predictions[rows], labels[rows], classes), (labels, predictions))
 
 
-def _measure_geometry(data: SimilarityData, table: EmbeddingTable, _seed: int) -> Outcome:
-    return Outcome(lambda rows: geometry(data.only(rows), table))
+def _measure_geometry(data: SimilarityData, table: EmbeddingTable, _seed: int) -> Measurement:
+    return Measurement(lambda rows: geometry(data.only(rows), table))
 
 
 SUITES: dict[SuiteName, Suite] = {
@@ -115,14 +115,14 @@ class SuiteResult:
     suite: SuiteName
     model: str
     settings: dict[str, Any]
-    tasks: dict[str, TaskResult[Scores]]
+    tasks: dict[str, ScoresWithOverlap[SuiteScores]]
     missing: dict[str, str]
     unknown: tuple[str, ...]
     sentences: int
     computed: int
     seconds: dict[str, float]
 
-    def main(self, scores: Scores | None) -> float | None:
+    def main(self, scores: SuiteScores | None) -> float | None:
         """The number of the papers' tables, 0 to 1."""
         of = SUITES[self.suite].main
         return None if of is None or scores is None else of(scores)
@@ -167,7 +167,7 @@ def evaluate_suite(
     sentences = (text for task in data.values() for column in task.columns for text in column)
     table = embed(encoder, sentences, cache, show_progress=True)
     embedded = time.perf_counter()
-    tasks = {task: outcome_on(name, task, content, table, trained_on, seed)[1] for task, content in data.items()}
+    tasks = {task: measure_task(name, task, content, table, trained_on, seed)[1] for task, content in data.items()}
     seconds = {"embedding": embedded - begin, "scoring": time.perf_counter() - embedded}
     return SuiteResult(
         suite=name,
@@ -182,16 +182,16 @@ def evaluate_suite(
     )
 
 
-def outcome_on(
+def measure_task(
     suite: SuiteName, task: str, data: Any, table: EmbeddingTable, trained_on: TrainedOn, seed: int
-) -> tuple[Outcome, TaskResult[Scores]]:
+) -> tuple[Measurement, ScoresWithOverlap[SuiteScores]]:
     """What an encoder came to on one task of a suite, and its scores with and without what it was trained on."""
     columns = [[text for text, kept in zip(c, data.scored, strict=True) if kept] for c in data.columns]
     try:
         outcome = SUITES[suite].measure(data, table, seed)
     except InputError as error:
         raise InputError(f"{task}: {error}") from None
-    return outcome, task_result(outcome.scores_of, columns, Seen.of(trained_on, columns))
+    return outcome, scores_with_overlap(outcome.scores_of, columns, SeenRows.of(trained_on, columns))
 
 
 def read_sets(name: SuiteName, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:

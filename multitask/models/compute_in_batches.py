@@ -18,7 +18,7 @@ TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 65536}
 Results = list[tuple[Rows, Tensor]]
 
 
-def for_all_rows(
+def compute_in_batches(
     lengths: NDArray[np.int64],
     compute: Callable[[Rows], Tensor],
     runtime: Runtime,

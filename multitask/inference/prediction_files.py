@@ -4,14 +4,14 @@ from pathlib import Path
 
 from minbert.tokenizer import load_tokenizer
 from multitask.data.schema import Split
-from multitask.evaluation.task_scores import load_split, predict, write_predictions
+from multitask.evaluation.task_predictions import load_split, predict, write_predictions
 from multitask.models.multitask_model import load_model
 from multitask.runs.artefact import locate_model
 from multitask.runtime.device import start
 from multitask.runtime.options import Device, Precision
 
 
-def predict_files(
+def write_prediction_files(
     model: Path,
     data: Path,
     output: Path,

@@ -9,12 +9,12 @@ from typing import Any
 
 from minbert.files import write_json, write_text
 from multitask import evaluation
-from multitask.evaluation.contamination_overlap import TaskResult, any_seen
 from multitask.evaluation.embedding_geometry import BANDS, Geometry
+from multitask.evaluation.embedding_suites import SUITES, SuiteName, SuiteResult, SuiteScores
 from multitask.evaluation.markup import SEEN, latex, markdown_cell
 from multitask.evaluation.sts_scores import StsScores
-from multitask.evaluation.suites import SUITES, Scores, SuiteName, SuiteResult
 from multitask.evaluation.text_tables import aligned
+from multitask.evaluation.training_overlap import ScoresWithOverlap, any_seen
 from multitask.evaluation.transfer_scores import TransferScores
 
 NONE, PARTIAL = "–", "‡"
@@ -24,7 +24,7 @@ Rows = list[list[str]]  # the first is the header
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedRow:
     """A row of a paper's table, in points; `source` names both."""
 
     label: str
@@ -34,11 +34,11 @@ class Published:
 
 
 @cache
-def published(suite: SuiteName) -> tuple[Published, ...]:
+def published(suite: SuiteName) -> tuple[PublishedRow, ...]:
     """Published rows of a suite, in the order of its tasks."""
     path = Path(evaluation.__file__).with_name("published.toml")
     rows = tomllib.loads(path.read_text(encoding="utf-8")).get(suite, [])
-    return tuple(Published(**{**row, "scores": tuple(row["scores"])}) for row in rows)
+    return tuple(PublishedRow(**{**row, "scores": tuple(row["scores"])}) for row in rows)
 
 
 def suite_text(result: SuiteResult) -> str:
@@ -111,11 +111,11 @@ def _cells(result: SuiteResult, clean: bool) -> list[str]:
     return [*cells, _points(result.average(clean)) + (PARTIAL if result.missing else "")]
 
 
-def _marked(text: str, task: TaskResult[Any]) -> str:
+def _marked(text: str, task: ScoresWithOverlap[Any]) -> str:
     return text + (SEEN if task.sentences_seen else "")
 
 
-def _geometry(scores: Scores) -> list[str]:
+def _geometry(scores: SuiteScores) -> list[str]:
     return [_number(getattr(scores, name)) for name in GEOMETRY]
 
 

@@ -10,11 +10,11 @@ import numpy as np
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation.senteval_files import Mask
 
-Scores = TypeVar("Scores")
+AnyScores = TypeVar("AnyScores")
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenRows:
     """Which of a task's scored rows a model was trained on.
 
     Args:
@@ -26,14 +26,14 @@ class Seen:
     pairs: Mask | None
 
     @classmethod
-    def of(cls, trained_on: TrainedOn, columns: Sequence[Sequence[str]]) -> "Seen":
+    def of(cls, trained_on: TrainedOn, columns: Sequence[Sequence[str]]) -> "SeenRows":
         """What of a task's sentences, a list a column, the model was trained on."""
         pairs = trained_on.pairs_seen(*columns) if len(columns) == 2 else None
         return cls(tuple(map(trained_on.sentences_seen, columns)), pairs)
 
 
 @dataclass(frozen=True)
-class TaskResult(Generic[Scores]):
+class ScoresWithOverlap(Generic[AnyScores]):
     """Scores of a task, and how much of it the model was trained on.
 
     Args:
@@ -47,23 +47,23 @@ class TaskResult(Generic[Scores]):
     """
 
     rows: int
-    scores: Scores
+    scores: AnyScores
     sentences: int
     sentences_seen: int
     rows_seen: int
-    clean: Scores | None
-    untouched: Scores | None
+    clean: AnyScores | None
+    untouched: AnyScores | None
 
-    def summary(self, main: Callable[[Scores], float]) -> dict[str, Any]:
+    def summary(self, main: Callable[[AnyScores], float]) -> dict[str, Any]:
         """The counts, and of the scores the main number alone, as JSON types."""
         parts = {name: getattr(self, name) for name in ("clean", "untouched")}
         counts = {name: getattr(self, name) for name in ("rows", "rows_seen", "sentences", "sentences_seen")}
         return {**counts, **{name: None if part is None else main(part) for name, part in parts.items()}}
 
 
-def task_result(
-    scores_of: Callable[[Mask], Scores], columns: Sequence[Sequence[str]], seen: Seen
-) -> TaskResult[Scores]:
+def scores_with_overlap(
+    scores_of: Callable[[Mask], AnyScores], columns: Sequence[Sequence[str]], seen: SeenRows
+) -> ScoresWithOverlap[AnyScores]:
     """A task's scores on all scored rows and on those that were not trained on.
 
     Args:
@@ -77,12 +77,12 @@ def task_result(
     was_seen = dict(zip(chain(*columns), chain(*seen.columns), strict=True))
     scores = scores_of(np.ones(rows, bool))
 
-    def part(kept: Mask) -> Scores | None:
+    def part(kept: Mask) -> AnyScores | None:
         if kept.all():
             return scores
         return scores_of(kept) if kept.sum() > 1 else None
 
-    return TaskResult(
+    return ScoresWithOverlap(
         rows=rows,
         scores=scores,
         sentences=len(was_seen),
@@ -93,6 +93,6 @@ def task_result(
     )
 
 
-def any_seen(tasks: Mapping[str, TaskResult[Any]]) -> bool:
+def any_seen(tasks: Mapping[str, ScoresWithOverlap[Any]]) -> bool:
     """Whether the model was trained on any sentence of any task."""
     return any(task.sentences_seen for task in tasks.values())
