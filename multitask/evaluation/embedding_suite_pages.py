@@ -1,4 +1,4 @@
-"""A suite's results beside published ones, for the terminal and as Markdown and LaTeX; and all of it as JSON."""
+"""A suite's scores next to published ones: as text for the terminal, as Markdown and LaTeX pages, and as JSON."""
 
 import tomllib
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ Rows = list[list[str]]  # the first is the header
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """A row of a paper's table, in points; `source` names both."""
+    """A row of a paper's table, scores in points; `source` names the paper and the table."""
 
     label: str
     source: str
@@ -42,13 +42,13 @@ def published(suite: SuiteName) -> tuple[PublishedRow, ...]:
 
 
 def suite_text(result: SuiteResult) -> str:
-    """For the terminal: settings, scores, notes."""
+    """Text for the terminal: settings, scores, notes."""
     parts = [_heading(result), _work(result), aligned(_main_table(result)), *_notes(result)]
     return "\n".join([*parts, "", aligned(_overlap(result))] if any_seen(result.tasks) else parts)
 
 
 def write_suite(result: SuiteResult, path: Path) -> list[Path]:
-    """Write the result as JSON, and as Markdown and LaTeX beside it; returns the files."""
+    """Write the result as JSON, and Markdown and LaTeX into files of the same name; returns the files."""
     sections = [
         f"# {_heading(result)}",
         _markdown(_main_table(result)),
@@ -87,7 +87,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def _main_table(result: SuiteResult) -> Rows:
-    """The papers' table: a row a model; or of measures that have no single number a row a task."""
+    """The table as in papers, with a row for each model. A suite without a main score has a row for each task."""
     if SUITES[result.suite].main is None:
         header = ["Task", *(name.replace("_", " ") for name in GEOMETRY)]
         return [header, *([_marked(name, task), *_geometry(task.scores)] for name, task in result.tasks.items())]
@@ -97,7 +97,7 @@ def _main_table(result: SuiteResult) -> Rows:
         rows += [[row.label, *(f"{score:.2f}" for score in (*row.scores, row.average))]]
     rows.append([result.model, *_cells(result, clean=False)])
     if any_seen(result.tasks):
-        rows.append([f"{result.model}, not trained on", *_cells(result, clean=True)])
+        rows.append([f"{result.model}, rows not trained on", *_cells(result, clean=True)])
     return rows
 
 
@@ -122,15 +122,15 @@ def _geometry(scores: SuiteScores) -> list[str]:
 def _notes(result: SuiteResult) -> list[str]:
     notes = []
     if any_seen(result.tasks):
-        notes.append(f"{SEEN} the model was trained on some of the sentences: see the overlap")
+        notes.append(f"{SEEN} the model was trained on some of these sentences; see the overlap")
     if result.missing:
         lacking = ", ".join(f"{name} (no {path})" for name, path in result.missing.items())
-        notes.append(f"{PARTIAL} partial, without {lacking}: not to be compared with averages of all tasks")
+        notes.append(f"{PARTIAL} average without {lacking}; do not compare it with averages of all tasks")
     return [*notes, *(f"not known: {line}" for line in result.unknown)]
 
 
 def _overlap(result: SuiteResult) -> Rows:
-    """Of each task how much was trained on, and the scores on the rest."""
+    """How much of each task the model was trained on, and its scores on all rows and on the other rows."""
     rows = [["Task", "sentences", "trained on", "rows", "trained on", "score", "other rows", "no sentence trained on"]]
     for name, task in result.tasks.items():
         scores = [_points(result.main(part)) for part in (task.scores, task.clean, task.untouched)]

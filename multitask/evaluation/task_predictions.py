@@ -25,7 +25,7 @@ from multitask.tasks.kinds import TASKS
 def load_split(
     model: MultitaskModel, tokenizer: Tokenizer, folder: Path, split: Split, tasks: Sequence[str] | None = None
 ) -> dict[str, LabelledData]:
-    """The split's data of the tasks (all that the model has a head for when left out), as the model reads it.
+    """The data of a split, tokenised as the model reads it, for `tasks` or for all tasks that the model has a head for.
 
     Raises:
         InputError: a missing or malformed file.
@@ -42,7 +42,7 @@ def outputs(model: MultitaskModel, task: str, data: LabelledData, runtime: Runti
     """The head's outputs for every row, in file order: [rows, classes] or [rows]. The model must be in eval mode.
 
     Raises:
-        InputError: outputs that are not finite, of which no score or file should be made.
+        InputError: outputs are not finite.
     """
 
     def compute(rows: Rows) -> Tensor:
@@ -63,16 +63,16 @@ def predict(model: MultitaskModel, data: Mapping[str, LabelledData], runtime: Ru
 def write_predictions(
     predictions: Mapping[str, NDArray[Any]], examples: Mapping[str, Examples], split: Split, folder: Path
 ) -> list[Path]:
-    """Write the course's prediction files, `id , value` a line in file order after its header.
+    """Write the course's prediction files: the course's header, then a line `id , value` for each row in file order.
 
     Args:
         predictions: of each task, [rows] in file order.
-        examples: the rows that they belong to.
-        split: which split these are.
-        folder: where to.
+        examples: the rows that were predicted.
+        split: name of the split.
+        folder: for the files.
 
     Returns:
-        The files written: `{sst,para,sts,cfimdb}-{dev,test}-output.csv` of the tasks.
+        The files written: `{sst,para,sts,cfimdb}-{dev,test}-output.csv`, one for each task.
     """
     paths = []
     for name, values in predictions.items():

@@ -19,14 +19,14 @@ from multitask.tasks.kinds import TASKS
 
 @dataclass(frozen=True)
 class MultitaskScores:
-    """Dev metrics of all tasks, and each task's own score; overall is the mean of the scores."""
+    """All metrics of several tasks, and each task's own score."""
 
     metrics: dict[str, dict[str, Any]]
     tasks: dict[str, float]
 
     @property
     def overall(self) -> float:
-        """Mean of the tasks' scores, the course's leaderboard measure."""
+        """Mean of the tasks' own scores, which the course's leaderboard shows."""
         return float(np.mean(list(self.tasks.values())))
 
 
@@ -43,7 +43,7 @@ def score(predictions: Mapping[str, NDArray[Any]], examples: Mapping[str, Exampl
 def overlap(
     predictions: Mapping[str, NDArray[Any]], examples: Mapping[str, Examples], trained_on: TrainedOn
 ) -> dict[str, ScoresWithOverlap[dict[str, Any]]]:
-    """Of each task's labelled rows how many a model was trained on, and the metrics with and without them."""
+    """How many of each task's labelled rows a model was trained on, and the metrics with and without these rows."""
 
     def result(name: str, values: NDArray[Any]) -> ScoresWithOverlap[dict[str, Any]]:
         labels, columns = examples[name].labels, examples[name].sentences

@@ -25,14 +25,14 @@ from multitask.tasks.kinds import TASKS, task_named
 
 
 class MultitaskModel(nn.Module):
-    """Encoder and heads.
+    """An encoder that all tasks share, and a head for each task.
 
     Args:
-        encoder: the encoder, shared by all tasks.
+        encoder: the encoder.
         tasks: names of the tasks that have a head.
-        pooling: sentence embedding from the first token or the mean.
+        pooling: how token states become a sentence embedding: the first token's state or the mean.
         heads: the heads' configuration.
-        max_length: the model reads sentences cut to so many tokens; None for the encoder's limit.
+        max_length: sentences are cut to so many tokens; None for the encoder's limit.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class MultitaskModel(nn.Module):
             rows: number of rows of each task.
 
         Returns:
-            For each task its head's outputs in fp32, [rows, classes] or [rows].
+            Each task's outputs in fp32, [rows, classes] or [rows].
         """
         embeddings = self.embed(batch).split([count * self.sequences_per_row(name) for name, count in rows.items()])
         return {name: self.head(name, part) for name, part in zip(rows, embeddings, strict=True)}
@@ -73,27 +73,27 @@ class MultitaskModel(nn.Module):
 
         Args:
             task: the task's name.
-            embeddings: [rows * sequences_per_row, hidden]; of pairs read apart all first sentences, then all second.
+            embeddings: [rows * sequences_per_row, hidden]; for pairs that are encoded separately all first sentences,
+                then all second.
         """
-        with torch.autocast(
-            embeddings.device.type, enabled=False
-        ):  # heads are small; bf16 would round what they predict
+        # Heads are small, and bf16 would round the predictions.
+        with torch.autocast(embeddings.device.type, enabled=False):
             return self.heads[task](*embeddings.chunk(self.sequences_per_row(task)))
 
     def sequences_per_row(self, task: str) -> int:
-        """How many encoder inputs a row makes: 2 for pairs read apart, else 1."""
+        """How many encoder inputs a row has: 2 for a pair that is encoded separately, otherwise 1."""
         return 2 if TASKS[task].kind.pair and not self.reads_jointly(task) else 1
 
     def reads_jointly(self, task: str) -> bool:
-        """Whether the two sentences of the task's pairs make one encoder input."""
+        """Whether the task's pairs are encoded as one input of two sentences."""
         return TASKS[task].kind.pair and pair_input(TASKS[task], self.heads_config) == "joint"
 
     def save(self, folder: Path, tokenizer: Tokenizer) -> None:
-        """Write a folder with encoder, tokenizer and heads, atomically."""
+        """Write encoder, tokenizer and heads into a folder, atomically. Transformers can load the encoder from it."""
         with atomic_folder(folder) as temporary:
             save_encoder(self.encoder, temporary)
             tokenizer.save(temporary)
-            # Heads may share layers: safetensors wants each tensor once, and loading restores the sharing.
+            # Heads may share layers. safetensors needs each tensor once; loading restores the sharing.
             state = {name: tensor.detach().cpu().contiguous() for name, tensor in self._own_heads().items()}
             safetensors.torch.save_file(state, temporary / HEADS)
             description = {
@@ -117,7 +117,7 @@ class MultitaskModel(nn.Module):
         folder = locate_model(run_or_folder) if is_run(run_or_folder) else Path(run_or_folder)
         path = folder / DESCRIPTION
         if not path.is_file():
-            raise InputError(f"{folder}: no {DESCRIPTION}, so not a fine-tuned model; pass a run of finetune")
+            raise InputError(f"{folder}: not a fine-tuned model, as it has no {DESCRIPTION}; pass a run of finetune")
         description = read_json(path)
         try:
             tasks, pooling = tuple(description["tasks"]), description["pooling"]
@@ -141,12 +141,15 @@ class MultitaskModel(nn.Module):
         return model.eval()
 
     def _own_heads(self) -> dict[str, Tensor]:
-        """The heads' parameters, each once even where heads share it."""
+        """The heads' parameters, each once even if several heads share it."""
         return dict(self.heads.named_parameters())
 
 
 def load_model(folder: Path) -> MultitaskModel:
-    """What `MultitaskModel.save` wrote; or of an encoder alone a model that compares pairs by their embeddings' cosine.
+    """Load a multi-task model, or make one from an encoder without heads: it scores pairs by their embeddings' cosine.
+
+    Args:
+        folder: that `MultitaskModel.save` wrote, or of a checkpoint.
 
     Raises:
         InputError: no checkpoint, or a damaged one.

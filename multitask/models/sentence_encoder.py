@@ -1,4 +1,7 @@
-"""SentenceEncoder: sentences in, embeddings out, from any checkpoint or run; `load_encoder` for any other encoder."""
+"""SentenceEncoder turns sentences into embeddings, from any checkpoint or run.
+
+`load_encoder` also loads encoders of other architectures.
+"""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -30,7 +33,7 @@ class Embedder(Protocol):
 
     @property
     def identity(self) -> str:
-        """Hash of all that decides an embedding, 64 hex digits."""
+        """Hash of everything that changes an embedding, 64 hex digits."""
 
     def encode(
         self, sentences: Sequence[str], *, normalize: bool = False, show_progress: bool = False
@@ -45,19 +48,19 @@ def load_encoder(
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> Embedder:
-    """Load any encoder: what `SentenceEncoder` computes, else by way of sentence-transformers.
+    """Load any encoder: as a `SentenceEncoder` if it can compute the model, otherwise with sentence-transformers.
 
     Args:
         name: a run's folder, a model folder, `all-minilm-l6-v2` or a hub id.
         revision: branch, tag or commit of a hub id.
-        pooling: `auto` is what the model was tuned with; where nothing says what, the first token for BERT and RoBERTa
-            and the mean for other architectures.
+        pooling: `auto` is what the model was tuned with. If that is not recorded, it is the first token for BERT and
+            RoBERTa and the mean for other architectures.
         device: where to compute.
         precision: of matrix products.
 
     Raises:
-        InputError: no such model, weights that are only there as a pickle, or a model that needs sentence-transformers
-            where that is not installed.
+        InputError: no such model, weights that exist only as a pickle, or a model that needs sentence-transformers,
+            which is not installed.
     """
     if not is_run(name):
         folder = resolve(str(name), revision, with_weights=False)
@@ -72,7 +75,7 @@ class SentenceEncoder:
     Args:
         model: the encoder, in eval mode on the runtime's device.
         tokenizer: its tokenizer.
-        pooling: first token or mean.
+        pooling: the first token's state or the mean.
         runtime: device and precision.
         max_length: sentences are cut to so many tokens; None for the encoder's limit.
     """
@@ -102,8 +105,8 @@ class SentenceEncoder:
     ) -> Self:
         """Load from a run's folder, a model folder, `all-minilm-l6-v2` or a hub id.
 
-        Sentences are cut as the model was tuned, where its folder says how. Of a sentence-transformers folder the
-        pooling is taken; its embeddings may be scaled to length 1, which `encode` does when asked.
+        Sentences are cut to the length that the model's folder records, if any. The pooling of a sentence-transformers
+        folder is used; if that model scales its embeddings to length 1, pass `normalize` to `encode`.
 
         Raises:
             InputError: no such model.
@@ -117,9 +120,9 @@ class SentenceEncoder:
 
     @property
     def identity(self) -> str:
-        """Hash of all that decides an embedding (weights, tokenizer, pooling, length, precision), 64 hex digits.
+        """Hash of everything that changes an embedding (weights, tokenizer, pooling, length, precision), 64 hex digits.
 
-        Reads all weights, so ask once.
+        Reads all weights on every call.
         """
         weights = sha256()
         for name, tensor in self.model.state_dict().items():
@@ -171,9 +174,9 @@ class SentenceEncoder:
 
         Args:
             sentences: any number of texts, or one.
-            batch_size: at most so many sentences at once; by default batches are filled by tokens.
+            batch_size: largest number of sentences in a batch; by default a batch is filled by tokens.
             normalize: scale every embedding to length 1.
-            max_length: cut to so many tokens; the encoder's own setting when left out.
+            max_length: cut sentences to so many tokens; the encoder's own setting when left out.
             show_progress: show a progress bar when standard error is a terminal.
             convert_to_tensor: return a torch tensor on the encoder's device instead of an array.
 

@@ -67,7 +67,7 @@ def test_sentences_of_dev_and_test_are_left_out(data, suites):
 
 def test_other_text_is_not_overwritten(data, suites):
     (data / "news.txt").write_text("my own\n")
-    with pytest.raises(InputError, match=r"news.txt: is there already and has other text"):
+    with pytest.raises(InputError, match=r"news.txt: the file exists and has other text"):
         write_captions_and_news(data, suites)
     assert not (data / "captions.txt").exists()
     (data / "news.txt").unlink()
@@ -77,7 +77,7 @@ def test_other_text_is_not_overwritten(data, suites):
 def test_other_data_and_no_data_are_refused(data, suites, tmp_path):
     benchmark = suites / "STS" / "STSBenchmark"
     (benchmark / "sts-dev.csv").write_text("main-news\tfile\t2012\t1\t2.0\tother\tnews\n")
-    with pytest.raises(InputError, match=r"sts-train.csv: no pair is one of STS Benchmark's main-news"):
+    with pytest.raises(InputError, match=r"sts-train.csv: no pair has the genre main-news in STS Benchmark"):
         write_captions_and_news(data, suites)
     assert not list(data.glob("*.txt"))
     (benchmark / "sts-dev.csv").write_text("main-news\tfile\t2012\n")

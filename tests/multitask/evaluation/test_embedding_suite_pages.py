@@ -81,7 +81,7 @@ def test_cells_of_tasks_that_were_trained_on_are_marked(tmp_path):
     result = suite_result(tasks=tasks, unknown=("base: pre-trained on Wikipedia",))
     _, markdown, latex = written(result, tmp_path)
     assert cells(markdown, "my_run") == ["80.00"] * 5 + ["80.00†", "80.00", "80.00"]
-    assert cells(markdown, "my_run, not trained on") == ["80.00"] * 5 + ["75.00", "80.00", "79.29"]
+    assert cells(markdown, "my_run, rows not trained on") == ["80.00"] * 5 + ["75.00", "80.00", "79.29"]
     assert cells(latex, r"my\_run")[5] == r"80.00$^{\dagger}$"
     assert cells(markdown, "STSBenchmark") == ["1,900", "190 (10.0%)", "1,000", "95 (9.5%)", "80.00", "75.00", "75.00"]
     assert "not known: base: pre-trained on Wikipedia" in markdown

@@ -145,7 +145,7 @@ def test_fits_converge():
 
 def test_a_class_with_fewer_rows_than_folds_is_an_error():
     data, table = problem(2, {"test": 8})
-    with pytest.raises(InputError, match="has 4 rows; expected 5, one for each fold"):
+    with pytest.raises(InputError, match="has 4 rows; expected at least 5, one for each fold"):
         predict_classes(data, table, SEED)
 
 

@@ -210,7 +210,7 @@ def test_a_pooling_that_cannot_be_replaced(tiny_encoder, tmp_path):
     assert abs(encoder.encode(SENTENCES) - load_encoder(tmp_path, **EXACT).encode(SENTENCES)).max() > 1e-3
     encoder.model.pop(1)
     encoder.model.save(str(tmp_path / "without"))
-    assert refusal(tmp_path / "without", pooling="cls").startswith(f"{tmp_path / 'without'}: has no pooling")
+    assert refusal(tmp_path / "without", pooling="cls").startswith(f"{tmp_path / 'without'}: the model has no pooling")
 
 
 # The hub.

@@ -176,5 +176,5 @@ def test_missing_packages_are_named(monkeypatch):
 
 
 def test_one_task_has_nothing_to_aggregate():
-    with pytest.raises(InputError, match="with reviews alone use single"):
+    with pytest.raises(InputError, match="to train reviews alone, use single"):
         build_scheduler(FinetuneConfig(scheduler="pcgrad", tasks=("reviews",)), CPU)

@@ -128,7 +128,7 @@ def test_single_is_one_whole_set(problem):
     updates = problem("single", tasks=("paraphrase",)).plan(2)
     assert sorted(rows_of(updates, "paraphrase")) == list(range(SIZES["paraphrase"]))
     assert content(updates) == content(problem("average", tasks=("paraphrase",)).plan(2))
-    with pytest.raises(InputError, match="scheduler single trains one task; tasks are sentiment, paraphrase, similar"):
+    with pytest.raises(InputError, match="scheduler single trains one task; name only one of sentiment, paraphrase, similar"):
         problem("single")
 
 

@@ -429,7 +429,7 @@ def test_equal_models_count_once(write_run, tmp_path):
 
 
 def test_what_is_no_member(write_run, tiny_encoder):
-    with pytest.raises(InputError, match=r"no multitask\.json, so not a fine-tuned model"):
+    with pytest.raises(InputError, match=r"not a fine-tuned model, as it has no multitask\.json"):
         find_members([tiny_encoder], "leading")
     with pytest.raises(InputError, match="not a complete run"):
         find_members([write_run(1, done=False)], "all")
@@ -557,7 +557,7 @@ def test_the_command(members, small_data, tmp_path, capsys):
     for column, task in enumerate(TRAINED):
         shares = [said["weights"][task].get(str(member)) for member in members]
         assert [row[column] for row in weights] == [f"{share:.2f}" if share else "-" for share in shares]
-    assert table[11] == "chosen by these dev scores, so the ensemble's own are optimistic"
+    assert table[11] == "members were chosen by these dev scores, so the ensemble's dev scores are optimistic"
     assert call(*command) == 0
     assert capsys.readouterr().out == printed
 
