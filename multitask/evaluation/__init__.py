@@ -1,1 +1,1 @@
-"""Evaluation: scores of models, by which protocol, and how sure they are. Nothing here trains a model."""
+"""Evaluation: scores of models and of embeddings, and how sure they are. Nothing here changes a model."""

@@ -192,10 +192,10 @@ def measure_task(
     """Score an encoder on one task of a suite, with and without the rows that it was trained on."""
     columns = [[text for text, kept in zip(c, data.scored, strict=True) if kept] for c in data.columns]
     try:
-        outcome = SUITES[suite].measure(data, table, seed)
+        measurement = SUITES[suite].measure(data, table, seed)
     except InputError as error:
         raise InputError(f"{task}: {error}") from None
-    return outcome, scores_with_overlap(outcome.scores_of, columns, SeenRows.of(trained_on, columns))
+    return measurement, scores_with_overlap(measurement.scores_of, columns, SeenRows.of(trained_on, columns))
 
 
 def read_sets(name: SuiteName, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:

@@ -16,15 +16,15 @@ class HeadsConfig:
 
     sharing: Sharing = "shared_first_layer"
     """Layers that the heads of paraphrase and similarity share, if both compare embeddings. `none`: heads have no
-    hidden layers at all, and pairs are scored by the cosine of their embeddings."""
+    hidden layers, so that pairs are scored by the cosine of their embeddings."""
     pairs: PairInput = "embeddings"
-    """How a head reads a pair of sentences: it compares two `embeddings` (the report), an MLP reads their `features`
-    |x-y|, x*y, x+y, or an MLP reads the embedding of one `joint` input [CLS] a [SEP] b [SEP]."""
+    """What a head reads of two sentences: two `embeddings` to compare (the report), `features` of the embeddings
+    (|x-y|, x*y, x+y), or the embedding of one `joint` input [CLS] a [SEP] b [SEP]."""
     similarity_pairs: PairInput | None = None
     """How similarity reads pairs; as paraphrase does when left out."""
     residual: bool = False
-    """Add the embedding to the output of a pair head's layers, which begins at zero. At first the head then compares
-    the embeddings of the start weights, unchanged. Useful for start weights that are already tuned for similarity."""
+    """Add the embedding to the output of a pair head's layers, which is zero at first: training then begins with the
+    embeddings of the start weights. Useful for start weights that are already tuned for similarity."""
     hidden_size: int | None = None
     """Hidden size of the heads' MLPs; the encoder's hidden size when left out (768 for bert-base, as in the report)."""
     dropout: float = 0.3

@@ -11,12 +11,10 @@ class SchedulerConfig:
     """Options of particular schedulers."""
 
     sampling_alpha: float = 1.0
-    """For proportional: a task's probability is proportional to the size of its training set to this power. 0: all
-    tasks are equally likely."""
+    """For proportional: draw a task with probability proportional to size^alpha; 0 draws all equally often."""
     reduction: Literal["sum", "mean"] = "sum"
-    """For aggregators that add up gradients (pcgrad, gradvac, graddrop, config, nash_mtl, fairgrad): take the `sum`, as
-    in their papers, or the `mean`, the sum divided by the number of tasks, which has the scale of the scheduler
-    average."""
+    """For aggregators that add up gradients (pcgrad, gradvac, graddrop, config, nash_mtl, fairgrad): the `sum`, as in
+    their papers, or the `mean` over tasks, which has the same scale as the scheduler average."""
     cagrad_c: float = 0.5
     """For cagrad: how far the update may be from the average gradient, in units of its norm. 0: the average itself."""
     gradvac_beta: float = 0.01

@@ -1,4 +1,4 @@
-"""Captions and news apart: by SentEval's copy of the same pairs, however that is tokenised."""
+"""Captions and news are found by SentEval's copy of the same pairs, in any tokenisation."""
 
 import csv
 import os

@@ -1,4 +1,4 @@
-"""Geometry against brute force over all pairs and closed forms."""
+"""Geometry equals brute force over all pairs, and closed forms."""
 
 from itertools import combinations
 
@@ -55,7 +55,7 @@ def test_bands_hold_each_pair_once():
     assert [sum(band.histogram) for band in found.values()] == [2, 1, 1, 1, 2]
     assert found["4-5"].mean == pytest.approx(0.95)
     assert found["4-5"].deviation == pytest.approx(0.05)
-    assert found["4-5"].histogram[-1] == 1  # the pair that rounding put beyond 1
+    assert found["4-5"].histogram[-1] == 1  # the pair whose cosine exceeds 1 by rounding
     assert similarity_bands(similarities[:2], gold[:2])["1-2"].mean is None
 
 

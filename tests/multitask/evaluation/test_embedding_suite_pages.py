@@ -1,4 +1,4 @@
-"""A suite's results as tables: order of columns, published rows, marks; and LaTeX that holds together."""
+"""Pages of a suite's results: order of columns, published rows, marks, and valid LaTeX."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def test_published_rows_fit_the_columns_and_their_own_averages(suite):
     assert published(suite)
     for row in published(suite):
         assert len(row.scores) == len(SUITES[suite].sets) == 7
-        assert sum(row.scores) / 7 == pytest.approx(row.average, abs=0.035)  # as printed: one is off by 0.03
+        assert sum(row.scores) / 7 == pytest.approx(row.average, abs=0.035)  # one printed average is off by 0.03
         assert re.search(r"(arXiv|doi).*Table", row.source)
 
 

@@ -1,4 +1,4 @@
-"""Suites: scores that scipy gives, what is missing or trained on, and the command."""
+"""Suites: scores equal scipy's; missing sets, rows that were trained on, and the command."""
 
 import json
 import logging
@@ -83,7 +83,7 @@ def test_transfer_tasks_are_learned(folder, monkeypatch):
     assert list(result.tasks) == [entry.name for entry in TRANSFER_SETS]
     assert result.tasks["MRPC"].scores.f1 is not None
     assert result.tasks["TREC"].scores.f1 is None
-    assert result.average() > 0.7  # a word gives the class away in nine of ten sentences
+    assert result.average() > 0.7  # a word reveals the class of nine in ten sentences
     assert result.average() == pytest.approx(np.mean([task.scores.accuracy for task in result.tasks.values()]))
 
 
@@ -128,7 +128,7 @@ def test_pairs_that_were_trained_on_are_counted_and_left_out(folder):
     assert result.main(task.scores) == pytest.approx(spearman(BagOfWords(), data, np.ones(len(first), bool)), abs=1e-9)
     assert result.main(task.clean) == pytest.approx(spearman(BagOfWords(), data, ~seen), abs=1e-9)
     assert result.main(task.untouched) == pytest.approx(spearman(BagOfWords(), data, untouched), abs=1e-9)
-    sick = result.tasks["SICKRelatedness"]  # the same pairs, turned round
+    sick = result.tasks["SICKRelatedness"]  # the same pairs with exchanged sentences
     assert sick.rows_seen == 8
     assert result.average(clean=True) == pytest.approx(np.mean([result.main(t.clean) for t in result.tasks.values()]))
 
@@ -205,7 +205,7 @@ def test_scores_are_those_of_transformers_and_scipy(sample_data, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="MINBERT_SHARED_DATA does not name a folder with senteval")
 def test_all_minilm_has_its_published_scores():
-    """Spearman of all pairs as MTEB gives them."""
+    """Spearman correlations of all pairs, which MTEB also computes."""
     result = evaluate_model("sts", "all-minilm-l6-v2", SHARED, None, pooling="mean", device="cpu", precision="fp32")
     found = {name: round(100 * result.main(task.scores), 2) for name, task in result.tasks.items()}
     assert {name: found[name] for name in ("STS12", "STS13", "STS15")} == {
@@ -250,7 +250,7 @@ def test_a_malformed_file_is_an_input_error_of_the_command(tiny_encoder, tmp_pat
 
 
 def test_a_run_is_scored_apart_on_what_it_was_trained_on(tiny_encoder, small_data, tmp_path, capsys):
-    """The command finds by itself which of the pairs the run has read."""
+    """The command finds out which pairs the run was trained on."""
     device = ["--device", "cpu", "--precision", "fp32"]
     settings = ["--tasks", "similarity", "--scheduler", "single", "--epochs", "1", "--pooling", "mean", *device]
     command = ["finetune", "--start", str(tiny_encoder), "--data", str(small_data), "--runs", str(tmp_path / "runs")]

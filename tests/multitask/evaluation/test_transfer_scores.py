@@ -1,4 +1,4 @@
-"""Transfer predictions against the protocol written out with plain scikit-learn in fp64."""
+"""Transfer predictions equal the protocol written out with plain scikit-learn in fp64."""
 
 import warnings
 from itertools import product
@@ -27,7 +27,7 @@ def fewer_folds(monkeypatch):
 
 
 def problem(classes: int, splits: dict[str, int], dim: int = 8, columns: int = 1, noise: float = 1.5):
-    """A task of random classes, `splits` rows each, and a table of its sentences, which are mere numbers."""
+    """A task with random classes and `splits` rows in each split, and random embeddings of its sentences."""
     generator = np.random.default_rng(classes)
     split = np.repeat(list(splits), list(splits.values()))
     labels = generator.permutation(np.arange(len(split)) % classes)
@@ -45,7 +45,7 @@ def fit(features, labels, strength):
 
 
 def chosen(accuracies):
-    """The strongest regularisation of the best mean accuracy; accuracies by strength."""
+    """The regularisation with the best mean accuracy, the strongest of equal ones; accuracies by strength."""
     means = {strength: np.mean(values) for strength, values in accuracies.items()}
     return min(strength for strength, mean in means.items() if mean == max(means.values()))
 
@@ -76,7 +76,7 @@ def test_cross_validation_is_that_of_plain_loops():
 
 
 def test_a_folds_own_labels_do_not_touch_its_predictions(monkeypatch):
-    """Other labels in one fold change what is said of the others, never of that fold: nothing leaks."""
+    """Other labels in one fold change the predictions in other folds only: no label leaks into its own fold."""
     data, table = problem(2, {"test": 60}, noise=3)
     folds = np.arange(60) // 2 % FOLDS
     monkeypatch.setattr(transfer, "_folds", lambda labels, seed: folds)

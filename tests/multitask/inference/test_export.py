@@ -1,4 +1,4 @@
-"""What other libraries make of an exported folder: the same vectors; and what it still knows of its training."""
+"""Other libraries compute the same vectors from an exported folder, and it keeps the record of its training data."""
 
 import importlib.util
 import json
@@ -55,7 +55,7 @@ def pruned(tiny_encoder: Path, tmp_path_factory) -> SentenceEncoder:
 def test_transformers_has_the_same_states(tiny_encoder, tmp_path):
     encoder = SentenceEncoder.load(tiny_encoder, **EXACT)
     export_transformers(encoder, tmp_path / "out", NOTHING)
-    assert (tmp_path / "out" / RECORD).is_file()  # which they pass over
+    assert (tmp_path / "out" / RECORD).is_file()  # which these libraries ignore
     model, tokenizer = (kind.from_pretrained(tmp_path / "out") for kind in (AutoModel, AutoTokenizer))
     encoded = tokenizer(SENTENCES[0], return_tensors="pt")
     with torch.no_grad():
@@ -75,7 +75,7 @@ def test_sentence_transformers_has_the_same_vectors(encoder, tmp_path, normalize
     ours = encoder.encode(SENTENCES, normalize=normalize)
     np.testing.assert_allclose(theirs.encode(SENTENCES), ours, atol=1e-5)
     assert (tmp_path / "out" / "README.md").read_text() == "# A card\n"
-    assert (tmp_path / "out" / RECORD).is_file()  # which they pass over
+    assert (tmp_path / "out" / RECORD).is_file()  # which these libraries ignore
     back = load_encoder(tmp_path / "out", **EXACT)
     assert isinstance(back, SentenceEncoder)
     np.testing.assert_array_equal(back.encode(SENTENCES), encoder.encode(SENTENCES))
@@ -91,7 +91,7 @@ def test_the_bundled_model_leaves_as_it_came(tmp_path):
 
 
 def run_onnx(folder: Path, sentences: list[str]) -> np.ndarray:
-    """What a user does without this project: tokenizers, ONNX Runtime, and the settings in the folder."""
+    """Embeddings as a user without this project computes them: tokenizers, ONNX Runtime, the folder's settings."""
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
@@ -179,7 +179,7 @@ def test_an_export_keeps_what_its_run_was_trained_on(run, tiny_encoder, tmp_path
     np.testing.assert_array_equal(exported.sentences, ours.sentences)
     np.testing.assert_array_equal(exported.pairs, ours.pairs)
     assert ours.unknown == (f"the training data of {tiny_encoder} is not recorded",)
-    assert exported.unknown == (f"the training data of {tiny_encoder.name} is not recorded",)  # where it lay is not
+    assert exported.unknown == (f"the training data of {tiny_encoder.name} is not recorded",)  # without its path
 
 
 @pytest.mark.parametrize("to", ["transformers", "sentence-transformers"])

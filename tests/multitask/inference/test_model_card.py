@@ -1,4 +1,4 @@
-"""The card of an export against the files of the runs behind it, read by the hub's own reader."""
+"""The model card, read by the hub's own reader, agrees with the files of the runs that made the model."""
 
 import json
 import re
@@ -105,7 +105,7 @@ def test_scores_of_embeddings_are_in_the_front_matter(runs):
     front = ModelCard(card_of(only(runs, "pretrain"))).data
     assert front.library_name == "sentence-transformers"
     assert front.language == "en"
-    assert "base_model" not in front.to_dict()  # a folder of ours is nobody else's base
+    assert "base_model" not in front.to_dict()  # a local folder is no base model on the hub
     run = Artefact(only(runs, "pretrain"))
     expected = next(line for line in run.history() if run.model_folder().name.endswith(f"{line['step']:07d}"))["dev"]
     found = {result.metric_type: result.metric_value for result in front.eval_results}

@@ -1,4 +1,4 @@
-"""Search and mining against brute force: the whole matrix from scipy, sorted."""
+"""Search and mining equal brute force: the whole matrix from scipy, sorted."""
 
 from itertools import combinations, pairwise
 

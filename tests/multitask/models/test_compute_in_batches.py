@@ -1,4 +1,4 @@
-"""Results for all rows: in their order, whatever the batches, and no thread goes on after an error or an interrupt."""
+"""Results are in the order of the rows for any batches, and all threads stop after an error or an interrupt."""
 
 import signal
 import threading

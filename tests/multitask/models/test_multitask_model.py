@@ -48,7 +48,7 @@ def build(tiny_encoder: Path, heads: HeadsConfig, pooling="cls", tasks=tuple(TAS
 
 
 def encode(model: MultitaskModel, tokenizer: Tokenizer, task: str):
-    """Token ids and types as the model takes them."""
+    """Token ids and types as the model reads them."""
     columns, heads = SENTENCES[task], model.heads_config
     pairs = (task == "similarity" and heads.similarity_pairs) or heads.pairs
     if len(columns) == 2 and pairs == "joint":
@@ -97,7 +97,7 @@ def test_packed_equals_the_padded_encoder_with_pooling_by_hand(tiny_encoder, tok
     outputs = call(model, tokenizer, *TASKS)
     for task, columns in SENTENCES.items():
         embeddings = padded_embeddings(model, *encode(model, tokenizer, task))
-        parts = embeddings.split(len(columns[0]))  # first sentences, then second ones; joint ones are not apart
+        parts = embeddings.split(len(columns[0]))  # first sentences, then second ones; one part for joint pairs
         with torch.no_grad():
             torch.testing.assert_close(outputs[task], model.heads[task](*parts), rtol=0, atol=1e-5)
 
@@ -139,7 +139,7 @@ def test_saved_and_loaded_bit_for_bit(tiny_encoder, tokenizer, heads, tmp_path):
     assert list(loaded.state_dict()) == list(state)
     assert all(torch.equal(tensor, state[name]) for name, tensor in loaded.state_dict().items())
     shared = [[name for name, _ in m.named_parameters()] for m in (model, loaded)]
-    assert shared[0] == shared[1]  # named_parameters lists a shared one once: the sharing is back
+    assert shared[0] == shared[1]  # named_parameters lists a shared parameter once, so layers are shared again
     before, after = call(model, tokenizer, *TASKS), call(loaded, load_tokenizer(str(tmp_path / "model")), *TASKS)
     assert all(torch.equal(before[task], after[task]) for task in TASKS)
 

@@ -1,4 +1,4 @@
-"""Encoders of other architectures: the values of transformers, the refusals, and which models need the detour."""
+"""Encoders of other architectures: values equal those of transformers, and which models need sentence-transformers."""
 
 import json
 import shutil
@@ -94,7 +94,7 @@ def test_identity_is_of_what_decides_an_embedding(distilled, tmp_path):
         return load_encoder(folder, pooling=pooling, device="cpu", precision=precision).identity
 
     copied = shutil.copytree(distilled, tmp_path / "copy")
-    write_json(copied / "evaluation-sts.json", {})  # our own, beside the model
+    write_json(copied / "evaluation-sts.json", {})  # a file of ours in the model's folder
     assert identity(copied) == identity(distilled)
     different = [identity(distilled), identity(distilled, "cls"), identity(distilled, precision="bf16")]
     tensors = safetensors.torch.load_file(copied / "model.safetensors")

@@ -44,7 +44,7 @@ def run(tiny_encoder: Path, small_data: Path, tmp_path: Path):
 
 @pytest.fixture
 def problem(tiny_encoder: Path, small_data: Path):
-    """The first state of such a run, without any dropout."""
+    """The first state of such a run, without dropout."""
 
     def build(config: FinetuneConfig) -> Finetuning:
         config = replace(config, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
@@ -62,7 +62,7 @@ def weights(artefact: Artefact) -> dict[str, str]:
 
 
 def lines(artefact: Artefact, watched: bool = True) -> list[dict]:
-    """metrics.jsonl without times, and without what was watched if so wished."""
+    """metrics.jsonl without times; with `watched=False` also without watched values."""
     found = [{key: value for key, value in line.items() if key != "seconds"} for line in artefact.history()]
     if not watched:
         for line in found:

@@ -1,4 +1,4 @@
-"""Conflicts between tasks against cosines by hand, without a trace in what is trained."""
+"""Conflicts between tasks equal cosines computed by hand, and measuring them does not change the training."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_looking_leaves_no_trace(name):
     scheduler.backward(toy, UPDATE)
     gradients = {key: value.clone() for key, value in toy.gradients().items() if value is not None}
     before = torch.get_rng_state()
-    other = tuple(reversed(UPDATE))  # not the step's own update: the aggregator has to look anew
+    other = tuple(reversed(UPDATE))  # not the step's own update, so the aggregator has to compute it
     first, second = (scheduler.conflicts(toy, other) for _ in range(2))
     assert torch.equal(torch.get_rng_state(), before)
     assert {key: value.item() for key, value in first.items()} == {key: value.item() for key, value in second.items()}

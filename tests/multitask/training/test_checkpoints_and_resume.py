@@ -59,7 +59,7 @@ def test_without_scores_the_last_model_is_kept(tmp_path):
 @pytest.mark.parametrize(
     "scores, kept",
     [
-        ([math.nan] * 4, "step-0000003"),  # some model is there in any case
+        ([math.nan] * 4, "step-0000003"),  # a model is always kept
         ([math.nan, -5.0, math.nan, -6.0], "step-0000007"),
         ([1.0, math.nan, 2.0, math.nan], "step-0000011"),
     ],
@@ -79,7 +79,7 @@ class Cut(Exception):  # noqa: N818
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> tuple[dict, list[Tensor]]:
-    """Result and final weights of a run that nobody disturbed."""
+    """Result and final weights of a run without interruption."""
     folder = tmp_path_factory.mktemp("whole")
     problem = run(folder)
     return result(folder), parameters(problem)
@@ -102,7 +102,7 @@ def assert_resumed_like(whole, folder: Path, save_every=NEVER) -> None:
     problem = Problem()
     with torch.no_grad():
         for parameter in problem.module.parameters():
-            parameter.add_(1)  # what a resumed run starts with must not matter, nor must the generator
+            parameter.add_(1)  # neither weights nor generator at the start may change a resumed run
     torch.manual_seed(99)
     train(problem, backward, CONFIG, folder, CPU, save_every)
     expected, weights = whole
@@ -122,7 +122,7 @@ def test_resumed_again_and_again(tmp_path, whole):
     for _ in range(5):
         with pytest.raises(Cut):
             run(tmp_path, step=cut_before(3), save_every=-1)
-        (tmp_path / "state" / ".state.pt.x.tmp").touch()  # what a kill leaves half written
+        (tmp_path / "state" / ".state.pt.x.tmp").touch()  # files that a kill leaves half written
         (tmp_path / "checkpoints" / ".step-0000099.x.tmp").mkdir()
         (tmp_path / "checkpoints" / ".step-0000099.x.tmp" / "module.safetensors").touch()
     assert_resumed_like(whole, tmp_path)
@@ -130,7 +130,7 @@ def test_resumed_again_and_again(tmp_path, whole):
 
 @pytest.mark.parametrize("at", range(1, 16))
 def test_resumed_from_an_older_state(tmp_path, whole, at, monkeypatch):
-    ticks = iter(range(10**6))  # the clock stands for itself: every look at it is a second
+    ticks = iter(range(10**6))  # a clock that advances by a second at every reading
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
     with pytest.raises(Cut):
         run(tmp_path, step=cut_before(at), save_every=9)
@@ -139,7 +139,7 @@ def test_resumed_from_an_older_state(tmp_path, whole, at, monkeypatch):
         assert at - 5 < saved <= at
     else:
         torch.manual_seed(7)
-        with pytest.raises(Cut):  # without a state a run begins anew, as its stage seeds it
+        with pytest.raises(Cut):  # without a state a run begins again, with its stage's seed
             run(tmp_path, step=cut_before(12), save_every=-1)
     assert_resumed_like(whole, tmp_path, save_every=9)
 
@@ -197,7 +197,7 @@ def test_patience_survives_a_cut(tmp_path, at):
     with pytest.raises(Cut):
         run(tmp_path / "cut", Problem(SCRIPT), config, cut_before(at), save_every=-1)
     problem = Problem(SCRIPT)
-    problem.calls = at  # the script goes by the calls
+    problem.calls = at  # the script depends on the number of calls
     run(tmp_path / "cut", problem, config)
     assert result(tmp_path / "cut") == result(tmp_path / "whole")
 

@@ -64,7 +64,7 @@ def test_weights_equal_a_loop_by_hand(tmp_path, config):
             assert line["training"][name] == pytest.approx(np.mean([one[name] for one in seen[start:end]]), abs=1e-12)
         start = end
     if config.clip is not None:
-        assert max(one["gradient"] for one in seen) > config.clip  # else nothing was clipped
+        assert max(one["gradient"] for one in seen) > config.clip  # otherwise nothing was clipped
 
 
 def test_metrics_lines(tmp_path):
@@ -92,7 +92,7 @@ def test_evaluation_every_so_many_steps_and_at_the_end(tmp_path, every):
 
 
 class Watched(Problem):
-    """Shows a number that says when it was looked at, and notes what was in place then."""
+    """Records every call of `watch`: the step, the update and the norm of the gradient at that time."""
 
     def __init__(self) -> None:
         super().__init__()

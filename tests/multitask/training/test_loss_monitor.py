@@ -45,7 +45,7 @@ def test_a_gradient_that_is_not_finite_stops_the_run_in_time(tmp_path):
 
 
 def check_divergence(folder: Path, problem: Problem, step, at: int, message: str, batches) -> None:
-    """The error says what, when and where; the weights in memory and on disk are those before the step."""
+    """The error names value, step and rows; the weights in memory and on disk are those before the step."""
     before: list[list[Tensor]] = []
 
     def watched(problem, update):
@@ -66,6 +66,6 @@ def check_divergence(folder: Path, problem: Problem, step, at: int, message: str
         state = torch.load(folder / "state" / "state.pt", weights_only=True)
         assert json.loads(state["progress"])["step"] == at
         assert all(tensor.isfinite().all() for tensor in state["module"].values())
-    run(folder)  # the saved state is good: without the fault the run ends as any other
+    run(folder)  # the saved state is good: without the fault, the run ends as usual
     run(folder.with_name("whole"))
     assert result(folder) == result(folder.with_name("whole"))

@@ -1,4 +1,4 @@
-"""A small regression as a `Trainable`, and helpers to train it and to look at what a run leaves."""
+"""A small regression as a `Trainable`, and helpers that train it and read the files of a run."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ SOURCES = ("left", "right")
 SCRIPT = [
     {"overall": 1.0, "left": 9.0},
     {"overall": 3.0, "left": 8.0},
-    {"overall": 3.0, "left": 8.5},  # as good is not better
+    {"overall": 3.0, "left": 8.5},  # an equal score is not better
     {"overall": 2.0, "left": 9.5},
 ]
 
@@ -107,7 +107,7 @@ def history(folder: Path) -> list[dict]:
 
 
 def result(folder: Path) -> dict:
-    """Everything that a finished run leaves, but how long it took."""
+    """All files of a finished run, without the times that it took."""
     lines = [{key: value for key, value in line.items() if key != "seconds"} for line in history(folder)]
     files = {
         str(path.relative_to(folder)): path.read_bytes()
