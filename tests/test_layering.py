@@ -92,7 +92,7 @@ def test_objectives_know_tensors_only(path):
 
 @pytest.mark.parametrize("path", modules("minbert") + modules("multitask"), ids=str)
 def test_transformers_is_for_tests_and_foreign_encoders_only(path):
-    allowed = {"sentence_transformers"} if path.name == "foreign_encoders.py" else set()
+    allowed = {"sentence_transformers"} if path.name == "other_architectures.py" else set()
     assert not foreign(path) & {"transformers", "sentence_transformers", "pytest", "tests"} - allowed
 
 

@@ -72,12 +72,12 @@ def run(command: object) -> int:
 def _(command: Data) -> int:
     from multitask.data.check import check_folder
     from multitask.data.fetch import fetch, load_sources
-    from multitask.evaluation.domains import write_domains
+    from multitask.evaluation.captions_and_news import write_captions_and_news
     from multitask.tasks.kinds import TASKS
 
     action = command.action
     if isinstance(action, Domains):
-        for path, count in write_domains(action.folder, action.suites_data).items():
+        for path, count in write_captions_and_news(action.folder, action.suites_data).items():
             print(f"{path}: {count:,} sentences")
         return 0
     if isinstance(action, Fetch):
@@ -137,9 +137,10 @@ def _(command: Evaluate) -> int:
     from minbert.files import write_json
     from minbert.tokenizer import load_tokenizer
     from multitask.data.contamination import TrainedOn
-    from multitask.evaluation.contamination_overlap import any_seen
-    from multitask.evaluation.task_scores import load_split, overlap, predict, score
+    from multitask.evaluation.task_predictions import load_split, predict
+    from multitask.evaluation.task_scores import overlap, score
     from multitask.evaluation.text_tables import metrics_table, overlap_table
+    from multitask.evaluation.training_overlap import any_seen
     from multitask.models.multitask_model import load_model
     from multitask.runs.artefact import locate_model
     from multitask.runtime.device import start
@@ -168,8 +169,8 @@ def _(command: Evaluate) -> int:
 
 def _evaluate_suite(command: Evaluate) -> int:
     from multitask.evaluation.embedding_cache import default_cache
-    from multitask.evaluation.suite_report import suite_text, write_suite
-    from multitask.evaluation.suites import evaluate_model
+    from multitask.evaluation.embedding_suite_pages import suite_text, write_suite
+    from multitask.evaluation.embedding_suites import evaluate_model
     from multitask.runs.artefact import is_run, locate_model
 
     assert command.suite != "multitask"
@@ -198,9 +199,9 @@ def _evaluate_suite(command: Evaluate) -> int:
 
 @run.register
 def _(command: Predict) -> int:
-    from multitask.inference.predict import predict_files
+    from multitask.inference.prediction_files import write_prediction_files
 
-    for path in predict_files(
+    for path in write_prediction_files(
         command.model, command.data, command.output, command.best_on, command.device, command.precision
     ):
         print(path)

@@ -21,15 +21,16 @@ from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.data.contamination import Hashes, TrainedOn
 from multitask.models.config import Pooling
-from multitask.models.multitask_model import resolve_pooling, write_pooling
+from multitask.models.model_folder import resolve_pooling, write_pooling
 from multitask.models.pooling import PoolingMethod
 from multitask.runs.artefact import Artefact, Weights, locate_model
 from multitask.runs.run_hash import RunKey
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime, generator, make_deterministic, seed_everything, start
 from multitask.runtime.options import RunOptions
-from multitask.training.loop import LoopConfig, Losses, Trainable, Update, train
+from multitask.training.loop import LoopConfig, train
 from multitask.training.tensorboard import tensorboard_log
+from multitask.training.trainable import Losses, Trainable, Update
 
 logger = logging.getLogger("multitask")
 

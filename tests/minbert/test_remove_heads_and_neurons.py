@@ -20,7 +20,7 @@ from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from multitask.training.config import OptimizerConfig
-from multitask.training.optimizer import build_optimizer
+from multitask.training.optimizer_and_clipping import build_adamw
 
 BERT = BertConfig(
     vocab_size=50,
@@ -245,7 +245,7 @@ def test_sizes_that_cannot_be_are_refused(change: dict, complaint: str) -> None:
 
 def test_a_pruned_encoder_trains(tmp_path: Path) -> None:
     smaller = without_units(model(), AWKWARD["one head in each layer, no neurons at all"]).train()
-    optimizer = build_optimizer(torch.nn.ModuleDict({"encoder": smaller}), OptimizerConfig(learning_rate=1e-2))
+    optimizer = build_adamw(torch.nn.ModuleDict({"encoder": smaller}), OptimizerConfig(learning_rate=1e-2))
     target = torch.randn(sum(LENGTHS), 32)
     losses = []
     for _ in range(20):

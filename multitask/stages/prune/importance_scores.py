@@ -25,8 +25,8 @@ from multitask.objectives import alignment, uniformity, unit
 from multitask.runtime.device import Runtime
 from multitask.stages.prune import PruneConfig
 from multitask.tasks.kinds import POSITIVE
-from multitask.training.loop import Batch
 from multitask.training.source import Encoded, Inputs, Source, losses_of
+from multitask.training.trainable import Batch
 
 SOURCE = "scoring"
 

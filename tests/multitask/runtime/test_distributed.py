@@ -40,7 +40,7 @@ from multitask.stages.mlm import MlmConfig
 from multitask.stages.mlm.training import mlm
 from multitask.stages.pretrain import ContrastiveConfig, PretrainConfig
 from multitask.stages.pretrain.training import pretrain
-from multitask.training.loop import Batch, Watchable
+from multitask.training.trainable import Batch, Watchable
 from tests.conftest import ROOT
 
 DEADLINE = 200  # seconds after which a test counts as hanging

@@ -28,8 +28,8 @@ from multitask.stages.prune.importance_scores import (
     sensitivity,
 )
 from multitask.tasks.kinds import TASKS
-from multitask.training.loop import Batch
 from multitask.training.source import losses_of
+from multitask.training.trainable import Batch
 
 RUNTIME = start("cpu", "fp32")
 SHAPE = BertConfig(num_hidden_layers=3, hidden_size=48, num_attention_heads=6, intermediate_size=10)

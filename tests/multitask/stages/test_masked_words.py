@@ -16,8 +16,8 @@ from multitask.data.tokenize_and_truncate import Tokens
 from multitask.runtime.device import start
 from multitask.stages.masked_words import MaskedSource
 from multitask.stages.mlm import MaskingConfig
-from multitask.training.loop import Batch
 from multitask.training.source import losses_of
+from multitask.training.trainable import Batch
 from tests.conftest import SPECIALS
 
 TOKENS = 200_000

@@ -25,7 +25,7 @@ from minbert.train_vocabulary import train_tokenizer
 from multitask.cli.main import main
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.data.tokenize_and_truncate import Tokens
-from multitask.models.multitask_model import resolve_pooling
+from multitask.models.model_folder import resolve_pooling
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import FinetuneConfig
@@ -35,7 +35,7 @@ from multitask.stages.mlm import training as stage
 from multitask.stages.mlm.training import MaskedTraining, mlm
 from multitask.tasks.training_sentences import training_sentences
 from multitask.training.config import OptimizerConfig
-from multitask.training.optimizer import build_optimizer
+from multitask.training.optimizer_and_clipping import build_adamw
 
 CONFIG = MlmConfig(batch_size=8, dev_share=0.2, optimizer=OptimizerConfig(learning_rate=1e-3))
 LINES = 40
@@ -272,7 +272,7 @@ def test_resumed_run_ends_in_the_same_bits(cut: int, run: Run, monkeypatch: pyte
 
 def test_the_head_has_the_heads_learning_rate(trained) -> None:
     problem = trained()
-    optimizer = build_optimizer(problem.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
+    optimizer = build_adamw(problem.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
     rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
     assert {rates[id(p)] for p in problem.begin.encoder.parameters()} == {1e-5}  # with the output matrix
     assert {rates[id(p)] for p in problem.head.parameters()} == {1e-3}

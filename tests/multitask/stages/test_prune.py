@@ -16,7 +16,7 @@ from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn
 from multitask.data.read_task_files import read_examples
 from multitask.data.shuffle_and_batch import drawn_rows
-from multitask.models.multitask_model import MultitaskBert
+from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
@@ -29,8 +29,8 @@ from multitask.stages.pretrain.training import pretrain
 from multitask.stages.prune import PruneConfig
 from multitask.stages.prune.pruning import prune
 from multitask.tasks.kinds import TASKS
+from multitask.training.checkpoints_and_resume import RunState
 from multitask.training.config import OptimizerConfig
-from multitask.training.loop import TrainingRun
 
 HALF = PruneConfig(share=0.5, batch_size=16)
 TUNED = FinetuneConfig(
@@ -204,7 +204,7 @@ def test_heads_of_tasks_stay_with_the_weights_that_they_were_trained_with(
     run: Run, tuned: Artefact, small_data: Path, options: RunOptions, tiny_encoder: Path
 ) -> None:
     kept = run(start=tuned.folder)
-    assert MultitaskBert.load(kept.model_folder()).tasks == TUNED.tasks
+    assert MultitaskModel.load(kept.model_folder()).tasks == TUNED.tasks
     scores = read_json(evaluate_run(kept, small_data, EvaluateConfig(), options).folder / "evaluation.json")["scores"]
     assert set(scores) == set(TUNED.tasks)
     rewound = run(start=tuned.folder, rewind_to=str(tiny_encoder))
@@ -246,7 +246,7 @@ def test_a_state_early_in_a_training_is_a_shorter_run(
 ) -> None:
     config = PretrainConfig(sources=("similarity",), select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
     shorter = pretrain(str(tiny_encoder), small_data, config, options)
-    monkeypatch.setattr(TrainingRun, "drop_leftovers", lambda self: None)
+    monkeypatch.setattr(RunState, "drop_leftovers", lambda self: None)
     longer = pretrain(str(tiny_encoder), small_data, replace(config, epochs=2), options)
     early, late = sorted((longer.folder / "checkpoints").iterdir())
     assert equal_weights(encoder(shorter), encoder(early))

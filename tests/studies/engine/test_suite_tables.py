@@ -12,8 +12,8 @@ from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation import transfer_scores as transfer
+from multitask.evaluation.embedding_suites import evaluate_model
 from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS
-from multitask.evaluation.suites import evaluate_model
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import SuitesConfig
