@@ -107,8 +107,9 @@ def _rank_correlation(weights: Values, labels: NDArray[Any], predictions: NDArra
 def _weighted_ranks(weights: Values, values: NDArray[Any]) -> Values:
     """Mean rank of each example among the weighted examples, [samples, examples], as a share of all, minus one half."""
     _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    in_order = weights[:, np.argsort(values, kind="stable")]
-    totals = np.add.reduceat(in_order, np.cumsum(sizes) - sizes, axis=1)
+    totals = weights[:, np.argsort(values, kind="stable")]
+    if len(sizes) < len(values):  # ties: sum their weights
+        totals = np.add.reduceat(totals, np.cumsum(sizes) - sizes, axis=1)
     ranks = np.cumsum(totals, axis=1) - totals / 2 - 0.5
     return np.asarray(ranks[:, group])
 
