@@ -1,10 +1,36 @@
 #!/usr/bin/env bash
-# Lint, format, types, tests: ./run_tests.sh [options of pytest]
+# Lint, format, types and tests. A lane is a named part of this: add one to both `case` statements and to the usage line.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-source scripts/environment.sh
 
+usage="usage: ./run_tests.sh [fast] [options of pytest]    fast: under a minute; no processes, training or figures"
+lane=whole
+case "${1:-}" in
+  -h | --help)
+    echo "$usage"
+    exit
+    ;;
+  fast)
+    lane=$1
+    shift
+    ;;
+  "" | -*) ;;
+  *)
+    if [[ ! -e "${1%%::*}" ]]; then
+      echo "error: $1 is neither a lane nor a path; $usage" >&2
+      exit 2
+    fi
+    ;;
+esac
+
+source scripts/environment.sh
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
-OMP_NUM_THREADS=1 .venv/bin/python -m pytest -n 2 "$@"
+
+export OMP_NUM_THREADS=1
+tests=(.venv/bin/python -m pytest -n 2 --dist worksteal)
+case "$lane" in
+  whole) "${tests[@]}" "$@" ;;
+  fast) "${tests[@]}" -p tests.fast_lane "$@" ;;
+esac

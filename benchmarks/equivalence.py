@@ -21,7 +21,7 @@ from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 from transformers.utils.logging import disable_progress_bar
 
 import minbert
-from minbert.checkpoint import BUNDLED, resolve
+from minbert.download_checkpoint import BUNDLED, resolve
 
 BATCH = 8
 TEXT = (

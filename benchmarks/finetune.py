@@ -22,14 +22,15 @@ from transformers import BertConfig as TheirConfig
 from transformers import BertModel as TheirModel
 
 from minbert import BertConfig, BertModel, load_tokenizer
-from multitask.evaluation.task_scores import load_split
-from multitask.models.multitask_model import MultitaskBert
+from multitask.evaluation.task_predictions import load_split
+from multitask.models.multitask_model import MultitaskModel
 from multitask.runtime.device import seed_everything, start
 from multitask.runtime.options import Precision
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning
 from multitask.tasks.kinds import TASKS
-from multitask.training.loop import Batch, LoopConfig, TrainingRun, Update
+from multitask.training.optimizer_and_clipping import Optimizer
+from multitask.training.trainable import Batch, Update
 
 SHAPES = {
     "minilm": BertConfig(hidden_size=384, num_hidden_layers=6, intermediate_size=1536),
@@ -87,14 +88,16 @@ def measure(shape: str, batch_size: int, data: Path, steps: int, precision: Prec
     seed_everything(0)
     tokenizer = load_tokenizer("all-minilm-l6-v2")
     config = FinetuneConfig(batch_size=batch_size, pooling="mean")
-    model = MultitaskBert(BertModel(SHAPES[shape]), config.tasks, "mean", config.heads).to(runtime.device)
+    model = MultitaskModel(BertModel(SHAPES[shape]), config.tasks, "mean", config.heads).to(runtime.device)
     training = load_split(model, tokenizer, data, "train")
     ours = Finetuning(model, tokenizer, training, {}, config, runtime)
     plain = PlainLoop(ours, SHAPES[shape])
-    run = TrainingRun(ours, LoopConfig(config.epochs, config.optimizer), Path("unused"), runtime)
+    optimizer = Optimizer(ours.module.train(), config.optimizer, config.epochs * len(ours.plan(0)))
 
     def our_step(update: Update) -> None:
-        run.step(update, ours.scheduler.backward(ours, update))
+        ours.scheduler.backward(ours, update)
+        optimizer.clip()
+        optimizer.step(0)
         if runtime.device.type == "cuda":
             torch.cuda.synchronize()
 

@@ -2,8 +2,9 @@
 
     python -m benchmarks.objectives [--pairs 4096] [--false-negatives]
 
-Memory is what one pass at `--pairs` adds to a process's peak (its resident set, each objective in its own process); an
-fp32 matrix [pairs, pairs] takes 64 MiB at 4096. Time is the median step at 128 pairs on one thread.
+Memory is the increase of a process's peak resident set by one pass at `--pairs`; each objective has its own process.
+For comparison, an fp32 matrix [pairs, pairs] takes 64 MiB at 4096 pairs. Time is the median step at 128 pairs on one
+thread.
 """
 
 import argparse
@@ -16,16 +17,21 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from multitask.objectives import OBJECTIVES, Objective, build_objective
+from multitask.objectives import OBJECTIVES, Objective
+from multitask.objectives.config import ObjectiveConfig
 
 DIM = 768
 MIB = 2**20
 COMPONENTS = {"dissipation": 0.30, "weight": 0.05, "ratio": 1.5, "uniformity_weight": 1.0}
-FORMS: dict[str, tuple[str, dict[str, float | str], bool]] = {  # label: name, parameters, with hard negatives
-    **{name: (name, {}, False) for name in sorted(OBJECTIVES)},
-    "infonce, a hard negative for each pair": ("infonce", {"hard_negative_weight": 1.0}, True),
-    **{f"{name}, three components": (name, {**COMPONENTS}, False) for name in ("mhe", "mhs", "barlow_twins", "vicreg")},
-    "quora_pairs, literal": ("quora_pairs", {"form": "literal"}, False),
+HARD = "infonce, a hard negative for each pair"
+FORMS = {
+    **{name: ObjectiveConfig(name) for name in sorted(OBJECTIVES)},
+    HARD: ObjectiveConfig.of("infonce", hard_negative_weight=1.0),
+    **{
+        f"{name}, three components": ObjectiveConfig.of(name, **COMPONENTS)
+        for name in ("mhe", "mhs", "barlow_twins", "vicreg")
+    },
+    "quora_pairs, literal": ObjectiveConfig.of("quora_pairs", form="literal"),
 }
 
 
@@ -39,21 +45,20 @@ def step(objective: Objective, inputs: list[Tensor], mask: Tensor | None) -> Non
 
 
 def make(label: str, pairs: int, masked: bool) -> tuple[Objective, list[Tensor], Tensor | None]:
-    name, parameters, hard = FORMS[label]
-    anchors = torch.randn(pairs, DIM) + 1  # similar enough that gates and hinges are open
-    inputs = [anchors, anchors + torch.randn(pairs, DIM), *([torch.randn(pairs, DIM)] if hard else [])]
+    anchors = torch.randn(pairs, DIM) + 1  # so similar that gates and hinges are open
+    inputs = [anchors, anchors + torch.randn(pairs, DIM), *([torch.randn(pairs, DIM)] if label == HARD else [])]
     mask = torch.rand(pairs, pairs) < 0.01 if masked else None
-    return build_objective(name, **parameters), [x.requires_grad_() for x in inputs], mask
+    return FORMS[label].build(), [x.requires_grad_() for x in inputs], mask
 
 
 def peak() -> int:
-    """The largest resident set of this process so far, in bytes (Linux counts KiB, macOS bytes)."""
+    """The peak resident set of this process in bytes. (Linux reports KiB, macOS bytes.)"""
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return largest if sys.platform == "darwin" else largest * 1024
 
 
 def added_memory(label: str, pairs: int, masked: bool) -> float:
-    """MiB that one pass adds to the peak. Call it in a fresh process."""
+    """MiB that one pass adds to the peak. Call this in a new process."""
     step(*make(label, 64, masked))
     batch = make(label, pairs, masked)
     before = peak()

@@ -27,7 +27,7 @@ from multitask.stages.common import Start
 from multitask.stages.dropout_views_and_pairs import build_projection, load_contrastive
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import Pretraining
-from multitask.training.loop import Batch
+from multitask.training.trainable import Batch
 
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
 SENTENCES = 128  # of the times

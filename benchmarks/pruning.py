@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from minbert.remove_heads_and_neurons import without_units
-from multitask.data.readers import read_sentences
+from multitask.data.read_unlabelled_files import read_sentences
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.prune import PruneConfig
 from multitask.stages.prune.importance_scores import choose, random_scores
@@ -38,8 +38,8 @@ def pruned(whole: SentenceEncoder, share: float) -> SentenceEncoder:
 def size(encoder: SentenceEncoder) -> int:
     """Bytes of its weights file."""
     with tempfile.TemporaryDirectory() as folder:
-        encoder.model.save(Path(folder) / "model", encoder.tokenizer)
-        return (Path(folder) / "model" / "model.safetensors").stat().st_size
+        encoder.model.save(Path(folder))
+        return (Path(folder) / "model.safetensors").stat().st_size
 
 
 def machine() -> str:

@@ -22,13 +22,13 @@ import torch
 
 from benchmarks.finetune import SHAPES
 from minbert import BertModel, load_tokenizer
-from multitask.evaluation.task_scores import load_split
-from multitask.models.multitask_model import MultitaskBert
+from multitask.evaluation.task_predictions import load_split
+from multitask.models.multitask_model import MultitaskModel
 from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.schedulers import SCHEDULERS
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning
-from multitask.training.loop import LoopConfig, TrainingRun
+from multitask.training.optimizer_and_clipping import Optimizer
 
 MIB = 2**20
 TASKS = FinetuneConfig().tasks
@@ -43,7 +43,7 @@ class Bench:
         seed_everything(0)
         tokenizer = load_tokenizer("all-minilm-l6-v2")
         config = FinetuneConfig(batch_size=options.batch_size, pooling="mean", epochs=1)
-        model = MultitaskBert(BertModel(SHAPES[options.shape]), TASKS, "mean", config.heads).to(self.runtime.device)
+        model = MultitaskModel(BertModel(SHAPES[options.shape]), TASKS, "mean", config.heads).to(self.runtime.device)
         training = load_split(model, tokenizer, options.data, "train")
         self.problems = {}
         for name in names:
@@ -52,7 +52,7 @@ class Bench:
             own = {task: training[task] for task in tasks}
             self.problems[name] = Finetuning(model, tokenizer, own, {}, chosen, self.runtime)
         first = self.problems[names[0]]
-        self.run = TrainingRun(first, LoopConfig(1, config.optimizer), Path("unused"), self.runtime)
+        self.optimizer = Optimizer(first.module.train(), config.optimizer, len(first.plan(0)))
         self.updates = {name: problem.plan(0) for name, problem in self.problems.items()}
 
     def step(self, name: str, number: int) -> tuple[float, int]:
@@ -61,7 +61,8 @@ class Bench:
         begin = time.perf_counter()
         update = updates[number % len(updates)]
         losses = problem.scheduler.backward(problem, update)
-        self.run.step(update, losses)
+        self.optimizer.clip()
+        self.optimizer.step(0)
         if self.runtime.device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter() - begin, losses.tokens

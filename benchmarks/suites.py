@@ -22,8 +22,8 @@ from transformers import AutoModel, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
 from multitask.data.contamination import TrainedOn
+from multitask.evaluation.embedding_suites import SuiteName, SuiteResult, evaluate_suite
 from multitask.evaluation.senteval_files import STS_SETS
-from multitask.evaluation.suites import SuiteName, SuiteResult, evaluate_suite
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import locate_model
 from multitask.runtime.options import Precision

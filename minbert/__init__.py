@@ -17,7 +17,7 @@ _HOMES = {"BertConfig": "config", "BertModel": "model", "PackedBatch": "packing"
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use, so that a command line that only prints its help does not wait for torch."""
+    """Import public names on first use, so that a command line that only prints its help does not wait for torch."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

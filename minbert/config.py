@@ -1,4 +1,4 @@
-"""The shape of an encoder, as Hugging Face's `config.json` states it."""
+"""The architecture of an encoder, as in Hugging Face's `config.json`."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -10,30 +10,31 @@ from minbert.files import read_json
 
 ModelType = Literal["bert", "roberta"]
 
-# Where a RoBERTa's config.json that leaves a value out means another one than a BERT's.
+# Defaults of a RoBERTa's config.json that differ from a BERT's.
 ROBERTA_DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "pad_token_id": 1}
 
-# What else tells the families' published models apart.
+# Further values in which the published models of the two families differ.
 FAMILIES: dict[str, dict[str, Any]] = {
     "bert": {"pad_token_id": 0, "type_vocab_size": 2, "layer_norm_eps": 1e-12},
     "roberta": {"pad_token_id": 1, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
 }
 
-# Fields that only a pruned encoder has.
+# Fields of pruned encoders only.
 PRUNED_SIZES = ("layer_heads", "layer_intermediate_sizes")
 
 
 @dataclass(frozen=True)
 class BertConfig:
-    """Architecture of a BERT or RoBERTa encoder; named as in `config.json`; the defaults are bert-base-uncased's.
+    """Architecture of a BERT or RoBERTa encoder, with the names of `config.json` and bert-base-uncased's defaults.
 
     Args:
-        layer_heads: how many heads each layer of a pruned encoder has, at least 1, of the size that all
-            `num_attention_heads` would have; None where no layer lacks any. Not known to transformers.
-        layer_intermediate_sizes: the feed-forward size of each layer of a pruned encoder, from 0; likewise.
+        layer_heads: number of heads in each layer of a pruned encoder, at least 1; None if no head was removed. A head
+            keeps its size, hidden_size / num_attention_heads. transformers does not know this field.
+        layer_intermediate_sizes: feed-forward size of each layer of a pruned encoder, at least 0; None if no neuron was
+            removed. transformers does not know this field.
 
     Raises:
-        InputError: sizes that do not fit together.
+        InputError: the sizes do not fit together.
     """
 
     model_type: ModelType = "bert"
@@ -77,12 +78,12 @@ class BertConfig:
 
     @property
     def max_length(self) -> int:
-        """Longest sentence in tokens, specials included, that the position embeddings allow."""
+        """Largest number of tokens, specials included, for which there are position embeddings."""
         return self.max_position_embeddings - self.position_offset
 
     @property
     def head_size(self) -> int:
-        """Width of a head's queries, keys and values."""
+        """Width of one head's queries, keys and values."""
         return self.hidden_size // self.num_attention_heads
 
     @property
@@ -94,20 +95,20 @@ class BertConfig:
 
     @property
     def pruned(self) -> bool:
-        """Whether a layer lacks heads or neurons."""
+        """Whether heads or neurons were removed from a layer."""
         return any(getattr(self, name) is not None for name in PRUNED_SIZES)
 
     def of_family(self, model_type: ModelType, vocab_size: int) -> "BertConfig":
-        """The same sizes and longest sentence in a family's architecture, over another vocabulary."""
+        """The same sizes and maximal length in the architecture of a family, with another vocabulary size."""
         config = replace(self, model_type=model_type, vocab_size=vocab_size, **FAMILIES[model_type])
         return replace(config, max_position_embeddings=self.max_length + config.position_offset)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str = "config") -> "BertConfig":
-        """Take the architecture out of a parsed `config.json`; keys that do not shape the encoder are passed over.
+        """Read the architecture from a parsed `config.json`; keys that do not shape the encoder are ignored.
 
         Raises:
-            InputError: not a BERT or RoBERTa, or a variant that this encoder does not compute.
+            InputError: the model is not a BERT or RoBERTa, or is a variant that this encoder does not compute.
         """
         supported = {
             "model_type": ("bert", "roberta"),
@@ -144,11 +145,14 @@ class BertConfig:
         return cls.from_dict(values, str(path))
 
     def values(self) -> dict[str, Any]:
-        """All fields by name, those of pruning only where there is any: other encoders' identities lack them."""
+        """All fields by name; those of pruning only if they are set.
+
+        Identities of artefacts contain these values, and unpruned encoders are identified without the pruning fields.
+        """
         return {key: value for key, value in asdict(self).items() if key not in PRUNED_SIZES or value is not None}
 
     def to_dict(self) -> dict[str, Any]:
-        """The `config.json` that `transformers.AutoModel` reads as the same encoder, unless that is pruned."""
+        """The content of `config.json`; `transformers.AutoModel` reads it as the same encoder unless it is pruned."""
         architecture = {"bert": "BertModel", "roberta": "RobertaModel"}[self.model_type]
         return self.values() | {
             "architectures": [architecture],

@@ -1,4 +1,4 @@
-"""Files: the one place that reads JSON, hashes files, and writes so that a kill leaves no half file."""
+"""Read JSON, hash files, and write files atomically: a kill never leaves a half-written file."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ def read_json(path: Path) -> Any:
     """Parse a JSON file.
 
     Raises:
-        InputError: the file is missing, is not UTF-8 or is not JSON.
+        InputError: the file does not exist, is not UTF-8 or is not JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -46,7 +46,10 @@ def sha256_of_file(path: Path) -> str:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; flushed to disk and renamed to `path` on success, removed on error."""
+    """Yield a temporary path in the folder of `path`.
+
+    On success the file is flushed to disk and renamed to `path`; on error it is removed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
@@ -62,7 +65,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; on success it takes the place of `path`, on error it is removed."""
+    """Yield a temporary folder next to `path`. On success it replaces `path`; on error it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
@@ -72,7 +75,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
                 _flush_to_disk(file)
         temporary.chmod(0o777 & ~_umask())
         if path.exists():
-            # Two renames: a kill between them leaves the old folder under its retired name, never a mixture.
+            # Two renames: a kill between them leaves the old folder under its temporary name, never a mixture.
             retired = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
             path.replace(retired)
             temporary.replace(path)

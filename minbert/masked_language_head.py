@@ -1,4 +1,4 @@
-"""The head of masked language modelling: from a token's state to a score for every word of the vocabulary.
+"""The masked-language-model head: it scores every vocabulary entry for each token.
 
 Source: Devlin et al. 2019, section 3.1 (arXiv 1810.04805). The output matrix is the encoder's word embeddings.
 """
@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, linear
 
-from minbert.checkpoint import read_tensors, weights_file
+from minbert.checkpoint import read_tensors
 from minbert.config import BertConfig
+from minbert.download_checkpoint import weights_file
 
 logger = logging.getLogger("minbert")
 
-# Our names, BERT's and RoBERTa's. The first three are the transform's, the last the vocabulary's bias.
-PLACES = {
+# Our tensor names, with BERT's and RoBERTa's.
+NAMES = {
     "transform.weight": ("cls.predictions.transform.dense.weight", "lm_head.dense.weight"),
     "transform.bias": ("cls.predictions.transform.dense.bias", "lm_head.dense.bias"),
     "norm.weight": ("cls.predictions.transform.LayerNorm.weight", "lm_head.layer_norm.weight"),
@@ -27,7 +28,7 @@ PLACES = {
 
 
 class MaskedLanguageHead(nn.Module):
-    """Linear, GELU, norm, then the dot product with every word embedding plus a bias."""
+    """Linear layer, GELU and layer norm, then the dot product with every word embedding, plus a bias."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -39,29 +40,29 @@ class MaskedLanguageHead(nn.Module):
 
     @classmethod
     def of_checkpoint(cls, folder: Path, config: BertConfig) -> Self:
-        """The head that a checkpoint carries beside its encoder, or a new one where it carries none that fits."""
+        """The head stored in a checkpoint; a new one, with a warning, if the checkpoint has no fitting one."""
         head = cls(config)
         tensors = read_tensors(weights_file(folder))
-        names = {ours: next((name for name in theirs if name in tensors), None) for ours, theirs in PLACES.items()}
+        names = {ours: next((name for name in theirs if name in tensors), None) for ours, theirs in NAMES.items()}
         found = {ours: tensors[name].float() for ours, name in names.items() if name is not None}
         own = head.state_dict()
         if set(found) == set(own) and all(found[name].shape == own[name].shape for name in own):
             head.load_state_dict(found)
         else:
-            logger.warning("%s: no head of masked language modelling that fits; a new one is trained", folder)
+            logger.warning("%s: the checkpoint has no fitting masked-language-model head; a new one is trained", folder)
         return head
 
     def tensors(self, config: BertConfig) -> dict[str, Tensor]:
-        """The head under the names of the model's family, to be written beside the encoder."""
+        """The head's tensors under the names of the model's family, as checkpoints store them."""
         family = ("bert", "roberta").index(config.model_type)
-        return {PLACES[name][family]: tensor for name, tensor in self.state_dict().items()}
+        return {NAMES[name][family]: tensor for name, tensor in self.state_dict().items()}
 
     def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
-        """Scores of every word.
+        """Scores of every vocabulary entry for each token.
 
         Args:
-            hidden: token states [tokens, hidden].
-            word_embeddings: the encoder's [vocabulary, hidden].
+            hidden: hidden states of the tokens, [tokens, hidden].
+            word_embeddings: the encoder's word embeddings, [vocabulary, hidden].
 
         Returns:
             [tokens, vocabulary].

@@ -1,55 +1,51 @@
 """BERT, from scratch, read top to bottom: embeddings, self-attention, layer, encoder.
 
-Notable about this one:
+Notable about this implementation:
 - post-norm layers, exact GELU, learned absolute positions; BERT and RoBERTa differ in their config only;
-- one set of layers and two ways in: padded `[batch, seq]` and packed `[total_tokens]`, equal in value and gradient;
-- query, key and value are one matrix product;
-- layers may differ in heads and feed-forward size (see `minbert.pruned`).
+- one set of layers, two input formats: padded `[batch, seq]` and packed `[total_tokens]`, equal in value and gradient;
+- queries, keys and values are one matrix product;
+- layers may differ in heads and feed-forward size (see `minbert.remove_heads_and_neurons`).
 
 Source: Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers", arXiv 1810.04805.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, scaled_dot_product_attention
+from torch.nn.functional import gelu
 
-from minbert.checkpoint import load_weights, resolve, save_encoder, weights_file
+from minbert.attention import attend_in_grid, attend_packed
+from minbert.checkpoint import load_weights, save_weights
 from minbert.config import BertConfig
-from minbert.files import atomic_folder
-from minbert.packing import AttentionBlock, PackedBatch, collect, spread
+from minbert.download_checkpoint import resolve, weights_file
+from minbert.files import write_json
+from minbert.packing import PackedBatch
 
-if TYPE_CHECKING:
-    from minbert.tokenizer import Tokenizer  # builds on checkpoints, as this module does
-
-# In grids narrower than this, attention written out is faster on a CPU than the fused kernel: up to four times in bf16.
-NARROW = 64
-
-# From queries, keys and values side by side [..., 3 * width] to contexts [..., width]; the width is heads * head size,
-# which is the hidden size where no head is pruned.
+# From queries, keys and values side by side [..., 3 * width] to contexts [..., width]. The width is heads * head size,
+# which is the hidden size unless heads were removed.
 Attend = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class BertOutput:
-    """What the padded path returns."""
+    """The output of the padded path."""
 
     last_hidden_state: Tensor  # [batch, seq, hidden]
     pooler_output: Tensor  # [batch, hidden]
 
 
 class Linear(nn.Linear):
-    """Draws no weights when it is made: the model does, where no checkpoint has them."""
+    """A linear layer without initial weights: `BertModel` initialises them unless it loads a checkpoint."""
 
     def reset_parameters(self) -> None: ...
 
 
 class Embedding(nn.Embedding):
-    """Draws no weights either."""
+    """An embedding without initial weights, likewise."""
 
     def reset_parameters(self) -> None: ...
 
@@ -89,7 +85,7 @@ class SelfAttention(nn.Module):
 class Layer(nn.Module):
     """Self-attention and feed-forward network, each with dropout, residual and norm after it.
 
-    Of a feed-forward network without neurons the output's bias is left.
+    A feed-forward network without neurons adds only its output bias.
     """
 
     def __init__(self, config: BertConfig, heads: int, neurons: int) -> None:
@@ -108,7 +104,7 @@ class Layer(nn.Module):
 
 
 class BertModel(nn.Module):
-    """The encoder. A new one has random weights; `from_pretrained` loads a checkpoint."""
+    """The encoder. The constructor initialises weights at random; `from_pretrained` loads a checkpoint."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -117,7 +113,8 @@ class BertModel(nn.Module):
         self.layers = nn.ModuleList(Layer(config, heads, neurons) for heads, neurons in config.layer_sizes)
         self.pooler = Linear(config.hidden_size, config.hidden_size)
         self.attention_dropout = config.attention_probs_dropout_prob
-        if not self.pooler.weight.is_meta:  # there a checkpoint follows, and drawing imports torch's compiler: a second
+        # Skip this on meta: weights are loaded next, and initialising would import torch's compiler (1 s).
+        if not self.pooler.weight.is_meta:
             self.apply(self._initialise)
 
     @classmethod
@@ -129,23 +126,26 @@ class BertModel(nn.Module):
             revision: branch, tag or commit of a hub id.
 
         Raises:
-            InputError: no such checkpoint, a hub that cannot be reached, or weights that do not fit the architecture.
+            InputError: no checkpoint has this name, the hub cannot be reached, or the weights do not fit the config.
         """
         folder = resolve(name, revision)
         config = BertConfig.from_file(folder / "config.json")
-        with torch.device("meta"):  # no memory for weights that are replaced at once
+        with torch.device("meta"):  # allocates no memory for weights that are replaced
             model = cls(config)
         model.load_state_dict(load_weights(config, weights_file(folder)), assign=True)
         return model.eval()
 
-    def save(self, folder: Path, tokenizer: "Tokenizer") -> None:
-        """Write a checkpoint folder that `from_pretrained` and transformers' AutoModel and AutoTokenizer load.
+    def save(self, folder: Path, head: Mapping[str, Tensor] | None = None) -> None:
+        """Write `config.json` and `model.safetensors` as `from_pretrained` and transformers' AutoModel read them.
 
-        transformers has no layers of different sizes: its AutoModel refuses a pruned encoder's folder.
+        transformers knows no layers of different sizes: its AutoModel refuses a pruned encoder's folder.
+
+        Args:
+            folder: where to write.
+            head: tensors to write in addition to the encoder's, under the names given.
         """
-        with atomic_folder(folder) as temporary:
-            save_encoder(self, temporary)
-            tokenizer.save(temporary)
+        save_weights(self.config, self.state_dict(), folder / "model.safetensors", head)
+        write_json(folder / "config.json", self.config.to_dict())
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
@@ -154,8 +154,8 @@ class BertModel(nn.Module):
 
         Args:
             input_ids: [batch, seq] int64, padded on the right.
-            attention_mask: [batch, seq], non-zero where a token stands; all tokens when left out.
-            token_type_ids: [batch, seq] int64; all zero when left out.
+            attention_mask: [batch, seq], zero at padding; None if nothing is padded.
+            token_type_ids: [batch, seq] int64; None for all zeros.
         """
         batch, seq = input_ids.shape
         assert seq <= self.config.max_length, f"{seq} tokens exceed the encoder's {self.config.max_length}"
@@ -163,78 +163,43 @@ class BertModel(nn.Module):
         positions = torch.arange(seq, device=input_ids.device).expand(batch, seq)
         types = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         hidden = self.embeddings(input_ids, positions, types)  # [batch, seq, hidden]
+        head_size, dropout = self.config.head_size, self.attention_dropout if self.training else 0.0
 
         def attend(query_key_value: Tensor) -> Tensor:
-            return self._attend_in_grid(query_key_value, mask)
+            return attend_in_grid(query_key_value, head_size, mask, dropout)
 
         for layer in self.layers:
             hidden = layer(hidden, attend)
         return BertOutput(hidden, self.pool(hidden[:, 0]))
 
     def forward_packed(self, batch: PackedBatch) -> Tensor:
-        """The packed path: the hidden states that `forward` gives at real tokens, without computing any padding.
+        """The packed path: the hidden states of `forward` at real tokens, computed without padding.
 
         Returns:
             [total_tokens, hidden], in the batch's order.
         """
         widest = max(block.width for block in batch.blocks)
         assert widest <= self.config.max_length, f"{widest} tokens exceed the encoder's {self.config.max_length}"
-        sizes = [block.sentences * block.width for block in batch.blocks]
-        grid_size = sum(sizes)
-        written_out = batch.slots is None and not self.training and batch.input_ids.device.type == "cpu"
-
-        def attend_in_block(grid: Tensor, block: AttentionBlock) -> Tensor:
-            grid = grid.view(block.sentences, block.width, -1)
-            if written_out and block.width < NARROW:
-                return self._attend_in_narrow_grid(grid).flatten(0, 1)
-            return self._attend_in_grid(grid, block.mask).flatten(0, 1)
+        hidden = self.embeddings(batch.input_ids, batch.position_ids, batch.token_type_ids)
+        head_size, dropout = self.config.head_size, self.attention_dropout if self.training else 0.0
 
         def attend(query_key_value: Tensor) -> Tensor:
-            in_grids = query_key_value if batch.slots is None else spread(query_key_value, batch.slots, grid_size)
-            grids = in_grids.split(sizes)  # blocks x [sentences * block width, 3 * width]
-            contexts = [attend_in_block(grid, block) for grid, block in zip(grids, batch.blocks, strict=True)]
-            return torch.cat(contexts) if batch.slots is None else collect(torch.cat(contexts), batch.slots)
+            return attend_packed(query_key_value, batch, head_size, dropout, self.training)
 
-        hidden = self.embeddings(batch.input_ids, batch.position_ids, batch.token_type_ids)
         for layer in self.layers:
             hidden = layer(hidden, attend)
         return hidden
 
     def set_dropout(self, probability: float) -> None:
-        """Use this dropout everywhere when training, in place of the config's, which stays what the checkpoint says."""
+        """Replace all dropout probabilities used in training; the config keeps the checkpoint's."""
         self.attention_dropout = probability
         for module in self.modules():
             if isinstance(module, nn.Dropout):
                 module.p = probability
 
     def pool(self, first: Tensor) -> Tensor:
-        """BERT's pooler: tanh of a linear map of the first token's state, [batch, hidden] -> [batch, hidden]."""
+        """BERT's pooler: a linear layer and tanh on the first token's state, [batch, hidden] -> [batch, hidden]."""
         return torch.tanh(self.pooler(first))
-
-    def _attend_in_grid(self, query_key_value: Tensor, mask: Tensor | None) -> Tensor:
-        """[batch, seq, 3 * width] and mask [batch, 1, 1, seq] -> [batch, seq, width]."""
-        batch, seq, _ = query_key_value.shape
-        query, key, value = query_key_value.view(batch, seq, 3, -1, self.config.head_size).permute(
-            2, 0, 3, 1, 4
-        )  # [batch, heads, seq, size]
-        dropout = self.attention_dropout if self.training else 0.0
-        context = scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
-        return context.transpose(1, 2).reshape(batch, seq, -1)
-
-    def _attend_in_narrow_grid(self, query_key_value: Tensor) -> Tensor:
-        """The same without mask and dropout.
-
-        The scores' rows are too short to fill a vector register, so the softmax goes over the first dimension of all.
-        """
-        batch, seq, _ = query_key_value.shape
-        size = self.config.head_size
-        query, key, value = (
-            query_key_value.view(batch, seq, 3, -1, size).permute(2, 0, 3, 1, 4).reshape(3, -1, seq, size)
-        )  # [batch * heads, seq, size]
-        scores = torch.baddbmm(key.new_zeros(()), key, query.mT, beta=0, alpha=size**-0.5)
-        weights = scores.transpose(0, 1).softmax(0)  # [key, batch * heads, query]
-        context = torch.bmm(weights.permute(1, 2, 0), value)
-        return context.view(batch, -1, seq, size).transpose(1, 2).reshape(batch, seq, -1)
 
     def _initialise(self, module: nn.Module) -> None:
         if isinstance(module, nn.Linear | nn.Embedding):

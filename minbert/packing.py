@@ -1,8 +1,8 @@
-"""Sentences laid end to end without padding, and the plan by which attention keeps them apart.
+"""Packed batches: sentences end to end without padding, and the blocks in which attention keeps them apart.
 
-Linear layers, norms and activations work on `[total_tokens, ...]` and so on real tokens only. Attention needs a grid
-per sentence: sentences of similar length share a small padded grid (a block), so that little is spent on padding even
-when a batch mixes very short with very long sentences.
+Linear layers, norms and activations work on `[total_tokens, ...]`, so on real tokens only. Attention needs padded
+grids: sentences of similar length share one (a block), so that there is little padding even when a batch mixes very
+short with very long sentences.
 """
 
 from collections.abc import Sequence
@@ -13,26 +13,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-# How much wider than its shortest sentence a block may be; a few more tokens always cost less than one more block.
+# A block may exceed its shortest sentence by this ratio or this many tokens: a little padding costs less than another
+# block.
 WIDEST_RATIO = 1.5
 FREE_WIDTH = 8
 
 
 @dataclass(frozen=True)
 class AttentionBlock:
-    """Sentences that attend in one padded grid of `sentences` rows by `width` tokens."""
+    """A padded grid of `sentences` rows by `width` tokens, for sentences of similar length."""
 
     sentences: int
     width: int
-    mask: Tensor | None  # [sentences, 1, 1, width] bool, True where a token stands; None when nothing is padded
+    mask: Tensor | None  # [sentences, 1, 1, width] bool, True at tokens; None if nothing is padded
 
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """Token sequences end to end.
+    """Token sequences laid end to end.
 
-    Sequence i is `input_ids[offsets[i]:offsets[i + 1]]`. `slots` says where each token lies in the concatenation of all
-    blocks' grids, flattened to `[grid_size]`; None where the grids hold the tokens in their order, without padding.
+    Sequence i is `input_ids[offsets[i]:offsets[i + 1]]`. `slots` gives each token's place in the blocks' grids, which
+    are flattened and concatenated to `[grid_size]`; None if the grids hold the tokens in the same order unpadded.
     """
 
     input_ids: Tensor  # [total_tokens] int64
@@ -53,16 +54,16 @@ class PackedBatch:
         """Pack token sequences in the order given.
 
         Args:
-            sequences: one 1-D integer array of token ids a sentence, specials included, none empty.
-            token_types: one array of the same length a sentence; all zero when left out.
-            unpadded: only neighbours of equal length make a block, so that nothing is padded or moved. For orders by
-                length: in any other, blocks are many and small.
+            sequences: one 1-D integer array of token ids per sentence, specials included; none may be empty.
+            token_types: one array of the same length per sentence; None for all zeros.
+            unpadded: make blocks of neighbours of equal length only, so that nothing is padded or moved. Use this for
+                sequences sorted by length; in other orders it makes many small blocks.
         """
         lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         total = int(offsets[-1])
         positions = np.arange(total) - np.repeat(offsets[:-1], lengths)
-        starts, blocks = (None, _runs(lengths)) if unpadded else _plan_blocks(lengths)
+        starts, blocks = (None, _equal_length_blocks(lengths)) if unpadded else _similar_length_blocks(lengths)
         return cls(
             input_ids=torch.from_numpy(np.concatenate(sequences).astype(np.int64)),
             position_ids=torch.from_numpy(positions),
@@ -79,17 +80,12 @@ class PackedBatch:
         return len(self.offsets) - 1
 
     @property
-    def total_tokens(self) -> int:
-        """Number of real tokens, specials included."""
-        return len(self.input_ids)
-
-    @property
     def grid_size(self) -> int:
-        """Number of token slots in all blocks together, padding included."""
+        """Number of token slots in all blocks, padding included."""
         return sum(block.sentences * block.width for block in self.blocks)
 
     def to(self, device: torch.device) -> "PackedBatch":
-        """The same batch on another device; copies to CUDA do not wait."""
+        """The same batch on another device; the host does not wait for copies to CUDA."""
         if device == self.input_ids.device:
             return self
 
@@ -110,13 +106,13 @@ class PackedBatch:
         )
 
 
-def _runs(lengths: NDArray[np.int64]) -> tuple[AttentionBlock, ...]:
-    """A block for each run of neighbours of equal length."""
+def _equal_length_blocks(lengths: NDArray[np.int64]) -> tuple[AttentionBlock, ...]:
+    """One block for each run of neighbours of equal length."""
     runs = np.split(lengths, np.flatnonzero(np.diff(lengths)) + 1)
     return tuple(AttentionBlock(len(run), int(run[0]), mask=None) for run in runs)
 
 
-def _plan_blocks(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[AttentionBlock, ...]]:
+def _similar_length_blocks(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[AttentionBlock, ...]]:
     """Blocks of sentences of similar length, and each sentence's first slot in their grids, in the given order."""
     order = np.argsort(lengths, kind="stable")
     starts = np.empty(len(lengths), np.int64)
@@ -174,7 +170,7 @@ class _Collect(torch.autograd.Function):
 
 
 def spread(rows: Tensor, places: Tensor, size: int) -> Tensor:
-    """`out[places[i]] = rows[i]`, zero elsewhere; places must be distinct, so its gradient needs no accumulation.
+    """`out[places[i]] = rows[i]`, zero elsewhere. Places must be distinct, so the gradient needs no accumulation.
 
     Args:
         rows: [n, ...].
@@ -185,7 +181,7 @@ def spread(rows: Tensor, places: Tensor, size: int) -> Tensor:
 
 
 def collect(source: Tensor, places: Tensor) -> Tensor:
-    """`out[i] = source[places[i]]`; places must be distinct, so its gradient needs no accumulation.
+    """`out[i] = source[places[i]]`. Places must be distinct, so the gradient needs no accumulation.
 
     Args:
         source: [size, ...].

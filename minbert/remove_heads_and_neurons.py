@@ -1,7 +1,7 @@
-"""Attention heads and feed-forward neurons as units: masked by factors to see what they do, or removed for good.
+"""Remove attention heads and feed-forward neurons (units) from an encoder, or mask them to measure their effect.
 
-A head or neuron is cut where its result meets the output projection, so its queries, keys, values or incoming weights
-go with it, and the projection's bias stays.
+A mask multiplies a unit's result before the output projection. Removing a unit removes its part of the output
+projection, and its queries, keys and values or its incoming weights; the bias of the output projection stays.
 
 Source: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", arXiv 1905.10650, section 2.3.
 """
@@ -20,14 +20,14 @@ from minbert.model import BertModel, Layer
 
 @dataclass(frozen=True)
 class Units:
-    """A value for every attention head and every feed-forward neuron of an encoder."""
+    """One value for each attention head and each feed-forward neuron of an encoder."""
 
-    heads: tuple[Tensor, ...]  # layers x [heads]
-    neurons: tuple[Tensor, ...]  # layers x [neurons]
+    heads: tuple[Tensor, ...]  # of each layer [heads]
+    neurons: tuple[Tensor, ...]  # of each layer [neurons]
 
     @classmethod
     def full(cls, config: BertConfig, value: float, dtype: torch.dtype = torch.float32) -> Self:
-        """The same value for all units of an encoder of this shape."""
+        """The same value for all units of an encoder with this config."""
         heads, neurons = zip(*config.layer_sizes, strict=True)
         return cls(
             tuple(torch.full((size,), value, dtype=dtype) for size in heads),
@@ -36,21 +36,21 @@ class Units:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All heads' values, layer by layer, then all neurons'."""
+        """The values of all heads, layer by layer, then of all neurons."""
         return self.heads + self.neurons
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Units":
-        """Units with other values: a function of each layer's heads and of each layer's neurons."""
+        """Apply a function to the heads' values and to the neurons' values of each layer."""
         return Units(tuple(map(function, self.heads)), tuple(map(function, self.neurons)))
 
 
 @contextmanager
 def masked(encoder: BertModel, factors: Units) -> Iterator[None]:
-    """Meanwhile the encoder multiplies every unit's result by its factor, on both paths.
+    """Multiply every unit's result by its factor within the block, on the padded and the packed path.
 
     Args:
         encoder: the encoder.
-        factors: on the encoder's device, in fp32; 1 leaves a unit as it is, 0 is its removal. May require gradients.
+        factors: fp32, on the encoder's device; 1 has no effect, 0 silences a unit. They may require gradients.
     """
 
     def scale(factor: Tensor, repeats: int) -> Callable[[nn.Module, tuple[Tensor]], tuple[Tensor]]:
@@ -60,7 +60,7 @@ def masked(encoder: BertModel, factors: Units) -> Iterator[None]:
     try:
         for layer, heads, neurons in zip(encoder.layers, factors.heads, factors.neurons, strict=True):
             assert isinstance(layer, Layer)
-            # Their inputs are the contexts of all heads side by side and the neurons.
+            # The two projections take the contexts of all heads side by side, and the neurons.
             hook = scale(heads, encoder.config.head_size)
             handles.append(layer.attention.output.register_forward_pre_hook(hook))
             handles.append(layer.output.register_forward_pre_hook(scale(neurons, 1)))
@@ -71,11 +71,11 @@ def masked(encoder: BertModel, factors: Units) -> Iterator[None]:
 
 
 def without_units(encoder: BertModel, kept: Units) -> BertModel:
-    """An encoder of smaller matrices that gives what this one gives with all other units masked to 0.
+    """A copy with the kept units only. It computes what the encoder computes with all other units masked to 0.
 
     Args:
-        encoder: the encoder, which stays as it is.
-        kept: bool; at least one head in each layer.
+        encoder: the encoder; it is not changed.
+        kept: bool, True for units to keep; at least one head in each layer.
     """
     config = encoder.config
     state = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}

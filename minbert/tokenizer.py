@@ -1,4 +1,4 @@
-"""Text to token ids with the Rust `tokenizers` library, from a checkpoint's own files."""
+"""Turn text into token ids, with the Rust `tokenizers` library and a checkpoint's own files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from tokenizers import Tokenizer as RustTokenizer
 from tokenizers import models, normalizers, pre_tokenizers, processors
 from torch import Tensor
 
-from minbert.checkpoint import resolve
 from minbert.config import BertConfig
+from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_json, write_text
 from minbert.packing import PackedBatch
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-# Files beside tokenizer.json that transformers reads; kept as they are when a checkpoint is saved.
+# Other tokenizer files that transformers reads; saved again unchanged.
 COMPANION_FILES = ("tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt")
 
 Ids = NDArray[np.int32]
@@ -29,7 +29,7 @@ Ids = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class PaddedBatch:
-    """Sentences padded on the right to the longest."""
+    """Sentences padded on the right to the length of the longest."""
 
     input_ids: Tensor  # [batch, seq] int64
     attention_mask: Tensor  # [batch, seq] int64, 1 at tokens and 0 at padding
@@ -37,12 +37,12 @@ class PaddedBatch:
 
 
 class Tokenizer:
-    """A checkpoint's tokenizer with explicit truncation: settings stored in its file have no effect.
+    """A checkpoint's tokenizer. It truncates to a given length; the truncation settings of its file have no effect.
 
     Args:
         backend: the Rust tokenizer.
-        max_length: longest encoding in tokens, specials included, that the encoder takes.
-        companions: other tokenizer files of the checkpoint, name to content, written back by `save`.
+        max_length: largest number of tokens, specials included, that the encoder takes.
+        companions: contents of the checkpoint's other tokenizer files by name; `save` writes them back.
     """
 
     def __init__(self, backend: RustTokenizer, max_length: int, companions: dict[str, bytes]) -> None:
@@ -61,23 +61,23 @@ class Tokenizer:
         return int(self.backend.get_vocab_size())
 
     def fingerprint(self) -> str:
-        """SHA-256 of everything that decides the ids of a text."""
+        """SHA-256 of everything that determines the ids of a text."""
         self.backend.no_truncation()
         return sha256(self.backend.to_str().encode()).hexdigest()
 
     def encode(self, sentences: Sequence[str], max_length: int | None = None) -> list[Ids]:
-        """One array of token ids a sentence, specials included, cut to `max_length` tokens (default: the encoder's)."""
+        """Token ids of each sentence, specials included, cut to `max_length` tokens (default: the encoder's)."""
         return [np.array(encoding.ids, np.int32) for encoding in self._encode(list(sentences), max_length)]
 
     def encode_pairs(
         self, first: Sequence[str], second: Sequence[str], max_length: int | None = None
     ) -> tuple[list[Ids], list[Ids]]:
-        """Joint encodings `[CLS] a [SEP] b [SEP]`: token ids and token types; the longer sentence is cut first."""
+        """Token ids and types of joint encodings `[CLS] a [SEP] b [SEP]`; the longer sentence is cut first."""
         encodings = self._encode(list(zip(first, second, strict=True)), max_length)
         return [np.array(e.ids, np.int32) for e in encodings], [np.array(e.type_ids, np.int32) for e in encodings]
 
     def __call__(self, sentences: Sequence[str], max_length: int | None = None) -> PaddedBatch:
-        """Encode into the padded form."""
+        """Encode into a padded batch."""
         encoded = self.encode(sentences, max_length)
         shape = len(encoded), max(map(len, encoded), default=0)
         input_ids = torch.full(shape, self.pad_token_id, dtype=torch.int64)
@@ -88,11 +88,11 @@ class Tokenizer:
         return PaddedBatch(input_ids, attention_mask, torch.zeros_like(input_ids))
 
     def pack(self, sentences: Sequence[str], max_length: int | None = None) -> PackedBatch:
-        """Encode into the packed form."""
+        """Encode into a packed batch."""
         return PackedBatch.from_sequences(self.encode(sentences, max_length))
 
     def save(self, folder: Path) -> None:
-        """Write the tokenizer's files, as transformers' AutoTokenizer reads them."""
+        """Write the tokenizer's files in the format of transformers' AutoTokenizer."""
         self.backend.no_truncation()
         write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True))
         for name, content in self.companions.items():
@@ -116,10 +116,10 @@ class Tokenizer:
 
 
 def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:
-    """The tokenizer of a checkpoint, found by the same names as `BertModel.from_pretrained`.
+    """Load a checkpoint's tokenizer; names are those of `BertModel.from_pretrained`.
 
     Raises:
-        InputError: no such checkpoint, or it holds neither `tokenizer.json` nor `vocab.txt`.
+        InputError: no checkpoint has this name, or it contains neither `tokenizer.json` nor `vocab.txt`.
     """
     folder = resolve(name, revision)
     companions = {file: (folder / file).read_bytes() for file in COMPANION_FILES if (folder / file).is_file()}
@@ -140,7 +140,7 @@ def _backend(folder: Path) -> RustTokenizer:
 def _word_piece(vocabulary: Path, settings: Path) -> RustTokenizer:
     """BERT's original tokenizer from its vocabulary alone, for checkpoints older than tokenizer.json."""
     options = read_json(settings) if settings.is_file() else {}
-    lines = vocabulary.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # a token may be any other separator
+    lines = vocabulary.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # other line separators can be tokens
     ids = {token: index for index, token in enumerate(lines)}
     if missing := [token for token in BERT_SPECIALS if token not in ids]:
         raise InputError(f"{vocabulary}: lacks {', '.join(missing)}; not a BERT vocabulary")
@@ -157,7 +157,7 @@ def _word_piece(vocabulary: Path, settings: Path) -> RustTokenizer:
 
 
 def as_bert(backend: RustTokenizer, **normalisation: Any) -> RustTokenizer:
-    """Let it normalise and split text as BERT does, by the arguments of `tokenizers.normalizers.BertNormalizer`."""
+    """Set BERT's normalisation and splitting; arguments are those of `tokenizers.normalizers.BertNormalizer`."""
     backend.normalizer = normalizers.BertNormalizer(**normalisation)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return backend

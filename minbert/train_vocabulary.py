@@ -1,4 +1,4 @@
-"""New tokenizers, trained on sentences as each family's are: BERT's word pieces, RoBERTa's byte pairs.
+"""Train a tokenizer's vocabulary on sentences: word pieces for BERT, byte pairs for RoBERTa.
 
 Source: Devlin et al. 2019, section 3 (WordPiece); Liu et al. 2019, section 4.4 (byte-level BPE).
 """
@@ -12,9 +12,9 @@ from tokenizers import Tokenizer as RustTokenizer
 from minbert.config import ModelType
 from minbert.tokenizer import BERT_SPECIALS, Tokenizer, as_bert
 
-MIN_FREQUENCY = 2  # a word or pair that occurs once is a name or a typing error
+MIN_FREQUENCY = 2  # words and pairs that occur only once are mostly names and typing errors
 ROBERTA_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
-# As transformers calls them.
+# Special tokens by their role in transformers.
 SPECIALS = {
     "bert": dict(zip(("pad", "unk", "cls", "sep", "mask"), BERT_SPECIALS, strict=True)),
     "roberta": dict(zip(("cls", "pad", "sep", "unk", "mask"), ROBERTA_SPECIALS, strict=True))
@@ -26,14 +26,14 @@ MODEL_INPUTS = {"bert": ["input_ids", "token_type_ids", "attention_mask"], "robe
 def train_tokenizer(
     model_type: ModelType, sentences: Sequence[str], vocabulary_size: int, max_length: int
 ) -> Tokenizer:
-    """A tokenizer whose vocabulary is learned from sentences; the same sentences give the same one.
+    """A tokenizer with a vocabulary learned from sentences. The same sentences always give the same tokenizer.
 
     Args:
         model_type: `bert` for an uncased WordPiece vocabulary, `roberta` for byte-level BPE.
-        sentences: what to learn from.
-        vocabulary_size: entries to stop at; of few sentences there are fewer. The specials and what everything is
-            spelled with are never left out: the characters that occur, or all 256 bytes.
-        max_length: longest encoding in tokens that the encoder will take.
+        sentences: training text.
+        vocabulary_size: largest number of entries; few sentences give fewer. The special tokens and the alphabet (the
+            characters that occur, or all 256 bytes) are always included, even if this exceeds the number.
+        max_length: largest number of tokens, specials included, that the encoder will take.
     """
     backend = (_word_pieces if model_type == "bert" else _byte_pairs)(sentences, vocabulary_size)
     processing = processors.BertProcessing if model_type == "bert" else processors.RobertaProcessing
@@ -56,7 +56,7 @@ def _word_pieces(sentences: Sequence[str], size: int) -> RustTokenizer:
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
         min_frequency=MIN_FREQUENCY,
-        # Left to itself the trainer numbers inner characters as it meets them, in another order every time.
+        # Without this list the trainer numbers inner characters in a different order every time.
         special_tokens=[*BERT_SPECIALS, *(f"##{character}" for character in sorted(inner))],
         show_progress=False,
     )
@@ -71,7 +71,7 @@ def _byte_pairs(sentences: Sequence[str], size: int) -> RustTokenizer:
     backend = RustTokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    mask = AddedToken(SPECIALS["roberta"]["mask"], lstrip=True, special=True)  # words begin with their space
+    mask = AddedToken(SPECIALS["roberta"]["mask"], lstrip=True, special=True)  # includes its space, as words do
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=MIN_FREQUENCY,

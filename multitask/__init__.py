@@ -4,12 +4,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from multitask.models.multitask_model import MultitaskBert
+    from multitask.models.multitask_model import MultitaskModel
     from multitask.models.sentence_encoder import SentenceEncoder
 
-__all__ = ["MultitaskBert", "SentenceEncoder"]
+__all__ = ["MultitaskModel", "SentenceEncoder"]
 
-_HOMES = {"MultitaskBert": "models.multitask_model", "SentenceEncoder": "models.sentence_encoder"}
+_HOMES = {"MultitaskModel": "models.multitask_model", "SentenceEncoder": "models.sentence_encoder"}
 
 
 def __getattr__(name: str) -> Any:

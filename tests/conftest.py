@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, settings
 from tokenizers import Tokenizer as RustTokenizer
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
-from minbert.checkpoint import save_encoder
 from minbert.config import BertConfig
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer
@@ -77,7 +76,7 @@ def tiny_encoder(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
         max_position_embeddings=64,
         initializer_range=0.1,  # a tiny network of the usual 0.02 hardly tells sentences apart
     )
-    save_encoder(BertModel(config), folder)
+    BertModel(config).save(folder)
     Tokenizer(word_piece(vocabulary), config.max_length, {}).save(folder)
     return folder
 

@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,16 @@ def test_the_encoder_stands_alone(path):
     assert foreign(path) <= MINBERT_NEEDS
 
 
+def test_the_encoder_has_no_import_circle():
+    """Imports for type checking and within functions count too."""
+    graph = {
+        ".".join(path.with_suffix("").parts): {name for name in imports(path) if name.partition(".")[0] == "minbert"}
+        for path in modules("minbert")
+    }
+    assert set().union(*graph.values()) <= graph.keys()  # modules, not names that the package offers
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
+
+
 @pytest.mark.parametrize("path", modules("multitask/objectives"), ids=str)
 def test_objectives_know_tensors_only(path):
     assert foreign(path) <= {"torch", "multitask", "minbert"}
@@ -81,7 +92,7 @@ def test_objectives_know_tensors_only(path):
 
 @pytest.mark.parametrize("path", modules("minbert") + modules("multitask"), ids=str)
 def test_transformers_is_for_tests_and_foreign_encoders_only(path):
-    allowed = {"sentence_transformers"} if path.name == "foreign_encoders.py" else set()
+    allowed = {"sentence_transformers"} if path.name == "other_architectures.py" else set()
     assert not foreign(path) & {"transformers", "sentence_transformers", "pytest", "tests"} - allowed
 
 

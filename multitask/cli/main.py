@@ -29,6 +29,7 @@ from multitask.cli.options import (
     Report,
     Simulate,
 )
+from multitask.cli.types import REGISTRY
 from multitask.runtime.errors import Interrupted, TrainingError
 from studies.engine.command_options import Experiments
 
@@ -40,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # not every retry: the outcome is one line of ours
     try:
-        command = tyro.cli(Command, args=arguments, prog="multitask", config=(tyro.conf.OmitSubcommandPrefixes,))
+        markers = (tyro.conf.OmitSubcommandPrefixes,)
+        command = tyro.cli(Command, args=arguments, prog="multitask", config=markers, registry=REGISTRY)
         if "TORCHELASTIC_RUN_ID" in os.environ and not isinstance(command, Pretrain | Mlm | Finetune | Fuse):
             raise InputError("torchrun is for pretrain, mlm, finetune and fuse; run other commands without it")
         return run(command)
@@ -70,12 +72,12 @@ def run(command: object) -> int:
 def _(command: Data) -> int:
     from multitask.data.check import check_folder
     from multitask.data.fetch import fetch, load_sources
-    from multitask.evaluation.domains import write_domains
+    from multitask.evaluation.captions_and_news import write_captions_and_news
     from multitask.tasks.kinds import TASKS
 
     action = command.action
     if isinstance(action, Domains):
-        for path, count in write_domains(action.folder, action.suites_data).items():
+        for path, count in write_captions_and_news(action.folder, action.suites_data).items():
             print(f"{path}: {count:,} sentences")
         return 0
     if isinstance(action, Fetch):
@@ -135,9 +137,10 @@ def _(command: Evaluate) -> int:
     from minbert.files import write_json
     from minbert.tokenizer import load_tokenizer
     from multitask.data.contamination import TrainedOn
-    from multitask.evaluation.contamination_overlap import any_seen
-    from multitask.evaluation.task_scores import load_split, overlap, predict, score
+    from multitask.evaluation.task_predictions import load_split, predict
+    from multitask.evaluation.task_scores import overlap, score
     from multitask.evaluation.text_tables import metrics_table, overlap_table
+    from multitask.evaluation.training_overlap import any_seen
     from multitask.models.multitask_model import load_model
     from multitask.runs.artefact import locate_model
     from multitask.runtime.device import start
@@ -166,8 +169,8 @@ def _(command: Evaluate) -> int:
 
 def _evaluate_suite(command: Evaluate) -> int:
     from multitask.evaluation.embedding_cache import default_cache
-    from multitask.evaluation.suite_report import suite_text, write_suite
-    from multitask.evaluation.suites import evaluate_model
+    from multitask.evaluation.embedding_suite_pages import suite_text, write_suite
+    from multitask.evaluation.embedding_suites import evaluate_model
     from multitask.runs.artefact import is_run, locate_model
 
     assert command.suite != "multitask"
@@ -196,9 +199,9 @@ def _evaluate_suite(command: Evaluate) -> int:
 
 @run.register
 def _(command: Predict) -> int:
-    from multitask.inference.predict import predict_files
+    from multitask.inference.prediction_files import write_prediction_files
 
-    for path in predict_files(
+    for path in write_prediction_files(
         command.model, command.data, command.output, command.best_on, command.device, command.precision
     ):
         print(path)
@@ -245,7 +248,7 @@ def _(command: Embed) -> int:
     import numpy as np
 
     from minbert.files import atomic_file
-    from multitask.data.readers import read_sentences
+    from multitask.data.read_unlabelled_files import read_sentences
     from multitask.models.sentence_encoder import load_encoder
 
     if command.output.suffix != ".npy":
@@ -267,12 +270,11 @@ def _(command: Probe) -> int:
     from multitask.evaluation.probe_encoder import probe_checkpoint, similar_pairs
     from multitask.evaluation.text_tables import probe_table
     from multitask.models.sentence_encoder import SentenceEncoder
-    from multitask.stages.dropout_views_and_pairs import objective_of
     from multitask.tasks.training_sentences import training_sentences
 
     similar = command.source == "similar_pairs"
     texts = similar_pairs(command.data) if similar else [training_sentences(command.source, command.data)[0]]
-    objective = objective_of(command.config)
+    objective = command.objective.build()
     encoder = SentenceEncoder.load(command.model, command.revision, device=command.device, precision=command.precision)
     found = probe_checkpoint(encoder, texts, objective, command.batch_size, command.batches, command.seed)
     summaries = [components.summary() for components in found]

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from multitask.cli.types import HelpObjective
 from multitask.models.config import Pooling
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runtime.options import Device, Precision, RunOptions
@@ -85,6 +86,7 @@ class Pretrain:
     data: Path = Path("data/sample")
     """Folder with the sources' files."""
     config: tyro.conf.OmitArgPrefixes[PretrainConfig] = field(default_factory=PretrainConfig)
+    help_objective: HelpObjective = None
     options: tyro.conf.OmitArgPrefixes[RunOptions] = field(default_factory=RunOptions)
 
 
@@ -113,6 +115,7 @@ class Fuse:
     data: Path = Path("data/sample")
     """Folder with the sources' files."""
     config: tyro.conf.OmitArgPrefixes[FuseConfig] = field(default_factory=FuseConfig)
+    help_objective: HelpObjective = None
     options: tyro.conf.OmitArgPrefixes[RunOptions] = field(default_factory=RunOptions)
 
 
@@ -236,7 +239,7 @@ class Embed:
 class Probe:
     """Show the gradient that an objective gives a model's embeddings: dissipation, weights of negatives, ratio."""
 
-    model: tyro.conf.Positional[str]
+    model: tyro.conf.Positional[str] = "all-minilm-l6-v2"
     """A run's folder, a model folder, all-minilm-l6-v2 or a hub id."""
     revision: str | None = None
     """Revision of a hub id."""
@@ -244,7 +247,9 @@ class Probe:
     source: str = "unlabelled"
     """Dropout views of `unlabelled` sentences, of another text file's (its name, ending in .txt) or of a task's
     training sentences, or `similar_pairs`: the pairs of the similarity dev set with a gold similarity of at least 4."""
-    config: tyro.conf.OmitArgPrefixes[ObjectiveConfig] = field(default_factory=ObjectiveConfig)
+    objective: ObjectiveConfig = ObjectiveConfig()
+    """Loss on sentence pairs, e.g. vicreg:dissipation=0.3,weight=0.05. See --help-objective."""
+    help_objective: HelpObjective = None
     batch_size: int = 64
     batches: int = 10
     """At most so many batches."""

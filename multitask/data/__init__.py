@@ -1,1 +1,1 @@
-"""Readers by format, checks, downloads, tokens, batches, and what a model was trained on."""
+"""Read, check, download, tokenise and batch data, and record what a model was trained on."""

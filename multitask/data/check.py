@@ -1,4 +1,4 @@
-"""What is in a data folder and what is wrong with it: the table of `multitask data check`."""
+"""What a data folder holds and what is wrong with it: the tables of `multitask data check`."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,21 +10,19 @@ from pathlib import Path
 import numpy as np
 
 from minbert.errors import InputError
-from multitask.data.readers import (
+from multitask.data.parse_rows import OnProblem
+from multitask.data.read_task_files import SPLITS, Examples, Schema, Split, read_examples
+from multitask.data.read_unlabelled_files import (
     PAIRS_FILE,
     SENTENCES_FILE,
     TRIPLETS_FILE,
-    Examples,
-    Report,
-    read_examples,
     read_pairs,
     read_sentences,
     read_triplets,
 )
-from multitask.data.schema import SPLITS, Schema, Split
 
-SHOWN_PROBLEMS = 20  # of one file
-BINS = 5  # of a histogram of labels that need not be whole numbers
+SHOWN_PROBLEMS = 20  # per file
+BINS = 5  # of the histogram of labels that need not be whole numbers
 
 
 @dataclass(frozen=True)
@@ -32,12 +30,12 @@ class FileReport:
     """What one file holds.
 
     Args:
-        name: of the file.
-        rows: that can be used.
-        dropped: rows left out because a label or sentence is empty; in a text file, blank lines.
-        repeated: rows whose sentences are those of an earlier row, upper and lower case being the same.
-        words: 50th and 95th percentile and maximum of the number of words in a sentence.
-        labels: rows of each label, or of each interval of labels; empty without labels.
+        name: the file's name.
+        rows: number of usable rows.
+        dropped: number of rows left out because a label or sentence is empty; in a text file, of blank lines.
+        repeated: number of rows with the same sentences as an earlier row, ignoring case.
+        words: 50th percentile, 95th percentile and maximum of the words per sentence.
+        labels: number of rows per label, or per interval of labels; empty without labels.
     """
 
     name: str
@@ -49,8 +47,8 @@ class FileReport:
 
 
 @dataclass(frozen=True)
-class Overlap:
-    """Distinct sentences, upper and lower case being the same, that are in both splits of a task."""
+class SplitOverlap:
+    """How many distinct sentences, ignoring case, two splits of a task have in common."""
 
     task: str
     splits: tuple[Split, Split]
@@ -59,14 +57,14 @@ class Overlap:
 
 @dataclass(frozen=True)
 class FolderReport:
-    """What a data folder holds, and the files that a task with some files lacks."""
+    """What a data folder holds. `absent` names the missing files of each task that has at least one file."""
 
     files: tuple[FileReport, ...]
-    overlaps: tuple[Overlap, ...]
+    overlaps: tuple[SplitOverlap, ...]
     absent: tuple[str, ...]
 
     def render(self) -> str:
-        """Aligned plain-text tables, as several lines without a final newline."""
+        """Aligned plain-text tables, without a final newline."""
         header = ("file", "rows", "dropped", "repeated", "words 50%", "95%", "max", "labels")
         rows = [
             (
@@ -89,11 +87,11 @@ def check_folder(folder: Path, schemas: Mapping[str, Schema]) -> tuple[FolderRep
     """Read every known file in a folder: those of the tasks, triplets, pairs, and all text files (`.txt`).
 
     Args:
-        folder: where the files lie.
-        schemas: each task's name and file format. A task without any file in the folder is passed over.
+        folder: the data folder.
+        schemas: file formats by task. A task without any file in the folder is skipped.
 
     Returns:
-        The report, and the problems as lines of text: at most 20 of one file, then their number.
+        The report, and the problems as lines of text: at most 20 per file, then the number of further ones.
 
     Raises:
         InputError: the folder is missing or holds none of the known files.
@@ -101,7 +99,7 @@ def check_folder(folder: Path, schemas: Mapping[str, Schema]) -> tuple[FolderRep
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
     files: list[FileReport] = []
-    overlaps: list[Overlap] = []
+    overlaps: list[SplitOverlap] = []
     absent: list[str] = []
     problems: list[str] = []
     for task, schema in schemas.items():
@@ -111,8 +109,8 @@ def check_folder(folder: Path, schemas: Mapping[str, Schema]) -> tuple[FolderRep
             absent += [paths[split].name for split in SPLITS if split not in present]
         read: dict[Split, Examples] = {}
         for split in present:
-            with _problems_of(paths[split], problems) as report:
-                read[split] = read_examples(paths[split], schema, split != "test", report)
+            with _problems_of(paths[split], problems) as on_problem:
+                read[split] = read_examples(paths[split], schema, split != "test", on_problem)
                 files.append(_examples_report(read[split], schema))
         overlaps += _overlaps(task, read)
     files += _unlabelled_reports(folder, problems)
@@ -125,8 +123,11 @@ def check_folder(folder: Path, schemas: Mapping[str, Schema]) -> tuple[FolderRep
 
 
 @contextmanager
-def _problems_of(path: Path, problems: list[str]) -> Iterator[Report]:
-    """Add to `problems` what the yielded function takes, and the `InputError` that ends the block if one does."""
+def _problems_of(path: Path, problems: list[str]) -> Iterator[OnProblem]:
+    """Yield a function that collects a file's problems, and add them to `problems`.
+
+    An `InputError` that ends the block is added too.
+    """
     own: list[str] = []
     try:
         yield own.append
@@ -140,13 +141,13 @@ def _problems_of(path: Path, problems: list[str]) -> Iterator[Report]:
 def _unlabelled_reports(folder: Path, problems: list[str]) -> list[FileReport]:
     files: list[FileReport] = []
     if (path := folder / TRIPLETS_FILE).exists():
-        with _problems_of(path, problems) as report:
-            triplets = read_triplets(path, report)
+        with _problems_of(path, problems) as on_problem:
+            triplets = read_triplets(path, on_problem)
             columns = (triplets.anchors, triplets.positives, triplets.hard_negatives)
             files.append(_file_report(path.name, triplets.dropped, columns, {}))
     if (path := folder / PAIRS_FILE).exists():
-        with _problems_of(path, problems) as report:
-            pairs = read_pairs(path, report)
+        with _problems_of(path, problems) as on_problem:
+            pairs = read_pairs(path, on_problem)
             files.append(_file_report(path.name, pairs.dropped, (pairs.anchors, pairs.positives), {}))
     for path in sorted(folder.glob("*.txt")):
         with _problems_of(path, problems):
@@ -177,19 +178,19 @@ def _histogram(examples: Examples, schema: Schema) -> dict[str, int]:
     return {f"{edges[i]:g}-{edges[i + 1]:g}": int(heights[i]) for i in range(BINS)}
 
 
-def _overlaps(task: str, read: Mapping[Split, Examples]) -> list[Overlap]:
+def _overlaps(task: str, read: Mapping[Split, Examples]) -> list[SplitOverlap]:
     sentences = {
         split: {text for column in data.sentences for text in _same_case(column)} for split, data in read.items()
     }
-    return [Overlap(task, (a, b), len(sentences[a] & sentences[b])) for a, b in combinations(sentences, 2)]
+    return [SplitOverlap(task, (a, b), len(sentences[a] & sentences[b])) for a, b in combinations(sentences, 2)]
 
 
 def _same_case(texts: Iterable[str]) -> Iterable[str]:
-    return (text.lower() for text in texts)  # the readers have stripped them
+    return (text.lower() for text in texts)  # the readers have removed white space
 
 
 def _table(rows: Sequence[Sequence[str]], numeric: Iterable[int]) -> str:
-    """Align columns, those in `numeric` to the right."""
+    """Align columns; those in `numeric` are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     right = set(numeric)
     return "\n".join(

@@ -1,10 +1,10 @@
-"""What a model was trained on: hashes of sentences and pairs that artefacts and exports keep, and evaluations ask.
+"""What a model was trained on: hashes of its training sentences and pairs, in which evaluations look up their own.
 
-`trained_on.npz` in an artefact's folder is about its whole chain, this stage and all before it, so that it answers when
-the others are gone; of an ensemble about all members. It holds all rows of the training splits that the stage's planned
-epochs visit: at least those that the kept weights have seen, where training ended early or an earlier state was best.
-Dev sets, which states and members were selected on, are not in it. Only whole sentences are found: not a part of one
-that was trained on, nor a longer text around one.
+Artefacts and exports keep this record as `trained_on.npz`. A run's record covers the run and all runs that it started
+from, so it stays complete when those are deleted; an ensemble's record covers all members. It contains every row of the
+training splits that the planned epochs visit. The kept weights may have seen fewer rows, if training ended early or an
+earlier state was the best. Dev sets are not recorded, although states and members were selected on them. Only whole
+sentences are found, neither a part of a training sentence nor a longer text that contains one.
 """
 
 import re
@@ -23,47 +23,48 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from minbert.files import atomic_file, sha256_of_file
-from multitask.runs.artefact import is_run, locate_model
+from multitask.runs.artefact import is_run
 
 RECORD = "trained_on.npz"
-VERSION = 1  # raise when `normalised` changes: hashes of two versions never meet
+VERSION = 1  # raise this when `normalised` changes: hashes of different versions cannot be compared
 
 Hashes = NDArray[np.uint64]
 
-# How tokenisation, quoting and damaged accents differ between copies of the same data.
-_CAT_V = re.compile(r"M-(?:\^[@-_]|(?<=[a-z]M-)([`-~]))")  # `cat -v` of Latin-1, in SentEval's MR and SUBJ: clichM-i
+# Copies of the same data differ in tokenisation, quoting and damaged accents. These patterns remove the differences.
+_CAT_V = re.compile(r"M-(?:\^[@-_]|(?<=[a-z]M-)([`-~]))")  # `cat -v` of Latin-1 (SentEval's MR and SUBJ): clichM-i
 _CP1252_DASHES = ("M-^V", "M-^W")
 _TREEBANK_BRACKET = re.compile(r"-(?<!\S-)[lr][rsc]b-(?!\S)")
 _ANGLE_BRACKETS = re.compile(r"<([^<>]*)>")
 _CONTROLS, _ACCENTS, _SPACES_AND_QUOTES = range(0x20), range(0x300, 0x370), range(0x2000, 0x2070)
-_UNREAD = dict.fromkeys(
+_DROPPED = dict.fromkeys(
     [*map(ord, " !\"'()*,;?[\\]_`{}¡«»¿"), *_CONTROLS, *range(0x7F, 0xA1), 0xAD, *_ACCENTS, *_SPACES_AND_QUOTES]
 )
 _SIGNS = {**dict.fromkeys([*range(0x2010, 0x2016), 0x2212], "-"), 0x2044: "/"}  # dashes; NFKD's slash in fractions
-_BESIDE_DIGITS = _UNREAD | _SIGNS
-_WITHOUT_DIGITS = _UNREAD | dict.fromkeys([*map(ord, "-./:"), *_SIGNS])
+# Characters removed or replaced in texts with and without digits.
+_DROPPED_WITH_DIGITS = _DROPPED | _SIGNS
+_DROPPED_WITHOUT_DIGITS = _DROPPED | dict.fromkeys([*map(ord, "-./:"), *_SIGNS])
 _DIGIT = re.compile(r"\d")
 _DASHES = re.compile("-{2,}")  # the Penn Treebank's dash
 _NOT_WITHIN_NUMBER = re.compile(r"(?<!\d)[-./:]+|[-./:]+(?!\d)")
 
 
 def normalised(sentence: str) -> str:
-    """A sentence as it is compared: equal for copies of it in other case, spacing, tokenisation or quoting.
+    """A sentence in the form that is compared: copies with other case, spacing, tokenisation or quoting are equal.
 
-    Left out are white space, accents and other combining marks, quotes, brackets (also `-LRB-` and the like, and < > in
+    Removed are white space, accents and other combining marks, quotes, brackets (also `-LRB-` and the like, and < > in
     pairs), the marks . , ; : ! ? * _, hyphens, dashes, slashes and backslashes. So these are equal: "It's a co-writer
     (2002)." and "it 's a co - writer -LRB- 2002 -RRB-", "cliché" and "Cliche", but also "resume" and "résumé", "the
-    rapist" and "therapist". Different are sentences that differ in a letter, a digit, a symbol (C, C++ and C#), or one
-    of - . / : between digits (1.5 and 15, 2-1 and 21; a comma there is left out). Of a text of nothing but what is left
-    out, only white space is.
+    rapist" and "therapist". Sentences stay different if they differ in a letter, a digit, a symbol (C, C++ and C#), or
+    one of - . / : between digits (1.5 and 15, 2-1 and 21; a comma between digits is removed). If nothing would be left,
+    only white space is removed.
     """
     text = _CAT_V.sub(_undamaged, sentence)
     text = text.casefold() if text.isascii() else unicodedata.normalize("NFKD", text).casefold()
     text = _ANGLE_BRACKETS.sub(r"\1", _TREEBANK_BRACKET.sub("", text))
     if _DIGIT.search(text):
-        kept = _NOT_WITHIN_NUMBER.sub("", _DASHES.sub("-", text.translate(_BESIDE_DIGITS)))
+        kept = _NOT_WITHIN_NUMBER.sub("", _DASHES.sub("-", text.translate(_DROPPED_WITH_DIGITS)))
     else:
-        kept = text.translate(_WITHOUT_DIGITS)
+        kept = text.translate(_DROPPED_WITHOUT_DIGITS)
     return kept or "".join(sentence.split())
 
 
@@ -74,12 +75,15 @@ def _undamaged(found: re.Match[str]) -> str:
 
 
 def hash_sentences(sentences: Iterable[str]) -> Hashes:
-    """64-bit hashes [sentences] of sentences as `normalised`; one in 10^13 is by chance that of one of a million."""
+    """64-bit hashes of `normalised` sentences, [sentences] uint64.
+
+    A sentence has the same hash as one of a million other sentences with a probability of less than 10^-13.
+    """
     return _digests(normalised(sentence).encode() for sentence in sentences)
 
 
 def _hash_pairs(first: Hashes, second: Hashes) -> Hashes:
-    """Hashes [pairs] of pairs of sentences, in either order."""
+    """Hashes of pairs of sentences, [pairs]; the order within a pair does not matter."""
     pairs = np.sort(np.stack([first, second], axis=1), axis=1).astype("<u8")
     return _digests(pair.tobytes() for pair in pairs)
 
@@ -93,9 +97,9 @@ class TrainedOn:
     """Sentences and pairs that a model was trained on.
 
     Args:
-        sentences: their hashes, sorted, each once.
-        pairs: hashes of those that were trained on as a pair, sorted, each once.
-        unknown: a line for every part of the training data whose sentences are not known.
+        sentences: sorted distinct hashes of the sentences.
+        pairs: sorted distinct hashes of the sentences that were trained on as a pair.
+        unknown: one line for each part of the training data whose sentences are not known.
     """
 
     sentences: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
@@ -103,24 +107,12 @@ class TrainedOn:
     unknown: tuple[str, ...] = ()
 
     @classmethod
-    def of_model(cls, name: str | Path) -> Self:
-        """What a model's whole chain of trainings has read.
-
-        Args:
-            name: a run's folder, of an ensemble too, or a model as `locate_model` takes it.
-
-        Raises:
-            InputError: no such model, or a damaged record.
-        """
-        return cls.of_folder(Path(name) if is_run(name) else locate_model(name), str(name))
-
-    @classmethod
     def of_folder(cls, folder: Path, name: str) -> Self:
-        """The same of a run's or a model's folder.
+        """Everything that the model in a folder was trained on, over all trainings before it.
 
         Args:
-            folder: where the model lies.
-            name: what people call it: in `unknown`, and to know a published checkpoint by.
+            folder: a run's folder (also of an ensemble) or a model's.
+            name: the user's name of the model. It is shown in `unknown`, and identifies published checkpoints.
 
         Raises:
             InputError: a damaged record.
@@ -130,20 +122,26 @@ class TrainedOn:
             if (found := cls.read(place)) is not None:
                 return found
         if is_run(run):
-            remedy = "run its command again, which adds them without training, before those that start from it"
+            remedy = (
+                "run its command again (this adds them without training), then the commands of runs that start from it"
+            )
             return cls(unknown=(f"{run} records no sentences; {remedy}",))
         return cls(unknown=_known_of_checkpoint(folder, name))
 
     @classmethod
     def of_rows(cls, columns: Sequence[Hashes]) -> Self:
-        """Rows of sentences, given as the hashes [rows] of each column; the first makes a pair with each other one."""
+        """Rows of one or more sentences. The first column makes pairs with each other column.
+
+        Args:
+            columns: hashes of each column's sentences, [rows].
+        """
         first, *others = columns
         pairs = [np.empty(0, np.uint64), *(_hash_pairs(first, other) for other in others)]
         return cls(np.unique(np.concatenate(columns)), np.unique(np.concatenate(pairs)))
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """What `keep` wrote; None where there is nothing of this version. Raises InputError if it is damaged."""
+        """Read what `keep` wrote; None if there is no record of this version. Raises InputError if it is damaged."""
         path = folder / RECORD
         if not path.is_file():
             return None
@@ -153,10 +151,10 @@ class TrainedOn:
                     return None
                 return cls(arrays["sentences"], arrays["pairs"], tuple(arrays["unknown"].tolist()))
         except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-            raise InputError(f"{path}: damaged ({error}); delete it and run the run's command again") from None
+            raise InputError(f"{path}: damaged ({error}); delete it and run the command of this run again") from None
 
     def keep(self, folder: Path) -> None:
-        """Write the record of an artefact, atomically, unless it has one."""
+        """Write the record into an artefact's folder, atomically, unless the folder has one."""
         if self.read(folder) is not None:
             return
         unknown = np.array(self.unknown, np.str_)
@@ -164,7 +162,7 @@ class TrainedOn:
             np.savez(file, version=np.array(VERSION), sentences=self.sentences, pairs=self.pairs, unknown=unknown)
 
     def __or__(self, other: "TrainedOn") -> "TrainedOn":
-        """What either was trained on."""
+        """The union of two records."""
         return TrainedOn(
             np.union1d(self.sentences, other.sentences),
             np.union1d(self.pairs, other.pairs),
@@ -172,14 +170,14 @@ class TrainedOn:
         )
 
     def sentences_seen(self, sentences: Sequence[str]) -> NDArray[np.bool_]:
-        """Which of the sentences were trained on, [sentences]; equal means equal as `normalised`."""
+        """Whether each sentence was trained on, [sentences]; sentences are compared as `normalised`."""
         return np.isin(hash_sentences(sentences), self.sentences)
 
     def pairs_seen(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.bool_]:
-        """Which pairs were trained on as a pair, in either order, [pairs].
+        """Whether each pair was trained on as a pair, in either order, [pairs].
 
-        Pairs with a label (paraphrase, similarity), positive pairs and, of triplets, the anchor with each of the other
-        two; not two dropout views of a sentence.
+        Pairs with a label (paraphrase, similarity) count, positive pairs, and in triplets the anchor with each of the
+        other two sentences. Two dropout views of a sentence do not count.
         """
         return np.isin(_hash_pairs(hash_sentences(first), hash_sentences(second)), self.pairs)
 
@@ -191,7 +189,7 @@ def _published() -> list[dict[str, list[str]]]:
 
 
 def _known_of_checkpoint(folder: Path, name: str) -> tuple[str, ...]:
-    """What is known of a published checkpoint's training data, by its weights or, of a hub id, by its name."""
+    """What is known of a published checkpoint's training data. It is recognised by its weights or by its hub id."""
     weights = folder / "model.safetensors"
     digest = sha256_of_file(weights) if weights.is_file() else ""
     called = "" if Path(name).is_dir() else name.lower()

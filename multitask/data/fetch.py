@@ -1,4 +1,7 @@
-"""Downloads the real data sets that `sources.toml` lists: resumed when cut, verified, never half there."""
+"""Download the real data sets that `sources.toml` lists.
+
+A download that breaks off is resumed. A file gets its name only when it is complete and its checksum is verified.
+"""
 
 import hashlib
 import logging
@@ -21,21 +24,21 @@ from minbert.files import sha256_of_file
 LOGGER = logging.getLogger("multitask")
 ATTEMPTS = 5
 CHUNK = 1 << 16  # bytes
-TRANSIENT = {408, 416, 429, 500, 502, 503, 504}  # HTTP statuses that another attempt can mend
+TRANSIENT = {408, 416, 429, 500, 502, 503, 504}  # HTTP statuses after which another attempt may succeed
 
 
 @dataclass(frozen=True)
-class Source:
+class PublishedFile:
     """One file of a published data set.
 
     Args:
-        name: of the set that the file belongs to.
-        terms: on which the set may be used.
-        file: its name in the destination folder.
-        url: where it is published, at a fixed revision.
-        kind: of the checksum: of the bytes, or git's blob id, the SHA-1 of a header with the size, and the bytes.
+        name: the data set that the file belongs to.
+        terms: terms of use of the data set.
+        file: name in the destination folder.
+        url: where the file is published, at a fixed revision.
+        kind: kind of checksum: SHA-256 of the bytes, or git's blob id (SHA-1 of a header with the size, and the bytes).
         checksum: hex digits.
-        size: in bytes, or None if not known.
+        size: in bytes, or None if unknown.
     """
 
     name: str
@@ -47,41 +50,41 @@ class Source:
     size: int | None
 
 
-def load_sources() -> list[Source]:
+def load_sources() -> list[PublishedFile]:
     """The published files, in the order of `sources.toml`."""
     sets = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
     return [_source(name, entry, file) for name, entry in sets.items() for file in entry["files"]]
 
 
 def fetch(
-    sources: Sequence[Source],
+    sources: Sequence[PublishedFile],
     destination: Path,
     names: Sequence[str] | None = None,
     *,
     timeout_seconds: float = 30.0,
     pause_seconds: float = 1.0,
 ) -> list[Path]:
-    """Download what is not in the folder yet. A file has its name only once it is whole and verified.
+    """Download the files that the folder does not contain yet.
 
     Args:
         sources: the published files.
-        destination: folder, made if it is missing.
-        names: the sets wanted; None for all.
-        timeout_seconds: of silence from the server before an attempt counts as failed.
-        pause_seconds: before the second attempt; doubled for each further one.
+        destination: folder; it is created if it does not exist.
+        names: the wanted data sets; None for all.
+        timeout_seconds: an attempt fails after this many seconds without an answer from the server.
+        pause_seconds: pause before the second attempt; it doubles before each further attempt.
 
     Returns:
-        The wanted files' paths, in the order of `sources`.
+        Paths of the wanted files, in the order of `sources`.
 
     Raises:
-        InputError: a name is unknown, a file of that name but with other content is in the folder, the server refuses
-            or keeps failing, or what it sent has the wrong checksum.
+        InputError: a name is unknown, the folder contains a file of the same name with other content, the server
+            refuses or keeps failing, or the received file has the wrong checksum.
     """
     known = list(dict.fromkeys(source.name for source in sources))
     if unknown := [name for name in names or () if name not in known]:
         raise InputError(f"no data set is called {', '.join(unknown)}; expected some of {', '.join(known)}")
     wanted = [source for source in sources if names is None or source.name in names]
-    # All are looked at before any is downloaded, so that a file in the way is known at once.
+    # Check all before any download, so that a file in the way is reported at once.
     missing = [source for source in wanted if not _is_present(source, destination / source.file)]
     destination.mkdir(parents=True, exist_ok=True)
     for source in missing:
@@ -89,13 +92,13 @@ def fetch(
     return [destination / source.file for source in wanted]
 
 
-def _source(name: str, entry: dict[str, Any], file: dict[str, Any]) -> Source:
+def _source(name: str, entry: dict[str, Any], file: dict[str, Any]) -> PublishedFile:
     url = entry["base_url"] + file.get("remote", file["file"])
     kind: Literal["sha256", "git_blob"] = "sha256" if "sha256" in file else "git_blob"
-    return Source(name, entry["terms"], file["file"], url, kind, file[kind], file.get("size"))
+    return PublishedFile(name, entry["terms"], file["file"], url, kind, file[kind], file.get("size"))
 
 
-def _is_present(source: Source, path: Path) -> bool:
+def _is_present(source: PublishedFile, path: Path) -> bool:
     if not path.exists():
         return False
     if (found := _checksum(path, source.kind)) != source.checksum:
@@ -117,8 +120,8 @@ def _checksum(path: Path, kind: Literal["sha256", "git_blob"]) -> str:
     return digest.hexdigest()
 
 
-def _download(source: Source, path: Path, timeout_seconds: float, pause_seconds: float) -> None:
-    # Not minbert.files.atomic_file, which removes what has arrived when the block fails: here it is resumed.
+def _download(source: PublishedFile, path: Path, timeout_seconds: float, pause_seconds: float) -> None:
+    # minbert.files.atomic_file would remove a partial download; here it is kept and resumed.
     part = path.with_name(f"{path.name}.part")
     for attempt in range(ATTEMPTS):
         if attempt:
@@ -130,29 +133,29 @@ def _download(source: Source, path: Path, timeout_seconds: float, pause_seconds:
             reason = f"HTTP {error.code} {error.reason}"
             if error.code not in TRANSIENT:
                 raise InputError(f"{source.url}: {reason}") from None
-            if error.code == 416:  # range not satisfiable: the part is as long as the file, or longer
+            if error.code == 416:  # range not satisfiable: the partial file is as long as the file or longer
                 part.unlink(missing_ok=True)
         except (OSError, HTTPException) as error:
             reason = str(error) or type(error).__name__
     else:
         raise InputError(
-            f"{source.url}: not downloaded in {ATTEMPTS} attempts ({reason}); run the command again to go on "
-            f"from what has arrived, or put the file at {path} by hand"
+            f"{source.url}: not downloaded in {ATTEMPTS} attempts ({reason}); run the command again to resume "
+            f"the download, or put the file at {path} by hand"
         )
     if (found := _checksum(part, source.kind)) != source.checksum:
         part.unlink()
         raise InputError(
-            f"{source.url}: what was received is not the published file and was removed ({source.kind} {found}, "
-            f"expected {source.checksum}); run the command again, and if this stays, something on the way alters it"
+            f"{source.url}: the received file is not the published file and was removed ({source.kind} {found}, "
+            f"expected {source.checksum}); run the command again; if this repeats, a proxy may alter the file"
         )
     part.replace(path)
 
 
-def _receive(source: Source, part: Path, timeout_seconds: float) -> None:
-    """One attempt to make the part whole. A server that ignores the range starts it anew.
+def _receive(source: PublishedFile, part: Path, timeout_seconds: float) -> None:
+    """Try once to complete the partial file. If the server ignores the requested range, start again from byte 0.
 
     Raises:
-        OSError, HTTPException: the connection failed or ended early; what arrived is in the part.
+        OSError, HTTPException: the connection failed or ended early; `part` keeps what was received.
     """
     start = part.stat().st_size if part.exists() else 0
     if start and _checksum(part, source.kind) == source.checksum:

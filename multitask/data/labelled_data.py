@@ -1,4 +1,4 @@
-"""A task's file with its tokens: what training and evaluation read rows from."""
+"""A task's examples with their tokens: training and evaluation take their rows from here."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,18 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.tokenizer import Ids, Tokenizer
-from multitask.data.readers import Examples, read_examples
-from multitask.data.schema import Schema, Split
+from multitask.data.read_task_files import Examples, Schema, Split, read_examples
 from multitask.data.shuffle_and_batch import Rows
 from multitask.data.tokenize_and_truncate import Tokens, tokenise
 
 
 @dataclass(frozen=True)
 class LabelledData:
-    """Examples of one split of one task, tokenised."""
+    """The examples of one split of one task, tokenised."""
 
     examples: Examples
-    columns: tuple[Tokens, ...]  # one a sentence column, or a single joint one
+    columns: tuple[Tokens, ...]  # one per sentence column, or a single joint one
 
     @classmethod
     def load(
@@ -31,7 +30,7 @@ class LabelledData:
             schema: the task's file format.
             split: test splits have no labels.
             tokenizer: the start weights' tokenizer.
-            max_length: cut sentences to so many tokens; None for the encoder's limit.
+            max_length: cut sentences to this many tokens; None for the encoder's limit.
             joint: encode the two sentences of a pair as one input.
 
         Raises:
@@ -42,8 +41,8 @@ class LabelledData:
 
     @classmethod
     def tokenised(cls, examples: Examples, tokenizer: Tokenizer, max_length: int | None, joint: bool) -> "LabelledData":
-        """Tokenise examples that are read already; the arguments are those of `load`."""
-        source = f"{examples.fingerprint} {len(examples)}"  # the same file read without labels drops no rows
+        """Tokenise examples that have been read; the arguments are those of `load`."""
+        source = f"{examples.fingerprint} {len(examples)}"  # reading the same file without labels drops no rows
         if joint and len(examples.sentences) == 2:
             first, second = examples.sentences
             return cls(examples, (tokenise(first, tokenizer, max_length, f"{source} joint", second),))
@@ -60,11 +59,11 @@ class LabelledData:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each row, all its sentences together, [rows]."""
+        """Number of tokens of each row, over all its sentences, [rows]."""
         return np.sum([tokens.lengths for tokens in self.columns], axis=0)
 
     def sequences(self, rows: Rows) -> tuple[list[Ids], list[Ids]]:
-        """Token ids and token types: the rows' first sentences, then (for pairs read apart) their second ones."""
+        """Token ids and token types of the rows' first sentences, then of their second ones unless encoded jointly."""
         ids = [tokens[row] for tokens in self.columns for row in rows]
         types = [tokens.types_of(row) for tokens in self.columns for row in rows]
         return ids, types

@@ -1,4 +1,7 @@
-"""Which rows make which batch: pure functions of sizes, lengths and a seed, so a resumed run sees the same batches."""
+"""Shuffle rows and cut them into batches.
+
+All functions depend on sizes, lengths and a seed only, so a resumed run sees the same batches.
+"""
 
 from collections.abc import Iterator
 
@@ -9,21 +12,25 @@ from multitask.runtime.random_streams import generator
 
 Rows = NDArray[np.int64]
 
-# Batches are cut from length-sorted stretches of this many: lengths agree within a batch, the order stays random.
+# Rows are sorted by length within stretches of this many batches: lengths are similar within a batch, and the order of
+# the batches stays random.
 BATCHES_PER_STRETCH = 32
 
 
 def drawn_rows(size: int, limit: int | None) -> Rows:
-    """At most so many of a set's rows, in order: drawn at random, since files may be sorted, but always the same."""
+    """At most `limit` rows of a set, in order.
+
+    They are drawn at random because files may be sorted, but always the same ones for the same arguments.
+    """
     if limit is None or limit >= size:
         return np.arange(size)
     return np.sort(generator(0, "rows of a limit", size).permutation(size)[:limit])
 
 
 def epoch_rows(size: int, take: int, epoch: int, seed: int, source: str) -> Rows:
-    """The rows of one epoch: the next `take` from an endless stream of fresh permutations of all `size` rows.
+    """The rows of one epoch: the next `take` rows of an endless stream of new permutations of all `size` rows.
 
-    A set larger than `take` is thereby down-sampled differently each epoch and is seen whole after size / take epochs.
+    A set larger than `take` is thus sampled differently in each epoch, and is seen whole after size / take epochs.
 
     Args:
         size: rows in the set.
@@ -36,7 +43,7 @@ def epoch_rows(size: int, take: int, epoch: int, seed: int, source: str) -> Rows
 
 
 def rows_from(size: int, first: int, take: int, seed: int, source: str) -> Rows:
-    """The same where epochs differ in length: `take` rows, none or more, after the stream's `first`."""
+    """`take` rows (0 or more) of the same stream, after its first `first` rows: for epochs of different lengths."""
     passes = range(first // size, -(-(first + take) // size))
     permutations = [generator(seed, "row order", source, number).permutation(size) for number in passes]
     return np.concatenate([np.empty(0, np.int64), *permutations])[first - passes.start * size :][:take]
@@ -45,11 +52,11 @@ def rows_from(size: int, first: int, take: int, seed: int, source: str) -> Rows:
 def batches_of_similar_length(
     rows: Rows, lengths: NDArray[np.int64], batch_size: int, order: np.random.Generator
 ) -> list[Rows]:
-    """Cut shuffled rows into batches of similar length in random order; a last smaller batch keeps the remainder.
+    """Cut shuffled rows into batches of similar length, in random order. One batch may be smaller: the remainder.
 
     Args:
         rows: row numbers, shuffled.
-        lengths: tokens of every row of the set.
+        lengths: number of tokens of each row of the set.
         batch_size: rows in a batch.
         order: draws the order of the batches.
     """
@@ -63,9 +70,9 @@ def batches_of_similar_length(
 
 
 def batches_by_tokens(lengths: NDArray[np.int64], budget: int, most_rows: int | None = None) -> Iterator[Rows]:
-    """All rows, longest first, in batches of at most `budget` tokens (or one longer row). For evaluation.
+    """All rows, longest first, in batches of at most `budget` tokens (or of one longer row). For evaluation.
 
-    Longest first, so that a batch that does not fit into memory fails at once and progress only gets faster.
+    The longest rows come first, so that a batch that does not fit into memory fails at once.
     """
     order = np.argsort(-lengths, kind="stable")
     totals = np.cumsum(lengths[order])

@@ -1,4 +1,4 @@
-"""Token ids of a file's sentences: made once, kept memory-mapped in a cache."""
+"""Token ids of texts, cut to a maximal length; made once and read from a memory-mapped cache afterwards."""
 
 import os
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from minbert.files import atomic_folder
 from minbert.tokenizer import Ids, Tokenizer
 from multitask.runs.locks import exclusive
 
-FORMAT = 1  # raise when the layout of cached arrays changes
+FORMAT = 1  # raise this when the layout of cached arrays changes
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token sequences, one a row, laid end to end."""
+    """Token sequences, one per row, laid end to end."""
 
     ids: Ids  # [total] int32
-    types: Ids | None  # [total] int32 token types; None where all are zero
+    types: Ids | None  # [total] int32 token types; None if all are zero
     offsets: NDArray[np.int64]  # [rows + 1]
 
     def __len__(self) -> int:
@@ -29,7 +29,7 @@ class Tokens:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each row, [rows]."""
+        """Number of tokens of each row, [rows]."""
         return np.diff(self.offsets)
 
     def __getitem__(self, row: int) -> Ids:
@@ -42,7 +42,7 @@ class Tokens:
 
 
 def cache_folder() -> Path:
-    """Where token caches lie: `$MULTITASK_CACHE`, else the user's cache folder."""
+    """The folder of token caches: `$MULTITASK_CACHE`, else in the user's cache folder."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("MULTITASK_CACHE") or Path(base) / "minbert-multitask")
 
@@ -54,13 +54,14 @@ def tokenise(
     source: str,
     second: Sequence[str] | None = None,
 ) -> Tokens:
-    """Tokens of texts, from the cache where they were made before.
+    """Tokenise and truncate texts, or load their tokens from the cache.
 
     Args:
-        texts: one text a row.
+        texts: one text per row.
         tokenizer: the start weights' tokenizer.
-        max_length: cut to so many tokens; None for the encoder's limit.
-        source: what the texts are, e.g. the fingerprint of their file and the column; the cache's key with the above.
+        max_length: cut to this many tokens; None for the encoder's limit.
+        source: identifies the texts, e.g. by their file's fingerprint and column. The cache's key is made of this,
+            the tokenizer and the length.
         second: second texts, for joint encodings `[CLS] text [SEP] second [SEP]`.
     """
     length = tokenizer.max_length if max_length is None else max_length
@@ -68,7 +69,7 @@ def tokenise(
     folder = cache_folder() / "tokens" / sha256(repr(identity).encode()).hexdigest()[:32]
     if not folder.is_dir():
         with exclusive(folder.with_suffix(".lock")):
-            if not folder.is_dir():  # another process may have made it meanwhile
+            if not folder.is_dir():  # another process may have made it while this one waited
                 _write(folder, texts, second, tokenizer, length)
     return Tokens(
         ids=np.asarray(np.load(folder / "ids.npy", mmap_mode="r")),

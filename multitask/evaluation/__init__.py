@@ -1,1 +1,1 @@
-"""Evaluation: what a model scores, by whose protocol, and nothing that trains."""
+"""Evaluation: scores of models and of embeddings, and how sure they are. Nothing here changes a model."""

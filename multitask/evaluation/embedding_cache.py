@@ -1,4 +1,4 @@
-"""Embeddings of many sets at once: each different sentence is embedded one time, and kept on disk for the next."""
+"""A cache of embeddings: each different sentence is embedded once and kept on disk for later evaluations."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ class EmbeddingTable:
     """Embeddings by sentence.
 
     Args:
-        rows: from a sentence to its row.
-        vectors: [sentences, dim] fp32, as the encoder gives them, not scaled.
-        computed: how many were embedded now; the others came from the cache.
+        rows: the row of each sentence.
+        vectors: [sentences, dim] fp32, as the encoder returns them.
+        computed: how many sentences were embedded now; the others came from the cache.
     """
 
     rows: Mapping[str, int]
@@ -32,31 +32,31 @@ class EmbeddingTable:
     computed: int
 
     def __getitem__(self, sentences: Sequence[str]) -> Vectors:
-        """Embeddings of sentences that the table holds, [sentences, dim]."""
+        """Embeddings of sentences that are in the table, [sentences, dim]."""
         return self.vectors[[self.rows[sentence] for sentence in sentences]]
 
 
 def default_cache() -> Path:
-    """Where embeddings are kept: beside the tokens, in `$MULTITASK_CACHE` or the user's cache folder."""
+    """Folder of cached embeddings, in `$MULTITASK_CACHE` or the user's cache folder, next to the cached tokens."""
     return cache_folder() / "embeddings"
 
 
 def embed(
     encoder: Embedder, sentences: Iterable[str], cache: Path | None, show_progress: bool = False
 ) -> EmbeddingTable:
-    """Embed all different sentences; those that the cache holds are read, the others are added to it.
+    """Embed all different sentences: read those that are cached, and add the others to the cache.
 
-    The cache has a folder for each encoder, and in it one for each call that had something to add, written at once: any
-    number of processes can share it, and at worst two compute the same.
+    The cache has a folder for each encoder, with a folder for each call that added something. A folder is written
+    atomically, so any number of processes can share the cache; at worst two of them compute the same embeddings.
 
     Args:
-        encoder: with an identity.
+        encoder: its identity names the folder in the cache.
         sentences: may repeat.
-        cache: folder of the cache; None for none.
+        cache: folder of the cache; None for no cache.
         show_progress: show a progress bar when standard error is a terminal.
 
     Raises:
-        InputError: embeddings that are not finite, of which no score should be made.
+        InputError: embeddings are not finite.
     """
     different = list(dict.fromkeys(sentences))
     keys = [sha256(sentence.encode()).digest()[:16] for sentence in different]
@@ -75,7 +75,7 @@ def embed(
 
 
 def _read(folder: Path, wanted: set[bytes]) -> dict[bytes, Vectors]:
-    """The wanted sentences' embeddings by the sentences' hashes, views of memory-mapped files."""
+    """Cached embeddings of the wanted sentences, by the sentences' hashes; views of memory-mapped files."""
     found: dict[bytes, Vectors] = {}
     for part in sorted(folder.glob("[!.]*")):
         vectors = np.load(part / "embeddings.npy", mmap_mode="r", allow_pickle=False)
@@ -87,7 +87,7 @@ def _read(folder: Path, wanted: set[bytes]) -> dict[bytes, Vectors]:
 def _write(folder: Path, keys: Sequence[bytes], vectors: Vectors) -> None:
     part = folder / sha256(b"".join(keys)).hexdigest()[:32]
     with exclusive(folder / ".lock"):
-        if part.is_dir():  # another process had the same to add
+        if part.is_dir():  # another process has added the same
             return
         with atomic_folder(part) as temporary:
             np.save(temporary / "hashes.npy", np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 16))

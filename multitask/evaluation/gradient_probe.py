@@ -1,24 +1,26 @@
-"""The gradient of each anchor under any objective, decomposed: dissipation, weights of the negatives, ratio.
+"""Decompose the gradient of each anchor under any objective into dissipation, weights of the negatives and ratio.
 
-Source: arXiv 2402.18281, section 3 ("UP" below), and for the norms of a gradient's two parts "On the Inadequacy of
-Optimizing Alignment and Uniformity in Contrastive Learning of Sentence Representations" (ICLR 2023).
+u_i and v_i are the unit embeddings of an anchor and its positive. g_i = pairs · ∂loss/∂u_i is the gradient of the
+anchor, and the gradient of its own loss if the loss is a mean over anchors. On the unit sphere it is split as
 
-With u_i and v_i the unit embeddings of an anchor and its positive, the gradient g_i = pairs · ∂loss/∂u_i (that of the
-anchor's own loss, where the loss is a mean over anchors) on the unit sphere is split as
+    g_i = P_i (α_i v_i + Σ_{j≠i} β_ij x_j),    P_i = 1 − u_i u_iᵀ.
 
-    g_i = P_i (α_i v_i + Σ_{j≠i} β_ij x_j),    P_i = 1 − u_i u_iᵀ,
+x_j is the sentence of pair j that the objective compares with the anchor: its positive v_j, or its anchor u_j if the
+loss spreads each view by itself. If it compares both, β_ij is the sum of both coefficients. Hard negatives are further
+x_j. The components are
 
-x_j being what pair j gives to compare with: its positive v_j, its anchor u_j (losses that spread each view by itself)
-or both, β_ij then being the sum; hard negatives are further x_j. From this follow
-
-    dissipation  GD_i = Σ_j |β_ij| relative to its value when the anchor cannot tell positives from negatives,
+    dissipation  GD_i = Σ_j |β_ij|, relative to its value if the anchor could not tell positives from negatives,
     weights      W_ij = β_ij / Σ_k β_ik,
     ratio        r_i  = −α_i / Σ_k β_ik.
+
+Sources: "Towards Better Understanding of Contrastive Sentence Representation Learning: A Unified Paradigm for Gradient"
+(arXiv 2402.18281, called the paradigm paper below), section 3; for the norms of a gradient's two parts "On the
+Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of Sentence Representations" (ICLR 2023).
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -28,31 +30,26 @@ from torch import Tensor
 from minbert.errors import InputError
 from multitask.objectives import Objective, unit
 from multitask.objectives.alignment_uniformity import arccos
-from multitask.objectives.decoupled import AlignUniform, DecoupledContrastive, DecoupledContrastivePositive
-from multitask.objectives.gradient_paradigm import GradientParadigm
-from multitask.objectives.infonce import InfoNCE, MultipleNegativesRanking
-from multitask.objectives.margin_triplets import MarginAngularTriplet, MarginEuclideanTriplet, MarginProductTriplet
-from multitask.objectives.mixed_components import Mixed
 from multitask.objectives.negatives import diagonal_mask, only_negatives
-from multitask.objectives.noncontrastive import NonContrastive
 
-Loss = Callable[..., Tensor]  # anchors [pairs, dim], positives [pairs, dim] and, if there are any, hard negatives -> []
+Loss = Callable[..., Tensor]  # anchors [pairs, dim], positives [pairs, dim], hard negatives if there are any -> []
 Views = Sequence[Tensor]  # the same embeddings as unit vectors in float64, anchors first
 
-# Anchors with less of their gradient left than this count as dissipated (the threshold of UP's simulations).
 DISSIPATED = 0.01
-# Length of the step of Lemma 1 along Σ_j W_ij x_j − r_i v_i: λ in UP. At small λ the condition hardly depends on it.
+"""An anchor with a smaller GD_i counts as dissipated (the threshold in the paradigm paper's simulations)."""
 STEP = 0.01
-# Size of the tags of `_exact`; its square is lost in rounding, so that tags change no value.
+"""λ in Lemma 1 of the paradigm paper: length of a step along Σ_j W_ij x_j − r_i v_i. If it is small, its value hardly
+matters."""
 TAG = 1e-12
+"""Size of the tags in `_exact`. Its square is lost in rounding, so tags change no value."""
 
 
 @dataclass(frozen=True)
 class GradientComponents:
-    """What a probe found, in float64 on the embeddings' device. NaN where an anchor has no push to take a share of."""
+    """The result of a probe, in float64 on the embeddings' device. NaN where a share is undefined: no push at all."""
 
     dissipation: Tensor
-    """GD_i, [pairs]: near 1 an anchor learns, at 0 it gets no gradient."""
+    """GD_i, [pairs]: near 1 an anchor has its full gradient, at 0 it has none."""
     weights: Tensor
     """W_ij, [pairs, pairs + hard_negatives]; 0 on the diagonal."""
     ratio: Tensor
@@ -60,32 +57,32 @@ class GradientComponents:
     hardest_weight: Tensor
     """W_ij of the negative j that is most similar to the anchor, [pairs]."""
     hardest_push: Tensor
-    """How much of the push P_i Σ_j β_ij x_j its hardest negative makes, measured along the push, [pairs]. UP's
-    empirical study calls this the proportion of the hardest negative."""
+    """The hardest negative's share of the push P_i Σ_j β_ij x_j, measured along the push, [pairs]. The empirical study
+    of the paradigm paper calls it the proportion of the hardest negative."""
     alignment_norm: Tensor
     """‖P_i α_i v_i‖, [pairs]: the pull on the positive (ICLR 2023)."""
     uniformity_norm: Tensor
     """‖P_i Σ_j β_ij x_j‖, [pairs]: the push from the negatives (ICLR 2023)."""
     closer: Tensor
-    """Whether the condition of UP's Lemma 1 holds, [pairs] bool: after a step against g_i / |Σ_j β_ij|, of length
-    `STEP` times its norm, the anchor is nearer to its positive than before."""
+    """Whether the condition of the paradigm paper's Lemma 1 holds, [pairs] bool: a step of `STEP` times
+    −g_i / |Σ_j β_ij| moves the anchor nearer to its positive."""
     distance_gap: Tensor
-    """Mean angle between anchors and other pairs' positives, false negatives left out, minus the mean angle between
+    """Mean angle between anchors and other pairs' positives (without false negatives) minus the mean angle within
     pairs, in radians, []."""
     residual: Tensor
-    """‖g − its decomposition‖ / ‖g‖ over the batch, []; 0 where the decomposition is exact."""
+    """‖g − its decomposition‖ / ‖g‖ over the batch, []; 0 if the decomposition is exact."""
     unique: bool
-    """Whether no other coefficients fit as well. Always so for exact ones."""
+    """Whether no other coefficients fit equally well; always True for exact coefficients."""
 
     def summary(self) -> dict[str, float]:
-        """Scalars by name: means, those of ratio, weight, push and closeness over the anchors not dissipated.
+        """Scalars by name, mostly means. Ratio, weight, push and closeness are averaged over undissipated anchors only.
 
-        The mean ratio of a loss whose β have both signs says little: few anchors with Σ_j β_ij near 0 decide it.
+        If the β of a loss have both signs, its mean ratio says little: a few anchors with Σ_j β_ij near 0 dominate it.
         """
         dissipated = self.dissipation < DISSIPATED
 
         def mean(values: Tensor) -> float:
-            return values.double()[~dissipated].mean().item()  # NaN where all are dissipated
+            return values.double()[~dissipated].mean().item()  # NaN if all are dissipated
 
         return {
             "dissipation": self.dissipation.mean().item(),
@@ -113,15 +110,18 @@ def probe(
 ) -> GradientComponents:
     """Decompose an objective's gradient of a batch's anchors. Changes nothing and draws no random numbers.
 
-    By default α and β are exact for every loss that sees its embeddings through inner products and distances, those
-    of this package and most others: each sentence gets a dimension of its own, infinitesimally long, from which its
-    coefficient is read. (Plain `barlow_twins` also looks at single dimensions; `residual` is what that leaves over.)
-    A loss that takes no other number of dimensions, or looks at single ones, is fitted by least squares instead, where
-    more sentences than dimensions leave several solutions (`unique` is False) and the shortest is taken.
+    By default α and β are exact for every loss that uses embeddings only in inner products and distances. These are
+    the losses of this package and most others. The probe adds one dimension per sentence, in which the sentence has an
+    infinitesimal length, and reads the coefficients from the gradient in these dimensions. (Plain `barlow_twins` also
+    uses single dimensions; `residual` is the part of its gradient that is not explained.)
 
-    What dissipation is relative to: the same gradient with hinge or gate open; for the cross-entropies 1/τ, the limit
-    of a positive less similar than all negatives, so that GD_i = 1 − p_ii; for losses not of this package the mean of
-    Σ_j |β_ij| over the batch with every anchor beside the next pair's positive.
+    Use `least_squares` for a loss that uses single dimensions or fixes their number. With more sentences than
+    dimensions there are several solutions; then `unique` is False, and the solution is the one with the smallest norm.
+
+    Dissipation is relative to a push Σ_j |β_ij| without dissipation. For an objective with a hinge or gate, it is the
+    push with the hinge or gate open. For a cross-entropy it is 1/τ, the limit for a positive that is less similar than
+    all negatives, so GD_i = 1 − p_ii. For other losses it is the batch's mean push if every anchor is paired with the
+    next pair's positive.
 
     Args:
         objective: an `Objective`, or any loss of anchors and positives (and hard negatives), differentiable in float64.
@@ -130,17 +130,17 @@ def probe(
         hard_negatives: [hard_negatives, dim].
         false_negatives: [pairs, pairs] bool, as an `Objective` takes them.
         false_hard_negatives: [pairs, hard_negatives] bool.
-        least_squares: fit the gradient, on other pairs' positives, on other pairs' anchors, or on both, besides the own
-            positive and the hard negatives.
+        least_squares: fit the gradient on the anchor's positive, the hard negatives and other pairs' positives, other
+            pairs' anchors, or both.
 
     Raises:
-        InputError: shapes that do not fit, or an objective that learns from labels, whose pairs are no positives.
+        InputError: shapes do not fit, or the objective learns from labels, so that not all pairs are positives.
     """
     if anchors.ndim != 2 or anchors.shape != positives.shape or len(anchors) == 0:
         shapes = f"{list(anchors.shape)} and {list(positives.shape)}"
         raise InputError(f"anchors and positives have shapes {shapes}; expected [pairs, dim] twice")
     if isinstance(objective, Objective) and objective.takes_labels != "none":
-        raise InputError(f"{objective.name} learns from labels; dissipation, weight and ratio are those of positives")
+        raise InputError(f"{objective.name} learns from labels; the probe needs an objective whose pairs are positives")
     given = (anchors, positives) if hard_negatives is None else (anchors, positives, hard_negatives)
     views = [unit(view.detach().double()) for view in given]
 
@@ -166,18 +166,18 @@ class Split:
 
     gradient: Tensor  # g, [pairs, dim], tangential
     pull: Tensor  # α, [pairs]
-    push: tuple[Tensor, ...]  # β on the rows of each view, [pairs, rows of the view]; an anchor's own pair has 0
+    push: tuple[Tensor, ...]  # β on the rows of each view, [pairs, rows of the view]; 0 for an anchor's own pair
     unique: bool
 
     @property
     def negatives(self) -> Tensor:
-        """β_ij of other pairs, then of hard negatives  # [pairs, pairs + hard_negatives]."""
+        """β_ij on other pairs, then on hard negatives  # [pairs, pairs + hard_negatives]."""
         anchors, positives, *hard = self.push
         return torch.cat([anchors + positives, *hard], dim=1)
 
     @classmethod
     def of(cls, views: Views, gradient: Tensor, coefficients: Sequence[Tensor], unique: bool = True) -> "Split":
-        """From ∂loss/∂u [pairs, dim], radial or not, and the coefficients of every view's rows in it."""
+        """From ∂loss/∂u [pairs, dim], tangential or not, and its coefficients on the rows of each view."""
         anchors, pairs = views[0], len(views[0])
         own = diagonal_mask(anchors)
         push = [pairs * c.masked_fill(own, 0) if i < 2 else pairs * c for i, c in enumerate(coefficients)]
@@ -185,14 +185,15 @@ class Split:
 
 
 def _exact(loss: Loss, views: Views) -> Split:
-    """Coefficients read from tags: sentence k is longer by TAG in a dimension of its own.
+    """Read the coefficients from tags: sentence k gets a dimension of its own, in which its entry is TAG.
 
-    The gradient of anchor i is a combination of sentences, so in the dimension of k it is TAG times k's coefficient.
+    The gradient of anchor i is a linear combination of sentences, so its entry in dimension k is TAG times the
+    coefficient of sentence k.
     """
     dim = views[0].shape[1]
     sizes = [len(view) for view in views]
     tags = TAG * torch.eye(sum(sizes), dtype=views[0].dtype, device=views[0].device)
-    # A zero vector has no direction, and must not get one from its tag.
+    # A zero vector gets no tag, because the tag would give it a direction.
     tagged = [
         torch.cat([view, tag * view.any(-1, keepdim=True)], dim=1)
         for view, tag in zip(views, tags.split(sizes), strict=True)
@@ -202,10 +203,10 @@ def _exact(loss: Loss, views: Views) -> Split:
 
 
 def _fitted(loss: Loss, views: Views, others: Literal["positives", "anchors", "both"]) -> Split:
-    """Least squares of smallest norm: the gradient of anchor i on its positive and on other pairs' sentences.
+    """Fit the gradient of anchor i on its positive and on other pairs' sentences: least squares of smallest norm.
 
-    All anchors are fitted on the same rows, which are inverted once, and on at most one row of their own: their
-    positive, or the anchor itself, in whose direction any coefficient is free because it is not tangential.
+    All anchors share the same rows, which are inverted once. Each anchor has at most one row of its own: its positive,
+    or the anchor itself. The anchor's coefficient is free, because the anchor is orthogonal to tangential gradients.
     """
     anchors, positives, *hard = views
     gradient = _gradient(loss, views)
@@ -232,7 +233,7 @@ def _fitted(loss: Loss, views: Views, others: Literal["positives", "anchors", "b
 def _gradient(loss: Loss, views: Views) -> Tensor:
     """∂loss/∂(first view), the others fixed."""
     anchors = views[0].detach().requires_grad_()
-    value = loss(anchors, *views[1:]) + 0 * anchors.sum()  # a loss may be a constant where nothing passes its gate
+    value = loss(anchors, *views[1:]) + 0 * anchors.sum()  # without an open gate the loss may be constant
     return torch.autograd.grad(value, anchors)[0]
 
 
@@ -243,36 +244,21 @@ def _tangential(vectors: Tensor, anchors: Tensor) -> Tensor:
 def _full_push(
     objective: Objective | Loss, views: Views, found: Split, split: Callable[[Objective | Loss, Views], Split]
 ) -> Tensor:
-    """Σ_j |β_ij| of anchors that cannot tell positives from negatives, [pairs] or one number for all."""
-    push = found.negatives.abs().sum(-1)
-    match objective:
-        case InfoNCE() | DecoupledContrastivePositive():
-            return push.new_tensor(1 / objective.temperature)
-        case MultipleNegativesRanking():
-            return push.new_tensor(objective.scale)
-        case Mixed():  # its weights sum to 1
-            return push.new_tensor(1.0)
-        case GradientParadigm():  # the open rows share one normaliser, and each row's weights sum to 1
-            return push.amax()
-        case MarginProductTriplet() | MarginEuclideanTriplet():
-            undissipated: Objective = replace(objective, margin=2.0)
-        case MarginAngularTriplet():
-            undissipated = replace(objective, margin=1.0)
-        case NonContrastive():
-            undissipated = replace(objective, dissipation=None)
-        case DecoupledContrastive() | AlignUniform():  # nothing in them can dissipate
-            return push
-        case _:
-            mismatched = [views[0], views[1].roll(1, dims=0), *views[2:]]
-            return split(objective, mismatched).negatives.abs().sum(-1).mean()
-    return split(undissipated, views).negatives.abs().sum(-1)
+    """The push Σ_j |β_ij| on anchors if nothing dissipates their gradient, [pairs] or one number for all."""
+    if isinstance(objective, Objective):
+        if (full := objective.full_push(found.negatives.abs().sum(-1))) is not None:
+            return full
+        if (undissipated := objective.undissipated()) is not None:
+            return split(undissipated, views).negatives.abs().sum(-1)
+    mismatched = [views[0], views[1].roll(1, dims=0), *views[2:]]
+    return split(objective, mismatched).negatives.abs().sum(-1).mean()
 
 
 def _components(views: Views, found: Split, full: Tensor, excluded: Tensor) -> GradientComponents:
-    """What follows from a split; `excluded` is True where a column is no negative of an anchor."""
+    """The components of a split; `excluded` is True where a column is not a negative of an anchor."""
     anchors, positives, *hard = views
     columns = [len(positives), *map(len, hard)]
-    # An anchor's hardest negative is sought in the views that the loss compares it with; rounding is no comparison.
+    # The hardest negative is from a view that the loss compares with the anchors: its β are more than rounding errors.
     least = 1e-9 * found.negatives.abs().amax()
     seen = [
         (anchors @ view.T).where(beta.abs().amax() > least, -math.inf)

@@ -1,13 +1,13 @@
-"""Text made safe for Markdown and LaTeX."""
+"""Escape text for Markdown and LaTeX."""
 
 import unicodedata
 
-SEEN = "†"  # a score partly on what was trained on
-MINUS = "−"  # as wide as a plus, unlike a hyphen
+SEEN = "†"  # marks a score on rows that the model was partly trained on
+MINUS = "−"  # as wide as a plus sign, unlike a hyphen
 
 
 class Latex(str):
-    """Text that is LaTeX already."""
+    """Text that is already LaTeX."""
 
     __slots__ = ()
 
@@ -21,9 +21,9 @@ LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    "[": "{[}",  # at a row's start it would be the optional argument of the line break before
+    "[": "{[}",  # at the start of a row, it would be the optional argument of the preceding line break
     "]": "{]}",
-    "*": "{*}",  # likewise
+    "*": "{*}",  # would also be read as a part of that line break
     '"': "''",
     "–": "--",
     "—": "---",
@@ -45,7 +45,7 @@ LATEX = {
 
 
 def latex(value: object) -> Latex:
-    """Text as LaTeX that any engine compiles: specials escaped, other signs as the nearest ASCII or a question mark."""
+    """Text as LaTeX for any engine: special characters are escaped, others become similar ASCII or a question mark."""
     return value if isinstance(value, Latex) else Latex("".join(map(_latex_sign, str(value))))
 
 

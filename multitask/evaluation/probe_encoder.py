@@ -1,4 +1,4 @@
-"""The gradient that an objective would give an encoder as it is: `probe` on embeddings of a saved model."""
+"""Decompose the gradient that an objective gives the embeddings of a saved model, without training it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from minbert.errors import InputError
-from multitask.data.readers import read_examples
+from multitask.data.read_task_files import read_examples
 from multitask.evaluation.gradient_probe import GradientComponents, probe
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective
@@ -24,22 +24,22 @@ def probe_checkpoint(
     batches: int = 10,
     seed: int = 0,
 ) -> list[GradientComponents]:
-    """Decompose an objective's gradient on random batches. Leaves the encoder and torch's generators as they are.
+    """Decompose an objective's gradient on random batches. Does not change the encoder or torch's random generators.
 
     Args:
-        encoder: the model; its embeddings themselves are compared, as the projections of pre-training are not kept.
-        texts: one column of sentences, compared with themselves under other dropout (SimCSE), or two columns, anchors
-            and positives, embedded without dropout. A text that comes again is left out: it would be a false negative.
-        objective: one that takes no labels.
+        encoder: the model. The objective compares its embeddings directly, because projections are not saved.
+        texts: one column of sentences, each paired with itself under another dropout mask (SimCSE), or two columns,
+            anchors and positives, embedded without dropout. Repeated texts are left out: they are false negatives.
+        objective: an objective without labels.
         batch_size: pairs in a batch, at least 2.
-        batches: at most so many; fewer when the texts run out.
-        seed: of the choice of rows and of dropout.
+        batches: the largest number of batches; there are fewer if there are too few texts.
+        seed: for the choice of rows and for dropout.
 
     Returns:
-        What was found in each batch.
+        The components of each batch.
 
     Raises:
-        InputError: too few different texts for one batch.
+        InputError: too few different texts for one batch, or an objective with labels.
     """
     rows = _without_repetitions(texts)
     if not 2 <= batch_size <= len(rows):
@@ -56,7 +56,7 @@ def probe_checkpoint(
 
 
 def similar_pairs(folder: Path) -> list[list[str]]:
-    """Anchors and positives for `probe_checkpoint`: the pairs of the similarity dev set with a high gold similarity.
+    """Anchors and positives for `probe_checkpoint`: pairs of the similarity dev set with a high gold similarity.
 
     Raises:
         InputError: a missing or malformed file.
@@ -68,7 +68,7 @@ def similar_pairs(folder: Path) -> list[list[str]]:
 
 
 def _without_repetitions(texts: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """The rows none of whose texts stands in an earlier one that was taken."""
+    """The rows without those that repeat a text of an earlier kept row."""
     seen: set[str] = set()
     rows = []
     for row in zip(*texts, strict=True):
@@ -80,7 +80,7 @@ def _without_repetitions(texts: Sequence[Sequence[str]]) -> list[tuple[str, ...]
 
 @contextmanager
 def _training_mode(encoder: SentenceEncoder, dropout: bool, seed: int) -> Iterator[None]:
-    """With or without dropout, whose random numbers come from the seed and are not missed afterwards."""
+    """Switch dropout on or off, draw it from the seed, and restore mode and random state at the end."""
     was_training = encoder.model.training
     with torch.random.fork_rng():
         torch.manual_seed(torch_seed(seed, "dropout of a probe"))

@@ -1,9 +1,8 @@
-"""SentEval's data folder: readers of its similarity and transfer sets, which name a bad line by file and number.
+"""Readers of SentEval's data folder, its similarity and transfer sets. Errors name the file and the line.
 
-Layout and splits are those of SentEval (Conneau & Kiela 2018, arXiv 1803.05449): STS12 to STS16 as an input file and a
-file of gold scores for each sub-set, the STS Benchmark and SICK as tables, the transfer sets as one sentence a line.
-White space between words is one space, as SentEval joins its tokens. A line without any word (CR and MPQA have a few)
-reads as ".", as in SentEval's own examples.
+Layout and splits are those of SentEval (Conneau & Kiela 2018, arXiv 1803.05449): STS12 to STS16 have an input file and
+a file of gold scores for each sub-set, STS Benchmark and SICK are tables, and transfer sets have one sentence on each
+line. As in SentEval, words are joined by one space, and a line without any word (CR and MPQA have a few) reads as ".".
 """
 
 import math
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from multitask.data.readers import NUMBER, decode, quote
+from multitask.data.parse_rows import NUMBER, decode, quote
 from multitask.runtime.random_streams import generator
 
 Mask = NDArray[np.bool_]
@@ -30,8 +29,8 @@ class SimilarityData:
 
     Args:
         columns: first and second sentences, [pairs] each.
-        gold: [pairs] float64, more is more alike.
-        subsets: the sub-set that each pair comes from, [pairs].
+        gold: [pairs] float64, higher is more similar.
+        subsets: name of the sub-set of each pair, [pairs].
     """
 
     columns: tuple[list[str], list[str]]
@@ -40,16 +39,16 @@ class SimilarityData:
 
     @property
     def scored(self) -> Mask:
-        """The pairs that the score is made from, [pairs]: all."""
+        """Which pairs are scored, [pairs]: all."""
         return np.ones(len(self.gold), bool)
 
     def only(self, rows: Mask) -> "SimilarityData":
-        """The chosen pairs."""
+        """The pairs where `rows` is true."""
         first, second = (_chosen(column, rows) for column in self.columns)
         return SimilarityData((first, second), self.gold[rows], self.subsets[rows])
 
     def sampled(self, limit: int) -> "SimilarityData":
-        """At most so many pairs, drawn at random but always the same."""
+        """At most `limit` pairs, a random sample that is always the same."""
         return self.only(_drawn(len(self.gold), limit))
 
 
@@ -60,7 +59,7 @@ class ClassificationData:
     Args:
         columns: [rows] sentences, or first and second sentences of pairs.
         labels: [rows] int64 from 0.
-        splits: [rows] train, dev or test; all rows are test where the protocol is cross-validation.
+        splits: [rows] train, dev or test; for cross-validation, all rows are test.
     """
 
     columns: tuple[list[str], ...]
@@ -69,13 +68,13 @@ class ClassificationData:
 
     @property
     def scored(self) -> Mask:
-        """The rows that the score is made from, [rows]."""
+        """Which rows are scored, [rows]."""
         return self.splits == "test"
 
     def sampled(self, limit: int) -> "ClassificationData":
-        """About so many rows of each split, drawn at random but always the same.
+        """About `limit` rows of each split, a random sample that is always the same.
 
-        The classes keep their shares, but a class keeps ten rows where it has them, one for each fold.
+        Classes keep their shares, but every class keeps at least ten rows if it has them, one for each fold.
         """
         rows = np.zeros(len(self.labels), bool)
         for split in np.unique(self.splits):
@@ -93,7 +92,7 @@ def _chosen(column: Sequence[str], rows: Mask) -> list[str]:
 
 
 def _drawn(size: int, count: int) -> Mask:
-    """A mask [size] with so many places, or all if there are not more."""
+    """A mask [size] with `count` random places, or all places if there are not more."""
     rows = np.zeros(size, bool)
     rows[generator(0, "rows of a suite", size).permutation(size)[:count]] = True
     return rows
@@ -104,13 +103,13 @@ Data = TypeVar("Data", SimilarityData, ClassificationData)
 
 @dataclass(frozen=True)
 class DataSet(Generic[Data]):
-    """One set of the folder.
+    """One data set of the folder.
 
     Args:
-        name: SentEval's name.
+        name: SentEval's name of the set.
         column: its heading in the papers' tables.
-        files: within the data folder.
-        read: from the files' paths to the data; raises InputError for a malformed file.
+        files: paths within the data folder.
+        read: maps the files' full paths to the data; raises InputError for a malformed file.
     """
 
     name: str
@@ -119,14 +118,14 @@ class DataSet(Generic[Data]):
     read: Callable[[Sequence[Path]], Data]
 
     def paths(self, folder: Path) -> list[Path]:
-        """Where the files lie in a data folder."""
+        """The files' full paths."""
         return [folder / name for name in self.files]
 
 
 def _lines(path: Path, encoding: str = "utf-8") -> list[str]:
     raw = path.read_bytes()
     text = decode(path, 1, raw) if encoding == "utf-8" else raw.decode(encoding)
-    return text.removesuffix("\n").split("\n")  # not splitlines: it also cuts at signs such as U+2028
+    return text.removesuffix("\n").split("\n")  # splitlines would also split at characters such as U+2028
 
 
 def _clean(text: str) -> str:
@@ -134,7 +133,7 @@ def _clean(text: str) -> str:
 
 
 def _fields(path: Path, line: int, text: str, count: int, more: bool = False) -> list[str]:
-    """The tab-separated fields of a line, without white space around them; none of them empty."""
+    """The tab-separated fields of a line, stripped of white space. An empty field is an error."""
     fields = [" ".join(field.split()) for field in text.split("\t")]
     if len(fields) < count or (len(fields) > count and not more):
         expected = f"{count} or more" if more else count
@@ -177,7 +176,7 @@ def _read_sts(paths: Sequence[Path]) -> SimilarityData:
             longer = inputs if len(pairs) > len(gold) else scores
             raise InputError(
                 f"{longer}:{min(len(pairs), len(gold)) + 1}: a line without its counterpart; {inputs.name} has "
-                f"{len(pairs)} lines and {scores.name} {len(gold)}, expected one score (or an empty line) for each pair"
+                f"{len(pairs)} lines and {scores.name} has {len(gold)}; expected a score or an empty line for each pair"
             )
         for line, (pair, score) in enumerate(zip(pairs, gold, strict=True), start=1):
             if score.strip():
@@ -195,7 +194,7 @@ def _read_sts_benchmark(paths: Sequence[Path]) -> SimilarityData:
 
 
 def _sts_benchmark_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Genre, file, year, number, score, two sentences; in some releases sources after them. No header."""
+    """Rows of genre, file, year, number, score and two sentences; some releases add sources. There is no header."""
     for line, text in enumerate(_lines(path), start=1):
         yield line, _fields(path, line, text, 7, more=True)
 
@@ -237,7 +236,7 @@ def _below_header(path: Path, count: int, column: str) -> Iterator[tuple[int, li
 
 
 def _read_two_classes(paths: Sequence[Path]) -> ClassificationData:
-    """The sentences of class 0 and those of class 1, a file each; all of them are scored by cross-validation."""
+    """A file with the sentences of class 0 and one with those of class 1, for cross-validation."""
     classes = [[_clean(text) for text in _lines(path)] for path in paths]
     labels = np.repeat(np.arange(len(classes)), [len(sentences) for sentences in classes])
     return ClassificationData(([*chain(*classes)],), labels, np.full(len(labels), "test"))
@@ -250,7 +249,7 @@ def _classification_data(rows: Sequence[tuple[Sequence[str], int, str]]) -> Clas
 
 
 def _read_sst(paths: Sequence[Path]) -> ClassificationData:
-    """Train, dev and test files of a sentence and 0 or 1."""
+    """Train, dev and test files with a sentence and 0 or 1 on each line."""
     rows = []
     for path, split in zip(paths, ("train", "dev", "test"), strict=True):
         for line, text in enumerate(_lines(path), start=1):
@@ -263,14 +262,15 @@ TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 
 
 def _read_trec(paths: Sequence[Path]) -> ClassificationData:
-    """Train and test files of `CLASS:subclass question`, latin-1."""
+    """Train and test files with `CLASS:subclass question` on each line, in latin-1."""
     rows = []
     for path, split in zip(paths, ("train", "test"), strict=True):
         for line, text in enumerate(_lines(path, "latin-1"), start=1):
             found = re.fullmatch(r"(\w+):\w+\s+(\S.*)", text.strip())
             if not found:
                 raise InputError(
-                    f"{path}:{line}: {quote(text.strip())} is not a class and a question, as LOC:city Where?"
+                    f"{path}:{line}: {quote(text.strip())} is not a class and a question; expected a line such as "
+                    "LOC:city Where?"
                 )
             rows.append(((_clean(found[2]),), _label(path, line, found[1], TREC_CLASSES), split))
     return _classification_data(rows)

@@ -1,25 +1,28 @@
-"""How sure a score is: spread over seeds, bootstrap intervals, paired tests, correction for many of them. No torch.
+"""How sure a score is: spread over seeds, bootstrap intervals, paired tests, and correction for multiple tests.
 
-A dev score has two kinds of chance in it, and both are in every interval and test here.
+A dev score varies by chance for two reasons, and every interval and test here covers both.
 
-Examples: another dev set of the same kind would give another score. Dev examples are resampled with replacement
-(Efron and Tibshirani 1993, chapter 13; for systems on one test set Koehn 2004, Berg-Kirkpatrick et al. 2012), the same
-ones for every model, so that a difference of two models is paired; the tasks' dev sets independently of each other.
+Examples: another dev set of the same kind would give another score. We resample dev examples with replacement (Efron
+and Tibshirani 1993, chapter 13; for systems on one test set Koehn 2004, Berg-Kirkpatrick et al. 2012). All models are
+scored on the same resamples, so that a difference of two models is paired. The dev sets of the tasks are resampled
+independently of each other.
 
-Seeds: another seed would give another model. Resampling the seeds themselves understates this when they are few (three
-have ten distinct resamples, with two thirds of the variance). Instead a mean over seeds is displaced by s/√seeds · t:
-s² is the variance over seeds, pooled over the rows of a table as in the analysis of variance (Fisher 1925), since a
-row's own three seeds say next to nothing of it; t is drawn from Student's distribution with the pooled degrees of
-freedom. (Contrasts of rows that vary differently can have their own rows' variances instead, Welch 1947.) For normal
-scores of equal spread this alone is exact; added to the resampled examples it is a generalised
-confidence interval (Weerahandi 1993). What single examples do differently from seed to seed is in both parts, so
-intervals are rather too wide than too narrow. Where no row has a second seed there is nothing to draw: intervals are
-then about these models on other examples, not about the methods.
+Seeds: another seed would give another model. Resampling the seeds themselves underestimates this if there are few
+(three seeds have ten distinct resamples, with two thirds of the variance). Instead, we shift a mean over seeds by
+s/√seeds · t. Here s² is the variance over seeds, pooled over the rows of a table as in the analysis of variance (Fisher
+1925), because a row's own three seeds say next to nothing about it, and t is drawn from Student's distribution with the
+pooled degrees of freedom. (For contrasts of rows that vary differently, the variances of these rows can be used
+instead, Welch 1947.) For normal scores of equal spread, this alone is exact. Together with the resampled examples it is
+a generalised confidence interval (Weerahandi 1993). Differences of single examples between seeds are part of both, so
+intervals tend to be too wide rather than too narrow. If no row has a second seed, the variance over seeds is unknown;
+intervals then describe these models on other examples, not the methods.
 
-The test of a difference is its interval turned round: p is the least level at which the interval leaves out zero. Of
-the tests that Dror et al. 2018 recommend where no distribution is known (accuracy and correlation alike), the
-bootstrap is taken rather than a permutation of the two models' outputs: it tests the difference of the scores
-themselves, not that outputs are exchangeable, and has room for seeds, of which three allow no permutation p below 1/4.
+A difference is tested by its interval: p is the lowest level at which the interval excludes zero. Dror et al. 2018
+recommend two kinds of tests if the distribution is unknown, as for accuracy and correlation: permutations of the two
+models' outputs, and the bootstrap. We use the bootstrap: it tests the difference of the scores themselves, not whether
+outputs are exchangeable, and it can include seeds. (With three seeds, a permutation test has no p below 1/4.)
+
+Imports no torch.
 """
 
 from collections.abc import Sequence
@@ -37,8 +40,8 @@ Values = NDArray[np.float64]
 SAMPLES = 10_000
 LEVEL = 0.05
 SEED = 0
-CHUNK = 200_000  # weights at once, as many as a cache holds
-ROUNDING = 1e-12  # what is smaller, beside numbers of the size of 1, is zero
+CHUNK = 200_000  # number of weights computed at once; they fit into the processor's cache
+ROUNDING = 1e-12  # smaller differences between numbers of size 1 count as zero
 
 
 def resampled_scores(
@@ -48,14 +51,14 @@ def resampled_scores(
     draws: np.random.Generator,
     samples: int = SAMPLES,
 ) -> Values:
-    """Scores of all models on resampled examples, the same ones for every model.
+    """Scores of all models on resampled examples; all models are scored on the same resamples.
 
     Args:
         labels: [examples].
         predictions: [models, examples], in the labels' units.
-        measure: what the scores are. As in `multitask.metrics`, a correlation with a constant is 0.
-        draws: which examples are drawn depends on it and on the number of examples only.
-        samples: how often to draw as many examples as there are.
+        measure: kind of score. As in `multitask.tasks.metrics`, a correlation with a constant is 0.
+        draws: draws the examples. The draws depend only on it and on the number of examples.
+        samples: number of resamples, each with as many examples as there are.
 
     Returns:
         [samples, models].
@@ -85,7 +88,7 @@ def _correlation(weights: Values, labels: NDArray[Any], predictions: NDArray[Any
 
 
 def _rank_correlation(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    """Spearman's: ranks are those within the resampled examples, so they depend on the weights."""
+    """Spearman correlation. Ranks are computed within the resampled examples, so they depend on the weights."""
     x = _weighted_ranks(weights, labels)
     variance_x = np.einsum("sn,sn,sn->s", weights, x, x)
     scores = np.zeros((len(weights), len(predictions)))
@@ -99,16 +102,17 @@ def _rank_correlation(weights: Values, labels: NDArray[Any], predictions: NDArra
 
 
 def _weighted_ranks(weights: Values, values: NDArray[Any]) -> Values:
-    """Mean rank of each example among examples of these weights, [samples, examples], as a share less a half."""
+    """Mean rank of each example among the weighted examples, [samples, examples], as a share of all, minus one half."""
     _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    in_order = weights[:, np.argsort(values, kind="stable")]
-    totals = np.add.reduceat(in_order, np.cumsum(sizes) - sizes, axis=1)
+    totals = weights[:, np.argsort(values, kind="stable")]
+    if len(sizes) < len(values):  # ties: sum their weights
+        totals = np.add.reduceat(totals, np.cumsum(sizes) - sizes, axis=1)
     ranks = np.cumsum(totals, axis=1) - totals / 2 - 0.5
     return np.asarray(ranks[:, group])
 
 
 def _centred(values: NDArray[Any]) -> Values:
-    """Less their mean along the last axis, so that moments cancel no digits; zeros, exactly, where all are equal."""
+    """Values minus their mean along the last axis, so that moments lose no digits; exactly 0 if all are equal."""
     wide = values.astype(np.float64)
     varies = np.ptp(wide, axis=-1, keepdims=True) > 0
     return np.where(varies, wide - wide.mean(axis=-1, keepdims=True), 0.0)
@@ -116,24 +120,24 @@ def _centred(values: NDArray[Any]) -> Values:
 
 @dataclass(frozen=True)
 class Spread:
-    """Variance over seeds, and how many degrees of freedom it was estimated with; 0 where no row has two seeds."""
+    """Variance over seeds, and its degrees of freedom. Both are 0 if no row has two seeds."""
 
     variance: float
     degrees: float
 
     @classmethod
     def pooled(cls, rows: Sequence[Values]) -> Self:
-        """Of several rows' scores, [seeds] each, around each row's own mean."""
+        """Estimate it from several rows' scores, [seeds] each, around each row's own mean."""
         degrees = sum(len(scores) - 1 for scores in rows)
         squares = sum(float(np.square(scores - scores.mean()).sum()) for scores in rows)
         return cls(squares / degrees if degrees else 0.0, degrees)
 
     @classmethod
     def welch(cls, terms: Sequence[tuple[float, Values]]) -> Self:
-        """Of a contrast's weights and rows' scores, [seeds] each, where rows vary differently.
+        """Estimate it for a contrast of rows that vary differently, from weights and scores, [seeds] each.
 
-        Each counts with its own variance, and the degrees of freedom are those of their sum (Satterthwaite 1946, Welch
-        1947). None is known where a row has less than two seeds.
+        Each row has its own variance, and the degrees of freedom are those of the sum (Satterthwaite 1946, Welch 1947).
+        If a row has less than two seeds, the variance is unknown and both are 0.
         """
         freedom = np.array([len(scores) - 1 for _, scores in terms])
         if freedom.min() < 1:
@@ -146,18 +150,18 @@ class Spread:
 
 @dataclass(frozen=True)
 class Uncertain:
-    """A number, and values that it might have had with other examples and other seeds, [samples]."""
+    """A number, and draws of the values that it could have with other examples and other seeds, [samples]."""
 
     value: float
     draws: Values
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """The bounds that leave out half the level of the draws on either side."""
+        """The interval's bounds: a share of level / 2 of the draws lies below and the same share above."""
         low, high = np.quantile(self.draws, (level / 2, 1 - level / 2))
         return float(low), float(high)
 
     def p_value(self) -> float:
-        """Two-sided, of the hypothesis that the value is zero; never below 2/(samples + 1)."""
+        """Two-sided p value of the hypothesis that the value is zero; at least 2/(samples + 1)."""
         fewest = min(np.count_nonzero(self.draws <= ROUNDING), np.count_nonzero(self.draws >= -ROUNDING))
         return float(min(1.0, 2 * (fewest + 1) / (len(self.draws) + 1)))
 
@@ -183,22 +187,22 @@ class SampledScores:
 
     @property
     def deviation(self) -> float | None:
-        """Sample standard deviation over seeds (divided by seeds − 1); None of a single one."""
+        """Sample standard deviation over seeds (divided by seeds − 1); None if there is only one seed."""
         return float(self.observed.std(ddof=1)) if len(self.observed) > 1 else None
 
     def mean(self, spread: Spread) -> Uncertain:
-        """Over seeds."""
+        """The mean over seeds."""
         return contrast([(1.0, self)], spread)
 
     def minus(self, other: "SampledScores", spread: Spread) -> Uncertain:
-        """The difference of two rows' means on the same examples; their seeds count as independent."""
+        """The difference of two rows' means on the same examples; their seeds are treated as independent."""
         return contrast([(1.0, self), (-1.0, other)], spread)
 
 
 def contrast(terms: Sequence[tuple[float, SampledScores]], spread: Spread) -> Uncertain:
-    """Σ weight · mean over seeds, of rows scored on the same examples; their seeds count as independent.
+    """Σ weight · mean over seeds, for rows scored on the same examples; their seeds are treated as independent.
 
-    The seeds' part of the draws is normal, of Σ weight² / seeds times the variance over seeds.
+    Draws add Student's t, scaled by the root of Σ weight² / seeds times the variance over seeds.
     """
     value = sum(weight * scores.observed.mean() for weight, scores in terms)
     resampled = np.sum([weight * scores.resampled.mean(axis=1) for weight, scores in terms], axis=0)
@@ -210,9 +214,9 @@ def contrast(terms: Sequence[tuple[float, SampledScores]], spread: Spread) -> Un
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p values (Holm 1979): rejecting those below a level errs in any test with at most that probability.
+    """Adjusted p values (Holm 1979). Rejecting those below a level makes any error with at most that probability.
 
-    Holds whatever the tests' dependence on each other.
+    This holds however the tests depend on each other.
     """
     adjusted, largest = [0.0] * len(p_values), 0.0
     for rank, place in enumerate(np.argsort(p_values, kind="stable")):

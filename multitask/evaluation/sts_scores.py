@@ -1,8 +1,8 @@
-"""Semantic textual similarity: how well the cosine of two embeddings orders pairs as people do.
+"""STS scores (semantic textual similarity): how well cosines of embeddings agree with people's similarity scores.
 
 The protocol is that of Reimers & Gurevych (2019) and SimCSE (Gao et al. 2021, arXiv 2104.08821, appendix B): no
-regression on top, Spearman correlation over the pairs of all sub-sets together ("all"). SentEval's own "mean" and
-"weighted mean" over the sub-sets and Pearson correlation are given beside it.
+regression on top of the embeddings, and the Spearman correlation over the pairs of all sub-sets together ("all"). We
+also compute SentEval's own "mean" and "weighted mean" over the sub-sets, and Pearson correlations.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from multitask.tasks.metrics import correlation_metrics
 
 @dataclass(frozen=True)
 class Correlation:
-    """Rank and linear correlation of cosines and gold scores; 0 where all of either are equal."""
+    """Rank and linear correlation of cosines and gold scores; 0 if all cosines or all gold scores are equal."""
 
     spearman: float
     pearson: float
@@ -28,10 +28,10 @@ class StsScores:
     """Correlations of one task.
 
     Args:
-        all: over the pairs of all sub-sets together, the field's number.
-        mean: the mean over sub-sets.
-        weighted_mean: the same, weighted by their numbers of pairs.
-        subsets: of each sub-set.
+        all: over the pairs of all sub-sets together, the score that papers report.
+        mean: mean over sub-sets.
+        weighted_mean: mean over sub-sets, weighted by their numbers of pairs.
+        subsets: correlations of each sub-set.
     """
 
     all: Correlation
@@ -40,16 +40,16 @@ class StsScores:
     subsets: dict[str, Correlation]
 
 
-def unit(vectors: Vectors) -> NDArray[np.float64]:
-    """Vectors [n, dim] scaled to length 1, in fp64 so that nearly equal cosines keep their order; zero stays zero."""
+def unit_vectors(vectors: Vectors) -> NDArray[np.float64]:
+    """Vectors [n, dim] scaled to length 1, in fp64 so that nearly equal cosines keep their order; 0 stays 0."""
     precise = vectors.astype(np.float64)
     length = np.linalg.norm(precise, axis=-1, keepdims=True)
     return precise / np.where(length == 0, 1, length)
 
 
 def cosines(first: Vectors, second: Vectors) -> NDArray[np.float64]:
-    """Cosine of each pair's embeddings, [pairs]; 0 with a zero vector."""
-    return np.einsum("nd,nd->n", unit(first), unit(second))
+    """Cosine of each pair's embeddings, [pairs]; 0 if either is a zero vector."""
+    return np.einsum("nd,nd->n", unit_vectors(first), unit_vectors(second))
 
 
 def sts_scores(similarities: NDArray[np.float64], gold: NDArray[np.float64], subsets: NDArray[np.str_]) -> StsScores:

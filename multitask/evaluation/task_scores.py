@@ -1,130 +1,60 @@
-"""The tasks' dev and test sets: a model's outputs in file order, its predictions and scores."""
+"""Scores of a model's predictions on the tasks' data sets, also without the rows that it was trained on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from minbert.errors import InputError
-from minbert.files import write_text
-from minbert.packing import PackedBatch
-from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import TrainedOn
 from multitask.data.labelled_data import LabelledData
-from multitask.data.readers import Examples
-from multitask.data.schema import Split
-from multitask.data.shuffle_and_batch import Rows
-from multitask.evaluation.contamination_overlap import Seen, TaskResult, task_result
-from multitask.models.batched_inference import for_all_rows
-from multitask.models.multitask_model import MultitaskBert
+from multitask.data.read_task_files import Examples
+from multitask.evaluation.task_predictions import predict
+from multitask.evaluation.training_overlap import ScoresWithOverlap, SeenRows, scores_with_overlap
+from multitask.models.multitask_model import MultitaskModel
 from multitask.runtime.device import Runtime
 from multitask.tasks.kinds import TASKS
 
 
 @dataclass(frozen=True)
-class Scores:
-    """Dev metrics of all tasks, and each task's own score; overall is the mean of the scores."""
+class MultitaskScores:
+    """All metrics of several tasks, and each task's own score."""
 
     metrics: dict[str, dict[str, Any]]
     tasks: dict[str, float]
 
     @property
     def overall(self) -> float:
-        """Mean of the tasks' scores, the course's leaderboard measure."""
+        """Mean of the tasks' own scores, which the course's leaderboard shows."""
         return float(np.mean(list(self.tasks.values())))
 
 
-def load_split(
-    model: MultitaskBert, tokenizer: Tokenizer, folder: Path, split: Split, tasks: Sequence[str] | None = None
-) -> dict[str, LabelledData]:
-    """The split's data of the tasks (all that the model has a head for when left out), as the model reads it.
-
-    Raises:
-        InputError: a missing or malformed file.
-    """
-    return {
-        name: LabelledData.load(
-            folder, TASKS[name].schema, split, tokenizer, model.max_length, model.reads_jointly(name)
-        )
-        for name in tasks or model.tasks
-    }
-
-
-def outputs(model: MultitaskBert, task: str, data: LabelledData, runtime: Runtime) -> NDArray[np.float32]:
-    """The head's outputs for every row, in file order: [rows, classes] or [rows]. The model must be in eval mode.
-
-    Raises:
-        InputError: outputs that are not finite, of which no score or file should be made.
-    """
-
-    def compute(rows: Rows) -> Tensor:
-        batch = PackedBatch.from_sequences(*data.sequences(rows)).to(runtime.device)
-        return model(batch, {task: len(rows)})[task]
-
-    raw = for_all_rows(data.lengths, compute, runtime)
-    if not np.isfinite(raw).all():
-        raise InputError(f"{data.examples.source}: the model's outputs are not finite; its weights are damaged")
-    return raw
-
-
-def predict(model: MultitaskBert, data: Mapping[str, LabelledData], runtime: Runtime) -> dict[str, NDArray[Any]]:
-    """Predictions in the labels' own units for every row, in file order: [rows]. The model must be in eval mode."""
-    return {name: TASKS[name].kind.predict(outputs(model, name, split, runtime)) for name, split in data.items()}
-
-
-def score(predictions: Mapping[str, NDArray[Any]], examples: Mapping[str, Examples]) -> Scores:
+def score(predictions: Mapping[str, NDArray[Any]], examples: Mapping[str, Examples]) -> MultitaskScores:
     """Scores of the tasks' predictions, [rows] in file order, on labelled examples."""
     metrics = {}
     for name, values in predictions.items():
         labels = examples[name].labels
         assert labels is not None, "labelled splits have labels"
         metrics[name] = TASKS[name].kind.metrics(values, labels)
-    return Scores(metrics, {name: metrics[name][TASKS[name].kind.metric] for name in metrics})
+    return MultitaskScores(metrics, {name: metrics[name][TASKS[name].kind.metric] for name in metrics})
 
 
 def overlap(
     predictions: Mapping[str, NDArray[Any]], examples: Mapping[str, Examples], trained_on: TrainedOn
-) -> dict[str, TaskResult[dict[str, Any]]]:
-    """Of each task's labelled rows how many a model was trained on, and the metrics with and without them."""
+) -> dict[str, ScoresWithOverlap[dict[str, Any]]]:
+    """How many of each task's labelled rows a model was trained on, and the metrics with and without these rows."""
 
-    def result(name: str, values: NDArray[Any]) -> TaskResult[dict[str, Any]]:
+    def result(name: str, values: NDArray[Any]) -> ScoresWithOverlap[dict[str, Any]]:
         labels, columns = examples[name].labels, examples[name].sentences
         assert labels is not None, "labelled splits have labels"
-        return task_result(
-            lambda rows: TASKS[name].kind.metrics(values[rows], labels[rows]), columns, Seen.of(trained_on, columns)
+        return scores_with_overlap(
+            lambda rows: TASKS[name].kind.metrics(values[rows], labels[rows]), columns, SeenRows.of(trained_on, columns)
         )
 
     return {name: result(name, values) for name, values in predictions.items()}
 
 
-def evaluate(model: MultitaskBert, data: Mapping[str, LabelledData], runtime: Runtime) -> Scores:
+def evaluate(model: MultitaskModel, data: Mapping[str, LabelledData], runtime: Runtime) -> MultitaskScores:
     """Scores of a model in eval mode on labelled data."""
     return score(predict(model, data, runtime), {name: split.examples for name, split in data.items()})
-
-
-def write_predictions(
-    predictions: Mapping[str, NDArray[Any]], examples: Mapping[str, Examples], split: Split, folder: Path
-) -> list[Path]:
-    """Write the course's prediction files, `id , value` a line in file order after its header.
-
-    Args:
-        predictions: of each task, [rows] in file order.
-        examples: the rows that they belong to.
-        split: which split these are.
-        folder: where to.
-
-    Returns:
-        The files written: `{sst,para,sts,cfimdb}-{dev,test}-output.csv` of the tasks.
-    """
-    paths = []
-    for name, values in predictions.items():
-        task = TASKS[name]
-        lines = [f"id \t {task.prediction_header} \n"]
-        lines += [f"{i} , {value} \n" for i, value in zip(examples[name].ids, values.tolist(), strict=True)]
-        paths.append(folder / f"{task.prediction_stem}-{split}-output.csv")
-        write_text(paths[-1], "".join(lines))
-    return paths

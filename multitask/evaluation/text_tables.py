@@ -6,17 +6,17 @@ from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from multitask.evaluation.contamination_overlap import TaskResult
-    from multitask.evaluation.task_scores import Scores
+    from multitask.evaluation.task_scores import MultitaskScores
+    from multitask.evaluation.training_overlap import ScoresWithOverlap
 
 
 def capitalized(name: str) -> str:
-    """With a capital first letter, the others as they are."""
+    """The name with a capital first letter; the other letters do not change."""
     return name[:1].upper() + name[1:]
 
 
 def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Rows of cells as aligned columns; the first `left` columns to the left, the others to the right."""
+    """Rows of cells as aligned columns; the first `left` columns are aligned left, the others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
@@ -27,7 +27,7 @@ def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:
 
 
 def scores_table(history: Sequence[Mapping[str, Any]]) -> str:
-    """Dev scores of each epoch from the lines of metrics.jsonl; `*` marks a column's best."""
+    """Dev scores of each epoch, from the lines of metrics.jsonl; `*` marks the best of a column."""
     names = list(history[0]["scores"])
     best = {name: max(line["scores"][name] for line in history) for name in names}
     rows = [["epoch", *names]]
@@ -37,8 +37,8 @@ def scores_table(history: Sequence[Mapping[str, Any]]) -> str:
     return aligned(rows)
 
 
-def metrics_table(scores: "Scores") -> str:
-    """Every scalar metric of every task, and the overall score."""
+def metrics_table(scores: "MultitaskScores") -> str:
+    """All scalar metrics of every task, and the overall score."""
     rows = [["task", "metric", "value"]]
     for task, metrics in scores.metrics.items():
         rows += [[task, name, f"{value:.4f}"] for name, value in metrics.items() if isinstance(value, float)]
@@ -46,8 +46,8 @@ def metrics_table(scores: "Scores") -> str:
     return aligned(rows, left=2)
 
 
-def overlap_table(tasks: Mapping[str, "TaskResult[dict[str, Any]]"]) -> str:
-    """Of each task how much the model was trained on, and its scores on the other rows."""
+def overlap_table(tasks: Mapping[str, "ScoresWithOverlap[dict[str, Any]]"]) -> str:
+    """How much of each task the model was trained on, and its scores on all rows and on the other rows."""
     rows = [["trained on", "sentences", "rows", "metric", "all rows", "other rows"]]
     for name, task in tasks.items():
         counts = [f"{task.sentences_seen:,} of {task.sentences:,}", f"{task.rows_seen:,} of {task.rows:,}"]
@@ -59,7 +59,7 @@ def overlap_table(tasks: Mapping[str, "TaskResult[dict[str, Any]]"]) -> str:
 
 
 def probe_table(batches: Sequence[Mapping[str, float]]) -> str:
-    """Mean and standard deviation over batches of what `GradientComponents.summary` says."""
+    """Mean and standard deviation over batches of the numbers of `GradientComponents.summary`."""
     rows = [["in the gradient of anchors", "mean", "deviation"]]
     for name in batches[0]:
         values = [summary[name] for summary in batches if isfinite(summary[name])]
@@ -68,10 +68,10 @@ def probe_table(batches: Sequence[Mapping[str, float]]) -> str:
 
 
 def ensemble_table(evaluation: Mapping[str, Any]) -> str:
-    """Dev scores of an ensemble's members and its own, then each member's weight on each task.
+    """Dev scores of an ensemble and of its members, then each member's weight on each task.
 
     Args:
-        evaluation: what the ensemble's evaluation.json holds.
+        evaluation: contents of the ensemble's evaluation.json.
     """
     members, method, tasks = evaluation["members"], evaluation["method"], list(evaluation["scores"])
 
@@ -93,15 +93,15 @@ def ensemble_table(evaluation: Mapping[str, Any]) -> str:
             *map(weights, members),
         ]
     )
-    warning = "chosen by these dev scores, so the ensemble's own are optimistic"
+    warning = "members were chosen by these dev scores, so the ensemble's dev scores are optimistic"
     return f"{text}\n{warning}" if evaluation["selected_on_dev"] else text
 
 
 def pruning_table(pruning: Mapping[str, Any]) -> str:
-    """What is left of each layer, and the encoder's size.
+    """Remaining heads and neurons of each layer, and the encoder's size before and after pruning.
 
     Args:
-        pruning: what a pruning's pruning.json holds.
+        pruning: contents of pruning.json.
     """
     rows = [["layer", "heads", "neurons"]]
     for number, layer in enumerate(pruning["layers"]):

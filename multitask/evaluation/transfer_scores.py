@@ -1,15 +1,15 @@
-"""Transfer tasks: how well a linear classifier on frozen embeddings learns what it was never tuned for.
+"""Scores of transfer tasks: how well a linear classifier learns new tasks from frozen embeddings.
 
 The protocol is SentEval's (Conneau & Kiela 2018, arXiv 1803.05449) with its scikit-learn classifier, logistic
-regression, whose L2 regularisation is chosen on data that is not scored: by cross-validation within each of ten outer
-folds (MR, CR, SUBJ, MPQA), on the dev set (SST-2), or by ten-fold cross-validation on the training set (TREC, MRPC). A
-pair's features are |x − y| and x ⊙ y. Many published scores, SimCSE's among them, come from SentEval's other
-classifier, the same model trained by Adam with early stopping.
+regression. The strength of its L2 regularisation is chosen on data that is not scored: by cross-validation within each
+of ten outer folds (MR, CR, SUBJ, MPQA), on the dev set (SST-2), or by ten-fold cross-validation on the training set
+(TREC, MRPC). The features of a pair are |x − y| and x ⊙ y. Many published scores, such as SimCSE's, come from
+SentEval's other classifier, the same model trained by Adam with early stopping.
 
-Two things differ from SentEval's code. The inner folds of an outer fold are the nine other outer folds, so that what
-was trained without folds i and j serves both. And the inverse strengths of regularisation go from 1/16 to 16 in steps
-of four; SentEval's go from 1/4 to 8, for TREC and MRPC from 1/2 to 32, in steps of two. Embeddings of a few hundred
-dimensions ask for the stronger ones: all-MiniLM-L6-v2 is best on MRPC at 1/16 and loses a point at 1/2.
+We differ from SentEval's code in two ways. The inner folds of an outer fold are the nine other outer folds, so that a
+classifier trained without folds i and j is used for both. And our inverse strengths of regularisation go from 1/16 to
+16 in factors of four; SentEval's go from 1/4 to 8, for TREC and MRPC from 1/2 to 32, in factors of two. Embeddings of a
+few hundred dimensions need stronger regularisation: all-MiniLM-L6-v2 is best on MRPC at 1/16 and loses a point at 1/2.
 """
 
 from collections.abc import Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 FOLDS = 10
 GRID = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
-# Of the mean loss's gradient, in units of the features' length: as small as fp32 allows, since a looser one would leave
-# a warm start where it is.
+# Of the gradient of the mean loss, in units of the features' length. It is as small as fp32 allows: with a looser one,
+# a warm start would stop at once.
 TOLERANCE = 2e-6
 MOST_STEPS = 1000
 
@@ -39,35 +39,35 @@ Labels = NDArray[np.int64]  # [rows]
 
 @dataclass(frozen=True)
 class TransferScores:
-    """Share of rows with the right class, and of two classes the F1 score of class 1."""
+    """Share of rows with the right class, and for two classes the F1 score of class 1."""
 
     accuracy: float
     f1: float | None
 
 
 def transfer_scores(predictions: Labels, labels: Labels, classes: int) -> TransferScores:
-    """Scores of predicted classes, [rows] each; the folds of a cross-validation are taken together."""
+    """Scores of predicted classes, predictions and labels [rows]. Folds of a cross-validation are scored together."""
     from sklearn.metrics import f1_score
 
     f1 = float(f1_score(labels, predictions, zero_division=0)) if classes == 2 else None
     return TransferScores(float(np.mean(predictions == labels)), f1)
 
 
-def predict(data: ClassificationData, table: EmbeddingTable, seed: int) -> Labels:
+def predict_classes(data: ClassificationData, table: EmbeddingTable, seed: int) -> Labels:
     """Predicted classes of the scored rows, in file order.
 
     Args:
-        data: a task; its splits decide how the regularisation is chosen.
+        data: of the task; its splits decide how the regularisation is chosen.
         table: embeddings of its sentences.
-        seed: of the folds.
+        seed: for the folds.
 
     Raises:
-        InputError: a class has fewer training rows than there are folds.
+        InputError: a class has less training rows than there are folds.
     """
     from threadpoolctl import threadpool_limits
 
     features = pair_features(*(table[column] for column in data.columns))
-    # Products so small take many times longer when threads of BLAS share, and wait for, each.
+    # These products are so small that sharing each between BLAS threads would take many times longer.
     with threadpool_limits(1):
         return _predicted(features, data, seed)
 
@@ -87,16 +87,16 @@ def _predicted(features: Vectors, data: ClassificationData, seed: int) -> Labels
 
 
 def pair_features(first: Vectors, second: Vectors | None = None) -> Vectors:
-    """Embeddings [rows, dim] as they are, or of pairs |x − y| and x ⊙ y, [rows, 2 dim]."""
+    """Features of sentences: their embeddings [rows, dim]. Features of pairs: |x − y| and x ⊙ y, [rows, 2 dim]."""
     return first if second is None else np.hstack([np.abs(first - second), first * second])
 
 
 def _folds(labels: Labels, seed: int) -> Labels:
-    """The fold of each row, with the classes' shares alike in all."""
+    """The fold of each row, [rows]. All folds have about the same shares of classes."""
     from sklearn.model_selection import StratifiedKFold
 
     if (smallest := np.bincount(labels).min()) < FOLDS:
-        raise InputError(f"a class has {smallest} rows; expected {FOLDS}, one for each fold, or more")
+        raise InputError(f"a class has {smallest} rows; expected at least {FOLDS}, one for each fold")
     folds = np.empty(len(labels), np.int64)
     splitter = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     for fold, (_, rows) in enumerate(splitter.split(labels, labels)):
@@ -119,7 +119,7 @@ def _cross_validated(features: Vectors, labels: Labels, folds: Labels) -> Labels
 
 
 def _accuracies(features: Vectors, labels: Labels, train: Mask, held_out: Sequence[Mask]) -> NDArray[np.float64]:
-    """Accuracy on each held-out part with each regularisation, [parts, grid]; one fit goes on from the one before."""
+    """Accuracy on each held-out part with each regularisation, [parts, grid]. Each fit continues the one before it."""
     inputs, targets = features[train], labels[train]
     classifier = _classifier(inputs).set_params(warm_start=True)
     found = np.empty((len(held_out), len(GRID)))
@@ -130,14 +130,14 @@ def _accuracies(features: Vectors, labels: Labels, train: Mask, held_out: Sequen
 
 
 def _chosen(features: Vectors, labels: Labels, train: Mask, test: Mask, accuracies: NDArray[np.float64]) -> Labels:
-    """Predictions on the test rows with the regularisation of the best mean accuracy, the strongest of equal ones."""
+    """Predictions on the test rows, with the regularisation of the best mean accuracy; of equal ones, the strongest."""
     best = GRID[int(accuracies.mean(0).argmax())]
     inputs = features[train]
     return _classifier(inputs).set_params(C=best).fit(inputs, labels[train]).predict(features[test])
 
 
 def _classifier(features: Vectors) -> "LogisticRegression":
-    """A classifier for features [rows, dim] of this size."""
+    """A classifier whose tolerance fits the size of features [rows, dim]."""
     from sklearn.linear_model import LogisticRegression
 
     length = float(np.sqrt(np.square(features).sum(1).mean()))

@@ -1,1 +1,1 @@
-"""Predict, search, export."""
+"""Using trained models: prediction files, search by embeddings, export to other libraries."""

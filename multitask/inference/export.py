@@ -1,4 +1,4 @@
-"""Leaving for other libraries: a model as a folder for transformers, for sentence-transformers, or as ONNX."""
+"""Export of a model's encoder for other libraries: transformers, sentence-transformers and ONNX."""
 
 import importlib.util
 import logging
@@ -10,33 +10,32 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from minbert.checkpoint import save_encoder
 from minbert.errors import InputError
 from minbert.files import atomic_folder, write_json, write_text
 from minbert.model import BertModel
 from multitask.data.contamination import TrainedOn
-from multitask.models.multitask_model import write_pooling
+from multitask.models.model_folder import write_pooling
 from multitask.models.pooling import PoolingMethod
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import without_folders
 
 logger = logging.getLogger("multitask")
 
-ONNX_TOLERANCE = 1e-4  # of embeddings by ONNX Runtime, beside ours
+ONNX_TOLERANCE = 1e-4  # largest difference between ONNX Runtime's embeddings and ours
 ONNX_PACKAGES = ("onnx", "onnxscript")
 CHECKED = ["One.", "Two dogs run over a field.", "A cat sleeps, and nobody wakes it. " * 8]
 
 
 def export_transformers(encoder: SentenceEncoder, folder: Path, trained_on: TrainedOn) -> None:
-    """Write encoder and tokenizer as a folder that transformers' AutoModel and AutoTokenizer load.
+    """Write encoder and tokenizer into a folder that transformers' AutoModel and AutoTokenizer can load.
 
     Args:
-        encoder: what to export.
-        folder: where to, atomically.
-        trained_on: kept in the folder, for evaluations of what was exported.
+        encoder: to export.
+        folder: is written atomically.
+        trained_on: is kept in the folder, for evaluations of the exported model.
 
     Raises:
-        InputError: a pruned encoder, whose layers transformers cannot have.
+        InputError: a pruned encoder, whose layers transformers cannot represent.
     """
     _refuse_pruned(encoder)
     with atomic_folder(folder) as temporary:
@@ -46,17 +45,17 @@ def export_transformers(encoder: SentenceEncoder, folder: Path, trained_on: Trai
 def export_sentence_transformers(
     encoder: SentenceEncoder, folder: Path, card: str, normalize: bool, trained_on: TrainedOn
 ) -> None:
-    """Write a folder that sentence-transformers' SentenceTransformer loads, with the same embeddings.
+    """Write a folder that sentence-transformers' SentenceTransformer can load, which gives the same embeddings.
 
     Args:
-        encoder: what to export.
-        folder: where to, atomically.
-        card: text of its README.md.
+        encoder: to export.
+        folder: is written atomically.
+        card: text of README.md, the model card.
         normalize: add a module that scales embeddings to length 1.
-        trained_on: kept in the folder, for evaluations of what was exported.
+        trained_on: is kept in the folder, for evaluations of the exported model.
 
     Raises:
-        InputError: a pruned encoder, whose layers transformers cannot have.
+        InputError: a pruned encoder, whose layers transformers cannot represent.
     """
     _refuse_pruned(encoder)
     paths = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if normalize else {})
@@ -69,7 +68,7 @@ def export_sentence_transformers(
         write_json(temporary / "modules.json", modules)
         write_pooling(temporary, encoder.pooling, encoder.model.config.hidden_size)
         if normalize:
-            write_json(temporary / "2_Normalize" / "config.json", {})  # hubs keep no empty folder
+            write_json(temporary / "2_Normalize" / "config.json", {})  # hubs do not keep empty folders
         write_json(
             temporary / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False}
         )
@@ -81,7 +80,7 @@ def export_sentence_transformers(
 
 
 class _PaddedEmbeddings(nn.Module):
-    """The padded path and pooling as one function of tensors."""
+    """Encoder and pooling as one function of padded tensors."""
 
     def __init__(self, model: BertModel, pooling: PoolingMethod, normalize: bool) -> None:
         super().__init__()
@@ -90,7 +89,7 @@ class _PaddedEmbeddings(nn.Module):
         self.normalize = normalize
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """[batch, seq] int64, twice -> [batch, hidden] fp32."""
+        """Both [batch, seq] int64 -> [batch, hidden] fp32."""
         hidden = self.model(input_ids, attention_mask).last_hidden_state  # [batch, seq, hidden]
         if self.pooling == "cls":
             pooled = hidden[:, 0]
@@ -101,21 +100,21 @@ class _PaddedEmbeddings(nn.Module):
 
 
 def export_onnx(encoder: SentenceEncoder, folder: Path, normalize: bool, trained_on: TrainedOn) -> None:
-    """Write a folder with model.onnx, the tokenizer's files and embedding.json (pooling, longest sentence).
+    """Write a folder with model.onnx, the tokenizer's files and embedding.json (pooling, scaling, longest sentence).
 
-    The model takes `input_ids` and `attention_mask`, both [batch, sequence] int64 of any size up to the longest
-    sentence, and gives `sentence_embedding` [batch, hidden] fp32. Where ONNX Runtime is installed, its embeddings are
-    compared with ours before the folder is there.
+    The model maps `input_ids` and `attention_mask`, both [batch, sequence] int64, to `sentence_embedding`
+    [batch, hidden] fp32. Batches may have any size, and sequences any length up to the longest sentence. If ONNX
+    Runtime is installed, its embeddings are compared with ours before the folder appears.
 
     Args:
-        encoder: what to export; on the processor, fp32.
-        folder: where to, atomically.
+        encoder: to export; on the CPU, in fp32.
+        folder: is written atomically.
         normalize: scale embeddings to length 1.
-        trained_on: kept in the folder.
+        trained_on: is kept in the folder, for evaluations of the exported model.
 
     Raises:
         InputError: the packages onnx and onnxscript are not installed.
-        RuntimeError: ONNX Runtime gives other embeddings.
+        RuntimeError: ONNX Runtime computes other embeddings.
     """
     if missing := [name for name in ONNX_PACKAGES if importlib.util.find_spec(name) is None]:
         raise InputError(f'--to onnx needs {" and ".join(missing)}; install with: pip install ".[onnx]"')
@@ -123,7 +122,7 @@ def export_onnx(encoder: SentenceEncoder, folder: Path, normalize: bool, trained
     module = _PaddedEmbeddings(encoder.model, encoder.pooling, normalize).eval()
     axes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     with atomic_folder(folder) as temporary, warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # torch's, of its own code
+        warnings.simplefilter("ignore", FutureWarning)  # torch warns about its own code
         torch.onnx.export(
             module,
             (batch.input_ids, batch.attention_mask),
@@ -148,31 +147,31 @@ def _check_onnx(encoder: SentenceEncoder, path: Path, normalize: bool) -> None:
     try:
         import onnxruntime
     except ImportError:
-        logger.warning("not checked against ONNX Runtime, which is not installed: pip install onnxruntime")
+        logger.warning("model.onnx was not checked, because ONNX Runtime is not installed: pip install onnxruntime")
         return
     session = onnxruntime.InferenceSession(path)
     expected = encoder.encode(CHECKED, normalize=normalize)
-    for sentences, rows in ((CHECKED, expected), (CHECKED[1:2], expected[1:2])):  # both axes in two sizes
+    for sentences, rows in ((CHECKED, expected), (CHECKED[1:2], expected[1:2])):  # two sizes of both axes
         batch = encoder.tokenizer(sentences, encoder.max_length)
         inputs = {"input_ids": batch.input_ids.numpy(), "attention_mask": batch.attention_mask.numpy()}
         (embeddings,) = session.run(None, inputs)
         if (worst := float(np.abs(embeddings - rows).max())) > ONNX_TOLERANCE:
-            raise RuntimeError(f"embeddings by ONNX Runtime differ by {worst:.1e}; expected at most {ONNX_TOLERANCE}")
+            raise RuntimeError(f"ONNX Runtime's embeddings differ by {worst:.1e}; expected at most {ONNX_TOLERANCE}")
 
 
 def _write_encoder(encoder: SentenceEncoder, folder: Path, trained_on: TrainedOn) -> None:
-    save_encoder(encoder.model, folder)
+    encoder.model.save(folder)
     encoder.tokenizer.save(folder)
     _keep(trained_on, folder)
 
 
 def _keep(trained_on: TrainedOn, folder: Path) -> None:
-    unknown = tuple(map(without_folders, trained_on.unknown))  # exports are published
+    unknown = tuple(map(without_folders, trained_on.unknown))  # exports may be published
     replace(trained_on, unknown=unknown).keep(folder)
 
 
 def _refuse_pruned(encoder: SentenceEncoder) -> None:
     if encoder.model.config.pruned:
         raise InputError(
-            "the model is pruned, which transformers cannot represent; use --to onnx, or load it with minbert"
+            "the model is pruned, and transformers cannot represent that; use --to onnx, or load the model with minbert"
         )

@@ -1,4 +1,4 @@
-"""The model card of an export: what a model's chain of artefacts says of its data, recipe, scores and limits."""
+"""The model card of an export: training data, recipe, scores and limits, from the chain of runs that made the model."""
 
 import json
 import re
@@ -9,47 +9,47 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from minbert.checkpoint import BUNDLED, weights_file
+from minbert.download_checkpoint import BUNDLED, weights_file
 from minbert.files import read_json, sha256_of_file
 from multitask.data.contamination import TrainedOn
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact, is_run, locate_model, without_folders
 
 HUB_ID_OF_BUNDLED = "sentence-transformers/all-MiniLM-L6-v2"
-SUB_SAMPLING = ("train_limit", "epoch_size")  # settings by which a stage takes a part of its data
+SUB_SAMPLING = ("train_limit", "epoch_size")  # options with which a stage uses only a part of its data
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A run of the chain, as the card shows it."""
+class ChainRun:
+    """A run of the chain that made the model, as the card shows it."""
 
     artefact: str  # the folder's name
     stage: str
-    start: str  # what people called its start weights
-    start_sha256: str  # empty where there are none, or several
+    start: str  # name of the start weights
+    start_sha256: str  # empty without start weights, or with several
     config: Mapping[str, Any]
     data: tuple[tuple[str, str, str, str], ...]  # use, name, folder, fingerprint
 
 
 @dataclass(frozen=True)
-class Score:
-    """A number that was measured on the model."""
+class ListedScore:
+    """A score of the model, as the card lists it."""
 
     data: str  # a split or a suite
     task: str
     metric: str
     value: float
-    of_embeddings: bool  # or of heads, which an export leaves out
-    trained_on: str = ""  # how much of the data
+    of_embeddings: bool  # otherwise it is a score of a head, which an export does not include
+    trained_on: str = ""  # how many of the rows the model was trained on
 
 
 def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normalize: bool) -> str:
-    """The card as Markdown with YAML front matter, as the hub reads it.
+    """The card as Markdown with YAML front matter, the format of the Hugging Face hub.
 
     Args:
-        name: what is exported: a run's folder, a model folder, or a checkpoint.
+        name: of the exported model: a run's folder, a model folder, or a checkpoint.
         revision: of a hub id.
-        encoder: the same, loaded.
+        encoder: the exported model.
         normalize: whether the exported model scales embeddings to length 1.
     """
     folder = locate_model(name, revision)
@@ -83,13 +83,13 @@ def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normal
     )
 
 
-def _chain(name: Path) -> tuple[list[Stage], list[str]]:
-    """The runs behind a model, in the order in which they were made, and the weights that the first began with.
+def _chain(name: Path) -> tuple[list[ChainRun], list[str]]:
+    """The runs that made a model, in their order, and the start weights of the first.
 
-    A run that was moved is looked for beside the one that it was made for; where it is found nowhere, its name stands
-    among the weights.
+    A run that is no longer at its recorded place is looked for in the folder of the run that used it. If it is not
+    there either, its name is listed as start weights.
     """
-    stages: dict[str, Stage] = {}
+    stages: dict[str, ChainRun] = {}
     roots: dict[str, None] = {}
 
     def visit(run: Path) -> None:
@@ -112,18 +112,18 @@ def _chain(name: Path) -> tuple[list[Stage], list[str]]:
 
 
 def _run_of(path: Path) -> Path:
-    """The run whose kept model a folder is; else the folder itself."""
+    """The run that a model folder belongs to, or the folder itself if it belongs to none."""
     return path.parent.parent if path.parent.name == "checkpoints" else path
 
 
-def _stage(run: Path, inputs: Mapping[str, Any]) -> Stage:
+def _stage(run: Path, inputs: Mapping[str, Any]) -> ChainRun:
     labels = inputs["labels"]
     rows = [
         (use, name, Path(labels["data"]).name, fingerprint)
         for use in ("training", "views", "dev")
         for name, fingerprint in inputs.get(use, {}).items()
     ]
-    return Stage(
+    return ChainRun(
         run.name,
         run.name.partition("-")[0],
         without_folders(labels.get("start") or labels.get("members", "")),
@@ -133,10 +133,10 @@ def _stage(run: Path, inputs: Mapping[str, Any]) -> Stage:
     )
 
 
-def _scores(folder: Path) -> list[Score]:
-    """What the run measured when it kept this model, and what `evaluate` wrote beside it since."""
+def _scores(folder: Path) -> list[ListedScore]:
+    """The scores that the run measured when it kept this model, and those that `evaluate` wrote into its folder."""
     run = Artefact(_run_of(folder.resolve()))
-    scores: list[Score] = []
+    scores: list[ListedScore] = []
     if folder.name.startswith("step-") and (run.folder / "metrics.jsonl").is_file():
         step = int(folder.name.removeprefix("step-"))
         line = next(line for line in run.history() if line["step"] == step)
@@ -147,39 +147,39 @@ def _scores(folder: Path) -> list[Score]:
         for task, result in (read_json(path)["tasks"] if path.is_file() else {}).items():
             metric, values = ("spearman", result["scores"]["all"]) if suite == "sts" else ("accuracy", result["scores"])
             seen = f"{result['rows_seen']:,} of {result['rows']:,}"
-            scores.append(Score(suite, task, metric, values[metric], True, seen))
+            scores.append(ListedScore(suite, task, metric, values[metric], True, seen))
     return scores
 
 
-def _of_tasks(data: str, metrics: Mapping[str, Mapping[str, Any]], of_embeddings: bool) -> list[Score]:
+def _of_tasks(data: str, metrics: Mapping[str, Mapping[str, Any]], of_embeddings: bool) -> list[ListedScore]:
     return [
-        Score(data, task, metric, value, of_embeddings)
+        ListedScore(data, task, metric, value, of_embeddings)
         for task, values in metrics.items()
         for metric, value in values.items()
         if isinstance(value, float)
     ]
 
 
-def _limits(stages: list[Stage], trained_on: TrainedOn) -> Iterator[str]:
+def _limits(stages: list[ChainRun], trained_on: TrainedOn) -> Iterator[str]:
     """What a user should know before relying on the model."""
-    yield "The data sets that this project reads are English; other languages were neither trained on nor measured."
+    yield "This project's data sets are English; other languages were neither trained on nor evaluated."
     if lines := [without_folders(line) for line in trained_on.unknown]:
-        yield f"What it has read is not fully known, so that test data may be among it: {'; '.join(lines)}."
+        yield f"Its training data is not fully known and may contain test data: {'; '.join(lines)}."
     for stage in stages:
         limits = [f"{key} {stage.config[key]:,}" for key in SUB_SAMPLING if stage.config.get(key) is not None]
         if stage.config.get("quora_share", 1) < 1 and any(name == "quora" for _, name, *_ in stage.data):
             limits.append(f"quora_share {stage.config['quora_share']}")
         if limits:
-            yield f"{stage.artefact} saw a part of its data only: {', '.join(limits)}."
+            yield f"{stage.artefact} was trained on a part of its data: {', '.join(limits)}."
     if any(use == "dev" for stage in stages for use, *_ in stage.data):
         yield (
-            "The kept state is the best of several on the dev sets, whose scores are thereby optimistic; those on sets "
-            "of a few hundred examples are uncertain by several points."
+            "The model is the best of several on the dev sets, so its dev scores are optimistic. Scores on sets of a "
+            "few hundred examples are uncertain by several points."
         )
 
 
 def _hub_id(root: str) -> str | None:
-    """What the hub calls start weights; None of a folder, of ours or one that is no more."""
+    """The hub id of start weights; None for a folder, even if it no longer exists."""
     if root.lower() == BUNDLED:
         return HUB_ID_OF_BUNDLED
     name = root.partition("@")[0]

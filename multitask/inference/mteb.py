@@ -1,4 +1,4 @@
-"""An encoder as a model of MTEB (arXiv 2210.07316), whose tasks can then be run on it.
+"""An encoder as a model of MTEB (arXiv 2210.07316), so that MTEB's tasks can evaluate it.
 
 Needs `pip install ".[mteb]"`. For example:
 
@@ -24,11 +24,11 @@ ORGANISATION = "minbert-multitask"  # MTEB's names are organisation/model
 
 
 class MtebEncoder:
-    """What `mteb.EncoderProtocol` asks for, version 2 of MTEB. Sentences are embedded as they are, without prompts.
+    """An encoder with the methods of `mteb.EncoderProtocol` (MTEB 2). Sentences are embedded without prompts.
 
     Args:
-        encoder: any that `load_encoder` gives.
-        name: what MTEB's results call it.
+        encoder: any that `load_encoder` returns.
+        name: of the model in MTEB's results.
     """
 
     def __init__(self, encoder: Embedder, name: str) -> None:
@@ -37,7 +37,7 @@ class MtebEncoder:
 
     @property
     def mteb_model_meta(self) -> Any:
-        """Name and, as its revision, the encoder's identity: MTEB keeps results by both."""
+        """The model's name and revision, by which MTEB stores results. The revision is the encoder's identity."""
         from mteb.models import ModelMeta
 
         return ModelMeta.create_empty({"name": self.name, "revision": self.encoder.identity[:40]})
@@ -50,16 +50,16 @@ class MtebEncoder:
         hf_split: str,
         hf_subset: str,
         prompt_type: Any = None,
-        **kwargs: Any,  # MTEB passes a batch size and more; batches are filled by tokens here
+        **kwargs: Any,  # MTEB passes a batch size and more; here, batches are filled by tokens
     ) -> NDArray[np.float32]:
         """Embed the sentences of all batches, [sentences, hidden] fp32."""
         sentences = [sentence for batch in inputs for sentence in batch["text"]]
         return self.encoder.encode(sentences, show_progress=bool(kwargs.get("show_progress_bar")))
 
     def similarity(self, embeddings1: Embeddings, embeddings2: Embeddings) -> Tensor:
-        """Cosines of all with all, [first, hidden] and [second, hidden] -> [first, second]."""
+        """Cosines of every row with every row, [first, hidden] and [second, hidden] -> [first, second]."""
         return torch.from_numpy(similarity(embeddings1, embeddings2))
 
     def similarity_pairwise(self, embeddings1: Embeddings, embeddings2: Embeddings) -> Tensor:
-        """Cosines row by row, [rows, hidden] twice -> [rows]."""
+        """Cosine of each row with the row of the same number, [rows, hidden] and [rows, hidden] -> [rows]."""
         return torch.cosine_similarity(torch.as_tensor(embeddings1), torch.as_tensor(embeddings2), dim=-1)

@@ -1,8 +1,8 @@
-"""Comparing embeddings by cosine: all with all, nearest neighbours in a corpus, the most similar pairs. All exact.
+"""Exact search by cosine: similarity matrices, the nearest neighbours in a corpus, the most similar pairs.
 
-Embeddings are numpy arrays or torch tensors [rows, hidden], of any length but zero; one vector [hidden] counts as one
-row. Only `similarity` makes a whole matrix; the others hold a chunk of it at a time, and read a memory-mapped array so.
-All compute where the first argument is.
+Embeddings are numpy arrays or torch tensors [rows, hidden]. Vectors may have any length, and one vector [hidden] is
+one row. Only `similarity` computes a whole matrix. The other functions compute it in chunks, so a memory-mapped array
+is never read whole. Every function computes on the device of its first argument.
 """
 
 from collections.abc import Iterator
@@ -18,18 +18,18 @@ from minbert.errors import InputError
 
 Embeddings = NDArray[np.floating[Any]] | Tensor
 
-CHUNK = 1024  # rows on each side of a part of the matrix: a few MiB
+CHUNK = 1024  # rows and columns of a part of the matrix, which is then a few MiB
 
 
 class Neighbours(NamedTuple):
-    """The rows of a corpus that are nearest to each query, best first."""
+    """The rows of a corpus that are nearest to each query, nearest first."""
 
     scores: NDArray[np.float32]  # [queries, k] cosines
     indices: NDArray[np.int64]  # [queries, k] rows of the corpus
 
 
 class SentencePair(NamedTuple):
-    """Two rows and their cosine; the first row's number is the smaller one."""
+    """Two rows and their cosine; `first` is the smaller row number."""
 
     score: float
     first: int
@@ -37,7 +37,9 @@ class SentencePair(NamedTuple):
 
 
 def similarity(first: Embeddings, second: Embeddings) -> NDArray[np.float32]:
-    """Cosines of all rows with all rows, [first, hidden] and [second, hidden] -> [first, second]; 0 with a zero vector.
+    """Cosines of every row with every row, [first, hidden] and [second, hidden] -> [first, second].
+
+    The cosine with a zero vector is 0.
 
     Raises:
         InputError: embeddings of different sizes.
@@ -49,13 +51,13 @@ def similarity(first: Embeddings, second: Embeddings) -> NDArray[np.float32]:
 
 
 def search(queries: Embeddings, corpus: Embeddings, top_k: int = 10, chunk: int = CHUNK) -> Neighbours:
-    """The `top_k` rows of the corpus with the highest cosine to each query; all rows where there are fewer.
+    """The `top_k` rows of the corpus with the highest cosine to each query, or all rows if the corpus has fewer.
 
     Args:
         queries: [queries, hidden].
         corpus: [corpus, hidden].
-        top_k: how many, at least 1.
-        chunk: rows of queries and of the corpus that are compared at a time.
+        top_k: number of rows for each query, at least 1.
+        chunk: number of queries, and of rows of the corpus, that are compared at a time.
 
     Raises:
         InputError: embeddings of different sizes, or a `top_k` below 1.
@@ -77,12 +79,12 @@ def search(queries: Embeddings, corpus: Embeddings, top_k: int = 10, chunk: int 
 
 
 def paraphrase_mining(embeddings: Embeddings, max_pairs: int = 10_000, chunk: int = CHUNK) -> list[SentencePair]:
-    """The pairs of rows with the highest cosines of all, best first; each pair once, none of a row with itself.
+    """The pairs of different rows with the highest cosines, best first; each pair once.
 
     Args:
         embeddings: [rows, hidden].
-        max_pairs: how many, at least 1; fewer where there are no more.
-        chunk: rows that are compared with rows at a time.
+        max_pairs: largest number of pairs, at least 1.
+        chunk: number of rows that are compared with as many rows at a time.
 
     Raises:
         InputError: a `max_pairs` below 1.
@@ -90,7 +92,7 @@ def paraphrase_mining(embeddings: Embeddings, max_pairs: int = 10_000, chunk: in
     embeddings = _rows(embeddings)
     most = _at_least_one("max_pairs", max_pairs)
     scores, pairs = torch.empty(0), torch.empty(0, 2, dtype=torch.int64)
-    lowest = -torch.inf  # what a pair must exceed once there are enough
+    lowest = -torch.inf  # once there are enough pairs, a new one must have a higher cosine
     for start, rows in _chunks(embeddings, chunk):
         for offset, others in _chunks(embeddings, chunk, start):
             part = (rows @ others.T).cpu()  # [rows, others]
@@ -113,8 +115,7 @@ def _rows(embeddings: Embeddings) -> Embeddings:
 def _check_sizes(first: Embeddings, second: Embeddings) -> None:
     if first.shape[1] != second.shape[1]:
         raise InputError(
-            f"embeddings of size {first.shape[1]} and of size {second.shape[1]} cannot be compared; take both from one "
-            "encoder"
+            f"embeddings of size {first.shape[1]} and {second.shape[1]} cannot be compared; use one encoder for both"
         )
 
 
@@ -125,12 +126,12 @@ def _at_least_one(name: str, value: int) -> int:
 
 
 def _chunks(embeddings: Embeddings, size: int, first: int = 0) -> Iterator[tuple[int, Tensor]]:
-    """Parts of so many rows from row `first` on, scaled to length 1, with the number of each part's first row."""
+    """Chunks of `size` rows, starting at row `first`: the number of a chunk's first row, and its rows of length 1."""
     for start in range(first, len(embeddings), size):
         yield start, _unit(embeddings[start : start + size])
 
 
 def _unit(embeddings: Embeddings) -> Tensor:
-    """Rows scaled to length 1, fp32, on their own device."""
+    """Rows scaled to length 1, fp32, on the same device."""
     rows = embeddings if isinstance(embeddings, Tensor) else torch.tensor(embeddings)
     return normalize(rows.float())

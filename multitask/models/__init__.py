@@ -1,1 +1,1 @@
-"""Encoder with heads, pooling, sentence encoders."""
+"""Models: an encoder with heads, pooling, and encoders of sentences."""

@@ -1,4 +1,4 @@
-"""How sentences are pooled, and the prediction heads."""
+"""Options of pooling and of the prediction heads."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,11 +6,7 @@ from typing import Literal
 from multitask.runtime.options import check_range
 
 Pooling = Literal["auto", "cls", "mean"]
-
-
 Sharing = Literal["separate", "shared_first_layer", "shared", "none"]
-
-
 PairInput = Literal["embeddings", "features", "joint"]
 
 
@@ -19,19 +15,20 @@ class HeadsConfig:
     """Prediction heads on the sentence embeddings (report, section 4.2)."""
 
     sharing: Sharing = "shared_first_layer"
-    """What paraphrase and similarity share where both compare embeddings; `none` predicts straight from them."""
+    """Layers that the heads of paraphrase and similarity share, if both compare embeddings. `none`: heads have no
+    hidden layers, so that pairs are scored by the cosine of their embeddings."""
     pairs: PairInput = "embeddings"
-    """How a pair is read: two `embeddings` compared (the report), an MLP on their `features` |x-y|, x*y, x+y, or one
-    `joint` input [CLS] a [SEP] b [SEP]."""
+    """What a head reads of two sentences: two `embeddings` to compare (the report), `features` of the embeddings
+    (|x-y|, x*y, x+y), or the embedding of one `joint` input [CLS] a [SEP] b [SEP]."""
     similarity_pairs: PairInput | None = None
-    """How similarity reads its pairs, where that differs from paraphrase."""
+    """How similarity reads pairs; as paraphrase does when left out."""
     residual: bool = False
-    """Add the embedding to its transform, which starts at zero: pair heads then begin with the start weights' own
-    geometry instead of a random one. For start weights that are already tuned for similarity."""
+    """Add the embedding to the output of a pair head's layers, which is zero at first: training then begins with the
+    embeddings of the start weights. Useful for start weights that are already tuned for similarity."""
     hidden_size: int | None = None
-    """Width of the MLPs; the encoder's when left out (768 for bert-base, as in the report)."""
+    """Hidden size of the heads' MLPs; the encoder's hidden size when left out (768 for bert-base, as in the report)."""
     dropout: float = 0.3
-    """Dropout before each linear layer."""
+    """Dropout before each linear layer of a head."""
 
     def __post_init__(self) -> None:
         check_range(self, 1, ("hidden_size",))

@@ -1,6 +1,5 @@
-"""MultitaskBert: an encoder, a pooling and one head a task; saved as a folder that transformers can read too."""
+"""MultitaskModel: an encoder, a pooling and one head for each task. Transformers can read the saved encoder."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,31 +10,28 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from minbert.checkpoint import save_encoder
 from minbert.errors import InputError
 from minbert.files import atomic_folder, read_json, write_json
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer
-from multitask.models.config import HeadsConfig, Pooling
+from multitask.models.config import HeadsConfig
+from multitask.models.model_folder import DESCRIPTION, HEADS, resolve_pooling
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.models.prediction_heads import build_heads, pair_input
+from multitask.runs.artefact import is_run, locate_model
 from multitask.tasks.kinds import TASKS, task_named
 
-DESCRIPTION = "multitask.json"
-HEADS = "heads.safetensors"
-POOLING = Path("1_Pooling", "config.json")  # as sentence-transformers names it
 
-
-class MultitaskBert(nn.Module):
-    """Encoder and heads.
+class MultitaskModel(nn.Module):
+    """An encoder that all tasks share, and a head for each task.
 
     Args:
-        encoder: the encoder, shared by all tasks.
+        encoder: the encoder.
         tasks: names of the tasks that have a head.
-        pooling: sentence embedding from the first token or the mean.
+        pooling: how token states become a sentence embedding: the first token's state or the mean.
         heads: the heads' configuration.
-        max_length: the model reads sentences cut to so many tokens; None for the encoder's limit.
+        max_length: sentences are cut to so many tokens; None for the encoder's limit.
     """
 
     def __init__(
@@ -66,7 +62,7 @@ class MultitaskBert(nn.Module):
             rows: number of rows of each task.
 
         Returns:
-            For each task its head's outputs in fp32, [rows, classes] or [rows].
+            Each task's outputs in fp32, [rows, classes] or [rows].
         """
         embeddings = self.embed(batch).split([count * self.sequences_per_row(name) for name, count in rows.items()])
         return {name: self.head(name, part) for name, part in zip(rows, embeddings, strict=True)}
@@ -76,27 +72,27 @@ class MultitaskBert(nn.Module):
 
         Args:
             task: the task's name.
-            embeddings: [rows * sequences_per_row, hidden]; of pairs read apart all first sentences, then all second.
+            embeddings: [rows * sequences_per_row, hidden]; for pairs that are encoded separately all first sentences,
+                then all second.
         """
-        with torch.autocast(
-            embeddings.device.type, enabled=False
-        ):  # heads are small; bf16 would round what they predict
+        # Heads are small, and bf16 would round the predictions.
+        with torch.autocast(embeddings.device.type, enabled=False):
             return self.heads[task](*embeddings.chunk(self.sequences_per_row(task)))
 
     def sequences_per_row(self, task: str) -> int:
-        """How many encoder inputs a row makes: 2 for pairs read apart, else 1."""
+        """How many encoder inputs a row has: 2 for a pair that is encoded separately, otherwise 1."""
         return 2 if TASKS[task].kind.pair and not self.reads_jointly(task) else 1
 
     def reads_jointly(self, task: str) -> bool:
-        """Whether the two sentences of the task's pairs make one encoder input."""
+        """Whether the task's pairs are encoded as one input of two sentences."""
         return TASKS[task].kind.pair and pair_input(TASKS[task], self.heads_config) == "joint"
 
     def save(self, folder: Path, tokenizer: Tokenizer) -> None:
-        """Write a folder with encoder, tokenizer and heads, atomically."""
+        """Write encoder, tokenizer and heads into a folder, atomically. Transformers can load the encoder from it."""
         with atomic_folder(folder) as temporary:
-            save_encoder(self.encoder, temporary)
+            self.encoder.save(temporary)
             tokenizer.save(temporary)
-            # Heads may share layers: safetensors wants each tensor once, and loading restores the sharing.
+            # Heads may share layers. safetensors needs each tensor once; loading restores the sharing.
             state = {name: tensor.detach().cpu().contiguous() for name, tensor in self._own_heads().items()}
             safetensors.torch.save_file(state, temporary / HEADS)
             description = {
@@ -108,15 +104,19 @@ class MultitaskBert(nn.Module):
             write_json(temporary / DESCRIPTION, description)
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
-        """Read what `save` wrote.
+    def load(cls, run_or_folder: str | Path) -> Self:
+        """Load a model in eval mode.
+
+        Args:
+            run_or_folder: a run's folder, which stands for its leading model, or a folder that `save` wrote.
 
         Raises:
-            InputError: not such a folder, or a damaged one.
+            InputError: the run is not complete or keeps no model, or the folder is no such model or is damaged.
         """
+        folder = locate_model(run_or_folder) if is_run(run_or_folder) else Path(run_or_folder)
         path = folder / DESCRIPTION
         if not path.is_file():
-            raise InputError(f"{folder}: no {DESCRIPTION}, so not a fine-tuned model; pass a run of finetune")
+            raise InputError(f"{folder}: not a fine-tuned model, as it has no {DESCRIPTION}; pass a run of finetune")
         description = read_json(path)
         try:
             tasks, pooling = tuple(description["tasks"]), description["pooling"]
@@ -140,71 +140,21 @@ class MultitaskBert(nn.Module):
         return model.eval()
 
     def _own_heads(self) -> dict[str, Tensor]:
-        """The heads' parameters, each once even where heads share it."""
+        """The heads' parameters, each once even if several heads share it."""
         return dict(self.heads.named_parameters())
 
 
-def load_model(folder: Path) -> MultitaskBert:
-    """What `MultitaskBert.save` wrote; or of an encoder alone a model that compares pairs by their embeddings' cosine.
+def load_model(folder: Path) -> MultitaskModel:
+    """Load a multi-task model, or make one from an encoder without heads: it scores pairs by their embeddings' cosine.
+
+    Args:
+        folder: that `MultitaskModel.save` wrote, or of a checkpoint.
 
     Raises:
         InputError: no checkpoint, or a damaged one.
     """
     if (folder / DESCRIPTION).is_file():
-        return MultitaskBert.load(folder)
+        return MultitaskModel.load(folder)
     pairs = tuple(name for name, task in TASKS.items() if task.kind.pair)
     encoder, pooling = BertModel.from_pretrained(str(folder)), resolve_pooling("auto", folder)
-    return MultitaskBert(encoder, pairs, pooling, HeadsConfig(sharing="none")).eval()
-
-
-def heads_files(folder: Path, pooling: PoolingMethod) -> list[Path]:
-    """The files that make an encoder's folder a `MultitaskBert`; none where its heads read another pooling."""
-    path = folder / DESCRIPTION
-    fits = path.is_file() and read_json(path).get("pooling") == pooling
-    return [path, folder / HEADS] if fits else []
-
-
-def stored_max_length(folder: Path) -> int | None:
-    """The length in tokens that a fine-tuned model or a sentence-transformers folder reads; None where none is set."""
-    if (folder / DESCRIPTION).is_file():
-        return read_json(folder / DESCRIPTION).get("max_length")
-    if not (folder / "modules.json").is_file():
-        return None
-    # sentence-transformers had a setting of its own, which still comes first, and now leaves it to the tokenizer.
-    places = (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length"))
-    stored = (read_json(folder / name).get(key) for name, key in places if (folder / name).is_file())
-    return next((length for length in stored if length is not None), None)
-
-
-def resolve_pooling(pooling: Pooling, folder: Path) -> PoolingMethod:
-    """What `auto` means for start weights: the mean where they were tuned with it, else the first token (the report's).
-
-    Tuning is read from a sentence-transformers folder's `1_Pooling/config.json` or from our own description.
-    """
-    if pooling != "auto":
-        return pooling
-    if (folder / DESCRIPTION).is_file():
-        stored = read_json(folder / DESCRIPTION).get("pooling")
-        if stored in get_args(PoolingMethod):
-            return stored
-    return "mean" if "mean" in stored_pooling(folder) else "cls"
-
-
-def write_pooling(folder: Path, pooling: PoolingMethod, width: int) -> None:
-    """Write what `stored_pooling` reads, for embeddings of this size; sentence-transformers of all versions know it."""
-    settings = {
-        "word_embedding_dimension": width,
-        "pooling_mode_cls_token": pooling == "cls",
-        "pooling_mode_mean_tokens": pooling == "mean",
-    }
-    write_json(folder / POOLING, settings)
-
-
-def stored_pooling(folder: Path) -> tuple[str, ...]:
-    """The modes that sentence-transformers' `1_Pooling/config.json` names, e.g. `("mean",)`; none without that file."""
-    path = folder / POOLING
-    settings = read_json(path) if path.is_file() else {}
-    if modes := settings.get("pooling_mode"):
-        return (modes,) if isinstance(modes, str) else tuple(modes)
-    flags = (key for key, chosen in settings.items() if key.startswith("pooling_mode_") and chosen)
-    return tuple(re.sub("pooling_mode_|_tokens?$", "", flag) for flag in flags)  # of versions before 6
+    return MultitaskModel(encoder, pairs, pooling, HeadsConfig(sharing="none")).eval()

@@ -1,4 +1,4 @@
-"""From token states to one embedding a sentence."""
+"""Pooling: from the states of a sentence's tokens to one embedding."""
 
 from typing import Literal
 
@@ -10,7 +10,10 @@ PoolingMethod = Literal["cls", "mean"]
 
 
 def pool(hidden: Tensor, batch: PackedBatch, method: PoolingMethod) -> Tensor:
-    """[total_tokens, hidden] -> [sentences, hidden] fp32: the first token's state, or the mean over all real tokens."""
+    """Token states [total_tokens, hidden] -> embeddings [sentences, hidden] fp32.
+
+    `cls` takes the first token's state, `mean` the mean over all tokens of a sentence; there is no padding.
+    """
     if method == "cls":
         return collect(hidden, batch.offsets[:-1]).float()
     sums = hidden.new_zeros(len(batch), hidden.shape[1]).index_add(0, batch.sentence_ids, hidden)

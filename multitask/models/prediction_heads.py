@@ -1,4 +1,4 @@
-"""Prediction heads on sentence embeddings, and how paraphrase and similarity share their layers.
+"""Prediction heads on sentence embeddings, and the layers that paraphrase and similarity share.
 
 Source: the multi-task report, section 4.2: a 2-layer MLP with dropout before each linear layer; similarity is the
 cosine of the two transformed embeddings, paraphrase a bilinear form of the two.
@@ -62,7 +62,7 @@ class CosineHead(nn.Module):
 
 
 class BilinearHead(nn.Module):
-    """x^T W y + b of the two transformed embeddings, a logit [rows]."""
+    """The logit x^T W y + b of the two transformed embeddings, [rows]."""
 
     def __init__(self, transform: nn.Module, size: int) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class BilinearHead(nn.Module):
 
 
 class FeatureHead(nn.Module):
-    """An MLP on |x-y|, x*y and x+y (InferSent's features made symmetric), one number a row [rows]."""
+    """An MLP on |x-y|, x*y and x+y (InferSent's features made symmetric), one number for each pair, [rows]."""
 
     def __init__(self, mlp: nn.Module, bounded: bool) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class FeatureHead(nn.Module):
 
 
 class JointHead(nn.Module):
-    """An MLP on the embedding of a jointly encoded pair, one number a row [rows]."""
+    """An MLP on the embedding of a jointly encoded pair, one number for each pair, [rows]."""
 
     def __init__(self, mlp: nn.Module, bounded: bool) -> None:
         super().__init__()
@@ -101,28 +101,28 @@ class JointHead(nn.Module):
 
 
 def _number(outputs: Tensor, bounded: bool) -> Tensor:
-    """[rows, 1] -> [rows], squashed into 0..1 where the task's outputs are a share of a maximum."""
+    """[rows, 1] -> [rows]. Bounded outputs, shares of a task's maximum, are squashed into 0..1."""
     outputs = outputs.squeeze(1)
     return outputs.sigmoid() if bounded else outputs
 
 
 def pair_input(task: Task, config: HeadsConfig) -> PairInput:
-    """How a pair task's two sentences are read."""
+    """How the head of a pair task reads the two sentences."""
     if config.similarity_pairs is not None and isinstance(task.kind, PairRegression):
         return config.similarity_pairs
     return config.pairs
 
 
 def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> nn.ModuleDict:
-    """One head a task.
+    """One head for each task, by the task's name.
 
     Args:
         tasks: the tasks to predict.
         width: size of the sentence embeddings.
-        config: sharing, how pairs are read, sizes.
+        config: shared layers, how pairs are read, sizes.
 
     Raises:
-        InputError: shared layers asked for where pairs are not read as two embeddings.
+        InputError: heads should share layers, but do not read pairs as two embeddings.
     """
     for pairs in (config.pairs, config.similarity_pairs or config.pairs):
         if pairs != "embeddings" and config.sharing not in ("separate", "shared_first_layer"):

@@ -1,4 +1,7 @@
-"""SentenceEncoder: sentences in, embeddings out, from any checkpoint or run; `load_encoder` for any other encoder."""
+"""SentenceEncoder turns sentences into embeddings, from any checkpoint or run.
+
+`load_encoder` also loads encoders of other architectures.
+"""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -10,15 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from minbert.checkpoint import resolve
+from minbert.download_checkpoint import resolve
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.data.shuffle_and_batch import Rows
-from multitask.models.batched_inference import for_all_rows
+from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import Pooling
-from multitask.models.foreign_encoders import ForeignEncoder, why_foreign
-from multitask.models.multitask_model import resolve_pooling, stored_max_length
+from multitask.models.model_folder import resolve_pooling, stored_max_length
+from multitask.models.other_architectures import SentenceTransformersEncoder, why_not_minbert
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.runs.artefact import is_run, locate_model
 from multitask.runtime.device import Runtime, start
@@ -26,11 +29,11 @@ from multitask.runtime.options import Device, Precision
 
 
 class Embedder(Protocol):
-    """What turns sentences into embeddings: `SentenceEncoder`, or `ForeignEncoder` for other architectures."""
+    """Turns sentences into embeddings: `SentenceEncoder`, or `SentenceTransformersEncoder` for other architectures."""
 
     @property
     def identity(self) -> str:
-        """Hash of all that decides an embedding, 64 hex digits."""
+        """Hash of everything that changes an embedding, 64 hex digits."""
 
     def encode(
         self, sentences: Sequence[str], *, normalize: bool = False, show_progress: bool = False
@@ -45,24 +48,24 @@ def load_encoder(
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> Embedder:
-    """Load any encoder: what `SentenceEncoder` computes, else by way of sentence-transformers.
+    """Load any encoder: as a `SentenceEncoder` if it can compute the model, otherwise with sentence-transformers.
 
     Args:
         name: a run's folder, a model folder, `all-minilm-l6-v2` or a hub id.
         revision: branch, tag or commit of a hub id.
-        pooling: `auto` is what the model was tuned with; where nothing says what, the first token for BERT and RoBERTa
-            and the mean for other architectures.
+        pooling: `auto` is what the model was tuned with. If that is not recorded, it is the first token for BERT and
+            RoBERTa and the mean for other architectures.
         device: where to compute.
         precision: of matrix products.
 
     Raises:
-        InputError: no such model, weights that are only there as a pickle, or a model that needs sentence-transformers
-            where that is not installed.
+        InputError: no such model, weights that exist only as a pickle, or a model that needs sentence-transformers,
+            which is not installed.
     """
     if not is_run(name):
         folder = resolve(str(name), revision, with_weights=False)
-        if (reason := why_foreign(folder)) is not None:
-            return ForeignEncoder.load(str(name), revision, pooling, device, precision, reason)
+        if (reason := why_not_minbert(folder)) is not None:
+            return SentenceTransformersEncoder.load(str(name), revision, pooling, device, precision, reason)
     return SentenceEncoder.load(name, revision, pooling, device, precision)
 
 
@@ -72,7 +75,7 @@ class SentenceEncoder:
     Args:
         model: the encoder, in eval mode on the runtime's device.
         tokenizer: its tokenizer.
-        pooling: first token or mean.
+        pooling: the first token's state or the mean.
         runtime: device and precision.
         max_length: sentences are cut to so many tokens; None for the encoder's limit.
     """
@@ -102,8 +105,8 @@ class SentenceEncoder:
     ) -> Self:
         """Load from a run's folder, a model folder, `all-minilm-l6-v2` or a hub id.
 
-        Sentences are cut as the model was tuned, where its folder says how. Of a sentence-transformers folder the
-        pooling is taken; its embeddings may be scaled to length 1, which `encode` does when asked.
+        Sentences are cut to the length that the model's folder records, if any. The pooling of a sentence-transformers
+        folder is used; if that model scales its embeddings to length 1, pass `normalize` to `encode`.
 
         Raises:
             InputError: no such model.
@@ -117,9 +120,9 @@ class SentenceEncoder:
 
     @property
     def identity(self) -> str:
-        """Hash of all that decides an embedding (weights, tokenizer, pooling, length, precision), 64 hex digits.
+        """Hash of everything that changes an embedding (weights, tokenizer, pooling, length, precision), 64 hex digits.
 
-        Reads all weights, so ask once.
+        Reads all weights on every call.
         """
         weights = sha256()
         for name, tensor in self.model.state_dict().items():
@@ -171,9 +174,9 @@ class SentenceEncoder:
 
         Args:
             sentences: any number of texts, or one.
-            batch_size: at most so many sentences at once; by default batches are filled by tokens.
+            batch_size: largest number of sentences in a batch; by default a batch is filled by tokens.
             normalize: scale every embedding to length 1.
-            max_length: cut to so many tokens; the encoder's own setting when left out.
+            max_length: cut sentences to so many tokens; the encoder's own setting when left out.
             show_progress: show a progress bar when standard error is a terminal.
             convert_to_tensor: return a torch tensor on the encoder's device instead of an array.
 
@@ -193,6 +196,6 @@ class SentenceEncoder:
         embeddings = np.empty((0, self.model.config.hidden_size), np.float32)
         if tokens:
             lengths = np.array([len(ids) for ids in tokens], np.int64)
-            embeddings = for_all_rows(lengths, embed, self.runtime, batch_size, show_progress)
+            embeddings = compute_in_batches(lengths, embed, self.runtime, batch_size, show_progress)
         found = embeddings[0] if isinstance(sentences, str) else embeddings
         return torch.from_numpy(found).to(self.runtime.device) if convert_to_tensor else found

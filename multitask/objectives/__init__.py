@@ -1,6 +1,6 @@
-"""Losses over sentence pairs: raw embeddings in, a scalar out. They know nothing of models.
+"""Losses over sentence pairs: raw embeddings in, a scalar out. They do not depend on a model.
 
-`build_objective(name, **parameters)` makes one; `OBJECTIVES` lists them by name.
+`build_objective(name, **parameters)` makes one, `OBJECTIVES` lists them by name, `describe(name)` explains one.
 """
 
 from importlib import import_module
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from multitask.objectives.alignment_uniformity import alignment, uniformity, unit
-    from multitask.objectives.base import OBJECTIVES, Objective, build_objective
+    from multitask.objectives.base import OBJECTIVES, Objective, build_objective, describe
 
-__all__ = ["OBJECTIVES", "Objective", "alignment", "build_objective", "uniformity", "unit"]
+__all__ = ["OBJECTIVES", "Objective", "alignment", "build_objective", "describe", "uniformity", "unit"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use, so that `--help` does not wait for torch. Each file registers its own."""
+    """Import every file on first use, so that `--help` does not wait for torch. Each file registers its objectives."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]

@@ -1,4 +1,4 @@
-"""Geometry of the unit sphere: directions, angles, alignment and uniformity. For losses and for logging alike."""
+"""Geometry of the unit sphere: unit vectors, angles, alignment and uniformity, for losses and for logging."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from multitask.objectives.negatives import diagonal_mask, zero_if_empty
 def unit(x: Tensor) -> Tensor:
     """Embeddings of any floating dtype -> unit vectors in fp32 (float64 stays float64)  # [n, dim].
 
-    A zero vector has no direction: it stays zero, with a finite gradient (dividing by a small ε would make it huge).
+    A zero vector stays zero and has a finite gradient. (Dividing by a small ε would make the gradient huge.)
     """
     x = x if x.dtype == torch.float64 else x.float()
     norm = x.norm(dim=-1, keepdim=True)
@@ -17,7 +17,7 @@ def unit(x: Tensor) -> Tensor:
 
 
 def arccos(cosine: Tensor) -> Tensor:
-    """Angle in radians, finite in value and gradient at ±1, within sqrt(2ε) of the exact one (ε: the dtype's)."""
+    """Angle in radians, with finite value and gradient at ±1. The error is at most sqrt(2ε), ε of the dtype."""
     limit = 1 - torch.finfo(cosine.dtype).eps
     return torch.acos(cosine.clamp(-limit, limit))
 
@@ -35,7 +35,7 @@ def uniformity(x: Tensor, t: float = 2.0, excluded: Tensor | None = None) -> Ten
         t: sharpness of the Gaussian kernel.
         excluded: [n, n] bool, symmetric, True on the diagonal and for pairs to leave out; None: all pairs i<j.
 
-    Without any pair the value is 0, that of points that coincide.
+    Without any pair the value is 0, as for points that coincide.
     """
     excluded = diagonal_mask(x) if excluded is None else excluded
     squared_norm = x.square().sum(-1)

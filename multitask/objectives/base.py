@@ -1,19 +1,22 @@
 """What every objective shares: the call, the checks, the registry. The formulas are in the other files.
 
-To add an objective, write one class in any file of this package:
+To add an objective, write one class in any file of this package. `number` and `choice` declare its parameters:
 
     @register("name")
     @dataclass(frozen=True)
     class Name(Objective):
-        temperature: float = number(0.05, above=0)
+        "The formula in the symbols of `NOTATION`, then the source: paper, section."
+
+        temperature: float = number(0.05, above=0, help="temperature τ of the softmax")
 
         def loss(self, pairs: Pairs) -> Tensor: ...
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeVar, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,12 +24,15 @@ from torch import Tensor
 from minbert.errors import InputError
 from multitask.objectives.alignment_uniformity import unit
 from multitask.objectives.negatives import diagonal_mask
-from multitask.objectives.parameters import checked
+from multitask.objectives.parameters import parameters, text_of
+
+NOTATION = """u_i, v_i: unit embeddings of the anchor and the positive of pair i, of N pairs
+s_ij = u_i·v_j, sg: stop-gradient, [x]_+ = max(x, 0)"""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """A batch as the formulas see it: unit vectors in fp32 (or float64), checked."""
+    """A checked batch in the form that the formulas use: unit vectors in fp32 or float64."""
 
     u: Tensor  # [pairs, dim] anchors
     v: Tensor  # [pairs, dim] positives
@@ -42,19 +48,19 @@ class Pairs:
 
     @cached_property
     def excluded(self) -> Tensor:
-        """Where column j is no negative of row i: the diagonal and the false negatives  # [pairs, pairs] bool."""
+        """True where column j is not a negative of row i: diagonal and false negatives  # [pairs, pairs] bool."""
         diagonal = diagonal_mask(self.u)
         return diagonal if self.false_negatives is None else diagonal | self.false_negatives
 
     @property
     def excluded_within(self) -> Tensor:
-        """The same inside one view, where pairs are unordered: a false negative counts in both directions."""
+        """`excluded` for comparisons within one view: symmetric, because (i, j) and (j, i) are the same pair."""
         return self.excluded if self.false_negatives is None else self.excluded | self.excluded.T
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A loss over a batch of sentence pairs. Knows nothing of models; holds its parameters and no state."""
+    """A loss over a batch of sentence pairs. It holds parameters, has no state and does not depend on a model."""
 
     name: ClassVar[str]
     takes_hard_negatives: ClassVar[bool] = False
@@ -65,7 +71,25 @@ class Objective:
         raise NotImplementedError
 
     def active(self, pairs: Pairs) -> Tensor | None:
-        """Which rows the gate or hinge lets through (bool, any shape); None: the objective has neither."""
+        """Rows that pass the gate or hinge (bool, any shape); None if the objective has neither."""
+        return None
+
+    def full_push(self, push: Tensor) -> Tensor | None:
+        """The push on an anchor whose gradient is not dissipated at all, as a number or as a part of the actual push.
+
+        The push on an anchor is the sum of its negatives' absolute coefficients in its gradient. The gradient probe
+        takes dissipation relative to the full push. It asks `undissipated` if the answer is None, as it is by default.
+
+        Args:
+            push: the push on each anchor of a batch, [pairs].
+
+        Returns:
+            A scalar, if all anchors have the same full push, or [pairs]; None if it does not follow from `push`.
+        """
+        return None
+
+    def undissipated(self) -> "Objective | None":
+        """The same loss with its gate or hinge always open; None, as by default, if no such loss is known."""
         return None
 
     def __call__(
@@ -84,14 +108,14 @@ class Objective:
             positives: [pairs, dim].
             hard_negatives: [hard_negatives, dim]; every anchor is compared with all of them.
             labels: [pairs], for objectives that learn from labels. Their range is checked on the CPU only,
-                since on a GPU the check would wait for the device.
-            false_negatives: [pairs, pairs] bool, True where positive j must not count as a negative of anchor i (it is
-                a duplicate of the anchor or of its positive). The diagonal is ignored. Where sentences of one
-                view are compared, entry (i, j) or (j, i) is enough to leave the pair i, j out.
+                because on a GPU the check would wait for the device.
+            false_negatives: [pairs, pairs] bool, True where positive j must not count as a negative of anchor i
+                because it duplicates the anchor or its positive. The diagonal is ignored. Objectives that compare
+                sentences within one view leave out the pair i, j if entry (i, j) or (j, i) is True.
             false_hard_negatives: [pairs, hard_negatives] bool, the same for the hard negatives.
 
         Raises:
-            InputError: shapes that do not fit, or an argument that this objective needs or cannot use.
+            InputError: shapes do not fit, a needed argument is missing, or the objective cannot use an argument.
         """
         self._check_labels(labels, len(anchors))
         with torch.autocast(anchors.device.type, enabled=False):
@@ -101,10 +125,10 @@ class Objective:
 
     @torch.no_grad()
     def gate_rate(self, anchors: Tensor, positives: Tensor, false_negatives: Tensor | None = None) -> Tensor | None:
-        """The share of rows that the gate or hinge lets through, 0 to 1, as a scalar on the embeddings' device.
+        """Share of rows that pass the gate or hinge, 0 to 1, as a scalar on the embeddings' device.
 
-        None for an objective without a gate or hinge. Computes the similarities anew and never waits for the device:
-        meant for a log line every few steps.
+        None for an objective without a gate or hinge. It computes the similarities again and never waits for the
+        device, so it suits a log line every few steps.
         """
         with torch.autocast(anchors.device.type, enabled=False):
             active = self.active(self._pairs(anchors, positives, false_negatives=false_negatives))
@@ -114,12 +138,9 @@ class Objective:
         return f"{self.name}({', '.join(f'{f.name}={getattr(self, f.name)}' for f in fields(self))})"
 
     def __post_init__(self) -> None:
-        kinds = get_type_hints(type(self))
-        for parameter in fields(self):
-            value = checked(
-                self.name, parameter.name, kinds[parameter.name], parameter.metadata, getattr(self, parameter.name)
-            )
-            object.__setattr__(self, parameter.name, value)  # the way past `frozen`, to store 1 as 1.0
+        for name, parameter in parameters(type(self)).items():
+            value = parameter.checked(getattr(self, name), self.name)
+            object.__setattr__(self, name, value)  # the class is frozen; this stores 1 as 1.0
 
     def _pairs(
         self,
@@ -178,13 +199,13 @@ class Objective:
 
 
 OBJECTIVES: dict[str, type[Objective]] = {}
-"""Every objective by name; `register` fills it."""
+"""Every objective's class by name. `register` fills it."""
 
 _Kind = TypeVar("_Kind", bound=type[Objective])
 
 
 def register(name: str) -> Callable[[_Kind], _Kind]:
-    """Class decorator: make an objective known to `build_objective` under this name."""
+    """Class decorator that adds an objective to `OBJECTIVES` under this name."""
 
     def add(kind: _Kind) -> _Kind:
         kind.name = name
@@ -194,17 +215,40 @@ def register(name: str) -> Callable[[_Kind], _Kind]:
     return add
 
 
-def build_objective(name: str, /, **parameters: Any) -> Objective:
+def build_objective(name: str, /, **given: Any) -> Objective:
     """An objective by name, e.g. `build_objective("vicreg", dissipation=0.3, weight=0.05, ratio=1.5)`.
 
     Raises:
         InputError: an unknown name or parameter (the message lists the valid ones), or a value out of range.
     """
+    kind = _objective_class(name)
+    declared = parameters(kind)
+    for parameter in given:
+        if parameter not in declared:
+            valid = "; ".join(f"{p.name}: {p.expected}" for p in declared.values())
+            raise InputError(f'{name} has no parameter "{parameter}"; it takes {valid or "none"}')
+    return kind(**given)
+
+
+def describe(name: str) -> str:
+    """An objective's formula, source, notation and parameters with range, default and help, as plain text.
+
+    Raises:
+        InputError: an unknown name; the message lists the valid ones.
+    """
+    kind = _objective_class(name)
+    bases = kind.__mro__[1 : kind.__mro__.index(Objective)]
+    inherited = [f"{base.__name__} (base class):\n{inspect.cleandoc(base.__doc__)}" for base in bases if base.__doc__]
+    inputs = [f"Labels: {kind.takes_labels}", f"Hard negatives: {'optional' if kind.takes_hard_negatives else 'none'}"]
+    lines = ["Parameters:" if parameters(kind) else "Parameters: none"]
+    for parameter in parameters(kind).values():
+        default = text_of(parameter.default)
+        lines += [f"  {parameter.name}: {parameter.expected}; default {default}", f"      {parameter.help}"]
+    paragraphs = [name, inspect.cleandoc(kind.__doc__ or ""), *inherited, f"Notation:\n{NOTATION}"]
+    return "\n\n".join([*paragraphs, "\n".join(inputs), "\n".join(lines)])
+
+
+def _objective_class(name: str) -> type[Objective]:
     if name not in OBJECTIVES:
         raise InputError(f'unknown objective "{name}"; expected one of: {", ".join(sorted(OBJECTIVES))}')
-    kind = OBJECTIVES[name]
-    valid = [f.name for f in fields(kind)]
-    for parameter in parameters:
-        if parameter not in valid:
-            raise InputError(f'{name} has no parameter "{parameter}"; it takes: {", ".join(valid)}')
-    return kind(**parameters)
+    return OBJECTIVES[name]

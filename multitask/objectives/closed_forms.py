@@ -1,9 +1,12 @@
-"""The three components of a gradient as functions of angles: dissipation, weight and ratio of the papers' losses.
+"""Gradient dissipation GD, weights W and ratio r of contrastive losses as functions of angles.
 
-Source: arXiv 2402.18281, section 3. The gradient of an anchor on the unit sphere is
-GD · Σ_{j≠i} W_j (v_j − r v_i), with GD from 0 (no gradient) to 1, weights W that sum to 1, and the ratio r; up to a
-factor that is 1/τ for infonce and arccon, 1 for mpt, 1/d of the hardest negative for met and 1/sin θ of it for mat.
-Parameters are the objectives' defaults, which are the papers'. All angles are in radians.
+The gradient of an anchor on the unit sphere is factor · GD · Σ_{j≠i} W_j (v_j − r v_i), with GD from 0 (no gradient)
+to 1 and weights W that sum to 1. The factor is 1/τ for infonce and arccon, 1 for mpt, 1/d for met and 1/sin θ for mat,
+where d and θ are the distance and the angle to the hardest negative.
+
+All losses have their default parameters. All angles are in radians.
+
+Source: arXiv 2402.18281, section 3.
 """
 
 import math
@@ -23,11 +26,11 @@ MPT, MET, MAT = MarginProductTriplet(), MarginEuclideanTriplet(), MarginAngularT
 
 @dataclass(frozen=True)
 class Negatives:
-    """All that dissipation and weights need of an anchor's negatives.
+    """The negatives of anchors, by their cosines with the anchor.
 
     Args:
-        hardest: the largest cosine among them, [...].
-        excess: the cosines less the largest, [..., negatives].
+        hardest: the largest cosine, [...].
+        excess: the cosines minus the largest one, [..., negatives].
     """
 
     hardest: Tensor
@@ -35,7 +38,7 @@ class Negatives:
 
     @classmethod
     def of_cosines(cls, cosines: Tensor) -> Self:
-        """Of cosines, [..., negatives]."""
+        """From the cosines, [..., negatives]."""
         hardest = cosines.amax(-1)
         return cls(hardest, cosines - hardest[..., None])
 
@@ -44,7 +47,7 @@ class Negatives:
         return 1 / (self.excess / temperature).exp().sum(-1)
 
     def logit(self, hardest_weight: Tensor, temperature: float) -> Tensor:
-        """Log of Σ_j e^{s_j/τ}, from the weight at the same temperature  # [...]."""
+        """The logit log Σ_j e^{s_j/τ}, from the hardest weight at the same temperature  # [...]."""
         return self.hardest / temperature - hardest_weight.log()
 
     def softmax(self, temperature: float) -> Tensor:
@@ -52,13 +55,13 @@ class Negatives:
         return (self.excess / temperature).softmax(-1)
 
     def one_hot(self) -> Tensor:
-        """All weight on the hardest negative; equal ones share it  # [..., negatives]."""
+        """Weight 1 on the hardest negative; equally hard ones share it  # [..., negatives]."""
         hardest = (self.excess == 0).to(self.excess.dtype)
         return hardest / hardest.sum(-1, keepdim=True)
 
 
 def _soft(positive_cosine: Tensor, negatives: Negatives, temperature: float) -> Tensor:
-    """1 − p of the positive in a softmax over all cosines."""
+    """1 − p, where p is the positive's probability in a softmax over all cosines."""
     logit = negatives.logit(negatives.hardest_weight(temperature), temperature)
     return torch.sigmoid(logit - positive_cosine / temperature)
 
@@ -76,9 +79,9 @@ DISSIPATIONS: dict[str, Callable[[Tensor, Negatives], Tensor]] = {
 }
 """GD of an anchor: its angle to its positive [...], its negatives (of a shape that broadcasts) -> [...].
 
-infonce 1 − p_ii; arccon the same with the angle added to the positive's; mpt 1 where s_ii − max_j s_ij < m, else 0;
-met 1 where min_j d_ij − d_ii < m with d = sqrt(2 − 2s), else 0; mat 1 where min_j θ_ij − θ_ii < m·π, else 0. Angles
-beyond [0, π] count as their cosine does, but for mat.
+infonce: 1 − p_ii. arccon: the same, with the margin added to the positive's angle.
+mpt: 1 if s_ii − max_j s_ij < m, else 0. met: 1 if min_j d_ij − d_ii < m with d = sqrt(2 − 2s), else 0.
+mat: 1 if min_j θ_ij − θ_ii < m·π, else 0. All but mat use only the cosine of an angle beyond [0, π].
 """
 
 WEIGHTS: dict[str, Callable[[Negatives], Tensor]] = {
@@ -95,4 +98,4 @@ RATIOS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "met": lambda positive, negative: (negative / 2).sin() / (positive / 2).sin(),
     "mat": lambda positive, negative: negative.sin() / positive.sin(),
 }
-"""r of an anchor: its angles to its positive and to its hardest negative, [...] each -> [...]."""
+"""r of an anchor: its angles to its positive and to its hardest negative, both [...] -> [...]."""

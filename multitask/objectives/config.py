@@ -1,34 +1,102 @@
-"""An objective by name, with parameters."""
+"""Which objective a training uses, as a value that configurations hold. Imports no torch, so `--help` stays fast."""
 
 from dataclasses import dataclass
-from typing import Self
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Self
+
+from minbert.errors import InputError
+from multitask.objectives.parameters import parameters, text_of
+
+if TYPE_CHECKING:
+    from multitask.objectives.base import Objective
+
+Value = float | str | None
 
 
 @dataclass(frozen=True)
 class ObjectiveConfig:
-    """A contrastive or non-contrastive objective by name; a parameter left out takes the objective's own default."""
+    """The name of an objective and the parameters given for it. All others keep the defaults of the objective's class.
 
-    objective: str = "infonce"
-    """infonce, mnrl, arccon, mpt, met, mat, dcl, dcl_positive, align_uniform, gradient, mhe, mhs, barlow_twins,
-    vicreg or mixed."""
-    temperature: float | None = None
-    scale: float | None = None
-    angle: float | None = None
-    margin: float | None = None
-    alpha: float | None = None
-    t: float | None = None
-    hard_negative_weight: float | None = None
-    uniformity_weight: float | None = None
-    power: float | None = None
-    dissipation: float | None = None
-    weight: float | None = None
-    ratio: float | None = None
-    dissipation_of: str | None = None
-    """mixed takes this component from infonce, arccon, mpt, met or mat; the next two likewise."""
-    weight_of: str | None = None
-    ratio_of: str | None = None
+    `parse`, `build` and `changed` check names and values; the constructor does not, because it would import torch.
+
+    Args:
+        name: a name from `OBJECTIVES`.
+        parameters: (name, value) of each given parameter, sorted by name; None switches a component off. Lists, as
+            JSON has them, become tuples: `ObjectiveConfig(**dataclasses.asdict(config))` equals `config`.
+
+    Raises:
+        InputError: the same parameter twice.
+    """
+
+    name: str = "infonce"
+    parameters: tuple[tuple[str, Value], ...] = ()
+
+    def __post_init__(self) -> None:
+        given = sorted(((name, _normal(value)) for name, value in self.parameters), key=lambda pair: pair[0])
+        for (name, _), (following, _) in pairwise(given):
+            if name == following:
+                raise InputError(f"{self.name}: {name} is given twice; expected each parameter once")
+        object.__setattr__(self, "parameters", tuple(given))  # the class is frozen
 
     @classmethod
-    def of(cls, name: str, **parameters: float | str) -> Self:
-        """An objective by name, e.g. `ObjectiveConfig.of("gradient", dissipation=0.3)`."""
-        return cls(name, **parameters)  # type: ignore[arg-type]
+    def of(cls, name: str, /, **parameters: Value) -> Self:
+        """An objective by name, e.g. `ObjectiveConfig.of("vicreg", dissipation=0.3, weight=0.05)`."""
+        return cls(name, tuple(parameters.items()))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """An objective from a text such as `vicreg:dissipation=0.3,weight=0.05`; `none` switches a component off.
+
+        Raises:
+            InputError: a malformed text, an unknown name or parameter, a value out of range, or a parameter twice.
+        """
+        name, colon, rest = text.partition(":")
+        given: list[tuple[str, Value]] = []
+        for part in rest.split(",") if colon else ():
+            parameter, _, value = (word.strip() for word in part.partition("="))
+            if not parameter or not value:
+                raise InputError(
+                    f'objective "{text}": "{part}" is not PARAMETER=VALUE; '
+                    "expected, for example, vicreg:dissipation=0.3,weight=0.05"
+                )
+            given.append((parameter, _value(value)))
+        config = cls(name.strip(), tuple(given))
+        config.build()
+        return config
+
+    def __str__(self) -> str:
+        """The text that `parse` reads."""
+        given = ",".join(f"{name}={text_of(value)}" for name, value in self.parameters)
+        return f"{self.name}:{given}" if given else self.name
+
+    def build(self) -> "Objective":
+        """The objective itself. Imports torch.
+
+        Raises:
+            InputError: an unknown name or parameter (the message lists the valid ones), or a value out of range.
+        """
+        from multitask.objectives import build_objective
+
+        return build_objective(self.name, **dict(self.parameters))
+
+    def changed(self) -> dict[str, Value]:
+        """The parameters that differ from the defaults of the objective's class, by name in order. Imports torch.
+
+        Raises:
+            InputError: as `build`.
+        """
+        declared = parameters(type(self.build()))
+        return {name: value for name, value in self.parameters if value != declared[name].default}
+
+
+def _normal(value: Any) -> Any:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _value(text: str) -> Value:
+    if text.lower() == "none":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -1,4 +1,8 @@
-"""Losses whose pull on the positive does not depend on the negatives: the ICLR 2023 paper's decoupled baselines."""
+"""Decoupled losses: the pull on the positive does not depend on the negatives.
+
+Source: the baselines of "On the Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of Sentence
+Representations" (ICLR 2023).
+"""
 
 from dataclasses import dataclass
 
@@ -14,31 +18,37 @@ from multitask.objectives.parameters import number
 @register("dcl")
 @dataclass(frozen=True)
 class DecoupledContrastive(Objective):
-    """mean_i (−s_ii/τ + log Σ_{j≠i} e^{s_ij/τ}) (Yeh et al. 2021).
+    """mean_i (−s_ii/τ + log Σ_{j≠i} e^{s_ij/τ}).
 
-    The second part of an anchor without any negative is 0.
+    For an anchor without a negative, the second term is 0.
 
-    Args: temperature: τ.
+    Source: Decoupled Contrastive Learning (Yeh et al. 2021).
     """
 
-    temperature: float = number(0.05, above=0)
+    temperature: float = number(0.05, above=0, help="temperature τ of the exponentials")
 
     def loss(self, pairs: Pairs) -> Tensor:
         return decoupled_losses(pairs, self.temperature).mean()
+
+    def full_push(self, push: Tensor) -> Tensor:
+        return push  # this loss dissipates nothing
 
 
 @register("dcl_positive")
 @dataclass(frozen=True)
 class DecoupledContrastivePositive(Hinge):
-    """`dcl` with each anchor's loss cut at 0 from below; an anchor without any negative contributes 0.
+    """mean_i [−s_ii/τ + log Σ_{j≠i} e^{s_ij/τ}]_+: `dcl`, where an anchor with a loss below 0 contributes 0.
 
-    Args: temperature: τ.
+    Source: Decoupled Contrastive Learning (Yeh et al. 2021), with the cut added.
     """
 
-    temperature: float = number(0.05, above=0)
+    temperature: float = number(0.05, above=0, help="temperature τ of the exponentials")
 
     def excess(self, pairs: Pairs) -> Tensor:
         return decoupled_losses(pairs, self.temperature)
+
+    def full_push(self, push: Tensor) -> Tensor:
+        return push.new_tensor(1 / self.temperature)
 
 
 def decoupled_losses(pairs: Pairs, temperature: float) -> Tensor:
@@ -50,23 +60,25 @@ def decoupled_losses(pairs: Pairs, temperature: float) -> Tensor:
 @register("align_uniform")
 @dataclass(frozen=True)
 class AlignUniform(Objective):
-    """(1−λ)·mean_i‖u_i−v_i‖^α + λ·(2t + ½[log mean_{i<j} e^{−t‖u_i−u_j‖²} + the same of v]) (Wang & Isola 2020).
+    """(1−λ)·mean_i‖u_i−v_i‖^α + λ·(2t + ½[log mean_{i<j} e^{−t‖u_i−u_j‖²} + log mean_{i<j} e^{−t‖v_i−v_j‖²}]).
 
-    With one pair the spreading part is the constant 2t.
+    With one pair the uniformity term is the constant 2t.
 
-    Args:
-        uniformity_weight: λ, 0 to 1.
-        alpha: α, at least 1 (below, the gradient is infinite at u = v).
-        t: sharpness of the Gaussian kernel.
+    Source: Wang & Isola 2020.
     """
 
-    uniformity_weight: float = number(0.5, least=0, most=1)
-    alpha: float = number(2.0, least=1)
-    t: float = number(2.0, above=0)
+    uniformity_weight: float = number(
+        0.5, least=0, most=1, help="weight λ of the uniformity term; the alignment term has 1 − λ"
+    )
+    alpha: float = number(
+        2.0, least=1, help="exponent α of the alignment distance; below 1 the gradient would be infinite at u_i = v_i"
+    )
+    t: float = number(2.0, above=0, help="sharpness t of the Gaussian kernel")
 
     def loss(self, pairs: Pairs) -> Tensor:
-        excluded = pairs.excluded_within
+        excluded, weight = pairs.excluded_within, self.uniformity_weight
         spreading = 2 * self.t + (uniformity(pairs.u, self.t, excluded) + uniformity(pairs.v, self.t, excluded)) / 2
-        return (1 - self.uniformity_weight) * alignment(
-            pairs.u, pairs.v, self.alpha
-        ) + self.uniformity_weight * spreading
+        return (1 - weight) * alignment(pairs.u, pairs.v, self.alpha) + weight * spreading
+
+    def full_push(self, push: Tensor) -> Tensor:
+        return push  # this loss dissipates nothing

@@ -1,4 +1,4 @@
-"""The gradient paradigm as a loss: gate, weights and ratio are given, the gradient follows."""
+"""The gradient paradigm as a loss: its gradient is made of a gate, weights over negatives and a ratio."""
 
 from dataclasses import dataclass
 
@@ -14,26 +14,27 @@ from multitask.objectives.parameters import number
 @register("gradient")
 @dataclass(frozen=True)
 class GradientParadigm(Objective):
-    """half(u, sg(v)) + half(v, sg(u)), whose gradient of an anchor is GD_i · Σ_{j≠i} W_ij (v_j − r·v_i).
+    """half(u, sg(v)) + half(v, sg(u)), with the gradient GD_i · Σ_{j≠i} W_ij (v_j − r·v_i) of an anchor in the first.
 
-    Source: arXiv 2402.18281, section 3.
+    half(x, y) is the mean of W_ij (x_i·y_j − r·a_i) over the rows i that pass the gate and all columns j.
+    a_i = u_i·v_i; its gradient goes to u_i and to v_i.
+    GD_i (gradient dissipation) is 1 for a row that passes the gate, s_ii − max_{j≠i} s_ij < m, and 0 for others; in
+    half(v, u) the maximum is over the column of s.
+    W_i = softmax over j≠i of s_ij/τ, without gradient.
+    If no row of a half passes the gate, the half is 0 and has no gradient. A row without a negative contributes 0.
 
-    half(x, y) = mean over the rows that pass the gate, and over all columns j, of W_ij (x_i·y_j − r·a_i), where
-    a_i = u_i·v_i carries gradient into both sides; the gate is s_ii − max_{j≠i} s_ij < m (for half(v, u) the
-    maximum runs over the column of s); W_i is the softmax of s_ij/τ over j≠i, without gradient.
-    A half in which no row passes the gate is 0 with zero gradient; a row without any negative contributes 0.
-
-    Args:
-        dissipation: m; None: every row passes.
-        weight: τ of the weights.
-        ratio: r.
-        power: p; W_ij ∝ max(s_ij, 1e-4)^p instead of the softmax (p = 0: uniform).
+    Source: "Towards Better Understanding of Contrastive Sentence Representation Learning: A Unified Paradigm for
+    Gradient" (arXiv 2402.18281), section 3.
     """
 
-    dissipation: float | None = number(0.30, least=-2, most=2)
-    weight: float = number(0.05, above=0)
-    ratio: float = number(1.0, least=0)
-    power: float | None = number(None, least=0)
+    dissipation: float | None = number(
+        0.30, least=-2, most=2, help="margin m of the dissipation gate; none: every row passes"
+    )
+    weight: float = number(0.05, above=0, help="temperature τ of the weights W over negatives")
+    ratio: float = number(1.0, least=0, help="ratio r of the pull on the positive to the push from the negatives")
+    power: float | None = number(
+        None, least=0, help="exponent p of the weights W_ij ∝ max(s_ij, 1e-4)^p, which replace the softmax; 0: uniform"
+    )
 
     def loss(self, pairs: Pairs) -> Tensor:
         similarity = pairs.u.detach() @ pairs.v.detach().T
@@ -47,13 +48,16 @@ class GradientParadigm(Objective):
         similarity = pairs.u @ pairs.v.T
         return torch.cat([self._gate(similarity, pairs.excluded), self._gate(similarity.T, pairs.excluded.T)])
 
+    def full_push(self, push: Tensor) -> Tensor:
+        return push.amax()  # the rows that pass share one normaliser, and the weights of each row sum to 1
+
     def _half(self, x: Tensor, y: Tensor, similarity: Tensor, excluded: Tensor) -> Tensor:
-        logits = weight_logits(similarity, self.weight, self.power)
+        logits = weight_logits(similarity, temperature=self.weight, power=self.power)
         weights = only_negatives(logits, excluded).softmax(-1).masked_fill(excluded, 0)  # [pairs, pairs]
         gate = self._gate(similarity, excluded)
-        negative = (x * (weights @ y.detach())).sum(-1)  # Σ_j W_ij x_i·y_j without a second [pairs, pairs] matrix
+        negative = (x * (weights @ y.detach())).sum(-1)  # Σ_j W_ij x_i·y_j, without a second [pairs, pairs]
         target = negative - self.ratio * weights.sum(-1) * (x * y).sum(-1)
         return (target * gate).sum() / (gate.sum().clamp_min(1) * len(x))
 
     def _gate(self, similarity: Tensor, excluded: Tensor) -> Tensor:
-        return dissipation_gate(similarity, similarity.diagonal(), excluded, self.dissipation)
+        return dissipation_gate(similarity, similarity.diagonal(), excluded, margin=self.dissipation)

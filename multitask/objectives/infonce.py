@@ -1,4 +1,4 @@
-"""InfoNCE and what is InfoNCE in other words: cross-entropy over the similarities of a batch."""
+"""InfoNCE and its variants: cross-entropy over the cosine similarities of a batch."""
 
 import math
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ from multitask.objectives.parameters import number
 @register("infonce")
 @dataclass(frozen=True)
 class InfoNCE(Objective):
-    """mean_i −log softmax_j(s_ij/τ)[i] (SimCSE, arXiv 2104.08821, equations 1 and 5).
+    """mean_i −log softmax_j(s_ij/τ)[i].
 
-    Hard negatives w_k give every row further logits u_i·w_k/τ. An anchor without any negative contributes 0.
+    Each hard negative w_k adds the logit u_i·w_k/τ to every row. An anchor without a negative contributes 0.
 
-    Args:
-        temperature: τ.
-        hard_negative_weight: added to the logit of the pair's own hard negative; then there must be one for each pair.
+    Source: SimCSE (arXiv 2104.08821), equations 1 and 5.
     """
 
-    temperature: float = number(0.05, above=0)
-    hard_negative_weight: float = number(0.0)
+    temperature: float = number(0.05, above=0, help="temperature τ of the softmax")
+    hard_negative_weight: float = number(
+        0.0, help="added to the logit of a pair's own hard negative; other than 0 it needs one hard negative per pair"
+    )
     takes_hard_negatives: ClassVar[bool] = True
 
     def similarity(self, pairs: Pairs) -> Tensor:
-        """Anchors against positives, then hard negatives  # [pairs, pairs + hard_negatives]."""
+        """Cosines of anchors with positives, then with hard negatives  # [pairs, pairs + hard_negatives]."""
         candidates = pairs.v if pairs.hard is None else torch.cat([pairs.v, pairs.hard])
         return pairs.u @ candidates.T
 
@@ -44,6 +44,9 @@ class InfoNCE(Objective):
         if pairs.false_hard_negatives is not None:
             logits[:, len(logits) :].masked_fill_(pairs.false_hard_negatives, -math.inf)
         return cross_entropy(logits, torch.arange(len(logits), device=logits.device))
+
+    def full_push(self, push: Tensor) -> Tensor:
+        return push.new_tensor(1 / self.temperature)  # the limit for a positive less similar than all negatives
 
     def _weigh_own_hard_negative(self, logits: Tensor) -> Tensor:
         pairs, candidates = logits.shape
@@ -59,27 +62,30 @@ class InfoNCE(Objective):
 @register("mnrl")
 @dataclass(frozen=True)
 class MultipleNegativesRanking(Objective):
-    """`infonce` as sentence-transformers names it (MultipleNegativesRankingLoss).
+    """mean_i −log softmax_j(scale·s_ij)[i]: `infonce` with temperature 1/scale.
 
-    Args: scale: 1/τ.
+    Source: MultipleNegativesRankingLoss of sentence-transformers.
     """
 
-    scale: float = number(20.0, above=0)
+    scale: float = number(20.0, above=0, help="factor of the cosines, 1/τ")
     takes_hard_negatives: ClassVar[bool] = True
 
     def loss(self, pairs: Pairs) -> Tensor:
         return InfoNCE(temperature=1 / self.scale).loss(pairs)
 
+    def full_push(self, push: Tensor) -> Tensor:
+        return push.new_tensor(self.scale)
+
 
 @register("arccon")
 @dataclass(frozen=True)
 class ArcCon(InfoNCE):
-    """`infonce` with s_ii replaced by cos(θ_ii + angle), θ = arccos s (ArcCSE, Zhang et al. 2022, equation 3).
+    """`infonce` with s_ii replaced by cos(θ_ii + angle), where θ_ii = arccos s_ii.
 
-    Args: angle: the additive margin in radians, 0 to π.
+    Source: ArcCSE (Zhang et al. 2022), equation 3.
     """
 
-    angle: float = number(math.radians(10), least=0, most=math.pi)
+    angle: float = number(math.radians(10), least=0, most=math.pi, help="angular margin in radians, added to θ_ii")
 
     def similarity(self, pairs: Pairs) -> Tensor:
         similarity = super().similarity(pairs)

@@ -9,13 +9,16 @@ from torch.nn.functional import softplus
 
 from multitask.objectives.base import Objective, Pairs, register
 from multitask.objectives.negatives import only_negatives
-from multitask.objectives.parameters import number
+from multitask.objectives.parameters import choice, number
 
 
 @register("cosine")
 @dataclass(frozen=True)
 class CosineRegression(Objective):
-    """mean_i (s_ii − y_i)², y in [0, 1] the gold similarity (Reimers & Gurevych 2019, section 3, regression)."""
+    """mean_i (s_ii − y_i)², where y_i in [0, 1] is the gold similarity of pair i.
+
+    Source: Sentence-BERT (Reimers & Gurevych 2019), section 3, regression.
+    """
 
     takes_labels: ClassVar = "similarity from 0 to 1"
 
@@ -27,26 +30,25 @@ class CosineRegression(Objective):
 @register("quora_pairs")
 @dataclass(frozen=True)
 class LabelledPairs(Objective):
-    """Contrastive learning from pairs with label 1 (duplicates) and label 0 (not duplicates, often close in words).
+    """The mean of a contrastive loss over pairs with label 1 (duplicates) and label 0 (not duplicates).
 
-    ℓ_i = −log softmax_j(s_ij/τ)[i] is the contrastive loss of a pair over the batch, as in `infonce`.
-    Pairs with label 1 contribute ℓ_i to the mean. Pairs with label 0 contribute, by `form`:
+    ℓ_i = −log softmax_j(s_ij/τ)[i] is the contrastive loss of pair i over the batch, as in `infonce`.
+    A pair with label 1 contributes ℓ_i. A pair with label 0 contributes, depending on `form`:
 
     - "bounded": ½[log(1 + Σ_j e^{(s_ij − 1)/τ}) + log(1 + Σ_j e^{(s_ji − 1)/τ})], j over the whole batch. Each of
-      the two sentences has only itself as positive (similarity 1) and gets the pair's own similarity s_ii as one
-      more negative logit beside the batch's. Bounded below by 0, and its gradient fades once s_ii is small.
-    - "literal": −ℓ_i, the contrastive loss maximised, as the multi-task report words it. It never stops pushing, and
-      what lowers it is not only a smaller s_ii but also any other pair that comes closer.
+      the two sentences is its own positive (similarity 1), and the other sentence of the pair is one of the negatives.
+      This loss is at least 0, and its gradient vanishes once s_ii is small.
+    - "literal": −ℓ_i, the maximised contrastive loss of the report. It never stops pushing the pair apart. It falls if
+      s_ii falls, and also if other pairs come closer.
 
-    The tables of this repository use "bounded" where they do not say otherwise.
+    The studies' tables use "bounded" unless they say otherwise.
 
-    Args:
-        temperature: τ.
-        form: of the pairs with label 0.
+    Source: "Contrastive Learning for Generalizable Sentence Embeddings" (the multi-task report), section 4.1, for
+    "literal"; the bounded form is not in the report.
     """
 
-    temperature: float = number(0.05, above=0)
-    form: Literal["bounded", "literal"] = "bounded"
+    temperature: float = number(0.05, above=0, help="temperature τ of the softmax")
+    form: Literal["bounded", "literal"] = choice("bounded", help="loss of the pairs with label 0")
     takes_labels: ClassVar = "0 or 1"
 
     def loss(self, pairs: Pairs) -> Tensor:

@@ -1,11 +1,8 @@
-"""Triplet losses with a margin, on the hardest negative of each anchor, in three measures of closeness.
-
-Source: "On the Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of Sentence Representations"
-(ICLR 2023). An anchor without any negative contributes 0.
-"""
+"""Triplet losses with a margin on each anchor's hardest negative: by inner product, distance and angle."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from torch import Tensor
 from torch.nn.functional import relu
@@ -17,10 +14,10 @@ from multitask.objectives.parameters import number
 
 
 class Hinge(Objective):
-    """mean_i [excess_i]_+ over the anchors that have a negative."""
+    """mean_i [excess_i]_+, where an anchor without a negative contributes 0."""
 
     def excess(self, pairs: Pairs) -> Tensor:
-        """By how much each anchor misses its goal; at or below 0 it gets no gradient  # [pairs]."""
+        """The loss of each anchor before it is cut at 0; an anchor at or below 0 gets no gradient  # [pairs]."""
         raise NotImplementedError
 
     def loss(self, pairs: Pairs) -> Tensor:
@@ -38,13 +35,17 @@ class Hinge(Objective):
 class MarginProductTriplet(Hinge):
     """mean_i [max_{j≠i} s_ij − s_ii + m]_+.
 
-    Args: margin: m, in cosine units, 0 to 2.
+    Source: "On the Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of Sentence
+    Representations" (ICLR 2023).
     """
 
-    margin: float = number(0.23, least=0, most=2)
+    margin: float = number(0.23, least=0, most=2, help="margin m between two cosines")
 
     def excess(self, pairs: Pairs) -> Tensor:
         return hardest(pairs.u @ pairs.v.T, pairs.excluded) - pairs.positive + self.margin
+
+    def undissipated(self) -> Self:
+        return replace(self, margin=2.0)
 
 
 @register("met")
@@ -52,15 +53,19 @@ class MarginProductTriplet(Hinge):
 class MarginEuclideanTriplet(Hinge):
     """mean_i [d_ii − min_{j≠i} d_ij + m]_+ with d_ij = sqrt(max(2 − 2 s_ij, 1e-4)).
 
-    Args: margin: m, in distance on the unit sphere, 0 to 2.
+    Source: "On the Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of Sentence
+    Representations" (ICLR 2023).
     """
 
-    margin: float = number(0.45, least=0, most=2)
+    margin: float = number(0.45, least=0, most=2, help="margin m between two distances of unit vectors")
 
     def excess(self, pairs: Pairs) -> Tensor:
-        # d falls as s rises: the nearest negative is the most similar one
+        # The distance falls as the cosine rises, so the nearest negative is the most similar one.
         nearest = hardest(pairs.u @ pairs.v.T, pairs.excluded)
         return _distance(pairs.positive) - _distance(nearest) + self.margin
+
+    def undissipated(self) -> Self:
+        return replace(self, margin=2.0)
 
 
 def _distance(cosine: Tensor) -> Tensor:
@@ -72,11 +77,15 @@ def _distance(cosine: Tensor) -> Tensor:
 class MarginAngularTriplet(Hinge):
     """mean_i [θ_ii − min_{j≠i} θ_ij + m·π]_+ with θ_ij = arccos s_ij.
 
-    Args: margin: m, in units of π, 0 to 1.
+    Source: "On the Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of Sentence
+    Representations" (ICLR 2023).
     """
 
-    margin: float = number(0.15, least=0, most=1)
+    margin: float = number(0.15, least=0, most=1, help="margin m between two angles, in units of π")
 
     def excess(self, pairs: Pairs) -> Tensor:
         nearest = hardest(pairs.u @ pairs.v.T, pairs.excluded)
         return arccos(pairs.positive) - arccos(nearest) + self.margin * math.pi
+
+    def undissipated(self) -> Self:
+        return replace(self, margin=1.0)

@@ -1,4 +1,4 @@
-"""Mix and match: dissipation, weight and ratio of three losses, put together in one gradient."""
+"""One gradient from the dissipation, the weights and the ratio of up to three losses."""
 
 import math
 from dataclasses import dataclass
@@ -10,36 +10,37 @@ from multitask.objectives.alignment_uniformity import arccos
 from multitask.objectives.base import Objective, Pairs, register
 from multitask.objectives.closed_forms import DISSIPATIONS, RATIOS, WEIGHTS, Negatives
 from multitask.objectives.negatives import only_negatives
+from multitask.objectives.parameters import choice
 
 Loss = Literal["infonce", "arccon", "mpt", "met", "mat"]
 SMALLEST = 0.01
-"""Angles to positives below this, or this near π, count as this in the ratio, which has poles there (met's floor)."""
+"""Limit of the angles to positives in the ratio, from 0 and from π, where the ratio has poles (met's floor)."""
 
 
 @register("mixed")
 @dataclass(frozen=True)
 class Mixed(Objective):
-    """mean_i GD_i Σ_{j≠i} W_ij (s_ij − r_i s_ii), with GD, W and r as constants, each that of a loss at its defaults.
+    """mean_i GD_i Σ_{j≠i} W_ij (s_ij − r_i s_ii), where GD, W and r have no gradient.
 
-    Source: the paradigm of arXiv 2402.18281, section 3, whose losses each have all three components of their own. With
-    all three of one loss, gradients are that loss's, of anchors and of positives, but for the factors that
-    `closed_forms` names. An anchor without any negative contributes 0.
+    GD (gradient dissipation), W (weights) and r (ratio) are each taken from a loss with its default parameters. If
+    all three are from one loss, the gradients of anchors and positives are those of that loss, up to the factors in
+    `closed_forms`. An anchor without a negative contributes 0.
 
-    Args:
-        dissipation_of: the loss whose GD it is.
-        weight_of: the loss whose W it is.
-        ratio_of: the loss whose r it is.
+    Source: the paradigm of arXiv 2402.18281, section 3; the mixture is not in the paper.
     """
 
-    dissipation_of: Loss = "infonce"
-    weight_of: Loss = "infonce"
-    ratio_of: Loss = "infonce"
+    dissipation_of: Loss = choice("infonce", help="the loss that the gradient dissipation GD is from")
+    weight_of: Loss = choice("infonce", help="the loss that the weights W over negatives are from")
+    ratio_of: Loss = choice("infonce", help="the loss that the ratio r is from")
 
     def loss(self, pairs: Pairs) -> Tensor:
         similarity = pairs.u @ pairs.v.T
         dissipation, weights, ratio = self._components(similarity.detach(), pairs.positive.detach(), pairs.excluded)
         push = (weights * similarity).sum(-1)
         return (dissipation * (push - ratio * weights.sum(-1) * pairs.positive)).mean()
+
+    def full_push(self, push: Tensor) -> Tensor:
+        return push.new_tensor(1.0)  # the weights of each anchor sum to 1
 
     def _components(self, similarity: Tensor, positive: Tensor, excluded: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """GD [pairs], W [pairs, pairs], r [pairs]."""

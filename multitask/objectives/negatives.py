@@ -1,7 +1,7 @@
 """Reductions over the negatives of each row of a similarity matrix.
 
-`excluded` [rows, columns] is True where a column is no negative of the row. The maximum over no negatives is −∞ in
-the formulas; here it is the dtype's lowest finite number, so that no gradient becomes inf − inf.
+`excluded` [rows, columns] is True where a column is not a negative of the row. The maximum over no negatives is −∞ in
+the formulas. Here it is the dtype's lowest finite number, so that no gradient becomes inf − inf.
 """
 
 import torch
@@ -14,15 +14,15 @@ def diagonal_mask(x: Tensor) -> Tensor:
 
 
 def only_negatives(similarity: Tensor, excluded: Tensor) -> Tensor:
-    """The matrix with everything that is no negative at the lowest number."""
+    """The matrix with the dtype's lowest number in the excluded entries."""
     return similarity.masked_fill(excluded, torch.finfo(similarity.dtype).min)
 
 
 def hardest(similarity: Tensor, excluded: Tensor) -> Tensor:
-    """Maximum over the negatives of each row  # [rows]. Ties share the gradient."""
+    """Maximum over the negatives of each row; ties share the gradient  # [rows]."""
     return only_negatives(similarity, excluded).amax(-1)
 
 
 def zero_if_empty(value: Tensor) -> Tensor:
-    """A reduction over negatives, with 0 where there was none."""
+    """A maximum or logsumexp over negatives, or 0 where there was no negative."""
     return value.masked_fill(value < torch.finfo(value.dtype).min / 2, 0)

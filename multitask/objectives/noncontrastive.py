@@ -1,13 +1,8 @@
-"""Losses without contrast between a positive and negatives, plain or with the three components added.
-
-Source: arXiv 2402.18281, section 4. A pair without negatives (a batch of one, or all of them false) is not spread,
-its gate is closed, and its pull is 0 where a component relates it to the negatives. Defaults are the paper's
-settings of the plain forms; with components on, the paper uses uniformity_weight 1, dissipation 0.30, weight 0.05 and
-ratio 1.50 (barlow_twins, vicreg) or 1.75 (mhe, mhs).
-"""
+"""Losses that do not contrast positives with negatives, optionally modified by dissipation, weight and ratio."""
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -19,21 +14,35 @@ from multitask.objectives.negatives import only_negatives, zero_if_empty
 from multitask.objectives.parameters import number
 
 
+def _weight_of_spreading(default: float) -> Any:
+    """The field for λ, whose default differs between the losses."""
+    return number(default, least=0, help="weight λ of the term that spreads a view")
+
+
 @dataclass(frozen=True)
 class NonContrastive(Objective):
-    """The components that all four share.
+    """The plain loss has none of the three components. `dissipation`, `weight` and `ratio` each add one.
 
-    Args:
-        uniformity_weight: λ, of the spreading part.
-        dissipation: m of the gate; a view's row i keeps its gradient iff 1 − max_{j≠i} x_i·x_j < m.
-        weight: τ of the weights over negatives.
-        ratio: r, of the pull on the positive relative to the push from the negatives.
+    With `dissipation`, row i of a view x keeps its gradient only if 1 − max_{j≠i} x_i·x_j < m.
+
+    The defaults are the paper's settings of the plain losses. With all components, the paper uses uniformity_weight=1,
+    dissipation=0.3, weight=0.05 and ratio=1.5 (barlow_twins, vicreg) or ratio=1.75 (mhe, mhs).
+
+    A pair without negatives (a batch of one pair, or all others are false negatives) is not pushed, and its gate is
+    closed. Its pull is 0 if a component makes the pull depend on the negatives.
+
+    Source: "Towards Better Understanding of Contrastive Sentence Representation Learning: A Unified Paradigm for
+    Gradient" (arXiv 2402.18281), section 4.
     """
 
-    uniformity_weight: float = number(1.0, least=0)
-    dissipation: float | None = number(None, least=0, most=2)
-    weight: float | None = number(None, above=0)
-    ratio: float | None = number(None, least=0)
+    uniformity_weight: float = _weight_of_spreading(1.0)
+    dissipation: float | None = number(None, least=0, most=2, help="margin m of the dissipation gate; none: no gate")
+    weight: float | None = number(
+        None, above=0, help="temperature τ of softmax weights over negatives; none: the plain loss's weights"
+    )
+    ratio: float | None = number(
+        None, least=0, help="ratio r of the pull on the positive to the push from the negatives; none: the plain pull"
+    )
 
     def loss(self, pairs: Pairs) -> Tensor:
         if self.dissipation is not None:
@@ -42,7 +51,7 @@ class NonContrastive(Objective):
         return self.gated_loss(pairs)
 
     def gated_loss(self, pairs: Pairs) -> Tensor:
-        """The formula, on views whose rows have passed the gate or lost their gradient."""
+        """The formula. Rows that did not pass the gate have no gradient."""
         raise NotImplementedError
 
     def active(self, pairs: Pairs) -> Tensor | None:
@@ -50,11 +59,14 @@ class NonContrastive(Objective):
             return None
         return torch.cat([self._gate(pairs.u, pairs.excluded_within), self._gate(pairs.v, pairs.excluded_within)])
 
+    def undissipated(self) -> Self:
+        return replace(self, dissipation=None)
+
     def _dissipate(self, x: Tensor, excluded: Tensor) -> Tensor:
         return x.where(self._gate(x.detach(), excluded)[:, None], x.detach())
 
     def _gate(self, x: Tensor, excluded: Tensor) -> Tensor:
-        return dissipation_gate(x @ x.T, 1.0, excluded, self.dissipation)
+        return dissipation_gate(x @ x.T, 1.0, excluded, margin=self.dissipation)
 
 
 @register("mhe")
@@ -62,11 +74,12 @@ class NonContrastive(Objective):
 class MinimumHypersphericalEnergy(NonContrastive):
     """λ(U_u + U_v) + r Σ_i a_i (c^u_i + c^v_i)/2, with a_i = 2 − 2 u_i·v_i.
 
-    U_x = logsumexp over unordered pairs of x_i·x_j (over τ with `weight`). c = 1/N, or with `weight` the share of
-    row i in the push of the view: sg(exp(logsumexp_{j≠i}(x_i·x_j/τ) − U_x))/τ. `ratio` off: r = 1.
+    U_x = logsumexp over the unordered pairs i, j of x_i·x_j, or of x_i·x_j/τ with `weight`.
+    c^x_i = 1/N, or with `weight` the share of row i in the push on view x: sg(exp(logsumexp_{j≠i}(x_i·x_j/τ) − U_x))/τ.
+    Without `ratio`, r = 1.
     """
 
-    uniformity_weight: float = number(10.0, least=0)
+    uniformity_weight: float = _weight_of_spreading(10.0)
 
     def gated_loss(self, pairs: Pairs) -> Tensor:
         distance = 2 - 2 * pairs.positive
@@ -90,7 +103,7 @@ class MaximumHypersphericalSeparation(NonContrastive):
     """−λ(mean h^u + mean h^v) + mean_i a_i (c^u_i + c^v_i)/2, with a_i = 2 − 2 u_i·v_i.
 
     h^u_i = min_{j≠i} d(u_i, v_j) and h^v_i = min_{j≠i} d(v_i, u_j), where d(x, y) = sqrt(‖x − sg(y)‖² + 1e-4).
-    c = 1, or with `ratio` c^x_i = r/sg(h^x_i). `weight` has no effect: only the hardest negative is there.
+    c^x_i = 1, or with `ratio` r/sg(h^x_i). `weight` has no effect, because only the hardest negative is used.
     """
 
     def gated_loss(self, pairs: Pairs) -> Tensor:
@@ -101,7 +114,7 @@ class MaximumHypersphericalSeparation(NonContrastive):
         return spreading + (distance * (pull_u + pull_v) / 2).mean()
 
     def _separation(self, x: Tensor, y: Tensor, excluded: Tensor) -> tuple[Tensor, Tensor]:
-        # the nearest by ‖y_j‖² − 2 x_i·y_j, which is ‖x_i − y_j‖² up to the row's constant; then its exact distance
+        # 2 x_i·y_j − ‖y_j‖² is ‖x_i‖² − ‖x_i − y_j‖²: it finds the nearest, whose distance is then computed exactly.
         closeness = only_negatives(2 * x.detach() @ y.T - y.square().sum(-1), excluded)
         nearest = y[closeness.argmax(-1)]  # [pairs, dim]
         separation = ((x - nearest).square().sum(-1) + 1e-4).sqrt()
@@ -116,17 +129,19 @@ class MaximumHypersphericalSeparation(NonContrastive):
 
 @dataclass(frozen=True)
 class GradientForm(NonContrastive):
-    """V(u, v) + V(v, u) with V(x, y) = Σ_i [pos_i + λ Σ_j W_ij x_i·sg(x_j)], made for its gradient, not its value.
+    """V(u, v) + V(v, u) with V(x, y) = Σ_i [pos_i + λ Σ_j W_ij x_i·sg(x_j)]. Only its gradient has a meaning.
 
-    j runs over all pairs, i included. W_ij without gradient, from the view z that `reference` names:
-    plain (2/N²) z_i·z_j; with `weight` e^{z_i·z_j/τ} / Σ_{k≠l} e^{z_k·z_l/τ} (the diagonal is in the numerator only);
-    with `power` max(z_i·z_j, 1e-4)^p likewise. With `ratio` pos_i = −λ r (Σ_{j≠i} W_ij) x_i·y_i.
-
-    Args: power: p, instead of `weight`.
+    The sum over j includes i. The weights W have no gradient and are computed from a reference view z:
+    plain, W_ij = (2/N²) z_i·z_j;
+    with `weight`, W_ij = e^{z_i·z_j/τ} / Σ_{k≠l} e^{z_k·z_l/τ}, where only the numerator includes the diagonal;
+    with `power`, the same with max(z_i·z_j, 1e-4)^p instead of e^{z_i·z_j/τ}.
+    With `ratio`, pos_i = −λ r (Σ_{j≠i} W_ij) x_i·y_i.
     """
 
-    uniformity_weight: float = number(30.0, least=0)
-    power: float | None = number(None, least=0)
+    uniformity_weight: float = _weight_of_spreading(30.0)
+    power: float | None = number(
+        None, least=0, help="exponent p of power weights over negatives, instead of `weight`; 0: uniform; none: off"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,11 +149,11 @@ class GradientForm(NonContrastive):
             raise InputError(f"{self.name}: weight and power are two forms of one component; give one of them")
 
     def reference(self, x: Tensor, y: Tensor) -> Tensor:
-        """The view whose similarities are the weights of V(x, y)."""
+        """The view z from which V(x, y) takes its weights  # [pairs, dim]."""
         raise NotImplementedError
 
     def plain_pull(self, x: Tensor, y: Tensor) -> Tensor:
-        """The direction that pos_i = −x_i·direction_i pulls towards when `ratio` is off  # [pairs, dim]."""
+        """The direction_i in pos_i = −x_i·direction_i without `ratio`  # [pairs, dim]."""
         raise NotImplementedError
 
     def gated_loss(self, pairs: Pairs) -> Tensor:
@@ -148,8 +163,8 @@ class GradientForm(NonContrastive):
     def _view(self, x: Tensor, y: Tensor, excluded: Tensor) -> Tensor:
         fixed = x.detach()
         weights, own_weight = self._weights(self.reference(fixed, y.detach()), excluded)
-        # The diagonal's gradient is along x_i itself and ends in the normalisation; only its value is kept, since
-        # with small τ rounding would let some of a huge radial gradient through.
+        # The diagonal's gradient is parallel to x_i, so normalisation removes it. With small τ it is huge, and
+        # rounding would leave some of it. Hence only its value is kept.
         spreading = (x * (weights @ fixed)).sum() + (own_weight * fixed.square().sum(-1)).sum()
         if self.ratio is None:
             pull = (x * self.plain_pull(fixed, y.detach())).sum()
@@ -163,11 +178,11 @@ class GradientForm(NonContrastive):
         if self.weight is None and self.power is None:
             weights = similarity * (2 / len(z) ** 2)
             return weights.masked_fill(excluded, 0), weights.diagonal()
-        logits = weight_logits(similarity, self.weight or 1.0, self.power)
+        logits = weight_logits(similarity, temperature=self.weight or 1.0, power=self.power)
         negatives = only_negatives(logits, excluded)
         weights = negatives.flatten().softmax(0).view_as(logits).masked_fill(excluded, 0)
         normaliser = negatives.logsumexp((0, 1))
-        largest = math.log(torch.finfo(z.dtype).max) / 2  # a value beyond would overflow the loss; it has no gradient
+        largest = math.log(torch.finfo(z.dtype).max) / 2  # above it the loss would overflow
         own_weight = (logits.diagonal() - normaliser).clamp_max(largest).exp()
         return weights, own_weight.masked_fill(excluded.all(), 0)
 
@@ -175,9 +190,9 @@ class GradientForm(NonContrastive):
 @register("vicreg")
 @dataclass(frozen=True)
 class VICReg(GradientForm):
-    """VICReg in gradient form: W from x itself, plain pos_i = −(2/N) x_i·sg(y_i).
+    """VICReg in gradient form: the reference view is x, and plain pos_i = −(2/N) x_i·sg(y_i).
 
-    Plain, its gradient is that of mean_i‖x_i − y_i‖² + λ/2 (‖C_xx‖² + ‖C_yy‖²) with C_xx = xᵀx/N.
+    The plain form has the gradient of mean_i‖x_i − y_i‖² + λ/2 (‖C_xx‖² + ‖C_yy‖²) with C_xx = xᵀx/N.
     """
 
     def reference(self, x: Tensor, y: Tensor) -> Tensor:
@@ -190,9 +205,10 @@ class VICReg(GradientForm):
 @register("barlow_twins")
 @dataclass(frozen=True)
 class BarlowTwins(GradientForm):
-    """Barlow Twins in gradient form: W from y, plain pos_i = −Σ_d (2/N)(1 − (1−λ)·C_dd) x_id sg(y_id), C = sg(xᵀy)/N.
+    """Barlow Twins in gradient form: the reference view is y.
 
-    Plain, its gradient is that of Σ_d (1 − C_dd)² + λ Σ_{d≠e} C_de².
+    Plain pos_i = −Σ_d (2/N)(1 − (1−λ)·C_dd) x_id sg(y_id) with C = sg(xᵀy)/N.
+    The plain form has the gradient of Σ_d (1 − C_dd)² + λ Σ_{d≠e} C_de².
     """
 
     def reference(self, x: Tensor, y: Tensor) -> Tensor:

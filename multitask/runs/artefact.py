@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
 from minbert.files import read_json, write_json, write_text
 from multitask.runs.locks import exclusive
@@ -154,7 +155,7 @@ def is_run(name: str | Path) -> bool:
 
 
 def locate_model(name: str | Path, revision: str | None = None, best_on: str | None = None) -> Path:
-    """A model folder from what a user names: a run's folder, or a checkpoint as `minbert.checkpoint.resolve` takes it.
+    """A model folder from what a user names: a run's folder, or a checkpoint as `resolve` takes it.
 
     Args:
         name: of the run or checkpoint.
@@ -165,8 +166,6 @@ def locate_model(name: str | Path, revision: str | None = None, best_on: str | N
         if revision is not None:
             raise InputError(f"{name} is a run and has no revision {revision!r}; leave the revision out")
         return Artefact(Path(name)).model_folder(best_on)
-    from minbert.checkpoint import resolve  # imports torch, which reading a run does without
-
     return resolve(str(name), revision)
 
 

@@ -1,4 +1,4 @@
-"""Locks between processes and threads; a kill frees them."""
+"""File locks between processes and threads. A killed process releases its locks."""
 
 import fcntl
 import logging
@@ -11,11 +11,11 @@ logger = logging.getLogger("multitask")
 
 @contextmanager
 def exclusive(path: Path, waiting: str | None = None) -> Iterator[None]:
-    """Hold the lock file alone; waits for whoever holds it.
+    """Hold the lock file alone within the block; wait while others hold it.
 
     Args:
-        path: the lock file; it stays behind, empty.
-        waiting: logged when there is somebody to wait for.
+        path: the lock file; it is not deleted afterwards.
+        waiting: message to log if others hold the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
@@ -30,7 +30,7 @@ def exclusive(path: Path, waiting: str | None = None) -> Iterator[None]:
 
 @contextmanager
 def shared(path: Path) -> Iterator[None]:
-    """Hold the lock file beside others who share it; waits for one who holds it alone."""
+    """Share the lock file with other sharers within the block; wait while somebody holds it alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
@@ -38,7 +38,7 @@ def shared(path: Path) -> Iterator[None]:
 
 
 def is_free(path: Path) -> bool:
-    """Whether nobody holds the lock file at this moment."""
+    """Whether nobody holds the lock file now."""
     if not path.is_file():
         return True
     with path.open("w") as file:

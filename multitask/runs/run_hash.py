@@ -9,10 +9,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 FORMAT_VERSION = 5
 """Version of the folders' layout. Raise it when runs of older code can no longer be read."""
+
+
+@runtime_checkable
+class Choice(Protocol):
+    """A setting that names one of several classes, each with parameters and defaults of its own."""
+
+    name: str
+
+    def changed(self) -> dict[str, Any]:
+        """The parameters that differ from the defaults of the named class."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,14 @@ def changed_settings(config: Any, defaults: Any = None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in fields(config):
         value, default = getattr(config, field.name), getattr(defaults, field.name)
+        if isinstance(value, Choice):
+            value, default = _chosen(value), _chosen(default)
+        elif is_dataclass(value):
+            value, default = changed_settings(value, default), {}
         if value != default:
-            found[field.name] = changed_settings(value, default) if is_dataclass(value) else value
+            found[field.name] = value
     return found
+
+
+def _chosen(choice: Choice) -> dict[str, Any]:
+    return {"name": choice.name, **choice.changed()}

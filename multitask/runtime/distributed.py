@@ -1,12 +1,13 @@
-"""Data parallel training: what the processes that `torchrun` starts, the ranks, do together. A no-op in one process.
+"""Data-parallel training: what the processes started by `torchrun` (ranks) do together. A no-op in a single process.
 
-Every rank plans the same batches and encodes its own rows of them. What the rows become (embeddings, outputs of heads,
-sums of losses) is brought together, with gradient, and every rank computes the whole batch's loss from it: negatives,
-masks of duplicates and schedulers see what a single process would. The gradient that such a loss sends back to a
-rank's rows is multiplied by the number of ranks, so that the mean of the ranks' gradients, taken once before the step,
-is that of the whole batch; as in PyTorch's DistributedDataParallel, but without overlap of computing and sending.
+Every rank plans the same batches and encodes its own rows of them. The results (embeddings, outputs of heads, sums of
+losses) are gathered with their gradients, and every rank computes the loss of the whole batch from them. So negatives,
+masks of duplicates and schedulers see what they would see in a single process. The gradient of this loss with respect
+to a rank's rows is multiplied by the number of ranks. The mean of the ranks' gradients, taken once before the step, is
+then the gradient of the whole batch. PyTorch's DistributedDataParallel does the same, and also overlaps computing and
+sending.
 
-Tensors are sent by the device's own backend, everything else by gloo, which never waits for a CUDA device.
+Tensors are sent by the backend of their device, other objects by gloo, which never waits for a CUDA device.
 """
 
 import atexit
@@ -20,7 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # imported when there is a group, its default arguments would keep the group's threads
+import torch.distributed.nn  # before there is a group: its default arguments would keep a group's threads alive
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -28,17 +29,17 @@ from minbert.errors import InputError
 
 T = TypeVar("T")
 
-# The first rank may evaluate, or wait for another run, for long; that a rank died is seen by `torchrun`, not by this.
+# Long, because ranks wait while the first one evaluates or waits for another run. `torchrun` notices dead ranks itself.
 PATIENCE = timedelta(days=7)
 
-_alone = False  # while only this rank computes
+_alone = False  # True while only this rank computes
 
 
 def start(device: torch.device) -> None:
-    """Join the other ranks, where `torchrun` started this process as one of several.
+    """Join the other ranks, if `torchrun` started this process as one of several.
 
     Raises:
-        InputError: more ranks on this machine than CUDA devices.
+        InputError: this machine has more ranks than CUDA devices.
     """
     named = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
     if not named or int(os.environ["WORLD_SIZE"]) < 2 or dist.is_initialized():
@@ -46,7 +47,7 @@ def start(device: torch.device) -> None:
     if device.type == "cuda":
         place, here = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
         if place >= here:
-            raise InputError(f"rank {place} of this machine has no CUDA device, there are {here}; start fewer")
+            raise InputError(f"rank {place} of this machine has no CUDA device; start at most {here} ranks")
         torch.cuda.set_device(place)
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     atexit.register(dist.destroy_process_group)
@@ -55,37 +56,37 @@ def start(device: torch.device) -> None:
 
 
 def ranks() -> int:
-    """How many processes train together."""
+    """Number of processes that train together."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() and not _alone else 1
 
 
 def rank() -> int:
-    """Which of them this one is, from 0."""
+    """Number of this process among them, from 0."""
     return dist.get_rank() if ranks() > 1 else 0
 
 
 def is_first() -> bool:
-    """Whether this process is the one that writes files and shows how far the run is."""
+    """Whether this process is the one that writes files and shows progress."""
     return not dist.is_available() or not dist.is_initialized() or dist.get_rank() == 0
 
 
 def own(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows of a batch that are this rank's: every so many-th, or where there are too few, the first once more.
+    """Every n-th row of a batch, for n ranks: the rows of this rank.
 
-    What is made of that row `gather` and `total` leave out; it is there so that the same parameters get a gradient
-    on every rank.
+    A rank without rows takes the first row again, so that the same parameters get a gradient on every rank. `gather`
+    and `total` ignore the result of that row.
     """
     mine = rows[rank() :: ranks()]
     return mine if len(mine) else rows[:1]
 
 
 def gather(mine: Tensor, rows: int, dim: int = 0) -> Tensor:
-    """All ranks' values in the order of the batch, with gradient.
+    """All ranks' values in the order of the batch's rows, with gradient.
 
     Args:
-        mine: [..., own rows, ...], one value for each of this rank's rows.
-        rows: of the whole batch.
-        dim: the rows' dimension.
+        mine: values of this rank's rows, [..., own rows, ...].
+        rows: number of rows in the whole batch.
+        dim: dimension of the rows.
 
     Returns:
         [..., rows, ...]
@@ -97,7 +98,7 @@ def gather(mine: Tensor, rows: int, dim: int = 0) -> Tensor:
 
 
 def total(mine: Tensor, rows: int) -> Tensor:
-    """The sum of all ranks' values of any shape for a batch of so many rows, with gradient."""
+    """The sum of all ranks' values for a batch of `rows` rows, with gradient; values may have any shape."""
     if ranks() == 1:
         return mine
     summed: Tensor = _Total.apply(mine * int(rank() < rows))  # type: ignore[no-untyped-call]
@@ -105,7 +106,7 @@ def total(mine: Tensor, rows: int) -> Tensor:
 
 
 def average(tensors: Sequence[Tensor]) -> None:
-    """Put the mean over ranks in place of tensors of one dtype; its bits are the same on every rank."""
+    """Replace tensors of one dtype by their means over ranks, with the same bits on every rank."""
     if ranks() == 1 or not tensors:
         return
     flat = torch.cat([tensor.flatten() for tensor in tensors])
@@ -116,13 +117,13 @@ def average(tensors: Sequence[Tensor]) -> None:
 
 
 def take_first(tensor: Tensor) -> None:
-    """Put the first rank's values in place of a contiguous tensor's own."""
+    """Replace the values of a contiguous tensor by the first rank's."""
     if ranks() > 1:
         dist.broadcast(tensor, 0)
 
 
 def all_of(value: T) -> list[T]:
-    """What every rank has, by rank. Anything that can be pickled."""
+    """The values of all ranks in their order. Values must be picklable."""
     if ranks() == 1:
         return [value]
     found: list[Any] = [None] * ranks()
@@ -131,9 +132,10 @@ def all_of(value: T) -> list[T]:
 
 
 def from_first(compute: Callable[[], T]) -> T:
-    """What the first rank computes alone, as in a single process; the others wait for it. It must be picklable.
+    """Let the first rank compute something alone, as in a single process, and return the result on every rank.
 
-    An error of it is raised on every rank, so that none waits for a rank that has given up.
+    The other ranks wait. The result must be picklable. An error is raised on every rank, so that no rank waits for one
+    that has stopped.
     """
     if ranks() == 1:
         return compute()
@@ -169,7 +171,7 @@ class _Gather(torch.autograd.Function):
         padded[: len(mine)] = mine
         parts = [torch.empty_like(padded) for _ in range(ranks())]
         dist.all_gather(parts, padded)
-        return torch.stack(parts, dim=1).flatten(0, 1)[:rows]  # row i is the (i // ranks)-th of rank i % ranks
+        return torch.stack(parts, dim=1).flatten(0, 1)[:rows]  # row i of the batch is row i // ranks of rank i % ranks
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:

@@ -1,17 +1,17 @@
-"""Errors of a run itself; wrong input is `minbert.errors.InputError`."""
+"""Errors of a run. Wrong input raises `minbert.errors.InputError` instead."""
 
 
 class TrainingError(Exception):
-    """Training cannot go on, e.g. a loss that is not finite. The message is one line; the exit code is 1."""
+    """Training cannot continue, e.g. because the loss is not finite. One line of message; the exit code is 1."""
 
 
-class Interrupted(Exception):  # noqa: N818 - an order from outside, not an error
-    """A signal asked the run to stop; its state is saved and the same command resumes it.
+class Interrupted(Exception):  # noqa: N818 - a request from outside, not an error
+    """A signal asked the run to stop. Its state is saved, and the same command resumes it.
 
     Args:
-        signal_number: the exit code is 128 plus this number, as shells expect.
+        signal_number: number of the signal; the exit code is 128 plus this number, as shells expect.
     """
 
     def __init__(self, signal_number: int) -> None:
-        super().__init__("stopped; the state is saved: run the same command again to go on")
+        super().__init__("stopped; the state is saved. Run the same command again to continue")
         self.signal_number = signal_number

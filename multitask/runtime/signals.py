@@ -1,4 +1,4 @@
-"""Being asked to stop: noted, so that a training can save its state first."""
+"""Record stop signals, so that a training can save its state before it stops."""
 
 import signal
 import threading
@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """Collect SIGTERM and SIGINT instead of dying of them; a second SIGINT kills as usual."""
+    """Collect SIGTERM and SIGINT within the block instead of stopping; the same signal again stops as usual."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield received  # only the main thread may handle signals
+        yield received  # only the main thread can handle signals
         return
 
     def note(number: int, _frame: object) -> None:

@@ -1,6 +1,6 @@
-"""How several tasks share the training steps.
+"""Schedulers: how several tasks share the training steps.
 
-`build_scheduler(config, device)` makes a scheduler; `SCHEDULERS` lists them by name.
+`build_scheduler(config, device)` builds a scheduler; `SCHEDULERS` has all of them by name.
 """
 
 from importlib import import_module
@@ -15,7 +15,7 @@ __all__ = ["SCHEDULERS", "AverageLoss", "Scheduler", "build_scheduler"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use, so that `--help` does not wait for torch. Each file registers its own."""
+    """Import on first use, so that `--help` does not wait for torch. Each file registers its own schedulers."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]

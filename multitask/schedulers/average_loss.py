@@ -1,4 +1,4 @@
-"""The average of the tasks' losses, from which most other schedulers differ in one respect; and a task alone."""
+"""Schedulers that train on the average of the tasks' losses, or on one task. Most other schedulers build on these."""
 
 from collections.abc import Mapping, Sequence
 from typing import Self
@@ -9,19 +9,19 @@ import torch
 from minbert.errors import InputError
 from multitask.data.shuffle_and_batch import Rows
 from multitask.schedulers.base import Scheduler, register
-from multitask.schedulers.config import SchedulerSettings
-from multitask.training.loop import Batch, Losses, Trainable, Update
+from multitask.schedulers.config import ScheduledTraining
+from multitask.training.trainable import Batch, Losses, Trainable, Update
 
 
 @register("average")
 class AverageLoss(Scheduler):
-    """A batch of every task in each step; the gradient of the weighted mean of their losses (report, section 4.2).
+    """Each step takes a batch of every task and the weighted mean of their losses (report, section 4.2).
 
-    All tasks go through the encoder in one packed call. Larger sets are re-sampled each epoch to the smallest one's
-    length, the report's balance.
+    All tasks are encoded in one packed call. As in the report, every epoch uses as many rows of each task as the
+    smallest training set has; those of larger sets are drawn anew in each epoch.
     """
 
-    def epoch_sizes(self, sizes: Mapping[str, int], config: SchedulerSettings, epoch: int) -> dict[str, int]:
+    def epoch_sizes(self, sizes: Mapping[str, int], config: ScheduledTraining, epoch: int) -> dict[str, int]:
         return dict.fromkeys(sizes, config.epoch_size or min(sizes.values()))
 
     def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
@@ -38,10 +38,10 @@ class AverageLoss(Scheduler):
 
 @register("single")
 class SingleTask(AverageLoss):
-    """Exactly one task, its whole set an epoch (report, section 4.2)."""
+    """One task only. An epoch is the task's whole training set (report, section 4.2)."""
 
     @classmethod
-    def build(cls, config: SchedulerSettings, device: torch.device) -> Self:
+    def build(cls, config: ScheduledTraining, device: torch.device) -> Self:
         if len(config.tasks) != 1:
-            raise InputError(f"scheduler single trains one task; tasks are {', '.join(config.tasks)}: name one of them")
+            raise InputError(f"scheduler single trains one task; name only one of {', '.join(config.tasks)}")
         return super().build(config, device)

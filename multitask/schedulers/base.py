@@ -1,4 +1,4 @@
-"""What every scheduler has, and the register of them all."""
+"""The base class of schedulers, and their registry by name."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -10,19 +10,19 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from multitask.data.shuffle_and_batch import Rows
-from multitask.schedulers.config import SchedulerSettings
+from multitask.schedulers.config import ScheduledTraining
 from multitask.schedulers.task_gradients import TaskGradients
-from multitask.training.loop import Losses, Trainable, Update
+from multitask.training.trainable import Losses, Trainable, Update
 
 
 class Scheduler(nn.Module, ABC):
-    """How several tasks share the steps.
+    """Decides how tasks share the training steps.
 
-    A module, because a scheduler may learn and remember: the stage makes it a part of what it trains, so that its
-    parameters are optimised and its state is saved with the run's.
+    A scheduler is a module, because it may have parameters and state. The stage makes it part of the module that it
+    trains, so that its parameters are optimised and its state is saved with the run.
 
     Args:
-        weights: each task's factor, by which its loss is multiplied before anything else.
+        weights: for each task a factor by which its loss is multiplied first.
     """
 
     def __init__(self, weights: Mapping[str, float]) -> None:
@@ -30,30 +30,30 @@ class Scheduler(nn.Module, ABC):
         self.weights = dict(weights)
 
     @classmethod
-    def build(cls, config: SchedulerSettings, device: torch.device) -> Self:  # noqa: ARG003 - for those that learn
-        """The scheduler of a configuration. Raises InputError where the two do not fit."""
+    def build(cls, config: ScheduledTraining, device: torch.device) -> Self:  # noqa: ARG003 - some need the device
+        """Build the scheduler for a configuration. Raises InputError if it does not fit the configured tasks."""
         return cls(task_weights(config))
 
     @abstractmethod
-    def epoch_sizes(self, sizes: Mapping[str, int], config: SchedulerSettings, epoch: int) -> dict[str, int]:
-        """Rows that each task contributes to an epoch (from 0), from its number of training rows."""
+    def epoch_sizes(self, sizes: Mapping[str, int], config: ScheduledTraining, epoch: int) -> dict[str, int]:
+        """How many rows of each task an epoch (from 0) has, given the sizes of the training sets."""
 
     @abstractmethod
     def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
-        """An epoch's updates from each task's batches."""
+        """Arrange each task's batches as the updates of an epoch."""
 
     @abstractmethod
     def backward(self, trainable: Trainable, update: Update) -> Losses:
         """Put the update's gradient into the parameters; return the losses, detached."""
 
     def conflicts(self, trainable: Trainable, update: Update) -> dict[str, Tensor]:
-        """How far the tasks agree, called between `backward` and the step; see `TaskGradients.conflicts`.
+        """How much the tasks' gradients conflict; see `TaskGradients.conflicts`.
 
-        Leaves parameters, their gradients and the random generators as they are.
+        Called between `backward` and the step. Does not change parameters, their gradients or random generators.
 
         Args:
             trainable: what is trained.
-            update: one batch of every task; the step's own where that has one of every task.
+            update: one batch of every task; the step's own update if that has every task.
         """
         gradients = TaskGradients(trainable.module, self.weights)
         device = gradients.matrix.device
@@ -63,19 +63,19 @@ class Scheduler(nn.Module, ABC):
         return gradients.conflicts()
 
 
-def task_weights(config: SchedulerSettings) -> dict[str, float]:
+def task_weights(config: ScheduledTraining) -> dict[str, float]:
     """The factor of each task's loss."""
     return dict(zip(config.tasks, config.weights or [1.0] * len(config.tasks), strict=True))
 
 
-SCHEDULERS: dict[str, Callable[[SchedulerSettings, torch.device], Scheduler]] = {}
-"""How to build every scheduler, by name; `register` fills it."""
+SCHEDULERS: dict[str, Callable[[ScheduledTraining, torch.device], Scheduler]] = {}
+"""Builds a scheduler, for each name; `register` adds to it."""
 
 _Kind = TypeVar("_Kind", bound=type[Scheduler])
 
 
 def register(name: str) -> Callable[[_Kind], _Kind]:
-    """Class decorator: make a scheduler known to `build_scheduler` under this name."""
+    """Class decorator: register a scheduler under a name, for `build_scheduler`."""
 
     def add(kind: _Kind) -> _Kind:
         SCHEDULERS[name] = kind.build
@@ -84,19 +84,19 @@ def register(name: str) -> Callable[[_Kind], _Kind]:
     return add
 
 
-def build_scheduler(config: SchedulerSettings, device: torch.device) -> Scheduler:
-    """The configured scheduler.
+def build_scheduler(config: ScheduledTraining, device: torch.device) -> Scheduler:
+    """Build the scheduler that a configuration names.
 
     Args:
-        config: names it, and has its parameters.
-        device: where the scheduler's own parameters lie.
+        config: the name, the tasks and the scheduler's options.
+        device: of the scheduler's own parameters.
 
     Raises:
-        InputError: an unknown name (the message lists the valid ones), a scheduler that does not fit the tasks, or one
-            whose packages are not installed.
+        InputError: an unknown name (the message lists the valid ones), a scheduler that does not fit the tasks, or a
+            scheduler whose packages are not installed.
     """
     if config.scheduler == "fusion":
-        raise InputError("fusion is a stage of its own; run `multitask fuse` in place of `finetune --scheduler fusion`")
+        raise InputError("fusion is not a scheduler but a stage; run `multitask fuse` instead of `multitask finetune`")
     if config.scheduler not in SCHEDULERS:
         raise InputError(f'unknown scheduler "{config.scheduler}"; expected one of: {", ".join(sorted(SCHEDULERS))}')
     return SCHEDULERS[config.scheduler](config, device)

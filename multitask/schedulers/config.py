@@ -1,4 +1,4 @@
-"""Parameters of single schedulers."""
+"""Options of schedulers."""
 
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -8,19 +8,19 @@ from multitask.runtime.options import check_range
 
 @dataclass(frozen=True)
 class SchedulerConfig:
-    """Parameters of single schedulers."""
+    """Options of particular schedulers."""
 
     sampling_alpha: float = 1.0
-    """proportional draws tasks by their size to this power; 0 draws all alike."""
+    """For proportional: draw a task with probability proportional to size^alpha; 0 draws all equally often."""
     reduction: Literal["sum", "mean"] = "sum"
-    """Aggregators that add up gradients (pcgrad, gradvac, graddrop, config, nash_mtl, fairgrad): the sum as in their
-    papers, or divided by the number of tasks, on the scale of average."""
+    """For aggregators that add up gradients (pcgrad, gradvac, graddrop, config, nash_mtl, fairgrad): the `sum`, as in
+    their papers, or the `mean` over tasks, which has the same scale as the scheduler average."""
     cagrad_c: float = 0.5
-    """cagrad: how far the update may be from the average gradient, in units of its norm; 0 is average."""
+    """For cagrad: how far the update may be from the average gradient, in units of its norm. 0: the average itself."""
     gradvac_beta: float = 0.01
-    """gradvac: how fast the cosines that it aims at follow those that it sees."""
+    """For gradvac: how fast the target cosines follow the observed ones, 0 to 1."""
     fairgrad_alpha: float = 1.0
-    """fairgrad: which fairness; 1 is proportional, towards infinity max-min."""
+    """For fairgrad: the kind of fairness. 1: proportional fairness; large values approach max-min fairness."""
 
     def __post_init__(self) -> None:
         check_range(self, 0, ("sampling_alpha", "cagrad_c"))
@@ -28,8 +28,8 @@ class SchedulerConfig:
         check_range(self, 0, ("gradvac_beta",), most=1)
 
 
-class SchedulerSettings(Protocol):
-    """What a scheduler reads of a training's configuration; `FinetuneConfig` has it."""
+class ScheduledTraining(Protocol):
+    """The part of a training's configuration that schedulers read; `FinetuneConfig` has it."""
 
     @property
     def scheduler(self) -> str:
@@ -37,15 +37,15 @@ class SchedulerSettings(Protocol):
 
     @property
     def scheduling(self) -> SchedulerConfig:
-        """Parameters of single schedulers."""
+        """Options of particular schedulers."""
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Tasks that are trained."""
+        """Tasks to train."""
 
     @property
     def weights(self) -> tuple[float, ...] | None:
-        """Weight of each task's loss, in the order of the tasks; None: all 1."""
+        """Weight of each task's loss, in the order of the tasks; None: all weights are 1."""
 
     @property
     def epochs(self) -> int:
@@ -53,12 +53,12 @@ class SchedulerSettings(Protocol):
 
     @property
     def epoch_size(self) -> int | None:
-        """Examples of each task in an epoch; None: as the scheduler decides."""
+        """Examples of each task in an epoch; None: the scheduler decides."""
 
     @property
     def batch_size(self) -> int:
-        """Examples of a task in a batch."""
+        """Examples in a batch of a task."""
 
     @property
     def seed(self) -> int:
-        """Of random draws."""
+        """Seed of random draws."""

@@ -1,4 +1,7 @@
-"""Aggregators of torchjd: each task's gradient is computed alone, and a method from the literature combines them."""
+"""PCGrad and other gradient aggregators: they compute each task's gradient separately and combine the gradients.
+
+The aggregators are those of torchjd; `METHODS` names the paper of each.
+"""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -13,28 +16,29 @@ from minbert.errors import InputError
 from multitask.runtime import distributed
 from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import SCHEDULERS, task_weights
-from multitask.schedulers.config import SchedulerConfig, SchedulerSettings
+from multitask.schedulers.config import ScheduledTraining, SchedulerConfig
 from multitask.schedulers.task_gradients import TaskGradients
-from multitask.training.loop import Losses, Trainable, Update
+from multitask.training.trainable import Losses, Trainable, Update
 
-if TYPE_CHECKING:  # takes a second to import, which only aggregators should cost
+if TYPE_CHECKING:  # its import takes a second, which other schedulers should not cost
     from torchjd.aggregation import Aggregator
 
 
 class Aggregation(AverageLoss):
-    """A batch of every task in each step; shared parameters get the aggregate of the tasks' gradients.
+    """Each step takes a batch of every task and aggregates the tasks' gradients of the shared parameters.
 
-    Shared are the encoder's and those of layers that several tasks' heads share. A parameter of one task's head gets
-    that task's own gradient, on the scale of the aggregate: as it is where the aggregator adds the tasks' gradients up,
-    divided by the number of tasks where it averages them, as `average` does.
+    Shared parameters are the encoder's, and those of layers that the heads of several tasks share. A parameter that
+    only one task's head has gets that task's own gradient, on the scale of the aggregate: unchanged if the aggregator
+    adds up the tasks' gradients, divided by the number of tasks if it averages them, as `average` does.
 
-    With several ranks the first one aggregates the whole batch's gradients, so that draws and memory are its alone.
+    With several ranks, the first rank aggregates the gradients of the whole batch: only it draws random numbers and
+    needs the memory.
 
     Args:
-        weights: each task's factor.
-        aggregator: from gradients [tasks, parameters] to one [parameters]; randomness comes from torch's generator.
-        scale: factor of the aggregate.
-        own_scale: factor of the gradients of single tasks' parameters.
+        weights: for each task a factor of its loss.
+        aggregator: maps gradients [tasks, parameters] to [parameters]; draws from torch's random generator.
+        scale: factor of the aggregated gradient.
+        own_scale: factor of the gradients of parameters that belong to one task.
     """
 
     def __init__(self, weights: Mapping[str, float], aggregator: "Aggregator", scale: float, own_scale: float) -> None:
@@ -43,10 +47,10 @@ class Aggregation(AverageLoss):
         self.scale = scale
         self.own_scale = own_scale
         self.gradients: TaskGradients | None = None
-        self.aggregated: Update = ()  # what the gradients are of
+        self.aggregated: Update = ()  # the update that the gradients belong to
 
     def backward(self, trainable: Trainable, update: Update) -> Losses:
-        if self.gradients is None:  # kept, for the matrix is as large as several models
+        if self.gradients is None:  # made once, since the matrix is as large as several models
             self.gradients = TaskGradients(trainable.module, self.weights)
         self.aggregated = update
         gradients, losses = self.gradients, Losses({}, 0)
@@ -66,7 +70,7 @@ class Aggregation(AverageLoss):
     def conflicts(self, trainable: Trainable, update: Update) -> dict[str, Tensor]:
         if self.gradients is None or update is not self.aggregated:
             return super().conflicts(trainable, update)
-        return self.gradients.conflicts()  # free: the step has just computed them
+        return self.gradients.conflicts()  # the step has just computed these gradients
 
     def _aggregate(self, matrix: Tensor) -> Tensor:
         try:
@@ -74,11 +78,11 @@ class Aggregation(AverageLoss):
         except Exception:
             if matrix.isfinite().all():
                 raise
-            return matrix.sum(dim=0)  # solvers fail on what is not finite; the loop says which loss it was
+            return matrix.sum(dim=0)  # solvers fail on gradients that are not finite; the loop names the loss
 
 
-class Bargaining(Aggregation):
-    """Nash-MTL begins each search at the last solution, which torchjd does not count as a module's state."""
+class NashMtl(Aggregation):
+    """Nash-MTL. It starts each search at the last solution, which torchjd does not keep in the module's state."""
 
     def get_extra_state(self) -> Tensor:
         return torch.as_tensor(self._weighting.prvs_alpha)
@@ -87,7 +91,7 @@ class Bargaining(Aggregation):
         self._weighting.prvs_alpha = state.numpy()
 
     def _aggregate(self, matrix: Tensor) -> Tensor:
-        with warnings.catch_warnings():  # of torchjd's problem being slow to set up
+        with warnings.catch_warnings():  # cvxpy warns that torchjd's problem is slow to set up
             warnings.filterwarnings("ignore", "You are solving a parameterized problem that is not DPP")
             return super()._aggregate(matrix)
 
@@ -101,11 +105,11 @@ class Method:
     """An aggregator of torchjd.
 
     Args:
-        name: its class there.
-        sums: whether parallel gradients add up, rather than being averaged.
-        extra: the extra of torchjd that has its solver, if it needs one.
-        arguments: of the class, from the number of tasks and the configuration.
-        kind: the scheduler around it.
+        name: of its class in torchjd.
+        sums: whether it adds up parallel gradients; otherwise it averages them.
+        extra: the extra of torchjd that installs its solver, if it needs one.
+        arguments: maps the number of tasks and the configuration to arguments of the class.
+        kind: the scheduler that uses it.
     """
 
     name: str
@@ -130,7 +134,7 @@ METHODS = {
     "imtl_g": Method("IMTLG", sums=False),
     # Senushkin et al. 2023, arXiv 2305.19000, algorithm 1.
     "aligned_mtl": Method("AlignedMTL", sums=False),
-    # Lin et al. 2021, arXiv 2111.10603, algorithm 2: random weights, which every other method should beat.
+    # Lin et al. 2021, arXiv 2111.10603, algorithm 2: random weights, a baseline that other methods should beat.
     "random": Method("Random", sums=False),
     # Quinton & Rey 2024, arXiv 2406.16232.
     "upgrad": Method("UPGrad", sums=False, extra="quadprog_projector"),
@@ -140,7 +144,7 @@ METHODS = {
     "cagrad": Method("CAGrad", sums=False, extra="cagrad", arguments=lambda tasks, config: {"c": config.cagrad_c}),
     # Navon et al. 2022, arXiv 2202.01017, algorithm 1.
     "nash_mtl": Method(
-        "NashMTL", sums=True, extra="nash_mtl", arguments=lambda tasks, config: {"n_tasks": tasks}, kind=Bargaining
+        "NashMTL", sums=True, extra="nash_mtl", arguments=lambda tasks, config: {"n_tasks": tasks}, kind=NashMtl
     ),
     # Ban & Ji 2024, arXiv 2402.15638, equation 4.
     "fairgrad": Method(
@@ -149,11 +153,11 @@ METHODS = {
 }
 
 
-def _build(name: str, config: SchedulerSettings, _device: torch.device) -> Aggregation:
+def _build(name: str, config: ScheduledTraining, _device: torch.device) -> Aggregation:
     method, tasks = METHODS[name], len(config.tasks)
     if tasks < 2:
         raise InputError(
-            f"scheduler {name} combines gradients of several tasks; with {config.tasks[0]} alone use single"
+            f"scheduler {name} combines gradients of several tasks; to train {config.tasks[0]} alone, use single"
         )
     try:
         from torchjd import aggregation
@@ -165,7 +169,7 @@ def _build(name: str, config: SchedulerSettings, _device: torch.device) -> Aggre
             f'scheduler {name} needs packages that are not installed; install them with: pip install "{package}"'
         ) from None
     if name == "gradvac":
-        aggregator(torch.zeros(tasks, 1))  # makes its memory, all zero, so that a saved one can be taken up
+        aggregator(torch.zeros(tasks, 1))  # creates its state, all zero, so that a saved state can be loaded
     averaged = 1 / tasks
     scale = averaged if method.sums and config.scheduling.reduction == "mean" else 1.0
     return method.kind(task_weights(config), aggregator, scale, scale if method.sums else averaged)

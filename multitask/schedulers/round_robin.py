@@ -1,4 +1,4 @@
-"""One task a step, in turn."""
+"""Schedulers that train on one task in each step, in turn."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,15 +7,16 @@ import numpy as np
 from multitask.data.shuffle_and_batch import Rows
 from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import register
-from multitask.schedulers.config import SchedulerSettings
-from multitask.training.loop import Batch, Update
+from multitask.schedulers.config import ScheduledTraining
+from multitask.training.trainable import Batch, Update
 
 
 @register("batch_round_robin")
 class BatchRoundRobin(AverageLoss):
-    """A step on a batch of the first task, one on a batch of the second, and so on (report, section 4.2).
+    """A step on a batch of the first task, then one on a batch of the second, and so on (report, section 4.2).
 
-    An epoch has the rows of `average`'s in as many times more steps as there are tasks.
+    An epoch has the same rows as with `average`. As each step trains on one task, it has as many times more steps as
+    there are tasks.
     """
 
     def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
@@ -24,9 +25,9 @@ class BatchRoundRobin(AverageLoss):
 
 @register("epoch_round_robin")
 class EpochRoundRobin(AverageLoss):
-    """In each epoch all of the first data set, then all of the second, and so on (report, section 4.2)."""
+    """Each epoch trains on all of the first task's data, then all of the second's, and so on (report, section 4.2)."""
 
-    def epoch_sizes(self, sizes: Mapping[str, int], config: SchedulerSettings, epoch: int) -> dict[str, int]:
+    def epoch_sizes(self, sizes: Mapping[str, int], config: ScheduledTraining, epoch: int) -> dict[str, int]:
         return {name: config.epoch_size or size for name, size in sizes.items()}
 
     def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:

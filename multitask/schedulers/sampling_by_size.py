@@ -1,4 +1,4 @@
-"""One task a step, drawn at random.
+"""Schedulers that train on one task in each step, drawn at random by the sizes of the training sets.
 
 Source: Stickland & Murray 2019, "BERT and PALs" (arXiv 1902.02671), section 3.3.
 """
@@ -11,26 +11,26 @@ from multitask.data.shuffle_and_batch import Rows
 from multitask.runtime.random_streams import generator
 from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import register
-from multitask.schedulers.config import SchedulerSettings
-from multitask.training.loop import Batch, Update
+from multitask.schedulers.config import ScheduledTraining
+from multitask.training.trainable import Batch, Update
 
 
 @register("proportional")
 class ProportionalSampling(AverageLoss):
-    """Each step's task is drawn with probability proportional to size^alpha, size its number of training rows.
+    """Draws each step's task with probability proportional to size^alpha, where size is its number of training rows.
 
-    An epoch has about the rows of `average`'s: as many steps as that has batches.
+    An epoch has about as many rows as with `average`: one step for each of its batches.
     """
 
-    def exponent(self, config: SchedulerSettings, epoch: int) -> float:
-        """The power alpha of an epoch (from 0)."""
+    def exponent(self, config: ScheduledTraining, epoch: int) -> float:
+        """The exponent alpha in an epoch (from 0)."""
         return config.scheduling.sampling_alpha
 
-    def epoch_sizes(self, sizes: Mapping[str, int], config: SchedulerSettings, epoch: int) -> dict[str, int]:
+    def epoch_sizes(self, sizes: Mapping[str, int], config: ScheduledTraining, epoch: int) -> dict[str, int]:
         chances = np.array(list(sizes.values()), float) ** self.exponent(config, epoch)
         balanced = sum(super().epoch_sizes(sizes, config, epoch).values())
         steps = -(-balanced // config.batch_size)
-        # Drawing how often each task comes, and later the order, is drawing the tasks one by one.
+        # Drawing each task's number of steps here and their order later equals drawing the tasks one by one.
         draws = generator(config.seed, "task of each step", epoch).multinomial(steps, chances / chances.sum())
         return {name: int(count) * config.batch_size for name, count in zip(sizes, draws, strict=True)}
 
@@ -41,7 +41,7 @@ class ProportionalSampling(AverageLoss):
 
 @register("annealed")
 class AnnealedSampling(ProportionalSampling):
-    """Sampling whose alpha falls from 1 to 0.2: alpha = 1 - 0.8 (e - 1) / (E - 1) in epoch e of E."""
+    """Proportional sampling with an alpha that falls from 1 to 0.2: 1 - 0.8 (e - 1) / (E - 1) in epoch e of E."""
 
-    def exponent(self, config: SchedulerSettings, epoch: int) -> float:
+    def exponent(self, config: ScheduledTraining, epoch: int) -> float:
         return 1 - 0.8 * epoch / max(config.epochs - 1, 1)

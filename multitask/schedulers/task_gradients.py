@@ -1,4 +1,4 @@
-"""The gradients of single tasks, side by side, over the parameters that several tasks train."""
+"""Each task's own gradient of the parameters that several tasks train, and how much these gradients conflict."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -7,23 +7,24 @@ import torch
 from torch import Tensor, nn
 
 from multitask.runtime import distributed
-from multitask.training.loop import Batch, Losses, Trainable
+from multitask.training.trainable import Batch, Losses, Trainable
 
 
 class TaskGradients:
-    """One row a task. They are computed one after the other, so that only one task's graph is ever alive.
+    """A matrix with a row for each task: the gradient of its weighted loss over the shared parameters.
 
-    With several ranks the rows are the whole batch's gradients on each.
+    The rows are computed one after the other, so that only one task's graph is in memory. With several ranks, every
+    rank has the gradients of the whole batch.
 
     Args:
         module: the trained module; parameters under `heads.<task>.` belong to the task.
-        weights: the tasks in the order of the rows, and the factor of each one's loss.
+        weights: the tasks in the order of the rows, each with the factor of its loss.
     """
 
     def __init__(self, module: nn.Module, weights: Mapping[str, float]) -> None:
         self.weights = weights
         self.shared, self.own = split_parameters(module, list(weights))
-        self.used = [False] * len(self.shared)  # by any task; a pooler, for one, is not
+        self.used = [False] * len(self.shared)  # whether any task uses the parameter; none uses the pooler
         sizes = [parameter.numel() for parameter in self.shared]
         first = self.shared[0]
         self.matrix = torch.zeros(len(weights), sum(sizes), device=first.device, dtype=first.dtype)  # [tasks, shared]
@@ -36,8 +37,8 @@ class TaskGradients:
         """Fill the row of the batch's task with the gradient of its weighted loss.
 
         Returns:
-            The losses, detached, and the same gradient over the task's own parameters, None where it has none; of this
-            rank's rows only, for the loop averages what lies in the parameters.
+            The losses, detached, and the gradients of the task's own parameters, None for an unused parameter. The
+            latter are those of this rank's rows, because the loop averages the gradients in parameters over ranks.
         """
         name = batch.source
         losses = trainable.losses((batch,))
@@ -54,11 +55,11 @@ class TaskGradients:
         return losses.detached(), list(gradients[len(self.shared) :])
 
     def conflicts(self) -> dict[str, Tensor]:
-        """Norms of the tasks' gradients, and cosines, below 0 where two conflict (arXiv 2001.06782, definition 1).
+        """Norms and cosines of the tasks' gradients. A cosine below 0 is a conflict (arXiv 2001.06782, definition 1).
 
         Returns:
-            Scalars by name, such as `cosine sentiment/paraphrase` and `norm sentiment`; the cosine with a gradient of
-            norm 0 is 0.
+            Scalars by name, such as `cosine sentiment/paraphrase` and `norm sentiment`. The cosine is 0 if either
+            gradient has norm 0.
         """
         gramian = self.matrix @ self.matrix.T  # [tasks, tasks]
         norms = gramian.diagonal().sqrt()  # [tasks]
@@ -73,7 +74,7 @@ class TaskGradients:
 def split_parameters(
     module: nn.Module, tasks: Sequence[str]
 ) -> tuple[list[nn.Parameter], dict[str, list[nn.Parameter]]]:
-    """The trained parameters outside the heads or in several tasks' heads, and those in one task's head alone."""
+    """Split trained parameters into shared ones (outside the heads, or in several heads) and each task's own."""
     users: dict[nn.Parameter, set[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):  # heads may share layers
         part, _, rest = name.partition(".")

@@ -1,4 +1,4 @@
-"""Weights of the tasks that are learned with the model."""
+"""The scheduler that learns the tasks' weights together with the model."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,22 +9,22 @@ from torch import nn
 
 from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import register, task_weights
-from multitask.schedulers.config import SchedulerSettings
+from multitask.schedulers.config import ScheduledTraining
 from multitask.tasks.kinds import TASKS, PairRegression
-from multitask.training.loop import Losses, Trainable, Update
+from multitask.training.trainable import Losses, Trainable, Update
 
 
 @register("uncertainty")
 class UncertaintyWeighting(AverageLoss):
-    """Each task's loss divided by a variance that is learned, plus the variance's cost.
+    """Divides each task's loss by a learned variance, and adds a cost of large variances.
 
-    With s = log σ² of a task, starting at 0, a classification adds L exp(-s) + s/2 and a regression half the loss,
-    L exp(-s)/2 + s/2. Source: Kendall et al. 2018 (arXiv 1705.07115), equations 5, 7 and 10; the mean over tasks in
-    place of the sum, so that clipping means what it means for `average`.
+    With s = log σ² of a task, which starts at 0, a classification contributes L exp(-s) + s/2, and a regression
+    L exp(-s)/2 + s/2. Source: Kendall et al. 2018 (arXiv 1705.07115), equations 5, 7 and 10. The loss is the mean over
+    tasks instead of the sum, so that gradients are clipped on the same scale as with `average`.
 
     Args:
-        weights: each task's factor, part of L.
-        device: where the log variances lie.
+        weights: for each task a factor of its loss L.
+        device: of the log variances.
     """
 
     def __init__(self, weights: Mapping[str, float], device: torch.device) -> None:
@@ -33,7 +33,7 @@ class UncertaintyWeighting(AverageLoss):
         self.factors = {name: 0.5 if isinstance(TASKS[name].kind, PairRegression) else 1.0 for name in weights}
 
     @classmethod
-    def build(cls, config: SchedulerSettings, device: torch.device) -> Self:
+    def build(cls, config: ScheduledTraining, device: torch.device) -> Self:
         return cls(task_weights(config), device)
 
     def backward(self, trainable: Trainable, update: Update) -> Losses:

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from minbert.checkpoint import save_encoder, weights_file
+from minbert.download_checkpoint import weights_file
 from minbert.errors import InputError
 from minbert.files import atomic_folder, sha256_of_file
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.data.contamination import Hashes, TrainedOn
 from multitask.models.config import Pooling
-from multitask.models.multitask_model import resolve_pooling, write_pooling
+from multitask.models.model_folder import resolve_pooling, write_pooling
 from multitask.models.pooling import PoolingMethod
 from multitask.runs.artefact import Artefact, Weights, locate_model
 from multitask.runs.run_hash import RunKey
@@ -29,8 +29,9 @@ from multitask.runtime import distributed
 from multitask.runtime.device import Runtime, make_deterministic, seed_everything, start
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import torch_seed
-from multitask.training.loop import LoopConfig, Losses, Trainable, Update, train
+from multitask.training.loop import LoopConfig, train
 from multitask.training.tensorboard import tensorboard_log
+from multitask.training.trainable import Losses, Trainable, Update
 
 logger = logging.getLogger("multitask")
 
@@ -87,7 +88,7 @@ class Start:
             keep: files to copy into the folder.
         """
         with atomic_folder(folder) as temporary:
-            save_encoder(self.encoder, temporary, head)
+            self.encoder.save(temporary, head)
             self.tokenizer.save(temporary)
             write_pooling(temporary, self.pooling, self.encoder.config.hidden_size)
             for path in keep:

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from multitask.data.readers import PAIRS_FILE, TRIPLETS_FILE
-from multitask.data.schema import Split
+from multitask.data.read_task_files import Split
+from multitask.data.read_unlabelled_files import PAIRS_FILE, TRIPLETS_FILE
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.registry import Planned
 from multitask.tasks.kinds import TASKS

@@ -13,12 +13,14 @@ from torch import Tensor, nn
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
-from multitask.data.readers import PAIRS_FILE, TRIPLETS_FILE, read_examples, read_pairs, read_triplets
+from multitask.data.read_task_files import read_examples
+from multitask.data.read_unlabelled_files import PAIRS_FILE, TRIPLETS_FILE, read_pairs, read_triplets
 from multitask.data.shuffle_and_batch import Rows, drawn_rows, epoch_rows
 from multitask.data.tokenize_and_truncate import Tokens, tokenise
 from multitask.evaluation.gradient_probe import GradientComponents, probe
-from multitask.objectives import Objective, alignment, build_objective, uniformity, unit
-from multitask.objectives.config import ObjectiveConfig
+from multitask.objectives import Objective, alignment, uniformity, unit
+from multitask.objectives.infonce import InfoNCE
+from multitask.objectives.labelled_pairs import LabelledPairs
 from multitask.runtime import distributed
 from multitask.stages.pretrain import ContrastiveConfig
 from multitask.tasks.kinds import TASKS, labels_to_tensor
@@ -136,12 +138,6 @@ def build_projection(kind: Literal["mlp", "linear", "none"], width: int) -> nn.M
     return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
 
 
-def objective_of(config: ObjectiveConfig) -> Objective:
-    """The configured objective; parameters left out take the objective's own defaults."""
-    given = {name: value for name, value in vars(config).items() if name != "objective" and value is not None}
-    return build_objective(config.objective, **given)
-
-
 def contrastive_batches(name: str, size: int, epoch: int, batch_size: int, quora_share: float, seed: int) -> list[Rows]:
     """An epoch's batches of a source in random order, hard negatives and lengths mixed; Quora down-sampled.
 
@@ -195,15 +191,13 @@ def load_contrastive(
     sentences = tuple(hash_sentences(column) for column in texts)
     if len(columns) == 1:  # two views of every sentence
         columns, identities = columns * 2, identities * 2
-    objective = objective_of(config.objective)
+    objective = config.objective.build()
     if name == "quora" and config.negative_pairs != "left_out":
-        if objective.name != "infonce":
+        if type(objective) is not InfoNCE:
             raise InputError(
                 f"quora's negative pairs go with infonce, not {objective.name}; try --negative-pairs left_out"
             )
-        objective = build_objective(
-            "quora_pairs", temperature=config.objective.temperature or 0.05, form=config.negative_pairs
-        )
+        objective = LabelledPairs(objective.temperature, config.negative_pairs)
     if (labels is None) != (objective.takes_labels == "none"):
         raise InputError(f"{objective.name} learns from labels, which {name} does not have; choose another objective")
     return (

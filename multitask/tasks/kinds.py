@@ -1,4 +1,6 @@
-"""The tasks: their files, and how a head's output becomes a loss, a prediction, a score. A new task is one entry.
+"""The tasks: their files, and how a head's outputs become a loss, predictions and scores.
+
+A new task is one entry of `TASKS`.
 
 Example rows: sentiment "Effective but too-tepid biopic" -> 2; paraphrase ("How old is he?", "What is his age?") -> 1;
 similarity ("A man is playing a guitar.", "A man plays a flute.") -> 2.4.
@@ -15,46 +17,45 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from minbert.errors import InputError
-from multitask.data.schema import Schema
+from multitask.data.read_task_files import Schema
 from multitask.tasks.metrics import classification_metrics, correlation_metrics
 
-# Gold similarity, 0 to 5, from which the sentences of a pair mean the same: the positives of alignment (SimCSE, arXiv
-# 2104.08821, section 3, which takes those above it).
+# Pairs with at least this gold similarity (0 to 5) count as having the same meaning: they are the positive pairs of
+# alignment. SimCSE takes the pairs above it (arXiv 2104.08821, section 3).
 POSITIVE = 4.0
 
 
 class Kind(ABC):
     """What a head's raw outputs mean."""
 
-    outputs: int  # width of a head's output; 1 stands for one number a row
+    outputs: int  # width of a head's output; 1 for one number per row
     pair: bool  # whether rows are pairs of sentences
+    metric: str  # name of the task's own score in `metrics`
 
     @abstractmethod
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Mean loss, scalar. Outputs [rows, outputs], or [rows] for one number a row; labels [rows] fp32."""
+        """Mean loss, scalar. Outputs [rows, outputs], or [rows] for one number per row; labels [rows] fp32."""
 
     @abstractmethod
     def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        """What outputs of several models may be averaged as: probabilities or shares of a maximum, shape unchanged."""
+        """Outputs as values that can be averaged over models: probabilities, or shares of a maximum. Same shape."""
 
     @abstractmethod
     def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
-        """Predictions [rows] in the labels' own units from estimates or averages of them."""
+        """Predictions [rows] in the labels' units, from estimates or averages of estimates."""
 
     def predict(self, outputs: NDArray[np.float32]) -> NDArray[Any]:
-        """Predictions [rows] in the labels' own units."""
+        """Predictions [rows] in the labels' units."""
         return self.decide(self.estimate(outputs))
 
     @abstractmethod
     def metrics(self, predictions: NDArray[Any], labels: NDArray[np.float32]) -> dict[str, Any]:
-        """All scores; the task's own is under `metric`."""
-
-    metric: str
+        """All scores of predictions [rows] by name."""
 
 
 @dataclass(frozen=True)
 class Classification(Kind):
-    """One sentence, one of `outputs` classes: cross-entropy, accuracy."""
+    """A sentence belongs to one of `outputs` classes: cross-entropy loss, accuracy."""
 
     outputs: int
     pair = False
@@ -75,7 +76,7 @@ class Classification(Kind):
 
 @dataclass(frozen=True)
 class PairClassification(Kind):
-    """A pair is a paraphrase or not: a logit with binary cross-entropy, accuracy at logit 0."""
+    """A pair is a paraphrase or not: one logit, binary cross-entropy loss, accuracy with the threshold at logit 0."""
 
     outputs = 1
     pair = True
@@ -96,7 +97,7 @@ class PairClassification(Kind):
 
 @dataclass(frozen=True)
 class PairRegression(Kind):
-    """A pair's similarity from 0 to `maximum`: outputs in units of the maximum, squared error, Pearson correlation.
+    """A pair's similarity from 0 to `maximum`: outputs are shares of it; squared error loss, Pearson correlation.
 
     Source of the loss: Reimers & Gurevych 2019 (Sentence-BERT), section 3, regression objective.
     """
@@ -113,7 +114,7 @@ class PairRegression(Kind):
         return np.clip(outputs, 0, 1).astype(np.float64)
 
     def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
-        return estimates.astype(np.float32) * self.maximum  # no more digits than one model's outputs have
+        return estimates.astype(np.float32) * self.maximum  # fp32 like the outputs of one model
 
     def metrics(self, predictions: NDArray[Any], labels: NDArray[np.float32]) -> dict[str, Any]:
         return correlation_metrics(predictions, labels)
@@ -124,11 +125,11 @@ class Task:
     """One task.
 
     Args:
-        name: how options and tables call it.
-        schema: its files, columns and legal labels.
-        kind: loss, prediction and score.
+        name: the task's name in options and tables.
+        schema: files, columns and legal labels.
+        kind: loss, predictions and scores.
         prediction_stem: prediction files are `{prediction_stem}-{dev,test}-output.csv`.
-        prediction_header: the course's second column title of these files, spelled as the course does.
+        prediction_header: title of the second column of these files, with the course's spelling.
     """
 
     name: str
@@ -174,13 +175,13 @@ TASKS: dict[str, Task] = {
 
 
 def task_named(name: str) -> Task:
-    """The task of that name. Raises InputError, which lists the names there are."""
+    """The task with this name. Raises InputError, which lists the known names, if there is none."""
     if name not in TASKS:
         raise InputError(f'unknown task "{name}"; expected one of: {", ".join(TASKS)}')
     return TASKS[name]
 
 
 def labels_to_tensor(labels: NDArray[np.float32], device: torch.device) -> Tensor:
-    """Labels [rows] as fp32 on the device, without waiting for the copy."""
+    """Labels [rows] as an fp32 tensor on the device; the host does not wait for the copy."""
     tensor = torch.from_numpy(labels)
     return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)

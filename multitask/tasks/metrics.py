@@ -1,4 +1,4 @@
-"""Scores as the course counts them, and others beside. Predictions and labels are 1-D arrays in file order."""
+"""The course's scores (accuracy, Pearson correlation) and further ones, of 1-D arrays in file order."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 def classification_metrics(predictions: NDArray[Any], labels: NDArray[Any], classes: int) -> dict[str, Any]:
     """Accuracy, macro-averaged F1, and the confusion matrix [gold, predicted] as nested lists."""
-    from sklearn.metrics import confusion_matrix, f1_score  # slow to import, needed once a run
+    from sklearn.metrics import confusion_matrix, f1_score  # slow to import
 
     names = np.arange(classes)
     return {
@@ -19,7 +19,7 @@ def classification_metrics(predictions: NDArray[Any], labels: NDArray[Any], clas
 
 
 def correlation_metrics(predictions: NDArray[Any], labels: NDArray[Any]) -> dict[str, Any]:
-    """Pearson and Spearman correlation; 0 when the predictions are all equal, where neither is defined."""
+    """Pearson and Spearman correlation; 0 if undefined, because predictions or labels are all equal."""
     from scipy.stats import pearsonr, spearmanr
 
     if len(labels) < 2 or np.ptp(predictions) == 0 or np.ptp(labels) == 0:

@@ -1,10 +1,11 @@
-"""The sentences that a training without labels reads, by the name of their source."""
+"""The sentences of a training without labels, by the name of their source."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from minbert.errors import InputError
-from multitask.data.readers import CAPTIONS_FILE, NEWS_FILE, SENTENCES_FILE, read_examples, read_sentences
+from multitask.data.read_task_files import read_examples
+from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE, SENTENCES_FILE, read_sentences
 from multitask.tasks.kinds import TASKS
 
 
@@ -12,17 +13,17 @@ def training_sentences(name: str, folder: Path, limit: int | None = None) -> tup
     """Sentences and the fingerprint of their file.
 
     Args:
-        name: `unlabelled`; the name of another text file of the folder, ending in `.txt`; or a task whose training
-            sentences are taken, of pairs all first sentences, then all second.
+        name: `unlabelled`; the name of another text file of the folder, ending in `.txt`; or a task, for its training
+            sentences (of pairs: all first sentences, then all second ones).
         folder: the data folder.
-        limit: read only the first so many sentences of a text file.
+        limit: read at most this many sentences of a text file.
 
     Raises:
-        InputError: an unknown name, or a missing or malformed file.
+        InputError: the name is unknown, or the file is missing or malformed.
     """
     if path := text_file(name, folder):
         if name in (CAPTIONS_FILE, NEWS_FILE) and not path.is_file():
-            raise InputError(f"{path}: no such file; `multitask data domains` makes it of the similarity training set")
+            raise InputError(f"{path}: no such file; `multitask data domains` makes it from the similarity set")
         sentences = read_sentences(path, limit)
         return sentences.sentences, sentences.fingerprint
     if name not in TASKS:
@@ -35,7 +36,7 @@ def training_sentences(name: str, folder: Path, limit: int | None = None) -> tup
 
 
 def text_file(name: str, folder: Path) -> Path | None:
-    """Where a source of plain text lies, one sentence a line; None for any other source."""
+    """The file of a source of plain text, one sentence per line; None for any other source."""
     if name == "unlabelled":
         return folder / SENTENCES_FILE
     return folder / name if name.endswith(".txt") and Path(name).name == name else None

@@ -1,1 +1,1 @@
-"""The training loop, optimizer, gradient caching, tracking."""
+"""Training: the loop, what it trains, the optimizer, checkpoints and resuming."""

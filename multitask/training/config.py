@@ -1,4 +1,4 @@
-"""Settings of the optimizer."""
+"""Options of the optimizer."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,20 +8,20 @@ from multitask.runtime.options import check_range
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """AdamW and its learning rate."""
+    """AdamW, its learning rate and gradient clipping."""
 
     learning_rate: float = 1e-5
     """Peak learning rate of the encoder."""
     head_learning_rate: float | None = None
-    """Peak learning rate of the heads; the encoder's when left out."""
+    """Peak learning rate of the heads and all other layers outside the encoder; the encoder's when left out."""
     schedule: Literal["constant", "linear"] = "constant"
-    """After the warm-up: stay, or fall to zero at the last step."""
+    """After the warm-up, `constant` keeps the peak learning rate and `linear` lowers it to zero at the last step."""
     warmup: float = 0.0
-    """Share of all steps over which the learning rate rises."""
+    """Warm-up: share of all steps in which the learning rate rises to its peak, 0 to 1."""
     weight_decay: float = 0.01
-    """Decoupled weight decay; never on biases and norms."""
+    """Decoupled weight decay. Biases and norms are never decayed."""
     clip: float | None = 1.0
-    """Largest gradient norm; None for no clipping."""
+    """Largest norm of the gradient; a larger gradient is scaled down to it. None: no clipping."""
 
     def __post_init__(self) -> None:
         check_range(self, 0, ("learning_rate", "head_learning_rate", "weight_decay"))

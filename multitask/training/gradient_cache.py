@@ -1,7 +1,7 @@
-"""Gradients of a large contrastive batch on the memory of a small one.
+"""Gradient caching: the gradient of a large contrastive batch with the memory of a small one.
 
-Encode in chunks without a graph, take the loss's gradient at the embeddings, then encode each chunk again with the same
-dropout and push its share of that gradient through it.
+Encode in chunks without a graph. Compute the gradient of the loss at the embeddings. Then encode each chunk again with
+the same dropout, and backpropagate its part of that gradient.
 
 Source: Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup", arXiv 2101.06983.
 """
@@ -24,16 +24,16 @@ def backward_in_chunks(
 ) -> tuple[Tensor, Extra]:
     """Add the gradient of the whole batch's loss to the parameters.
 
-    The generators end where a single pass over the chunks would have left them.
+    Random generators end in the state that a single pass over the chunks would leave them in.
 
     Args:
         chunks: parts of the batch.
-        encode: from a part to its embeddings [columns, rows of the part, dim].
-        loss: from all embeddings [columns, rows, dim] to a scalar and something to return beside.
+        encode: maps a chunk to its embeddings [columns, rows of the chunk, dim].
+        loss: maps all embeddings [columns, rows, dim] to a scalar loss and one more value.
         device: where `encode` draws its dropout.
 
     Returns:
-        The loss, detached, and what came with it.
+        The loss, detached, and the other value.
     """
     states, parts = [], []
     with torch.no_grad():

@@ -1,6 +1,6 @@
-"""Sources: rows of data with the loss that trains on them. A stage is a set of sources, an order and an evaluation.
+"""Sources: rows of data with the loss that trains on them.
 
-All sources of an update go through the encoder in one packed call.
+A stage trains on one or more sources in some order. All sources of an update are encoded in one packed call.
 """
 
 from abc import ABC, abstractmethod
@@ -17,35 +17,35 @@ from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import Rows
-from multitask.models.multitask_model import MultitaskBert
+from multitask.models.multitask_model import MultitaskModel
 from multitask.models.pooling import pool
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
 from multitask.tasks.kinds import TASKS, labels_to_tensor
-from multitask.training.loop import Losses, Update
+from multitask.training.trainable import Losses, Update
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a source sends through the encoder for some rows, and what it needs again for the loss."""
+    """What a source makes of some rows."""
 
-    ids: list[Ids]
+    ids: list[Ids]  # token sequences for the encoder
     types: list[Ids]
-    targets: Any
+    targets: Any  # passed on to the source's loss
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """What the encoder makes of a source's inputs, those of this rank's rows."""
+    """What the encoder makes of a source's inputs, for this rank's rows."""
 
-    hidden: Tensor  # [tokens, hidden], of all its sequences end to end
+    hidden: Tensor  # [tokens, hidden], all sequences end to end
     embeddings: Tensor  # [sequences, hidden] fp32, pooled
 
 
 class Source(ABC):
     """Rows that can be trained on."""
 
-    lengths: NDArray[np.int64]  # tokens of each row, all its sequences together
+    lengths: NDArray[np.int64]  # [rows] number of tokens in all sequences of a row
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -59,9 +59,9 @@ class Source(ABC):
         """A batch's loss, scalar fp32, and scalars to watch (without gradient). Called under autocast.
 
         Args:
-            encoded: of the sequences of the rows that `distributed.own` gives this rank, in one process all of them.
-            targets: of the same rows' inputs.
-            rows: the whole batch's, whose loss it is on every rank.
+            encoded: the sequences of this rank's rows, which `distributed.own` selects; in one process, of all rows.
+            targets: of the inputs of the same rows.
+            rows: all rows of the batch. Every rank returns the loss of the whole batch.
         """
 
 
@@ -71,10 +71,10 @@ class TaskSource(Source):
     Args:
         model: the model with the head.
         task: the task's name.
-        data: its labelled training data.
+        data: the task's labelled training data.
     """
 
-    def __init__(self, model: MultitaskBert, task: str, data: LabelledData) -> None:
+    def __init__(self, model: MultitaskModel, task: str, data: LabelledData) -> None:
         assert data.examples.labels is not None, "training data has labels"
         self.model = model
         self.task = task
@@ -99,7 +99,7 @@ def losses_of(
     update: Update,
     runtime: Runtime,
 ) -> Losses:
-    """The losses of an update's batches, named by their sources, from one packed call of the encoder on each rank."""
+    """The losses of an update's batches by the names of their sources, from one packed call of the encoder per rank."""
     parts = [sources[batch.source].inputs(distributed.own(batch.rows)) for batch in update]
     packed = PackedBatch.from_sequences([i for part in parts for i in part.ids], [t for p in parts for t in p.types])
     batch = packed.to(runtime.device)

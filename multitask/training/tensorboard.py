@@ -1,4 +1,4 @@
-"""TensorBoard event files of a run, when asked for."""
+"""TensorBoard event files of a run."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,10 +10,10 @@ from minbert.errors import InputError
 
 @contextmanager
 def tensorboard_log(folder: Path | None) -> Iterator[Callable[[int, dict[str, Any]], None]]:
-    """A function that logs an evaluation's record under its step; one that does nothing when there is no folder.
+    """A function that logs a step and its line of metrics.jsonl; without a folder, the function does nothing.
 
     Raises:
-        InputError: the optional package is not installed.
+        InputError: the optional package tensorboard is not installed.
     """
     if folder is None:
         yield lambda step, record: None

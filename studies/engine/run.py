@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minbert.errors import InputError
-from multitask.inference.predict import predict_files
+from multitask.inference.prediction_files import write_prediction_files
 from multitask.runs.artefact import Artefact, locate_model
 from multitask.runs.locks import shared
 from multitask.runs.run_hash import RunKey
@@ -154,6 +154,6 @@ def _predictions(model: Artefact, data: Path, options: RunOptions) -> list[Path]
     with Artefact.building(options.runs, key, "best", {"data": str(data)}, keep=False) as artefact:
         if not artefact.done:
             folder = artefact.folder / "predictions"
-            predict_files(model.folder, data, folder, device=options.device, precision=options.precision)
+            write_prediction_files(model.folder, data, folder, device=options.device, precision=options.precision)
             artefact.finish()
     return sorted((artefact.folder / "predictions").iterdir())

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from minbert.download_checkpoint import HUB_EXTRAS, weights_file
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file, write_json
 from multitask.runs.artefact import DONE, Artefact, Weights, locate_model
@@ -138,8 +139,6 @@ class Store:
 
 def _files(folder: Path) -> dict[str, str]:
     """Hashes of what a checkpoint folder is read from."""
-    from minbert.checkpoint import HUB_EXTRAS, weights_file  # imports torch
-
     paths = [weights_file(folder), *(folder / name for name in ("config.json", *HUB_EXTRAS))]
     return {str(path.relative_to(folder)): sha256_of_file(path) for path in paths if path.is_file()}
 

@@ -1,4 +1,4 @@
-"""A local server that answers as the Hugging Face hub does when files are fetched."""
+"""A local server that answers downloads as the Hugging Face hub does."""
 
 import contextlib
 import http.server
@@ -57,7 +57,7 @@ class HubHandler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def answer_api(self) -> None:
-        """What a revision's commit is, or which files it has."""
+        """The commit of a revision, or its files."""
         self.server.requested.append(self.path)
         name, kind, revision = re.match("/api/models/(.+)/(revision|tree)/([^?]+)", self.path).groups()
         revision = {commit: branch for branch, commit in COMMIT.items()}.get(revision, revision)

@@ -1,4 +1,4 @@
-"""A config is what transformers reads out of the same `config.json`, or an error that names the key."""
+"""A config equals what transformers reads from the same `config.json`, or an error names the key."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Files appear under their final name complete or not at all."""
+"""A file under its final name is always complete."""
 
 import hashlib
 import json

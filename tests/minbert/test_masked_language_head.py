@@ -1,4 +1,4 @@
-"""The head of masked language modelling is transformers' head, of a checkpoint and in one."""
+"""The masked-language-model head equals transformers' head, whether loaded from a checkpoint or saved in one."""
 
 from pathlib import Path
 
@@ -11,7 +11,6 @@ from transformers.utils.logging import disable_progress_bar
 
 from benchmarks.equivalence import random_reference
 from minbert import BertModel
-from minbert.checkpoint import save_encoder
 from minbert.masked_language_head import MaskedLanguageHead
 
 SHAPE = (2, 24, 3, 40, 40, 2)
@@ -118,7 +117,7 @@ def test_a_saved_head_is_found_again_here_and_in_transformers(model_type: str, t
     encoder, head = load(tmp_path)
     saved = tmp_path / "saved"
     saved.mkdir()
-    save_encoder(encoder, saved, head.tensors(encoder.config))
+    encoder.save(saved, head.tensors(encoder.config))
     again, found = load(saved)
     for one, other in ((encoder, again), (head, found)):
         assert all(torch.equal(tensor, other.state_dict()[name]) for name, tensor in one.state_dict().items())

@@ -1,4 +1,4 @@
-"""A pruned encoder computes what the whole one computes with the same units silent, in smaller matrices."""
+"""A pruned encoder computes, in smaller matrices, what the whole encoder computes with the removed units silenced."""
 
 import json
 import logging
@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from transformers import AutoModel
 
-from minbert.checkpoint import save_encoder
 from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from multitask.training.config import OptimizerConfig
-from multitask.training.optimizer import build_optimizer
+from multitask.training.optimizer_and_clipping import build_adamw
 
 BERT = BertConfig(
     vocab_size=50,
@@ -76,7 +75,7 @@ PATHS = {"padded": padded, "packed": packed}
 
 
 def silenced(encoder: BertModel, kept: Units) -> BertModel:
-    """A copy of the whole encoder in which nothing that the other units say is read."""
+    """A copy of the whole encoder in which the output weights of all other units are zero."""
     copy = BertModel(encoder.config).eval()
     copy.load_state_dict(encoder.state_dict())
     with torch.no_grad():
@@ -88,7 +87,7 @@ def silenced(encoder: BertModel, kept: Units) -> BertModel:
 
 
 def drawn(seed: int, share: float) -> Units:
-    """Each unit is kept by chance, in each layer at least one head."""
+    """Units kept at random, with at least one head in each layer."""
     torch.manual_seed(seed)
     kept = Units.full(BERT, share).map(lambda shares: torch.bernoulli(shares).bool())
     for heads in kept.heads:
@@ -178,7 +177,7 @@ def test_parameters_are_those_of_the_units_that_are_left() -> None:
 @pytest.mark.parametrize("kept", AWKWARD.values(), ids=AWKWARD)
 def test_round_trip_through_a_folder(kept: Units, tmp_path: Path) -> None:
     smaller = without_units(model(), kept)
-    save_encoder(smaller, tmp_path)
+    smaller.save(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         read = BertModel.from_pretrained(str(tmp_path))
@@ -189,30 +188,30 @@ def test_round_trip_through_a_folder(kept: Units, tmp_path: Path) -> None:
 
 def test_transformers_agrees_on_the_silenced_encoder_and_refuses_the_pruned_one(tmp_path: Path) -> None:
     whole, kept = model(), AWKWARD["one layer without neurons"]
-    save_encoder(silenced(whole, kept), tmp_path / "silenced")
+    silenced(whole, kept).save(tmp_path / "silenced")
     smaller = without_units(whole, kept)
-    save_encoder(smaller, tmp_path / "pruned")
+    smaller.save(tmp_path / "pruned")
     with torch.no_grad():
         theirs = AutoModel.from_pretrained(tmp_path / "silenced").eval()
         ids = torch.from_numpy(SENTENCES[0])[None]
         assert torch.allclose(theirs(ids).last_hidden_state, smaller(ids).last_hidden_state, atol=1e-5)
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    with pytest.raises(RuntimeError):  # never other weights in silence
+    with pytest.raises(RuntimeError):  # it must not load other weights silently
         AutoModel.from_pretrained(tmp_path / "pruned")
 
 
 def test_an_encoder_that_is_not_pruned_keeps_its_config_and_identity(tmp_path: Path) -> None:
-    """Hashes of all artefacts rest on these fields."""
+    """Hashes of all artefacts depend on these fields."""
     fields = set(asdict(BERT)) - {"layer_heads", "layer_intermediate_sizes"}
     assert len(fields) == 13
     assert set(BERT.values()) == fields
     assert set(BERT.to_dict()) == fields | {"architectures", "hidden_act", "position_embedding_type"}
-    save_encoder(model(), tmp_path)
+    model().save(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text()) == BERT.to_dict()
 
 
 def test_tensors_that_do_not_fit_the_sizes_are_named(tmp_path: Path) -> None:
-    save_encoder(without_units(model(), AWKWARD["heads only"]), tmp_path)
+    without_units(model(), AWKWARD["heads only"]).save(tmp_path)
     path = tmp_path / "config.json"
     values = json.loads(path.read_text())
     path.write_text(json.dumps(values | {"layer_heads": [2, 4, 4]}))
@@ -246,7 +245,7 @@ def test_sizes_that_cannot_be_are_refused(change: dict, complaint: str) -> None:
 
 def test_a_pruned_encoder_trains(tmp_path: Path) -> None:
     smaller = without_units(model(), AWKWARD["one head in each layer, no neurons at all"]).train()
-    optimizer = build_optimizer(torch.nn.ModuleDict({"encoder": smaller}), OptimizerConfig(learning_rate=1e-2))
+    optimizer = build_adamw(torch.nn.ModuleDict({"encoder": smaller}), OptimizerConfig(learning_rate=1e-2))
     target = torch.randn(sum(LENGTHS), 32)
     losses = []
     for _ in range(20):
@@ -257,7 +256,7 @@ def test_a_pruned_encoder_trains(tmp_path: Path) -> None:
         optimizer.zero_grad()
         losses.append(loss.item())
     assert losses[-1] < losses[0]
-    save_encoder(smaller, tmp_path)
+    smaller.save(tmp_path)
     assert load_file(tmp_path / "model.safetensors")["encoder.layer.0.intermediate.dense.weight"].shape == (0, 32)
 
 

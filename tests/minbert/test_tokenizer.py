@@ -1,4 +1,4 @@
-"""Ids are those of transformers' tokenizers, whatever settings a checkpoint's file carries."""
+"""Ids equal those of transformers' tokenizers, whatever settings a checkpoint's file contains."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ from transformers import AutoTokenizer, RobertaConfig, RobertaTokenizerFast
 
 from benchmarks.equivalence import composed_sentences
 from minbert import load_tokenizer
-from minbert.checkpoint import BUNDLED, resolve
+from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 
 SHARED_DATA = os.environ.get("MINBERT_SHARED_DATA")

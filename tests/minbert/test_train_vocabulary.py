@@ -1,4 +1,4 @@
-"""New vocabularies: the same from the same sentences, and read by transformers as by us."""
+"""The same sentences give the same vocabulary, and transformers reads the tokenizer as we do."""
 
 from pathlib import Path
 
@@ -33,21 +33,21 @@ def tokenizer(family: str, sentences: list[str]) -> Tokenizer:
 
 
 def test_the_same_sentences_give_the_same_vocabulary_and_others_another(family, tokenizer, sentences):
-    for _ in range(3):  # the library's own maps are in another order every time
+    for _ in range(3):  # the library's maps have a different order every time
         assert train_tokenizer(family, sentences, SIZE, 64).fingerprint() == tokenizer.fingerprint()
     assert train_tokenizer(family, sentences[:100], SIZE, 64).fingerprint() != tokenizer.fingerprint()
 
 
 def test_frequent_words_are_whole_and_the_size_is_kept(family, tokenizer, sentences):
     assert tokenizer.vocabulary_size == SIZE
-    least = train_tokenizer(family, ["ab ab abc."], 1, 64)  # what everything is spelled with is never left out
+    least = train_tokenizer(family, ["ab ab abc."], 1, 64)  # the alphabet is never left out
     assert least.vocabulary_size == (5 + 256 if family == "roberta" else 5 + len(["a", "b", "c", ".", "##b", "##c"]))
     assert " the" in tokenizer.backend.decode(tokenizer.encode(["In the end"])[0])
     assert len(tokenizer.encode(["In the"])[0]) == 4
     few = train_tokenizer("bert", ["one two two"], SIZE, 64)
     assert few.vocabulary_size < 40
     assert few.encode(["two"])[0].tolist()[1:-1] == [few.backend.token_to_id("two")]
-    assert len(few.encode(["one"])[0]) == 5  # a word that occurs once is no entry
+    assert len(few.encode(["one"])[0]) == 5  # a word that occurs once has no entry
 
 
 def test_no_sentence_that_was_learned_from_has_an_unknown_word(sentences):
@@ -75,7 +75,8 @@ def test_a_mask_stands_for_a_word_with_its_space_as_in_roberta(byte_pairs):
 
 def test_transformers_reads_the_same_tokenizer(family, tokenizer, sentences, tmp_path):
     config = BertConfig(hidden_size=8, num_attention_heads=2, num_hidden_layers=1, max_position_embeddings=64)
-    BertModel(config.of_family(family, SIZE)).save(tmp_path / "model", tokenizer)
+    BertModel(config.of_family(family, SIZE)).save(tmp_path / "model")
+    tokenizer.save(tmp_path / "model")
     theirs = AutoTokenizer.from_pretrained(tmp_path / "model")
     texts = [*sentences[:50], "", "ÉCOLE 中文 ##a", " two  spaces "]
     assert [ids.tolist() for ids in tokenizer.encode(texts)] == theirs(texts)["input_ids"]

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from minbert.files import write_json
 from minbert.tokenizer import load_tokenizer
 from multitask.data.contamination import TrainedOn
-from multitask.data.readers import Examples, read_examples
-from multitask.data.schema import Split
-from multitask.evaluation.task_scores import Scores, score, write_predictions
-from multitask.models.multitask_model import MultitaskBert
+from multitask.data.read_task_files import Examples, Split, read_examples
+from multitask.evaluation.task_predictions import write_predictions
+from multitask.evaluation.task_scores import MultitaskScores, score
+from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import Runtime, start
 from multitask.runtime.options import RunOptions
@@ -122,7 +122,7 @@ def _read(data: Path, tasks: Sequence[str]) -> dict[Split, dict[str, Examples]]:
 def _answers(member: Member, examples: Mapping[str, Examples], runtime: Runtime) -> Estimates:
     """A member's estimates; the model is in memory meanwhile only."""
     logger.info("predictions of %s", member.label)
-    model = MultitaskBert.load(member.folder).to(runtime.device)
+    model = MultitaskModel.load(member.folder).to(runtime.device)
     return estimate(model, load_tokenizer(str(member.folder)), examples, runtime)
 
 
@@ -164,7 +164,7 @@ def _blended(votes: Votes, answers: Mapping[str, Estimates]) -> Estimates:
 def _soup(
     config: EnsembleConfig,
     members: Sequence[Member],
-    scores: Mapping[str, Scores],
+    scores: Mapping[str, MultitaskScores],
     examples: Mapping[Split, Mapping[str, Examples]],
     runtime: Runtime,
     folder: Path,
@@ -174,7 +174,7 @@ def _soup(
         logger.warning("the heads of these models began from different seeds, so their mean may be worse than each")
     tokenizer, dev = load_tokenizer(str(members[0].folder)), examples["dev"]
 
-    def dev_score(model: MultitaskBert) -> float:
+    def dev_score(model: MultitaskModel) -> float:
         return score(_decide(estimate(model.to(runtime.device), tokenizer, dev, runtime)), dev).overall
 
     chosen = list(members)

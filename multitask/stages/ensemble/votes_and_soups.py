@@ -13,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from minbert.checkpoint import weights_file
+from minbert.download_checkpoint import weights_file
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.data.labelled_data import LabelledData
-from multitask.data.readers import Examples
-from multitask.evaluation.task_scores import outputs
-from multitask.models.multitask_model import HEADS, MultitaskBert
+from multitask.data.read_task_files import Examples
+from multitask.evaluation.task_predictions import outputs
+from multitask.models.model_folder import HEADS
+from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, locate_model
 from multitask.runtime.device import Runtime
 from multitask.stages.ensemble import Kept
@@ -52,7 +53,7 @@ class Member:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Look at a model folder. Raises InputError if it is none, or a damaged one."""
-        model = MultitaskBert.load(folder)
+        model = MultitaskModel.load(folder)
         shape = {
             "tasks": list(model.tasks),
             "pooling": model.pooling,
@@ -102,7 +103,7 @@ def _folders(model: Path, kept: Kept) -> Iterable[Path]:
 
 
 def estimate(
-    model: MultitaskBert, tokenizer: Tokenizer, examples: Mapping[str, Examples], runtime: Runtime
+    model: MultitaskModel, tokenizer: Tokenizer, examples: Mapping[str, Examples], runtime: Runtime
 ) -> Estimates:
     """A model's estimates, as in `Kind.estimate`, for every row of the tasks that it has a head for, in file order.
 
@@ -174,21 +175,21 @@ def check_soup(members: Sequence[Member]) -> None:
             raise InputError(f"{member.label}: no soup with {first.label}, which differs in {what}; leave one out")
 
 
-def soup(folders: Sequence[Path]) -> MultitaskBert:
+def soup(folders: Sequence[Path]) -> MultitaskModel:
     """The model whose weights are the mean of those of the models, summed in fp64; see `check_soup`.
 
     Source: Wortsman et al. 2022, "Model soups", arXiv 2203.05482, section 2 (uniform soup).
     """
     total: dict[str, Tensor] = {}
     for folder in folders:  # one in memory at a time
-        state = MultitaskBert.load(folder).state_dict()
+        state = MultitaskModel.load(folder).state_dict()
         total = {name: total[name] + tensor if total else tensor.double() for name, tensor in state.items()}
-    model = MultitaskBert.load(folders[0])
+    model = MultitaskModel.load(folders[0])
     model.load_state_dict({name: tensor / len(folders) for name, tensor in total.items()})
     return model
 
 
-def select_soup(ranked: Sequence[Member], score: Callable[[MultitaskBert], float]) -> list[Member]:
+def select_soup(ranked: Sequence[Member], score: Callable[[MultitaskModel], float]) -> list[Member]:
     """The members of the greedy soup: one after the other they stay in it unless they lower its score.
 
     Source: Wortsman et al. 2022, "Model soups", arXiv 2203.05482, Recipe 1 (greedy soup).

@@ -13,10 +13,11 @@ from minbert.errors import InputError
 from minbert.files import atomic_file, read_json, sha256_of_file, write_json
 from minbert.tokenizer import load_tokenizer
 from multitask.data.contamination import TrainedOn
-from multitask.data.readers import Examples
+from multitask.data.read_task_files import Examples
 from multitask.evaluation.embedding_cache import embed
-from multitask.evaluation.suites import SUITES, outcome_on, read_sets
-from multitask.evaluation.task_scores import load_split, overlap, predict, score
+from multitask.evaluation.embedding_suites import SUITES, measure_task, read_sets
+from multitask.evaluation.task_predictions import load_split, predict
+from multitask.evaluation.task_scores import overlap, score
 from multitask.models.multitask_model import load_model
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
@@ -120,7 +121,7 @@ def evaluate_suites(run: Artefact, folder: Path, config: SuitesConfig, options: 
         seen = TrainedOn.of_folder(place, str(run.folder))
         answers, tasks = {}, {}
         for (suite, task), content in data.items():
-            outcome, result = outcome_on(suite, task, content, table, seen, seed=0)
+            outcome, result = measure_task(suite, task, content, table, seen, seed=0)
             main = SUITES[suite].main
             assert main is not None, "suites of tasks have a main number"
             assert outcome.answers is not None, "and answers"

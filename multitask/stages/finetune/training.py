@@ -11,8 +11,9 @@ from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import batches_of_similar_length, drawn_rows, rows_from
-from multitask.evaluation.task_scores import evaluate, load_split
-from multitask.models.multitask_model import MultitaskBert
+from multitask.evaluation.task_predictions import load_split
+from multitask.evaluation.task_scores import evaluate
+from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
@@ -20,8 +21,9 @@ from multitask.runtime.random_streams import generator
 from multitask.schedulers import build_scheduler
 from multitask.stages.common import Start, begin_stage, train_once, trained_on
 from multitask.stages.finetune import STAGE, FinetuneConfig
-from multitask.training.loop import Batch, Evaluation, LoopConfig, Losses, Update
+from multitask.training.loop import LoopConfig
 from multitask.training.source import TaskSource, losses_of
+from multitask.training.trainable import Batch, Evaluation, Losses, Update
 
 
 def finetune(start_weights: str | Weights, data: Path, config: FinetuneConfig, options: RunOptions) -> Artefact:
@@ -54,7 +56,7 @@ class Prepared:
 
     config: FinetuneConfig  # with the pooling that the start weights decide
     begin: Start
-    model: MultitaskBert
+    model: MultitaskModel
     training: dict[str, LabelledData]
     dev: dict[str, LabelledData]
     runtime: Runtime
@@ -82,18 +84,18 @@ def prepare(start_weights: str | Weights, data: Path, config: FinetuneConfig, op
     if config.encoder_dropout is not None:
         begin.encoder.set_dropout(config.encoder_dropout)
     tasks = (*config.tasks, *config.untrained)
-    model = MultitaskBert(begin.encoder, tasks, begin.pooling, config.heads, config.max_length).to(runtime.device)
+    model = MultitaskModel(begin.encoder, tasks, begin.pooling, config.heads, config.max_length).to(runtime.device)
     training = load_split(model, begin.tokenizer, data, "train", config.tasks)
     dev = load_split(model, begin.tokenizer, data, "dev")
     return Prepared(config, begin, model, training, dev, runtime)
 
 
 class Finetuning:
-    """Supervised training of a `MultitaskBert`, as the loop's `Trainable`."""
+    """Supervised training of a `MultitaskModel`, as the loop's `Trainable`."""
 
     def __init__(
         self,
-        model: MultitaskBert,
+        model: MultitaskModel,
         tokenizer: Tokenizer,
         training: dict[str, LabelledData],
         dev: dict[str, LabelledData],

@@ -23,8 +23,9 @@ from multitask.stages.dropout_views_and_pairs import (
 )
 from multitask.stages.finetune.training import Finetuning, Prepared, prepare
 from multitask.stages.fuse import STAGE, FuseConfig
-from multitask.training.loop import Batch, LoopConfig, Losses, Trainable, Update
+from multitask.training.loop import LoopConfig
 from multitask.training.source import Source, losses_of
+from multitask.training.trainable import Batch, Losses, Trainable, Update
 
 
 def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: RunOptions) -> Artefact:
@@ -65,7 +66,7 @@ def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: 
 
 
 class Fusing(Finetuning):
-    """Supervised and contrastive training of a `MultitaskBert`, as the loop's `Trainable`.
+    """Supervised and contrastive training of a `MultitaskModel`, as the loop's `Trainable`.
 
     Args:
         found: model, data and configuration of the supervised training.

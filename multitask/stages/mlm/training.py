@@ -18,7 +18,7 @@ from minbert.train_vocabulary import train_tokenizer
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.shuffle_and_batch import batches_by_tokens, batches_of_similar_length, drawn_rows, epoch_rows
 from multitask.data.tokenize_and_truncate import Tokens, tokenise
-from multitask.models.batched_inference import TOKENS_PER_BATCH
+from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
@@ -28,8 +28,9 @@ from multitask.stages.common import Start, begin_stage, train_once, trained_on
 from multitask.stages.masked_words import MaskedSource
 from multitask.stages.mlm import STAGE, MlmConfig, ShapeConfig
 from multitask.tasks.training_sentences import training_sentences
-from multitask.training.loop import Batch, Evaluation, LoopConfig, Losses, Update
+from multitask.training.loop import LoopConfig
 from multitask.training.source import losses_of
+from multitask.training.trainable import Batch, Evaluation, Losses, Update
 
 SOURCE = "mlm"
 

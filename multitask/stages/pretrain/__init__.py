@@ -27,7 +27,8 @@ class ContrastiveConfig:
     """Do not count equal sentences in a batch as negatives of each other."""
     projection: Literal["mlp", "linear", "none"] = "mlp"
     """Projection head between embedding and objective. It is discarded after training."""
-    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    objective: ObjectiveConfig = ObjectiveConfig()
+    """Loss on sentence pairs, e.g. vicreg:dissipation=0.3,weight=0.05. See --help-objective."""
 
     def __post_init__(self) -> None:
         check_range(self, 1e-6, ("quora_share",), most=1)

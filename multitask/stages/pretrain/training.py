@@ -16,8 +16,8 @@ from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import Rows
-from multitask.models.batched_inference import for_all_rows
-from multitask.models.multitask_model import heads_files
+from multitask.models.compute_in_batches import compute_in_batches
+from multitask.models.model_folder import heads_files
 from multitask.models.pooling import pool
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime import distributed
@@ -35,8 +35,9 @@ from multitask.stages.pretrain import STAGE, PretrainConfig
 from multitask.tasks.kinds import TASKS
 from multitask.tasks.metrics import correlation_metrics
 from multitask.training.gradient_cache import backward_in_chunks
-from multitask.training.loop import Batch, Evaluation, LoopConfig, Losses, Trainable, Update
+from multitask.training.loop import LoopConfig
 from multitask.training.source import Source, losses_of
+from multitask.training.trainable import Batch, Evaluation, Losses, Trainable, Update
 
 
 def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, options: RunOptions) -> Artefact:
@@ -217,4 +218,4 @@ def zero_shot_similarity(
         return nn.functional.cosine_similarity(first, second)
 
     assert data.examples.labels is not None, "dev sets have labels"
-    return correlation_metrics(for_all_rows(data.lengths, cosine, runtime), data.examples.labels)
+    return correlation_metrics(compute_in_batches(data.lengths, cosine, runtime), data.examples.labels)

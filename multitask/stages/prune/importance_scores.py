@@ -26,8 +26,8 @@ from multitask.runtime.device import Runtime
 from multitask.runtime.random_streams import torch_seed
 from multitask.stages.prune import PruneConfig
 from multitask.tasks.kinds import POSITIVE
-from multitask.training.loop import Batch
 from multitask.training.source import Encoded, Inputs, Source, losses_of
+from multitask.training.trainable import Batch
 
 SOURCE = "scoring"
 

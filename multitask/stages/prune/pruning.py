@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from minbert.checkpoint import weights_file
+from minbert.download_checkpoint import weights_file
 from minbert.errors import InputError
 from minbert.files import atomic_file, sha256_of_file, write_json
 from minbert.model import BertModel
@@ -27,8 +27,9 @@ from minbert.remove_heads_and_neurons import Units, without_units
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import drawn_rows
-from multitask.evaluation.task_scores import load_split
-from multitask.models.multitask_model import heads_files, load_model
+from multitask.evaluation.task_predictions import load_split
+from multitask.models.model_folder import heads_files
+from multitask.models.multitask_model import load_model
 from multitask.models.pooling import PoolingMethod
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime

@@ -36,20 +36,17 @@ COMPONENTS = ("dissipation", "weight", "ratio")
 
 def switched_on(objective: ObjectiveConfig) -> list[str]:
     """Names of its components."""
-    return [name for name in COMPONENTS if getattr(objective, name) is not None]
+    return [name for name in COMPONENTS if name in dict(objective.parameters)]
 
 
 def cells(loss: Loss) -> Iterator[tuple[str, ObjectiveConfig]]:
     """Every subset of the components that the loss can have, by the names of those that are on."""
     weights = (None,) if loss.weight is None else (None, loss.weight)
     for dissipation, weight, ratio in product((None, DISSIPATION), weights, (None, loss.ratio)):
-        objective = ObjectiveConfig(
-            loss.objective,
-            uniformity_weight=loss.uniformity_weight if weight is None else 1.0,
-            dissipation=dissipation,
-            weight=weight,
-            ratio=ratio,
-        )
+        given = {"dissipation": dissipation, "weight": weight, "ratio": ratio}
+        on = {name: value for name, value in given.items() if value is not None}
+        uniformity_weight = loss.uniformity_weight if weight is None else 1.0
+        objective = ObjectiveConfig.of(loss.objective, uniformity_weight=uniformity_weight, **on)
         yield " + ".join(switched_on(objective)) or "plain", objective
 
 

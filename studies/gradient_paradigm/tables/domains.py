@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from multitask.data.readers import CAPTIONS_FILE, NEWS_FILE
+from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE
 from studies.engine.recipes import Recipes
 from studies.engine.tables import Row, Table
 from studies.gradient_paradigm.tables.objectives import OBJECTIVES

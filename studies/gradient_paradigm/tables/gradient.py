@@ -6,9 +6,9 @@ from studies.engine.tables import Row, Table
 
 DEFAULTS = "m 0.30, τ 0.05, r 1"
 VARIED = {
-    **{f"m {m:.2f}": ObjectiveConfig("gradient", dissipation=m) for m in (0.05, 0.10, 0.20, 0.45, 0.60, 2.00)},
-    **{f"τ {t:.3g}": ObjectiveConfig("gradient", weight=t) for t in (0.01, 0.02, 0.10, 0.20, 0.50, 1.00)},
-    **{f"r {r:.3g}": ObjectiveConfig("gradient", ratio=r) for r in (0.25, 0.50, 0.75, 1.25, 1.50, 2.00)},
+    **{f"m {m:.2f}": ObjectiveConfig.of("gradient", dissipation=m) for m in (0.05, 0.10, 0.20, 0.45, 0.60, 2.00)},
+    **{f"τ {t:.3g}": ObjectiveConfig.of("gradient", weight=t) for t in (0.01, 0.02, 0.10, 0.20, 0.50, 1.00)},
+    **{f"r {r:.3g}": ObjectiveConfig.of("gradient", ratio=r) for r in (0.25, 0.50, 0.75, 1.25, 1.50, 2.00)},
 }
 
 

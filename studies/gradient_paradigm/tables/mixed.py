@@ -17,7 +17,7 @@ def table(recipes: Recipes) -> Table:
 
     def row(*losses: str) -> Row:
         dissipation, weight, ratio = losses
-        objective = ObjectiveConfig("mixed", dissipation_of=dissipation, weight_of=weight, ratio_of=ratio)
+        objective = ObjectiveConfig.of("mixed", dissipation_of=dissipation, weight_of=weight, ratio_of=ratio)
         return Row(", ".join(NAMES[loss] for loss in losses), recipes.self_supervised(objective))
 
     rows = tuple(row(*losses) for losses in product(DISSIPATIONS, WEIGHTS, RATIOS))

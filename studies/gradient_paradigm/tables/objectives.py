@@ -14,16 +14,16 @@ OBJECTIVES = {
     "InfoNCE": ObjectiveConfig("infonce"),
     "MET": ObjectiveConfig("met"),
     "Gradient form": ObjectiveConfig("gradient"),
-    "MHE": ObjectiveConfig("mhe", uniformity_weight=10.0),
-    "MHE, modified": ObjectiveConfig("mhe", uniformity_weight=1.0, dissipation=0.30, weight=0.05, ratio=1.75),
-    "MHS": ObjectiveConfig("mhs", uniformity_weight=1.0),
-    "MHS, modified": ObjectiveConfig("mhs", uniformity_weight=1.0, dissipation=0.30, ratio=1.75),
-    "Barlow Twins": ObjectiveConfig("barlow_twins", uniformity_weight=30.0),
-    "Barlow Twins, modified": ObjectiveConfig(
+    "MHE": ObjectiveConfig.of("mhe", uniformity_weight=10.0),
+    "MHE, modified": ObjectiveConfig.of("mhe", uniformity_weight=1.0, dissipation=0.30, weight=0.05, ratio=1.75),
+    "MHS": ObjectiveConfig.of("mhs", uniformity_weight=1.0),
+    "MHS, modified": ObjectiveConfig.of("mhs", uniformity_weight=1.0, dissipation=0.30, ratio=1.75),
+    "Barlow Twins": ObjectiveConfig.of("barlow_twins", uniformity_weight=30.0),
+    "Barlow Twins, modified": ObjectiveConfig.of(
         "barlow_twins", uniformity_weight=1.0, dissipation=0.30, weight=0.05, ratio=1.5
     ),
-    "VICReg": ObjectiveConfig("vicreg", uniformity_weight=30.0),
-    "VICReg, modified": ObjectiveConfig("vicreg", uniformity_weight=1.0, dissipation=0.30, weight=0.05, ratio=1.5),
+    "VICReg": ObjectiveConfig.of("vicreg", uniformity_weight=30.0),
+    "VICReg, modified": ObjectiveConfig.of("vicreg", uniformity_weight=1.0, dissipation=0.30, weight=0.05, ratio=1.5),
 }
 
 

@@ -1,4 +1,4 @@
-"""The table of a data folder counts what is there, and its problems name file and line."""
+"""The report on a data folder counts its rows, and problems name file and line."""
 
 import os
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from minbert.errors import InputError
-from multitask.data.check import Overlap, check_folder
-from multitask.data.schema import Schema
+from multitask.data.check import SplitOverlap, check_folder
+from multitask.data.read_task_files import Schema
 
 SCHEMAS = {
     "sentiment": Schema("ids-sst", ("sentence",), "sentiment", 0, 4, integral=True),
@@ -42,15 +42,15 @@ def test_counts(folder):
     assert train.labels == {"0": 1, "1": 0, "2": 0, "3": 2, "4": 0}
     assert files["ids-sst-dev.csv"].labels == {"0": 0, "1": 1, "2": 2, "3": 0, "4": 0}
     assert files["sts-train.csv"].labels == {"0-1": 1, "1-2": 1, "2-3": 0, "3-4": 0, "4-5": 2}
-    assert files["sts-train.csv"].repeated == 1  # the pair in the other order is another pair
+    assert files["sts-train.csv"].repeated == 1  # a pair in the other order is a different pair
     assert files["sts-test-student.csv"].labels == {}
     assert (files["nli_triplets.csv"].rows, files["nli_triplets.csv"].repeated) == (2, 1)
     assert (files["sentences.txt"].rows, files["sentences.txt"].dropped) == (2, 1)
     assert report.overlaps == (
-        Overlap("sentiment", ("train", "dev"), 2),
-        Overlap("similarity", ("train", "dev"), 1),
-        Overlap("similarity", ("train", "test"), 0),
-        Overlap("similarity", ("dev", "test"), 1),
+        SplitOverlap("sentiment", ("train", "dev"), 2),
+        SplitOverlap("similarity", ("train", "dev"), 1),
+        SplitOverlap("similarity", ("train", "test"), 0),
+        SplitOverlap("similarity", ("dev", "test"), 1),
     )
     assert report.absent == ("ids-sst-test-student.csv",)
 
@@ -96,7 +96,7 @@ def test_every_problem_of_every_file_is_listed(folder):
         f'{sts}:7: id "a" is already on line 2; expected each id once',
         f"{folder / 'sts-dev.csv'}:1: byte 0xff at position 1 of the line is not UTF-8; save the file as UTF-8",
         f"{folder / 'nli_triplets.csv'}:3: the row has 2 fields; expected 3, as in the header (separated by commas)",
-        f"{folder / 'sentences.txt'}: no sentence; expected one a line",
+        f"{folder / 'sentences.txt'}: no sentence; expected one sentence per line",
     ]
     rows = {file.name: file.rows for file in report.files}
     assert rows["sts-train.csv"] == 4

@@ -1,4 +1,4 @@
-"""Sentences and pairs that a model was trained on are found again however they are written, and no others."""
+"""Training sentences and pairs are found again in any case, spacing or tokenisation, and no others are."""
 
 import csv
 import os
@@ -16,12 +16,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from minbert.checkpoint import BUNDLED, resolve
+from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from multitask.data.contamination import RECORD, TrainedOn, hash_sentences, normalised
-from multitask.data.readers import read_examples, read_sentences, read_triplets
-from multitask.data.schema import Split
+from multitask.data.read_task_files import Split, read_examples
+from multitask.data.read_unlabelled_files import read_sentences, read_triplets
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
@@ -46,6 +46,10 @@ Columns = Sequence[Sequence[str]]
 
 def record(columns: Columns, unknown: tuple[str, ...] = ()) -> TrainedOn:
     return replace(TrainedOn.of_rows([hash_sentences(column) for column in columns]), unknown=unknown)
+
+
+def known_of(folder: Path | str) -> TrainedOn:
+    return TrainedOn.of_folder(Path(folder), str(folder))
 
 
 # What counts as the same sentence.
@@ -191,7 +195,7 @@ def test_what_is_kept_is_read_again_and_written_once(tmp_path):
 
 
 def test_kept_hashes_mean_the_same_for_ever():
-    """A change here makes every record that people have useless: raise VERSION with it."""
+    """A change here makes all existing records useless: raise VERSION with it."""
 
     def digest(text: bytes) -> int:
         return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
@@ -222,13 +226,13 @@ def test_records_of_another_version_or_damaged(tmp_path):
 
 
 def test_published_checkpoints_say_what_is_known_of_their_data(tmp_path):
-    named = TrainedOn.of_model(BUNDLED)
+    named = TrainedOn.of_folder(resolve(BUNDLED), BUNDLED)
     assert not len(named.sentences)
     assert not named.sentences_seen(["Two dogs run."]).any()
     assert any("Quora" in line and "SNLI" in line and "over a billion" in line for line in named.unknown)
     assert all(line.startswith(f"{BUNDLED}: ") for line in named.unknown)
     copy = shutil.copytree(resolve(BUNDLED), tmp_path / "copy")
-    assert [line.partition(": ")[2] for line in TrainedOn.of_model(copy).unknown] == [
+    assert [line.partition(": ")[2] for line in known_of(copy).unknown] == [
         line.partition(": ")[2] for line in named.unknown
     ]
 
@@ -238,11 +242,7 @@ def test_a_hub_id_is_known_by_name_and_a_folder_of_that_name_is_not(tiny_encoder
     assert "English Wikipedia and BookCorpus" in bert
     shutil.copytree(tiny_encoder, tmp_path / "bert-base-uncased")
     monkeypatch.chdir(tmp_path)
-    assert TrainedOn.of_model("bert-base-uncased").unknown == (
-        "the training data of bert-base-uncased is not recorded",
-    )
-    with pytest.raises(InputError, match=r"no config\.json"):
-        TrainedOn.of_model(tmp_path)
+    assert known_of("bert-base-uncased").unknown == ("the training data of bert-base-uncased is not recorded",)
 
 
 # Stages.
@@ -269,7 +269,7 @@ def task_sentences(data: Path, task: str, split: Split = "train") -> tuple[list[
 
 
 def sentences_of(trained: TrainedOn, *columns: Sequence[str]) -> int:
-    """How many sentences of a record are not those of the columns."""
+    """Number of sentences of a record that are not in the columns."""
     return len(np.setdiff1d(trained.sentences, hash_sentences(text for column in columns for text in column)))
 
 
@@ -277,7 +277,7 @@ def test_finetuning_keeps_the_rows_it_trains_on(tiny_encoder, data, options):
     config = FinetuneConfig(tasks=("sentiment", "similarity"), epochs=2, train_limit=40, batch_size=8)
     run = finetune(str(tiny_encoder), data, config, options)
     for name in (run.folder, run.model_folder(), str(run.folder)):
-        trained = TrainedOn.of_model(name)
+        trained = known_of(name)
         (texts,), (first, second) = task_sentences(data, "sentiment"), task_sentences(data, "similarity")
         rows = drawn_rows(64, 40)
         assert np.flatnonzero(trained.sentences_seen(texts)).tolist() == rows.tolist()
@@ -290,7 +290,7 @@ def test_finetuning_keeps_the_rows_it_trains_on(tiny_encoder, data, options):
 
 
 def test_only_rows_that_come_up_count(tiny_encoder, data, options, monkeypatch):
-    """Down-sampled sets: the record is compared with what the sources were asked for."""
+    """The record of down-sampled sets contains exactly the rows that the sources were asked for."""
     asked: dict[str, set[int]] = {"sentiment": set(), "quora": set()}
 
     def spy(kind, name):
@@ -306,12 +306,12 @@ def test_only_rows_that_come_up_count(tiny_encoder, data, options, monkeypatch):
     spy(ContrastiveSource, "quora")
     tuned = FinetuneConfig(tasks=("sentiment",), epochs=2, epoch_size=12, batch_size=8)
     run = finetune(str(tiny_encoder), data, tuned, options)
-    seen = TrainedOn.of_model(run.folder).sentences_seen(task_sentences(data, "sentiment")[0])
+    seen = known_of(run.folder).sentences_seen(task_sentences(data, "sentiment")[0])
     assert set(np.flatnonzero(seen).tolist()) == asked["sentiment"]
     assert len(asked["sentiment"]) == 24
     config = PretrainConfig(sources=("quora",), quora_share=0.25, epochs=2, batch_size=8, select="last")
     run = pretrain(str(tiny_encoder), data, config, options)
-    seen = TrainedOn.of_model(run.folder).pairs_seen(*task_sentences(data, "paraphrase"))
+    seen = known_of(run.folder).pairs_seen(*task_sentences(data, "paraphrase"))
     assert set(np.flatnonzero(seen).tolist()) == asked["quora"]
     assert len(asked["quora"]) == 32
 
@@ -326,7 +326,7 @@ def test_a_chain_answers_for_all_of_it_when_its_parents_are_gone(tiny_encoder, d
         options,
     )
     shutil.rmtree(first.folder)
-    trained = TrainedOn.of_model(second.model_folder())
+    trained = known_of(second.model_folder())
     triplets = read_triplets(data / "nli_triplets.csv")
     unlabelled = read_sentences(data / "sentences.txt").sentences
     (texts,), (one, other) = task_sentences(data, "sentiment"), task_sentences(data, "similarity")
@@ -349,7 +349,7 @@ def test_masked_language_modelling_keeps_what_it_reads_and_from_scratch_nothing_
     sentences = read_sentences(data / "sentences.txt").sentences
     for scratch in (False, True):
         config = MlmConfig(from_scratch=scratch, dev_share=0.25, batch_size=8)
-        trained = TrainedOn.of_model(mlm(str(start.folder), data, config, options).folder)
+        trained = known_of(mlm(str(start.folder), data, config, options).folder)
         different = len({*sentences})
         assert trained.sentences_seen(sorted({*sentences})).sum() == different - round(0.25 * different)
         assert trained.pairs_seen(*task_sentences(data, "similarity")).all() == (not scratch)
@@ -362,7 +362,7 @@ def test_an_ensemble_was_trained_on_what_its_members_were(tiny_encoder, data, op
         finetune(str(tiny_encoder), data, FinetuneConfig(tasks=(task,), epochs=1), options)
         for task in ("similarity", "paraphrase")
     ]
-    trained = TrainedOn.of_model(ensemble([run.folder for run in runs], data, EnsembleConfig(), options).folder)
+    trained = known_of(ensemble([run.folder for run in runs], data, EnsembleConfig(), options).folder)
     for task in ("similarity", "paraphrase"):
         assert trained.pairs_seen(*task_sentences(data, task)).all()
     assert not trained.sentences_seen(task_sentences(data, "sentiment")[0]).any()
@@ -378,7 +378,7 @@ def test_a_run_without_a_record_says_so_and_gets_one_without_training(tiny_encod
     whole = sha256_of_file(artefact.folder / RECORD)
     (artefact.folder / RECORD).unlink()
     for name in (artefact.folder, artefact.model_folder()):
-        found = TrainedOn.of_model(name)
+        found = known_of(name)
         assert found.unknown[0].startswith(f"{artefact.folder} records no sentences; run its command again")
         assert not len(found.sentences)
     monkeypatch.setattr(common, "train", lambda *_: pytest.fail("trained again"))

@@ -1,4 +1,4 @@
-"""Downloads from a local server that cuts, stalls, lies and refuses."""
+"""Downloads from a local server that cuts connections, stalls, sends wrong content and refuses."""
 
 import hashlib
 import subprocess
@@ -12,30 +12,30 @@ import numpy as np
 import pytest
 
 from minbert.errors import InputError
-from multitask.data.fetch import ATTEMPTS, Source, fetch, load_sources
+from multitask.data.fetch import ATTEMPTS, PublishedFile, fetch, load_sources
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
 
 
 @dataclass
 class Server:
-    """What the server does, and the `Range` headers of the requests it got (None where there was none)."""
+    """What the server does, and the `Range` headers of the requests it got (None if a request had none)."""
 
     address: str = ""
     content: bytes = CONTENT
-    cuts: int = 0  # so many requests are cut after 100,000 bytes
-    stalls: int = 0  # so many requests get no more after 100,000 bytes
+    cuts: int = 0  # this many requests are cut after 100,000 bytes
+    stalls: int = 0  # this many requests get nothing after 100,000 bytes
     released: threading.Event = field(default_factory=threading.Event)
     honours_range: bool = True
     says_length: bool = True
     statuses: list[int] = field(default_factory=list)  # of the first requests
     ranges: list[str | None] = field(default_factory=list)
 
-    def source(self, kind: str = "sha256", file: str = "data.csv") -> Source:
+    def source(self, kind: str = "sha256", file: str = "data.csv") -> PublishedFile:
         digest = hashlib.sha256(CONTENT).hexdigest()
         if kind == "git_blob":
             digest = hashlib.sha1(b"blob 300000\0" + CONTENT).hexdigest()
-        return Source("set", "free", file, f"{self.address}/{file}", kind, digest, len(CONTENT))
+        return PublishedFile("set", "free", file, f"{self.address}/{file}", kind, digest, len(CONTENT))
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def server() -> Iterator[Server]:
         http.shutdown()
 
 
-def run(source: Source, folder: Path) -> Path:
+def run(source: PublishedFile, folder: Path) -> Path:
     return fetch([source], folder, timeout_seconds=5, pause_seconds=0.001)[0]
 
 

@@ -1,4 +1,4 @@
-"""Batches are exact partitions, and functions of nothing but their arguments."""
+"""Batches contain every row once and depend on nothing but the arguments."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Cached tokens equal fresh ones, and the cache's key covers everything that decides them."""
+"""Cached tokens equal fresh ones, and the cache's key covers everything that determines them."""
 
 import threading
 from dataclasses import replace
@@ -11,7 +11,7 @@ from minbert.config import BertConfig
 from minbert.files import write_json
 from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
 from multitask.data.labelled_data import LabelledData
-from multitask.data.schema import Schema
+from multitask.data.read_task_files import Schema
 from multitask.data.tokenize_and_truncate import Tokens, cache_folder, tokenise
 from tests.conftest import word_piece
 
@@ -60,7 +60,7 @@ def test_joint_tokens_equal_direct_encoding_fresh_and_cached(tokenizer, monkeypa
 
 def test_the_key_covers_source_length_tokenizer_and_jointness(tokenizer, tiny_encoder, tmp_path):
     other = Tokenizer(word_piece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "time"]), tokenizer.max_length, {})
-    shorter = tmp_path / "shorter"  # the same tokenizer before an encoder that takes less
+    shorter = tmp_path / "shorter"  # the same tokenizer with an encoder of a smaller maximal length
     shorter.mkdir()
     tokenizer.save(shorter)
     write_json(

@@ -45,7 +45,7 @@ def write_sts(folder: Path, pairs: int = 24) -> None:
 
 
 def write_transfer(folder: Path, rows: int = 40) -> None:
-    """All transfer sets, their classes told by a word; `rows` in each class."""
+    """All transfer sets, with `rows` rows in each class; a word reveals the class."""
     generator = np.random.default_rng(1)
 
     def said(words: Sequence[str]) -> str:

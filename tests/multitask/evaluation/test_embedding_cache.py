@@ -1,4 +1,4 @@
-"""Every different sentence is embedded once; the cache gives the same values and survives being shared."""
+"""Every different sentence is embedded once; processes can share the cache, and it returns the same values."""
 
 import subprocess
 import sys
@@ -55,7 +55,7 @@ def test_embeddings_that_are_not_finite_are_refused_and_not_kept(tmp_path):
 
 
 def test_threads_share_the_cache(tmp_path):
-    """All of them write the same part at the same time, and parts of their own, and read all the while."""
+    """All processes write the same part at the same time, also parts of their own, and read meanwhile."""
     wrong: list[int] = []
 
     def work(number: int) -> None:

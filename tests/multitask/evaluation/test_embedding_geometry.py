@@ -1,4 +1,4 @@
-"""Geometry against brute force over all pairs and closed forms."""
+"""Geometry equals brute force over all pairs, and closed forms."""
 
 from itertools import combinations
 
@@ -8,15 +8,21 @@ import torch
 
 from multitask.evaluation import embedding_geometry as module
 from multitask.evaluation.embedding_cache import embed
-from multitask.evaluation.embedding_geometry import bands, effective_rank, geometry, mean_cosine, uniformity
+from multitask.evaluation.embedding_geometry import (
+    effective_rank,
+    geometry,
+    mean_cosine,
+    similarity_bands,
+    uniformity_in_chunks,
+)
 from multitask.evaluation.senteval_files import SimilarityData
-from multitask.evaluation.sts_scores import unit
+from multitask.evaluation.sts_scores import unit_vectors
 from multitask.objectives.alignment_uniformity import uniformity as training_uniformity
 from tests.multitask.evaluation.folder import BagOfWords
 
 
 def units(rows: int, dim: int = 6, seed: int = 0):
-    return unit(np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32))
+    return unit_vectors(np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32))
 
 
 @pytest.mark.parametrize("rows", [2, 7, 8, 20, 21])
@@ -24,8 +30,10 @@ def test_uniformity_in_stretches_is_that_over_all_pairs(rows, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 7)
     vectors = units(rows)
     kernel = [np.exp(-2 * np.square(a - b).sum()) for a, b in combinations(vectors, 2)]
-    assert uniformity(vectors) == pytest.approx(np.log(np.mean(kernel)), abs=1e-5)
-    assert uniformity(vectors) == pytest.approx(training_uniformity(torch.from_numpy(vectors)).item(), abs=1e-5)
+    assert uniformity_in_chunks(vectors) == pytest.approx(np.log(np.mean(kernel)), abs=1e-5)
+    assert uniformity_in_chunks(vectors) == pytest.approx(
+        training_uniformity(torch.from_numpy(vectors)).item(), abs=1e-5
+    )
 
 
 def test_mean_cosine_is_that_over_all_pairs():
@@ -42,13 +50,13 @@ def test_effective_rank_of_known_spectra():
 def test_bands_hold_each_pair_once():
     gold = np.array([0, 0.99, 1, 2.5, 3.999, 4, 5])
     similarities = np.array([-1, 0.0, 0.1, 0.2, 0.3, 0.9, 1 + 1e-9])
-    found = bands(similarities, gold)
+    found = similarity_bands(similarities, gold)
     assert [band.pairs for band in found.values()] == [2, 1, 1, 1, 2]
     assert [sum(band.histogram) for band in found.values()] == [2, 1, 1, 1, 2]
     assert found["4-5"].mean == pytest.approx(0.95)
     assert found["4-5"].deviation == pytest.approx(0.05)
-    assert found["4-5"].histogram[-1] == 1  # the pair that rounding put beyond 1
-    assert bands(similarities[:2], gold[:2])["1-2"].mean is None
+    assert found["4-5"].histogram[-1] == 1  # the pair whose cosine exceeds 1 by rounding
+    assert similarity_bands(similarities[:2], gold[:2])["1-2"].mean is None
 
 
 def test_a_tasks_geometry_is_that_of_its_different_sentences():
@@ -57,14 +65,14 @@ def test_a_tasks_geometry_is_that_of_its_different_sentences():
     data = SimilarityData((first, second), np.array([5, 4, 3.9, 0]), np.array(["x"] * 4))
     table = embed(BagOfWords(), [*first, *second], None)
     found = geometry(data, table)
-    vectors = unit(table[list(dict.fromkeys([*first, *second]))])  # 6 different sentences of 8
+    vectors = unit_vectors(table[list(dict.fromkeys([*first, *second]))])  # 6 different sentences of 8
     assert len(vectors) == 6
     singular = np.linalg.svd(vectors, compute_uv=False)
     shares = singular / singular.sum()
     assert found.effective_rank == pytest.approx(np.exp(-(shares * np.log(shares)).sum()), abs=1e-6)
     assert found.top_eigenvalue_share == pytest.approx(singular[0] ** 2 / 6, abs=1e-9)
     assert found.mean_cosine == pytest.approx(np.mean([a @ b for a, b in combinations(vectors, 2)]), abs=1e-9)
-    apart = unit(table[first[:2]]) - unit(table[second[:2]])  # the two positive pairs
+    apart = unit_vectors(table[first[:2]]) - unit_vectors(table[second[:2]])  # the two positive pairs
     assert found.alignment == pytest.approx(np.square(apart).sum(1).mean(), abs=1e-9)
     without = SimilarityData((first, second), np.full(4, 3.0), np.array(["x"] * 4))
     assert geometry(without, table).alignment is None
@@ -72,8 +80,8 @@ def test_a_tasks_geometry_is_that_of_its_different_sentences():
 
 def test_a_shared_direction_is_anisotropy():
     vectors = units(200, 16)
-    shifted = unit((vectors + 3).astype(np.float32))
+    shifted = unit_vectors((vectors + 3).astype(np.float32))
     spectrum, moved = (np.linalg.eigvalsh(x.T @ x) for x in (vectors, shifted))
     assert mean_cosine(shifted) > 0.8 > 0.1 > abs(mean_cosine(vectors))
     assert effective_rank(np.sqrt(moved)) < effective_rank(np.sqrt(spectrum))
-    assert uniformity(shifted) > uniformity(vectors)
+    assert uniformity_in_chunks(shifted) > uniformity_in_chunks(vectors)

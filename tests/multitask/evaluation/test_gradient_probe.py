@@ -46,7 +46,7 @@ def angles(batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def close(actual: Tensor, expected: np.ndarray | float) -> None:
-    """Equal up to rounding, which in 1 − p_ii is large where p_ii is near 1."""
+    """Equal up to rounding. The rounding error of 1 − p_ii is large if p_ii is near 1."""
     np.testing.assert_allclose(actual.numpy(), np.broadcast_to(expected, actual.shape), rtol=1e-6, atol=1e-12)
 
 
@@ -156,7 +156,7 @@ def test_the_gradient_paradigm_has_the_components_it_is_given(ratio: float) -> N
     close(seen.dissipation, learning.astype(float))
     negatives, _ = exponentials(MANY_PAIRS, 0.1, 0)
     close(seen.weights[learning], (negatives / negatives.sum(1)[:, None])[learning])
-    # The loss takes every pair twice: u_i is an anchor in one half and v_i's positive in the other, which pulls too.
+    # u_i is an anchor in one half of the loss and the positive of v_i in the other half, which pulls it too.
     share = learning.sum() / (columns < margin).sum()
     close(seen.ratio[learning], (ratio * (1 + (columns < margin) * share))[learning])
 
@@ -188,7 +188,7 @@ def test_every_objective_on_every_batch(objective: Objective, batch: Batch) -> N
     single_dimensions = objective.name == "barlow_twins" and objective.ratio is None
     if not single_dimensions and batch.differentiable:
         assert seen.residual < 1e-9
-        # the decomposition is that of the gradient which training gets
+        # the decomposed gradient is the one that training uses
         raw = Batch("unit", unit(batch.anchors), unit(batch.positives))
         _, gradient, _ = value_and_gradient(objective, raw)
         lengths = gradient.norm(dim=-1) * len(gradient)
@@ -224,7 +224,7 @@ def test_norms_of_the_parts_against_a_loop(name: str) -> None:
 
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 0.9, 1.5])
 def test_lemma_1_against_its_bounds_on_the_ratio(ratio: float) -> None:
-    """With one negative the anchor comes closer iff r is between two roots of a quadratic (UP, Lemma 1)."""
+    """With one negative, the anchor comes closer iff r is between two roots (arXiv 2402.18281, Lemma 1)."""
     generator = torch.Generator().manual_seed(0)
     objective = build_objective("gradient", dissipation=None, ratio=ratio)
     outcomes = []
@@ -306,7 +306,7 @@ def test_plain_barlow_twins_leaves_a_residual() -> None:
 
 @pytest.mark.parametrize("least_squares", [None, "positives"])
 def test_losses_of_others(least_squares) -> None:
-    """An own loss has the same weights and ratio; its dissipation is relative to that of mismatched pairs."""
+    """A user's InfoNCE has the weights and ratio of ours; its dissipation is relative to that of mismatched pairs."""
     batch = random_batch(5, pairs=6, dim=20)
 
     def by_hand(anchors: Tensor, positives: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ def test_similar_pairs_have_a_gold_similarity_of_four_or_more(sample_data: Path)
 def test_the_command(source: str, tiny_encoder: Path, sample_data: Path, tmp_path: Path, capsys) -> None:
     output = tmp_path / "probe.json"
     arguments = ["--data", sample_data, "--source", source, "--batch-size", 8, "--batches", 2, "--output", output]
-    settings = ["--objective", "mpt", "--margin", "0.5", "--device", "cpu", "--precision", "fp32"]
+    settings = ["--objective", "mpt:margin=0.5", "--device", "cpu", "--precision", "fp32"]
     assert main([str(argument) for argument in ["probe", tiny_encoder, *arguments, *settings]]) == 0
     printed = capsys.readouterr().out.splitlines()
     written = json.loads(output.read_text())

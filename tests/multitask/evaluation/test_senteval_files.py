@@ -1,4 +1,4 @@
-"""Readers of SentEval's folder: every quirk of its files, and an error with file and line for what is malformed."""
+"""Readers of SentEval's folder: quirks of its files, and errors that name file and line."""
 
 import os
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_pairs_without_a_score_are_skipped(whole):
 
 def test_tables_are_read_by_their_columns(whole):
     benchmark, sick = read("STSBenchmark", whole), read("SICKRelatedness", whole)
-    assert benchmark.columns == sick.columns[::-1]  # the fixture writes the same pairs turned round
+    assert benchmark.columns == sick.columns[::-1]  # the fixture writes the same pairs with exchanged sentences
     assert benchmark.gold == pytest.approx(sick.gold, abs=0.01)
 
 

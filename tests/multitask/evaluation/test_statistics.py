@@ -1,4 +1,4 @@
-"""Intervals and tests against scipy, slow loops, exact cases, and how often they err on simulated data."""
+"""Intervals and tests: compared with scipy, slow loops and exact cases; their error rates on simulated data."""
 
 import numpy as np
 import pytest
@@ -84,7 +84,7 @@ def test_the_interval_of_one_model_is_scipys_percentile_bootstrap(measure):
 
 
 def test_where_only_seeds_vary_the_test_is_students():
-    """Of two rows with equal spread; a third row's seeds only add degrees of freedom."""
+    """Two rows with equal spread; a third row's seeds only add degrees of freedom."""
     rows = [np.array([0.71, 0.74, 0.69, 0.72]), np.array([0.69, 0.68, 0.67]), np.array([0.31, 0.33])]
     ours, theirs, third = (scores_of(scores, np.tile(scores, (40_000, 1))) for scores in rows)
     difference = ours.minus(theirs, pooled(ours, theirs))
@@ -129,7 +129,7 @@ def test_overall_is_the_mean_of_independent_tasks():
         )
     overall = SampledScores.mean_of(tasks)
     assert overall.observed == pytest.approx(np.mean([task.observed for task in tasks], axis=0))
-    variances = [task.resampled.var(axis=0) for task in tasks]  # of a mean of independent ones: their sum over nine
+    variances = [task.resampled.var(axis=0) for task in tasks]  # a mean of three has a ninth of their sum
     assert overall.resampled.var(axis=0) == pytest.approx(np.sum(variances, axis=0) / 9, rel=0.05)
 
 
@@ -150,7 +150,7 @@ def test_p_and_interval_agree_and_follow_mcnemars_exact_test():
 
 
 def wrong_share(measure, seeds, seed_spread, with_seeds=True):
-    """How often two methods of the same true quality are told apart at 5%; each seed's model is a little off it."""
+    """How often a test at 5% finds a difference between two equal methods, whose models vary with the seed."""
     generator = np.random.default_rng(6)
     trials, wrong = 300, 0
     for _ in range(trials):

@@ -1,4 +1,4 @@
-"""Similarity scores against scipy, sub-set by sub-set and together."""
+"""STS scores equal scipy's, for each sub-set and for all together."""
 
 import numpy as np
 import pytest
@@ -24,8 +24,8 @@ def test_a_zero_vector_is_like_nothing():
 def test_all_mean_and_weighted_mean(seed, sizes):
     generator = np.random.default_rng(seed)
     subsets = np.repeat([f"set {i}" for i in range(len(sizes))], sizes)
-    gold = generator.integers(0, 11, len(subsets)) / 2  # with ties, as people give
-    gold[np.cumsum(sizes) - 1] = 6  # not all of a sub-set equal
+    gold = generator.integers(0, 11, len(subsets)) / 2  # with ties, as in people's scores
+    gold[np.cumsum(sizes) - 1] = 6  # so that no sub-set has equal scores only
     similarities = gold + generator.normal(0, 2, len(subsets))
     scores = sts_scores(similarities, gold, subsets)
     each = [(similarities[subsets == name], gold[subsets == name]) for name in scores.subsets]
@@ -38,7 +38,7 @@ def test_all_mean_and_weighted_mean(seed, sizes):
 
 
 def test_all_is_not_the_mean_of_sub_sets():
-    """Two sub-sets in perfect order each, but on other scales: the field's "all" sees that, the mean does not."""
+    """Two sub-sets, each in perfect order but on different scales: "all" is below 1, the mean is 1."""
     gold = np.array([1.0, 2, 3, 1, 2, 3])
     scores = sts_scores(np.array([0.1, 0.2, 0.3, 0.7, 0.8, 0.9]), gold, np.array(["a"] * 3 + ["b"] * 3))
     assert scores.mean.spearman == pytest.approx(1)

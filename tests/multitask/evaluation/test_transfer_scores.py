@@ -1,4 +1,4 @@
-"""Transfer predictions against the protocol written out with plain scikit-learn in fp64."""
+"""Transfer predictions equal the protocol written out with plain scikit-learn in fp64."""
 
 import warnings
 from itertools import product
@@ -14,7 +14,7 @@ from minbert.errors import InputError
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.embedding_cache import EmbeddingTable
 from multitask.evaluation.senteval_files import ClassificationData
-from multitask.evaluation.transfer_scores import GRID, pair_features, predict, transfer_scores
+from multitask.evaluation.transfer_scores import GRID, pair_features, predict_classes, transfer_scores
 
 SEED = 7
 FOLDS = 5
@@ -27,7 +27,7 @@ def fewer_folds(monkeypatch):
 
 
 def problem(classes: int, splits: dict[str, int], dim: int = 8, columns: int = 1, noise: float = 1.5):
-    """A task of random classes, `splits` rows each, and a table of its sentences, which are mere numbers."""
+    """A task with random classes and `splits` rows in each split, and random embeddings of its sentences."""
     generator = np.random.default_rng(classes)
     split = np.repeat(list(splits), list(splits.values()))
     labels = generator.permutation(np.arange(len(split)) % classes)
@@ -45,7 +45,7 @@ def fit(features, labels, strength):
 
 
 def chosen(accuracies):
-    """The strongest regularisation of the best mean accuracy; accuracies by strength."""
+    """The regularisation with the best mean accuracy, the strongest of equal ones; accuracies by strength."""
     means = {strength: np.mean(values) for strength, values in accuracies.items()}
     return min(strength for strength, mean in means.items() if mean == max(means.values()))
 
@@ -72,16 +72,16 @@ def test_cross_validation_is_that_of_plain_loops():
                 accuracies[strength].append(accuracy_score(labels[held_out], model.predict(features[held_out])))
         train = without([fold], len(labels))
         expected[fold] = fit(features[train], labels[train], chosen(accuracies)).predict(features[fold])
-    np.testing.assert_array_equal(predict(data, table, SEED), expected)
+    np.testing.assert_array_equal(predict_classes(data, table, SEED), expected)
 
 
 def test_a_folds_own_labels_do_not_touch_its_predictions(monkeypatch):
-    """Other labels in one fold change what is said of the others, never of that fold: nothing leaks."""
+    """Other labels in one fold change the predictions in other folds only: no label leaks into its own fold."""
     data, table = problem(2, {"test": 60}, noise=3)
     folds = np.arange(60) // 2 % FOLDS
     monkeypatch.setattr(transfer, "_folds", lambda labels, seed: folds)
     changed = ClassificationData(data.columns, np.where(folds == 3, 1 - data.labels, data.labels), data.splits)
-    before, after = predict(data, table, SEED), predict(changed, table, SEED)
+    before, after = predict_classes(data, table, SEED), predict_classes(changed, table, SEED)
     np.testing.assert_array_equal(before[folds == 3], after[folds == 3])
     assert (before != after).any()
 
@@ -94,7 +94,7 @@ def test_the_dev_set_chooses_where_there_is_one():
         model = fit(table.vectors[split["train"]], data.labels[split["train"]], strength)
         accuracies[strength] = [np.mean(model.predict(table.vectors[split["dev"]]) == data.labels[split["dev"]])]
     model = fit(table.vectors[split["train"]], data.labels[split["train"]], chosen(accuracies))
-    np.testing.assert_array_equal(predict(data, table, SEED), model.predict(table.vectors[split["test"]]))
+    np.testing.assert_array_equal(predict_classes(data, table, SEED), model.predict(table.vectors[split["test"]]))
 
 
 @pytest.mark.parametrize(("classes", "columns"), [(4, 1), (2, 2)], ids=["several classes", "pairs"])
@@ -111,12 +111,12 @@ def test_cross_validation_on_the_training_set_chooses_else(classes, columns):
         model = fit(vectors[rows], data.labels[rows], strength)
         accuracies[strength].append(np.mean(model.predict(vectors[train[held_out]]) == data.labels[train[held_out]]))
     model = fit(vectors[train], data.labels[train], chosen(accuracies))
-    np.testing.assert_array_equal(predict(data, table, SEED), model.predict(vectors[test]))
+    np.testing.assert_array_equal(predict_classes(data, table, SEED), model.predict(vectors[test]))
 
 
 def test_the_seed_decides():
     data, table = problem(2, {"test": 60}, noise=4)
-    once, again, other = (predict(data, table, seed) for seed in (1, 1, 2))
+    once, again, other = (predict_classes(data, table, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(once, again)
     assert (once != other).any()
 
@@ -130,7 +130,7 @@ def test_fits_use_one_thread_of_blas_and_give_the_others_back(monkeypatch):
     monkeypatch.setattr(transfer, "_predicted", lambda *given: during.extend(threads()) or fitted(*given))
     with threadpool_limits(2):
         before = threads()
-        predict(*problem(2, {"test": 60}), SEED)
+        predict_classes(*problem(2, {"test": 60}), SEED)
         assert before == threads()
     assert before
     assert set(during) == {1}
@@ -140,13 +140,13 @@ def test_fits_converge():
     data, table = problem(3, {"train": 90, "test": 30})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        predict(data, table, SEED)
+        predict_classes(data, table, SEED)
 
 
 def test_a_class_with_fewer_rows_than_folds_is_an_error():
     data, table = problem(2, {"test": 8})
-    with pytest.raises(InputError, match="has 4 rows; expected 5, one for each fold"):
-        predict(data, table, SEED)
+    with pytest.raises(InputError, match="has 4 rows; expected at least 5, one for each fold"):
+        predict_classes(data, table, SEED)
 
 
 def test_features_of_pairs():

@@ -1,4 +1,4 @@
-"""What other libraries make of an exported folder: the same vectors; and what it still knows of its training."""
+"""Other libraries compute the same vectors from an exported folder, and it keeps the record of its training data."""
 
 import importlib.util
 import json
@@ -10,16 +10,16 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from minbert.checkpoint import BUNDLED, save_encoder
 from minbert.config import BertConfig
+from minbert.download_checkpoint import BUNDLED
 from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask import SentenceEncoder
 from multitask.cli.main import main
 from multitask.data.contamination import RECORD, TrainedOn
-from multitask.data.readers import read_examples
-from multitask.evaluation.suites import evaluate_model
+from multitask.data.read_task_files import read_examples
+from multitask.evaluation.embedding_suites import evaluate_model
 from multitask.inference.export import export_onnx, export_sentence_transformers, export_transformers
 from multitask.models.sentence_encoder import load_encoder
 from multitask.runs.artefact import Artefact
@@ -47,7 +47,7 @@ def pruned(tiny_encoder: Path, tmp_path_factory) -> SentenceEncoder:
     folder, tokenizer = tmp_path_factory.mktemp("pruned"), load_tokenizer(str(tiny_encoder))
     shape = BertConfig.from_file(tiny_encoder / "config.json").values()
     sizes = {"layer_heads": [1, 4], "layer_intermediate_sizes": [64, 5]}
-    save_encoder(BertModel(BertConfig.from_dict({"model_type": "bert"} | shape | sizes)), folder)
+    BertModel(BertConfig.from_dict({"model_type": "bert"} | shape | sizes)).save(folder)
     tokenizer.save(folder)
     return SentenceEncoder.load(folder, **EXACT)
 
@@ -55,7 +55,7 @@ def pruned(tiny_encoder: Path, tmp_path_factory) -> SentenceEncoder:
 def test_transformers_has_the_same_states(tiny_encoder, tmp_path):
     encoder = SentenceEncoder.load(tiny_encoder, **EXACT)
     export_transformers(encoder, tmp_path / "out", NOTHING)
-    assert (tmp_path / "out" / RECORD).is_file()  # which they pass over
+    assert (tmp_path / "out" / RECORD).is_file()  # which these libraries ignore
     model, tokenizer = (kind.from_pretrained(tmp_path / "out") for kind in (AutoModel, AutoTokenizer))
     encoded = tokenizer(SENTENCES[0], return_tensors="pt")
     with torch.no_grad():
@@ -75,7 +75,7 @@ def test_sentence_transformers_has_the_same_vectors(encoder, tmp_path, normalize
     ours = encoder.encode(SENTENCES, normalize=normalize)
     np.testing.assert_allclose(theirs.encode(SENTENCES), ours, atol=1e-5)
     assert (tmp_path / "out" / "README.md").read_text() == "# A card\n"
-    assert (tmp_path / "out" / RECORD).is_file()  # which they pass over
+    assert (tmp_path / "out" / RECORD).is_file()  # which these libraries ignore
     back = load_encoder(tmp_path / "out", **EXACT)
     assert isinstance(back, SentenceEncoder)
     np.testing.assert_array_equal(back.encode(SENTENCES), encoder.encode(SENTENCES))
@@ -91,7 +91,7 @@ def test_the_bundled_model_leaves_as_it_came(tmp_path):
 
 
 def run_onnx(folder: Path, sentences: list[str]) -> np.ndarray:
-    """What a user does without this project: tokenizers, ONNX Runtime, and the settings in the folder."""
+    """Embeddings as a user without this project computes them: tokenizers, ONNX Runtime, the folder's settings."""
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
@@ -121,7 +121,7 @@ def test_onnx_runtime_has_the_same_vectors(encoder, tmp_path):
 
 def test_a_pruned_encoder_leaves_as_onnx_only(pruned, tmp_path):
     for export, *settings in ((export_transformers,), (export_sentence_transformers, "", False)):
-        with pytest.raises(InputError, match="pruned, which transformers cannot represent; use --to onnx"):
+        with pytest.raises(InputError, match="pruned, and transformers cannot represent that; use --to onnx"):
             export(pruned, tmp_path / "out", *settings, NOTHING)
     for package in ("onnxscript", "onnxruntime"):
         pytest.importorskip(package)
@@ -134,7 +134,7 @@ def test_an_onnx_model_that_computes_something_else_is_not_left_behind(tiny_enco
         pytest.importorskip(package)
     encoder = SentenceEncoder.load(tiny_encoder, pooling="mean", **EXACT)
     monkeypatch.setattr(encoder, "encode", lambda texts, normalize: np.zeros((len(texts), 32), np.float32))
-    with pytest.raises(RuntimeError, match="embeddings by ONNX Runtime differ by"):
+    with pytest.raises(RuntimeError, match="ONNX Runtime's embeddings differ by"):
         export_onnx(encoder, tmp_path / "out", True, NOTHING)
     assert not any(tmp_path.iterdir())
 
@@ -174,12 +174,12 @@ def run(tiny_encoder: Path, small_data: Path, tmp_path_factory) -> Artefact:
 def test_an_export_keeps_what_its_run_was_trained_on(run, tiny_encoder, tmp_path, to):
     out = tmp_path / "out"
     assert main(["export", str(run.folder), str(out), "--to", to]) == 0
-    ours, exported = TrainedOn.of_model(run.folder), TrainedOn.of_folder(out, str(out))
+    ours, exported = TrainedOn.read(run.folder), TrainedOn.of_folder(out, str(out))
     assert len(exported.pairs) > 0
     np.testing.assert_array_equal(exported.sentences, ours.sentences)
     np.testing.assert_array_equal(exported.pairs, ours.pairs)
     assert ours.unknown == (f"the training data of {tiny_encoder} is not recorded",)
-    assert exported.unknown == (f"the training data of {tiny_encoder.name} is not recorded",)  # where it lay is not
+    assert exported.unknown == (f"the training data of {tiny_encoder.name} is not recorded",)  # without its path
 
 
 @pytest.mark.parametrize("to", ["transformers", "sentence-transformers"])

@@ -1,4 +1,4 @@
-"""The card of an export against the files of the runs behind it, read by the hub's own reader."""
+"""The model card, read by the hub's own reader, agrees with the files of the runs that made the model."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
-from minbert.checkpoint import BUNDLED
+from minbert.download_checkpoint import BUNDLED
 from minbert.files import read_json, sha256_of_file, write_json
 from multitask.cli.main import main
 from multitask.inference.model_card import model_card
@@ -105,7 +105,7 @@ def test_scores_of_embeddings_are_in_the_front_matter(runs):
     front = ModelCard(card_of(only(runs, "pretrain"))).data
     assert front.library_name == "sentence-transformers"
     assert front.language == "en"
-    assert "base_model" not in front.to_dict()  # a folder of ours is nobody else's base
+    assert "base_model" not in front.to_dict()  # a local folder is no base model on the hub
     run = Artefact(only(runs, "pretrain"))
     expected = next(line for line in run.history() if run.model_folder().name.endswith(f"{line['step']:07d}"))["dev"]
     found = {result.metric_type: result.metric_value for result in front.eval_results}
@@ -115,8 +115,8 @@ def test_scores_of_embeddings_are_in_the_front_matter(runs):
 
 def test_limits_name_what_was_left_out(runs):
     limits = section(card_of(only(runs, "finetune")), "Limits")
-    assert f"{only(runs, 'finetune').name} saw a part of its data only: train_limit 48." in limits
-    assert f"{only(runs, 'pretrain').name} saw a part of its data only: quora_share 0.5." in limits
+    assert f"{only(runs, 'finetune').name} was trained on a part of its data: train_limit 48." in limits
+    assert f"{only(runs, 'pretrain').name} was trained on a part of its data: quora_share 0.5." in limits
     assert "English" in limits
     assert "optimistic" in limits
 
@@ -162,7 +162,7 @@ def test_a_base_is_what_the_hub_has(runs, tmp_path, label, base):
 def test_a_published_checkpoint_has_no_recipe_but_is_a_base(runs):
     card = card_of(BUNDLED, normalize=True)
     assert ModelCard(card).data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
-    assert "The weights are those of all-minilm-l6-v2 as they were." in section(card, "Recipe")
+    assert "The weights of all-minilm-l6-v2 are unchanged." in section(card, "Recipe")
     assert "embeddings of 384 numbers of length 1 from the mean of all tokens' states" in card
     assert "sentences of up to 256 tokens" in card
     assert "Quora" in section(card, "Limits")

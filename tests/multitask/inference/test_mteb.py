@@ -1,4 +1,4 @@
-"""MTEB's own evaluation of our encoder on data that is built here, against scipy; and MTEB's check of a model."""
+"""MTEB evaluates our encoder on a small data set as scipy does, and accepts it as a model."""
 
 import numpy as np
 import pytest

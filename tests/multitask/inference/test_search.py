@@ -1,4 +1,4 @@
-"""Search and mining against brute force: the whole matrix from scipy, sorted."""
+"""Search and mining equal brute force: the whole matrix from scipy, sorted."""
 
 from itertools import combinations, pairwise
 
@@ -84,9 +84,9 @@ def test_nothing_to_find():
 
 
 def test_refusals():
-    with pytest.raises(InputError, match="embeddings of size 12 and of size 5 cannot be compared"):
+    with pytest.raises(InputError, match="embeddings of size 12 and 5 cannot be compared"):
         search(QUERIES, CORPUS[:, :5])
-    with pytest.raises(InputError, match="embeddings of size 12 and of size 5 cannot be compared"):
+    with pytest.raises(InputError, match="embeddings of size 12 and 5 cannot be compared"):
         similarity(QUERIES, CORPUS[:, :5])
     with pytest.raises(InputError, match="top_k is 0; expected at least 1"):
         search(QUERIES, CORPUS, 0)

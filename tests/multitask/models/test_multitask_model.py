@@ -1,4 +1,4 @@
-"""MultitaskBert: one packed call equals task by task and the padded encoder; saved and loaded without a changed bit."""
+"""MultitaskModel: one packed call equals task by task and the padded encoder; saving and loading changes no bit."""
 
 import json
 from pathlib import Path
@@ -11,11 +11,14 @@ from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 from minbert.errors import InputError
+from minbert.files import write_json
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import DESCRIPTION, HEADS, MultitaskBert, load_model, resolve_pooling
+from multitask.models.model_folder import DESCRIPTION, HEADS, resolve_pooling
+from multitask.models.multitask_model import MultitaskModel, load_model
+from multitask.runs.artefact import Artefact
 from multitask.tasks.kinds import TASKS
 
 SENTENCES = {
@@ -38,14 +41,14 @@ def tokenizer(tiny_encoder: Path) -> Tokenizer:
     return load_tokenizer(str(tiny_encoder))
 
 
-def build(tiny_encoder: Path, heads: HeadsConfig, pooling="cls", tasks=tuple(TASKS), max_length=None) -> MultitaskBert:
+def build(tiny_encoder: Path, heads: HeadsConfig, pooling="cls", tasks=tuple(TASKS), max_length=None) -> MultitaskModel:
     torch.manual_seed(1)
     encoder = BertModel.from_pretrained(str(tiny_encoder))
-    return MultitaskBert(encoder, tasks, pooling, heads, max_length).eval()
+    return MultitaskModel(encoder, tasks, pooling, heads, max_length).eval()
 
 
-def encode(model: MultitaskBert, tokenizer: Tokenizer, task: str):
-    """Token ids and types as the model takes them."""
+def encode(model: MultitaskModel, tokenizer: Tokenizer, task: str):
+    """Token ids and types as the model reads them."""
     columns, heads = SENTENCES[task], model.heads_config
     pairs = (task == "similarity" and heads.similarity_pairs) or heads.pairs
     if len(columns) == 2 and pairs == "joint":
@@ -55,7 +58,7 @@ def encode(model: MultitaskBert, tokenizer: Tokenizer, task: str):
 
 
 @torch.no_grad()
-def call(model: MultitaskBert, tokenizer: Tokenizer, *tasks: str) -> dict[str, Tensor]:
+def call(model: MultitaskModel, tokenizer: Tokenizer, *tasks: str) -> dict[str, Tensor]:
     ids, types = zip(*(encode(model, tokenizer, task) for task in tasks), strict=True)
     batch = PackedBatch.from_sequences([row for part in ids for row in part], [row for part in types for row in part])
     return model(batch, {task: len(SENTENCES[task][0]) for task in tasks})
@@ -75,7 +78,7 @@ def test_one_packed_call_equals_a_call_for_each_task(tiny_encoder, tokenizer, he
 
 
 @torch.no_grad()
-def padded_embeddings(model: MultitaskBert, ids: list, types: list) -> Tensor:
+def padded_embeddings(model: MultitaskModel, ids: list, types: list) -> Tensor:
     """Sentence embeddings by the padded path and pooling by hand."""
     width = max(map(len, ids))
     grid = torch.stack([torch.nn.functional.pad(torch.from_numpy(row).long(), (0, width - len(row))) for row in ids])
@@ -94,7 +97,7 @@ def test_packed_equals_the_padded_encoder_with_pooling_by_hand(tiny_encoder, tok
     outputs = call(model, tokenizer, *TASKS)
     for task, columns in SENTENCES.items():
         embeddings = padded_embeddings(model, *encode(model, tokenizer, task))
-        parts = embeddings.split(len(columns[0]))  # first sentences, then second ones; joint ones are not apart
+        parts = embeddings.split(len(columns[0]))  # first sentences, then second ones; one part for joint pairs
         with torch.no_grad():
             torch.testing.assert_close(outputs[task], model.heads[task](*parts), rtol=0, atol=1e-5)
 
@@ -129,14 +132,14 @@ def test_saved_and_loaded_bit_for_bit(tiny_encoder, tokenizer, heads, tmp_path):
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.01)
     model.save(tmp_path / "model", tokenizer)
-    loaded = MultitaskBert.load(tmp_path / "model")
+    loaded = MultitaskModel.load(tmp_path / "model")
     assert not loaded.training
     assert (loaded.tasks, loaded.pooling, loaded.heads_config, loaded.max_length) == (tuple(TASKS), "mean", heads, 17)
     state = model.state_dict()
     assert list(loaded.state_dict()) == list(state)
     assert all(torch.equal(tensor, state[name]) for name, tensor in loaded.state_dict().items())
     shared = [[name for name, _ in m.named_parameters()] for m in (model, loaded)]
-    assert shared[0] == shared[1]  # named_parameters lists a shared one once: the sharing is back
+    assert shared[0] == shared[1]  # named_parameters lists a shared parameter once, so layers are shared again
     before, after = call(model, tokenizer, *TASKS), call(loaded, load_tokenizer(str(tmp_path / "model")), *TASKS)
     assert all(torch.equal(before[task], after[task]) for task in TASKS)
 
@@ -156,7 +159,7 @@ def test_saving_replaces_an_older_model(tiny_encoder, tokenizer, tmp_path):
     build(tiny_encoder, HeadsConfig("shared")).save(tmp_path / "model", tokenizer)
     (tmp_path / "model" / "left-over").touch()
     build(tiny_encoder, HeadsConfig("separate")).save(tmp_path / "model", tokenizer)
-    assert MultitaskBert.load(tmp_path / "model").heads_config.sharing == "separate"
+    assert MultitaskModel.load(tmp_path / "model").heads_config.sharing == "separate"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     assert not (tmp_path / "model" / "left-over").exists()
 
@@ -204,12 +207,34 @@ DAMAGES = {
 def test_a_damaged_folder_is_refused_in_one_line(tiny_encoder, tokenizer, tmp_path, damage):
     folder = tmp_path / "model"
     build(tiny_encoder, HeadsConfig()).save(folder, tokenizer)
-    MultitaskBert.load(folder)
+    MultitaskModel.load(folder)
     DAMAGES[damage](folder)
     with pytest.raises(InputError) as caught:
-        MultitaskBert.load(folder)
+        MultitaskModel.load(folder)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_loads_the_leading_model_of_a_run(tiny_encoder, tokenizer, tmp_path):
+    models = {name: build(tiny_encoder, HeadsConfig(), tasks=(name,)) for name in ("sentiment", "paraphrase")}
+    with Artefact.building(tmp_path, "finetune", "run", {}, {}, {}) as run:
+        for name, model in models.items():
+            model.save(run.folder / "checkpoints" / name, tokenizer)
+        write_json(run.folder / "best.json", {"overall": "paraphrase", "sentiment": "sentiment"})
+        with pytest.raises(InputError, match="not a complete run"):
+            MultitaskModel.load(run.folder)
+        run.finish()
+    for named in (run.folder, str(run.folder)):
+        loaded = MultitaskModel.load(named)
+        assert loaded.tasks == ("paraphrase",)
+        assert all(
+            torch.equal(a, b) for a, b in zip(loaded.parameters(), models["paraphrase"].parameters(), strict=True)
+        )
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(InputError, match="not a fine-tuned model"):
+        MultitaskModel.load(tmp_path / "missing")
 
 
 def test_pooling_is_what_the_weights_were_tuned_with(tiny_encoder, tokenizer, tmp_path):

@@ -1,4 +1,4 @@
-"""Heads: what they compute, what they share, how large they are."""
+"""Heads: what they compute, which layers they share, how many parameters they have."""
 
 import itertools
 
@@ -39,7 +39,7 @@ def draw(*shape):
 
 
 def owners(heads):
-    """For every parameter the tasks that use it."""
+    """The tasks that use each parameter."""
     used = {}
     for task, head in heads.items():
         for name, parameter in head.named_parameters():

@@ -14,7 +14,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer as RustTokenizer
 
-from minbert.checkpoint import BUNDLED, resolve
+from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.files import write_json
 from minbert.tokenizer import Tokenizer

@@ -15,14 +15,14 @@ class Batch:
     name: str
     anchors: Tensor  # [pairs, dim] float64
     positives: Tensor  # [pairs, dim] float64
-    differentiable: bool = True  # False: some objective has a kink here, so that only its value is defined
+    differentiable: bool = True  # False: some objective has a kink here, so only its value is defined
 
     def __str__(self) -> str:
         return self.name
 
 
 def random_batch(seed: int, pairs: int = 6, dim: int = 5, noise: float = 0.7) -> Batch:
-    """Positives that are noisy anchors: some rows pass a gate or hinge and some do not."""
+    """Positives are noisy anchors. Some rows pass a gate or hinge and some do not."""
     generator = torch.Generator().manual_seed(seed)
     anchors = torch.randn(pairs, dim, dtype=torch.float64, generator=generator)
     positives = anchors + noise * torch.randn(pairs, dim, dtype=torch.float64, generator=generator)

@@ -1,7 +1,7 @@
-"""Every formula again as loops over i and j in float64, slow and obvious on purpose: what the fast code must equal.
+"""Every formula as loops over i and j in float64, slow and obvious on purpose. The fast code must give the same.
 
-Scalars are torch scalars, so that autograd differentiates the loop; `.detach()` stands where the formula says sg.
-`false[i][j]` says that positive j is no negative of anchor i; inside one view i and j are unordered.
+Scalars are torch scalars, so that autograd differentiates the loop; `.detach()` is sg in the formulas.
+If `false[i][j]`, positive j is not a negative of anchor i. Within one view, (i, j) and (j, i) are the same pair.
 """
 
 import math
@@ -37,7 +37,7 @@ def loop_loss(
         loss = LABELLED[objective.name](objective, u, v, labels.tolist(), false)
     else:
         loss = LOOPS[objective.name](objective, u, v, false)
-    return loss + 0 * (anchors.sum() + positives.sum())  # differentiable also where every row was cut
+    return loss + 0 * (anchors.sum() + positives.sum())  # differentiable even if every row was cut
 
 
 def normalised(x: Tensor) -> Rows:

@@ -7,7 +7,7 @@ from torch import Tensor
 from multitask.objectives import build_objective
 from multitask.objectives.closed_forms import DISSIPATIONS, RATIOS, Negatives
 
-# degrees: of the positive, of the negatives; so far apart that unit vectors with these cosines exist
+# angles of the positive and of the negatives in degrees, for which unit vectors with these cosines exist
 ANGLES = [
     (40.0, (70.0, 80.0, 95.0)),
     (50.0, (60.0, 85.0, 120.0)),
@@ -19,10 +19,10 @@ ANGLES = [
 
 
 def gradient_of_first_anchor(name: str, cosines: Tensor) -> tuple[Tensor, Tensor]:
-    """Coefficients on its positive [] and on its negatives [negatives] in the gradient of the anchor's own loss.
+    """Coefficients of the positive [] and the negatives [negatives] in the gradient of the first anchor's own loss.
 
-    The positives are the first unit vectors of the standard basis, so that the anchor's coordinates are its cosines,
-    and one more coordinate makes its length 1. What the gradient has there is along the anchor alone.
+    The positives are the first unit vectors of the standard basis, so the anchor's coordinates are its cosines. One
+    more coordinate makes its length 1. The gradient in this coordinate is only due to the projection along the anchor.
     """
     pairs = len(cosines)
     rest = (1 - cosines.square().sum()).sqrt()

@@ -20,7 +20,7 @@ def alone(name: str) -> dict[str, str]:
 
 
 def scaled(name: str, anchors: Tensor, positives: Tensor) -> Tensor:
-    """The loss, each anchor's term times its factor without gradient, by which the paradigm leaves lengths out."""
+    """The loss without its factors: each anchor's term is multiplied by a constant that cancels its factor."""
     if name in ("infonce", "arccon"):
         return 0.05 * build_objective(name)(anchors, positives)
     cosine = torch.nn.functional.normalize(anchors) @ torch.nn.functional.normalize(positives).T

@@ -117,7 +117,7 @@ def test_half_precision_is_computed_in_fp32_also_under_autocast(objective: Objec
 
 
 class LargestTensor(TorchDispatchMode):
-    """Notes how many numbers the largest result of any operation holds, backward included."""
+    """Records the number of elements of the largest result of any operation, forward or backward."""
 
     numbers = 0
 

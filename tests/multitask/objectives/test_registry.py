@@ -14,9 +14,9 @@ from torch import Tensor
 
 import multitask.objectives
 from minbert.errors import InputError
-from multitask.objectives import OBJECTIVES, Objective, build_objective
+from multitask.objectives import OBJECTIVES, Objective, build_objective, describe
 from multitask.objectives.base import Pairs, register
-from multitask.objectives.parameters import number
+from multitask.objectives.parameters import number, parameters
 
 from .batches import ALL_OBJECTIVES
 
@@ -36,6 +36,40 @@ def test_defaults_are_those_of_the_papers() -> None:
     assert str(build_objective("gradient")) == "gradient(dissipation=0.3, weight=0.05, ratio=1.0, power=None)"
     weights = {name: OBJECTIVES[name]().uniformity_weight for name in ("mhe", "mhs", "barlow_twins", "vicreg")}
     assert weights == {"mhe": 10, "mhs": 1, "barlow_twins": 30, "vicreg": 30}
+
+
+@pytest.mark.parametrize("name", sorted(OBJECTIVES))
+def test_every_parameter_has_a_help_text_and_a_valid_default(name: str) -> None:
+    kind = OBJECTIVES[name]
+    for parameter in parameters(kind).values():
+        assert len(parameter.help) > 15
+        assert parameter.checked(parameter.default, name) == parameter.default
+        assert getattr(kind(), parameter.name) == parameter.default
+
+
+@pytest.mark.parametrize("name", sorted(OBJECTIVES))
+def test_a_description_has_formula_source_and_parameters(name: str) -> None:
+    text = describe(name)
+    assert text.startswith(f"{name}\n\n")
+    assert "Source: " in text
+    assert "Args:" not in text
+    assert max(len(line) for line in text.splitlines()) <= 120
+    *_, declared = text.partition("\nParameters:")
+    for parameter in parameters(OBJECTIVES[name]).values():
+        assert f"  {parameter.name}: {parameter.expected}; default " in declared
+        assert parameter.help in declared
+
+
+def test_descriptions_include_the_formulas_of_base_classes() -> None:
+    text = describe("vicreg")
+    assert "GradientForm (base class):\nV(u, v) + V(v, u)" in text
+    assert "weight: a number above 0 or None (off); default none\n      temperature τ" in text
+    assert "uniformity_weight: a number at least 0; default 30\n      weight λ" in text
+    assert "Parameters: none" in describe("cosine")
+    assert "Labels: similarity from 0 to 1" in describe("cosine")
+    assert "Hard negatives: optional" in describe("infonce")
+    with pytest.raises(InputError, match='unknown objective "infonse"; expected one of: align_uniform'):
+        describe("infonse")
 
 
 @pytest.mark.parametrize("objective", ALL_OBJECTIVES, ids=str)
@@ -58,8 +92,12 @@ def test_parameters_cannot_be_changed_afterwards() -> None:
     ("name", "parameters", "message"),
     [
         ("infonse", {}, 'unknown objective "infonse"; expected one of: align_uniform, arccon, .*vicreg'),
-        ("infonce", {"tau": 0.05}, 'infonce has no parameter "tau"; it takes: temperature, hard_negative_weight'),
-        ("cosine", {"name": "x"}, 'cosine has no parameter "name"'),
+        (
+            "infonce",
+            {"tau": 0.05},
+            'infonce has no parameter "tau"; it takes temperature: a number above 0; hard_negative_weight: a number$',
+        ),
+        ("cosine", {"name": "x"}, 'cosine has no parameter "name"; it takes none'),
         ("infonce", {"temperature": 0}, r"infonce: temperature is 0.0; expected a number above 0"),
         ("infonce", {"temperature": "0.05"}, r"temperature is '0.05'; expected a number above 0"),
         ("infonce", {"temperature": None}, "temperature is None; expected a number above 0$"),

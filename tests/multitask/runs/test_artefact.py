@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from minbert.errors import InputError
+from multitask.objectives.config import ObjectiveConfig
 from multitask.runs import artefact as artefacts
 from multitask.runs import run_hash
 from multitask.runs.artefact import KEEP, Artefact
 from multitask.runs.run_hash import RunKey
+from multitask.stages.pretrain import PretrainConfig
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,16 @@ def test_a_new_option_with_a_default_finds_the_old_run_done(tmp_path):
     assert place(tmp_path, config=NewConfig(heads=NewHeads("shared"), **settings)).done
     assert not place(tmp_path, config=NewConfig(heads=NewHeads("shared", width=5), **settings)).done
     assert not place(tmp_path, config=NewConfig(heads=NewHeads("shared"), warmup=0.2, **settings)).done
+
+
+def test_an_objectives_default_may_be_given_or_left_out():
+    def digest(*objective) -> str:
+        return RunKey("pretrain", 1, PretrainConfig(objective=ObjectiveConfig.parse(*objective)), {}).digest()
+
+    assert digest("infonce") == digest("infonce:temperature=0.05")
+    assert digest("vicreg:ratio=none") == digest("vicreg")
+    found = [digest(text) for text in ("infonce", "infonce:temperature=0.1", "mnrl", "vicreg", "vicreg:ratio=1.5")]
+    assert len(set(found)) == 5
 
 
 def test_a_run_that_a_person_asks_for_is_marked_for_keeping_once(tmp_path):

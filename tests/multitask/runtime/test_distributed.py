@@ -1,4 +1,4 @@
-"""Several ranks train as one process does: the same gradients, one artefact, stopped and resumed together."""
+"""Several ranks train as one process does: same gradients, one artefact, joint stop and resume."""
 
 import json
 import multiprocessing
@@ -40,10 +40,10 @@ from multitask.stages.mlm import MlmConfig
 from multitask.stages.mlm.training import mlm
 from multitask.stages.pretrain import ContrastiveConfig, PretrainConfig
 from multitask.stages.pretrain.training import pretrain
-from multitask.training.loop import Batch, Watchable
+from multitask.training.trainable import Batch, Watchable
 from tests.conftest import ROOT
 
-DEADLINE = 200  # seconds, against a test that would hang
+DEADLINE = 200  # seconds after which a test counts as hanging
 
 
 # Ranks: processes with the variables that `torchrun` sets.
@@ -51,7 +51,7 @@ DEADLINE = 200  # seconds, against a test that would hang
 
 @dataclass
 class Ranks:
-    """Processes that run the same function; `log(rank)` is what one printed."""
+    """Processes that run the same function; `log(rank)` is the output of one."""
 
     processes: list[Any]
     folder: Path
@@ -133,7 +133,7 @@ def table(rows: int) -> Tensor:
 
 
 def mixed(rows: Tensor, columns: Tensor, total: Tensor) -> Tensor:
-    """Not linear in anything, and other for another order of the rows."""
+    """A function that is nonlinear in all arguments and depends on the order of the rows."""
     return (rows @ columns).cumsum(0).tanh().mean() * total.log() + columns.square().mean()
 
 
@@ -173,7 +173,7 @@ def still(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small data with triplets, and unlabelled text in which every sentence stands three times."""
+    """The small data with triplets, and unlabelled text that contains every sentence three times."""
     folder = shutil.copytree(small_data, tmp_path_factory.mktemp("distributed") / "data")
     with (sample_data / "sentences.txt").open(encoding="utf-8") as file:
         (folder / "sentences.txt").write_text("".join(line * 3 for line in islice(file, 8)), encoding="utf-8")
@@ -246,7 +246,7 @@ def steps_of_all_cases(start: Path, data: Path, folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def steps(launch: Launch, still: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """What one process finds, and what each of two ranks finds."""
+    """The results of one process, and of each of two ranks."""
     one, two = (tmp_path_factory.mktemp(name) for name in ("one", "two"))
     ranks = launch(steps_of_all_cases, still, data, two)
     steps_of_all_cases(still, data, one)
@@ -311,7 +311,7 @@ def undisturbed(launch: Launch, tiny_encoder: Path, data: Path, tmp_path_factory
     assert ranks.join() == [0, 0], ranks.log(0) + ranks.log(1)
     (folder,) = runs.glob("finetune-*")
     assert ranks.log(0).splitlines()[-1] == str(folder)
-    assert ranks.log(1) == ""  # one rank speaks for all
+    assert ranks.log(1) == ""  # only the first rank prints
     return runs
 
 
@@ -325,12 +325,12 @@ def test_stopped_and_killed_ranks_end_as_if_undisturbed(
         return ranks
 
     stopped = begin(2)
-    os.kill(stopped.processes[1].pid, signal.SIGTERM)  # one is told, both stop
+    os.kill(stopped.processes[1].pid, signal.SIGTERM)  # one gets the signal, both stop
     assert stopped.join() == [128 + signal.SIGTERM] * 2, stopped.log(0) + stopped.log(1)
     state = saved(tmp_path)
     assert 2 <= state["step"] < STEPS
     first, second = state["generators"]["cpu"].chunk(2)
-    assert not torch.equal(first, second)  # each draws its own dropout
+    assert not torch.equal(first, second)  # each rank has its own dropout
     killed = begin(state["step"] + 3)
     [os.kill(process.pid, signal.SIGKILL) for process in killed.processes]
     assert killed.join() == [-signal.SIGKILL] * 2
@@ -351,7 +351,7 @@ def test_torchrun_finds_it_done(undisturbed: Path, tiny_encoder: Path, data: Pat
     (folder,) = undisturbed.glob("finetune-*")
     assert [line for line in done.stdout.splitlines() if "finetune" in line] == [str(folder)]
     assert result(undisturbed) == before
-    assert json.loads((folder / "inputs.json").read_text())["ranks"] == "2"  # other bits than one process's
+    assert json.loads((folder / "inputs.json").read_text())["ranks"] == "2"  # its bits differ from those of one process
 
 
 def test_a_single_process_is_another_artefact_and_knows_of_no_ranks(
@@ -363,8 +363,8 @@ def test_a_single_process_is_another_artefact_and_knows_of_no_ranks(
     assert alone.name != together.name
     assert "ranks" not in json.loads((alone / "inputs.json").read_text())
     tokens = [[line["tokens"] for line in Artefact(folder).history()] for folder in (alone, together)]
-    assert tokens[0] == tokens[1]  # all ranks' are counted
-    assert sha256_of_file(alone / RECORD) == sha256_of_file(together / RECORD)  # of all ranks' sentences
+    assert tokens[0] == tokens[1]  # tokens of all ranks are counted
+    assert sha256_of_file(alone / RECORD) == sha256_of_file(together / RECORD)  # the sentences of all ranks
 
 
 def test_what_is_not_finite_stops_all_ranks_with_the_same_words(
@@ -378,7 +378,7 @@ def test_what_is_not_finite_stops_all_ranks_with_the_same_words(
 
 
 def train_on_own_data(start: Path, data: Path, runs: Path) -> int:
-    """The second rank's data lack a row."""
+    """The second rank's data have one row less."""
     if os.environ["RANK"] == "1":
         data = shutil.copytree(data, runs / "copy")
         text = (data / "sts-train.csv").read_text().splitlines(keepends=True)

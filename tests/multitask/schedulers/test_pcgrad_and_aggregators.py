@@ -1,4 +1,4 @@
-"""Aggregated gradients against the papers' algorithms, and what reaches which parameter."""
+"""Aggregated gradients equal the papers' algorithms, and each parameter gets the right gradient."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ def test_pcgrad_is_algorithm_1(reduction, share):
         orders = [torch.randperm(3).tolist() for _ in TASKS]
         np.testing.assert_allclose(toy.shared(), share * surgery(toy.matrix(), orders), rtol=1e-9)
         seen.append(tuple(toy.shared()))
-    assert len(set(seen)) > 1  # else the order would not have mattered
+    assert len(set(seen)) > 1  # otherwise the order would not matter
 
 
 def test_pcgrad_without_conflict_is_the_average():
@@ -133,7 +133,7 @@ def test_what_reaches_which_parameter(name, reduction):
             torch.testing.assert_close(toy.named()[parameter].grad, own)
     idle = set(toy.named()) - {*SHARED, *(parameter for own in OWN.values() for parameter in own)}
     assert any(parameter.startswith("encoder.pooler") for parameter in idle)
-    assert all(toy.named()[parameter].grad is None for parameter in idle)  # so weight decay leaves them alone too
+    assert all(toy.named()[parameter].grad is None for parameter in idle)  # so they have no weight decay either
     expected = toy.losses(UPDATE)
     assert {task: term.item() for task, term in losses.terms.items()} == pytest.approx(
         {task: term.item() for task, term in expected.terms.items()}
@@ -149,7 +149,7 @@ def test_one_graph_is_alive_at_a_time(name):
         scheduler.backward(toy, UPDATE)
     assert toy.most_alive == 1
     build("average").backward(toy, UPDATE)
-    assert toy.most_alive == 3  # what it would be otherwise
+    assert toy.most_alive == 3  # when all graphs are in memory at once
 
 
 def test_the_matrix_is_made_once():
@@ -176,5 +176,5 @@ def test_missing_packages_are_named(monkeypatch):
 
 
 def test_one_task_has_nothing_to_aggregate():
-    with pytest.raises(InputError, match="with reviews alone use single"):
+    with pytest.raises(InputError, match="to train reviews alone, use single"):
         build_scheduler(FinetuneConfig(scheduler="pcgrad", tasks=("reviews",)), CPU)

@@ -1,4 +1,4 @@
-"""Which batches meet in a step and in an epoch."""
+"""Which batches make a step and an epoch."""
 
 import shutil
 from collections import Counter
@@ -18,7 +18,7 @@ from multitask.schedulers import SCHEDULERS, AverageLoss, build_scheduler
 from multitask.schedulers.config import SchedulerConfig
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning, prepare
-from multitask.training.loop import Batch, Losses
+from multitask.training.trainable import Batch, Losses
 
 CPU = torch.device("cpu")
 ROWS = [np.array([0, 1]), np.array([2, 3]), np.array([4])]
@@ -128,7 +128,7 @@ def test_single_is_one_whole_set(problem):
     updates = problem("single", tasks=("paraphrase",)).plan(2)
     assert sorted(rows_of(updates, "paraphrase")) == list(range(SIZES["paraphrase"]))
     assert content(updates) == content(problem("average", tasks=("paraphrase",)).plan(2))
-    with pytest.raises(InputError, match="scheduler single trains one task; tasks are sentiment, paraphrase, similar"):
+    with pytest.raises(InputError, match="scheduler single trains one task; name only one of sentiment, paraphrase"):
         problem("single")
 
 
@@ -151,7 +151,7 @@ def test_proportional_draws_by_size_to_the_power(alpha):
     seen, sizes = counts("proportional", sampling_alpha=alpha)
     assert chisquare(seen, seen.sum() * sizes**alpha / (sizes**alpha).sum()).pvalue > 0.01
     other = sizes ** (alpha + 0.3)
-    assert chisquare(seen, seen.sum() * other / other.sum()).pvalue < 1e-4  # so many draws would tell
+    assert chisquare(seen, seen.sum() * other / other.sum()).pvalue < 1e-4  # the draws suffice to tell them apart
 
 
 @pytest.mark.parametrize("epoch, alpha", [(0, 1.0), (3, 1 - 0.8 * 3 / 8), (8, 0.2)])
@@ -188,7 +188,7 @@ def test_sampling_sees_all_rows_equally_often(problem):
         assert seen.min() > 0
 
 
-# The register.
+# The registry.
 
 
 def test_plans_are_functions_of_configuration_and_epoch(problem):

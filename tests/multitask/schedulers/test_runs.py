@@ -16,8 +16,8 @@ from multitask.schedulers import SCHEDULERS
 from multitask.schedulers.pcgrad_and_aggregators import METHODS
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning, finetune, prepare
-from multitask.training import loop as training
 from multitask.training.config import OptimizerConfig
+from multitask.training.optimizer_and_clipping import Optimizer
 from tests.multitask.schedulers.test_pcgrad_and_aggregators import PACKAGES
 
 CONFIG = FinetuneConfig(epochs=2, batch_size=16, epoch_size=48, optimizer=OptimizerConfig(learning_rate=1e-3))
@@ -44,7 +44,7 @@ def run(tiny_encoder: Path, small_data: Path, tmp_path: Path):
 
 @pytest.fixture
 def problem(tiny_encoder: Path, small_data: Path):
-    """The first state of such a run, without any dropout."""
+    """The first state of such a run, without dropout."""
 
     def build(config: FinetuneConfig) -> Finetuning:
         config = replace(config, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
@@ -62,7 +62,7 @@ def weights(artefact: Artefact) -> dict[str, str]:
 
 
 def lines(artefact: Artefact, watched: bool = True) -> list[dict]:
-    """metrics.jsonl without times, and without what was watched if so wished."""
+    """metrics.jsonl without times; with `watched=False` also without watched values."""
     found = [{key: value for key, value in line.items() if key != "seconds"} for line in artefact.history()]
     if not watched:
         for line in found:
@@ -80,16 +80,15 @@ class Cut(Exception):  # noqa: N818
 def test_a_run_that_was_cut_ends_as_if_it_had_not_been(run, name, monkeypatch):
     config = config_of(name, conflicts_every=2)
     whole = run(config, "whole")
-    original, steps = training.TrainingRun.step, []
+    original = Optimizer.step
 
-    def step(self, *arguments):
-        if len(steps) == 4:
+    def step(self, number):
+        if number == 4:
             raise Cut
-        steps.append(arguments)
-        original(self, *arguments)
+        original(self, number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(training.TrainingRun, "step", step)
+        patch.setattr(Optimizer, "step", step)
         with pytest.raises(Cut):
             run(config, save_every=-1.0)
     torch.manual_seed(99)  # the generator comes from the saved state

@@ -1,4 +1,4 @@
-"""Conflicts between tasks against cosines by hand, without a trace in what is trained."""
+"""Conflicts between tasks equal cosines computed by hand, and measuring them does not change the training."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 
 from minbert.model import BertModel
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import MultitaskBert
+from multitask.models.multitask_model import MultitaskModel
 from multitask.schedulers import build_scheduler
 from multitask.schedulers.task_gradients import TaskGradients, split_parameters
 from multitask.stages.finetune import FinetuneConfig
@@ -37,7 +37,7 @@ def test_looking_leaves_no_trace(name):
     scheduler.backward(toy, UPDATE)
     gradients = {key: value.clone() for key, value in toy.gradients().items() if value is not None}
     before = torch.get_rng_state()
-    other = tuple(reversed(UPDATE))  # not the step's own update: the aggregator has to look anew
+    other = tuple(reversed(UPDATE))  # not the step's own update, so the aggregator has to compute it
     first, second = (scheduler.conflicts(toy, other) for _ in range(2))
     assert torch.equal(torch.get_rng_state(), before)
     assert {key: value.item() for key, value in first.items()} == {key: value.item() for key, value in second.items()}
@@ -74,7 +74,7 @@ def test_the_cosine_with_no_gradient_is_zero():
 )
 def test_shared_are_the_encoder_and_layers_of_several_heads(tiny_encoder, heads, common):
     encoder = BertModel.from_pretrained(str(tiny_encoder))
-    model = MultitaskBert(encoder, (*TASKS, "reviews"), "cls", heads)
+    model = MultitaskModel(encoder, (*TASKS, "reviews"), "cls", heads)
     shared, own = split_parameters(model, TASKS)
     names = {parameter: name for name, parameter in model.named_parameters()}
     in_heads = {names[parameter] for parameter in shared if names[parameter].startswith("heads.")}

@@ -1,4 +1,4 @@
-"""Learned weights against their closed form."""
+"""Learned weights equal their closed form."""
 
 import math
 
@@ -40,7 +40,7 @@ def test_gradients_have_their_closed_form():
 
 
 def test_a_variance_rests_where_it_equals_the_loss():
-    """Of a regression σ² = L; of a classification, whose loss counts twice, σ² = 2 L (setting the gradient to zero)."""
+    """The gradient is zero at σ² = L for a regression, at σ² = 2 L for a classification, whose loss counts twice."""
     toy = Toy()
     terms = toy.losses(UPDATE).terms
     scheduler = build([math.log(2 * FACTORS[task] * WEIGHTS[task] * terms[task].item()) for task in TASKS])

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from multitask.training.loop import Batch, Losses, Update
+from multitask.training.trainable import Batch, Losses, Update
 
 TASKS = ("sentiment", "paraphrase", "similarity")
 SHARED = ("encoder.layer.weight", "encoder.layer.bias", "heads.paraphrase.0.weight", "heads.paraphrase.0.bias")
@@ -54,7 +54,7 @@ class Toy:
         return dict(self.module.named_parameters())
 
     def gradients(self) -> dict[str, Tensor | None]:
-        """What lies in the parameters."""
+        """The gradients in the parameters."""
         return {name: parameter.grad for name, parameter in self.named().items()}
 
     def reference(self, update: Update = UPDATE) -> dict[str, dict[str, Tensor | None]]:
@@ -88,7 +88,7 @@ class Toy:
         )
 
     def shared(self) -> NDArray[np.float64]:
-        """The gradient in place of the shared parameters, [parameters]."""
+        """The gradient in the shared parameters, [parameters]."""
         return np.concatenate([self.named()[name].grad.numpy().ravel() for name in SHARED])
 
 

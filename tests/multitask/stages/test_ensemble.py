@@ -13,17 +13,17 @@ import torch
 from scipy.special import expit, softmax
 from scipy.stats import pearsonr
 
-from minbert.checkpoint import save_encoder
 from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.cli.main import main
-from multitask.evaluation.task_scores import load_split, outputs
-from multitask.inference.predict import predict_files
+from multitask.evaluation.task_predictions import load_split, outputs
+from multitask.inference.prediction_files import write_prediction_files
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import HEADS, MultitaskBert
+from multitask.models.model_folder import HEADS
+from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import BilinearHead
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import start
@@ -59,7 +59,7 @@ def other_encoder(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -
         max_position_embeddings=80,
         initializer_range=0.1,
     )
-    save_encoder(BertModel(config), folder)
+    BertModel(config).save(folder)
     Tokenizer(word_piece(vocabulary), config.max_length, {}).save(folder)
     return folder
 
@@ -73,7 +73,7 @@ def write_model(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.T
 
     def write(seed: int, heads=FEATURES, pooling="mean", tasks=TRAINED, encoder=tiny_encoder, folder=None, length=None):
         torch.manual_seed(seed)
-        model = MultitaskBert(BertModel.from_pretrained(str(encoder)), tasks, pooling, heads, length)
+        model = MultitaskModel(BertModel.from_pretrained(str(encoder)), tasks, pooling, heads, length)
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.1)
@@ -127,7 +127,7 @@ def build(models, data, runs, method, kept="leading", **settings) -> Artefact:
 
 def probabilities(folder: Path, task: str, data: Path, split: str) -> np.ndarray:
     """What a member says of every row, from its raw outputs by scipy."""
-    model = MultitaskBert.load(folder)
+    model = MultitaskModel.load(folder)
     rows = load_split(model, load_tokenizer(str(folder)), data, split, [task])[task]
     raw = outputs(model, task, rows, CPU).astype(np.float64)
     return {"sentiment": lambda: softmax(raw, axis=1), "paraphrase": lambda: expit(raw)}.get(
@@ -273,7 +273,7 @@ def test_best_per_task_is_the_best_members_own_answer(members, small_data, tmp_p
         best = max(scores, key=scores.__getitem__)
         assert said["weights"][task] == {best: 1.0}
         assert said["scores"][task] == scores[best]
-        predict_files(Path(best), small_data, tmp_path / task, device="cpu", precision="fp32")
+        write_prediction_files(Path(best), small_data, tmp_path / task, device="cpu", precision="fp32")
         for split in ("dev", "test"):
             name = f"{TASKS[task].prediction_stem}-{split}-output.csv"
             assert (artefact.folder / "predictions" / name).read_bytes() == (tmp_path / task / name).read_bytes()
@@ -306,7 +306,7 @@ def test_members_answer_only_tasks_that_they_have(write_model, small_data, tmp_p
 
 
 def tensors(folder: Path) -> dict[str, torch.Tensor]:
-    return MultitaskBert.load(folder).state_dict()
+    return MultitaskModel.load(folder).state_dict()
 
 
 @pytest.mark.parametrize("heads", [FEATURES, HeadsConfig("shared")], ids=str)
@@ -356,7 +356,7 @@ def test_greedy_soup_equals_its_recipe(write_model):
     values = iter([0.5, 0.4, 0.5, 0.6, 0.55, 0.7])  # of the first alone, then with each of the others
     tried: list[dict[str, torch.Tensor]] = []
 
-    def score(model: MultitaskBert) -> float:
+    def score(model: MultitaskModel) -> float:
         tried.append(model.state_dict())
         return next(values)
 
@@ -428,7 +428,7 @@ def test_equal_models_count_once(write_run, tmp_path):
 
 
 def test_what_is_no_member(write_run, tiny_encoder):
-    with pytest.raises(InputError, match=r"no multitask\.json, so not a fine-tuned model"):
+    with pytest.raises(InputError, match=r"not a fine-tuned model, as it has no multitask\.json"):
         find_members([tiny_encoder], "leading")
     with pytest.raises(InputError, match="not a complete run"):
         find_members([write_run(1, done=False)], "all")
@@ -459,16 +459,16 @@ def test_what_is_done_is_not_done_again(members, small_data, tmp_path, monkeypat
 
 
 def test_one_model_is_in_memory_at_a_time(members, small_data, tmp_path, monkeypatch):
-    alive: WeakSet[MultitaskBert] = WeakSet()
+    alive: WeakSet[MultitaskModel] = WeakSet()
     counts = []
-    load = MultitaskBert.load
+    load = MultitaskModel.load
 
-    def counted(folder: Path) -> MultitaskBert:
+    def counted(folder: Path) -> MultitaskModel:
         alive.add(model := load(folder))
         counts.append(len(alive))
         return model
 
-    monkeypatch.setattr(MultitaskBert, "load", counted)
+    monkeypatch.setattr(MultitaskModel, "load", counted)
     build(members, small_data, tmp_path, "greedy")
     assert len(counts) >= len(members)
     assert max(counts) == 1
@@ -484,7 +484,7 @@ def test_on_test_only_members_with_votes_are_asked(members, small_data, tmp_path
 
     monkeypatch.setattr(stage, "estimate", noted)
     build(members, small_data, tmp_path, "best_per_task")
-    answering = [name for folder in members for name in MultitaskBert.load(folder).tasks if name in TRAINED]
+    answering = [name for folder in members for name in MultitaskModel.load(folder).tasks if name in TRAINED]
     assert sorted(name for name, split in asked if split == "dev") == sorted(answering)
     assert sorted(name for name, split in asked if split == "test") == sorted(TRAINED)
 
@@ -556,7 +556,7 @@ def test_the_command(members, small_data, tmp_path, capsys):
     for column, task in enumerate(TRAINED):
         shares = [said["weights"][task].get(str(member)) for member in members]
         assert [row[column] for row in weights] == [f"{share:.2f}" if share else "-" for share in shares]
-    assert table[11] == "chosen by these dev scores, so the ensemble's own are optimistic"
+    assert table[11] == "members were chosen by these dev scores, so the ensemble's dev scores are optimistic"
     assert call(*command) == 0
     assert capsys.readouterr().out == printed
 

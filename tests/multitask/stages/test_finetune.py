@@ -23,9 +23,10 @@ from minbert.files import sha256_of_file
 from minbert.tokenizer import load_tokenizer
 from multitask.cli.main import main
 from multitask.data.shuffle_and_batch import drawn_rows, epoch_rows
-from multitask.evaluation.task_scores import evaluate, load_split, outputs
+from multitask.evaluation.task_predictions import load_split, outputs
+from multitask.evaluation.task_scores import evaluate
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import MultitaskBert
+from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, locate_model
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
@@ -105,7 +106,7 @@ def test_overall_is_the_mean_and_the_kept_model_scores_it(run, small_data):
     line = max(artefact.history(), key=lambda line: line["scores"]["overall"])
     tasks = {name: line["dev"][name][TASKS[name].kind.metric] for name in CONFIG.tasks}
     assert line["scores"] == {"overall": pytest.approx(np.mean(list(tasks.values()))), **tasks}
-    model = MultitaskBert.load(artefact.model_folder())
+    model = MultitaskModel.load(artefact.model_folder())
     tokenizer = load_tokenizer(str(artefact.model_folder()))
     again = evaluate(model, load_split(model, tokenizer, small_data, "dev"), start("cpu", "fp32"))
     assert again.tasks == tasks
@@ -185,7 +186,7 @@ def test_a_single_task(run, task):
     assert set(line["scores"]) == {"overall", task}
     assert line["scores"]["overall"] == line["scores"][task]
     assert set(line["training"]) == {task, "gradient"}
-    assert MultitaskBert.load(artefact.model_folder()).tasks == (task,)
+    assert MultitaskModel.load(artefact.model_folder()).tasks == (task,)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_a_single_task(run, task):
 def test_other_ways_to_read_pairs(run, heads):
     config = replace(CONFIG, epochs=1, heads=heads, tasks=("paraphrase", "similarity"))
     artefact = run(config)
-    assert MultitaskBert.load(artefact.model_folder()).heads_config == config.heads
+    assert MultitaskModel.load(artefact.model_folder()).heads_config == config.heads
     assert all(np.isfinite(value) for value in scores(artefact)[0].values())
 
 
@@ -210,7 +211,7 @@ def test_the_vanilla_baseline_scores_pairs_without_training_them(run, tiny_encod
     line = artefact.history()[0]
     assert set(line["training"]) == {"sentiment", "gradient"}
     assert set(line["scores"]) == {"overall", "sentiment", "paraphrase", "similarity"}
-    model = MultitaskBert.load(artefact.model_folder())
+    model = MultitaskModel.load(artefact.model_folder())
     data = load_split(model, load_tokenizer(str(tiny_encoder)), small_data, "dev", ["similarity"])["similarity"]
     embeddings = [model.embed(load_tokenizer(str(tiny_encoder)).pack(column)) for column in data.examples.sentences]
     expected = torch.cosine_similarity(*embeddings).detach().numpy()
@@ -263,7 +264,7 @@ def test_sentences_beyond_the_limit_are_cut(run, small_data, tmp_path):
     short, full = (run(replace(CONFIG, tasks=("sentiment",), epochs=1, max_length=n), data=data) for n in (5, None))
     assert short.history()[0]["tokens"] <= 64 * 5
     assert full.history()[0]["tokens"] > 64 * 40
-    assert MultitaskBert.load(short.model_folder()).max_length == 5
+    assert MultitaskModel.load(short.model_folder()).max_length == 5
 
 
 def test_a_run_starts_from_another(run, tmp_path, small_data):
@@ -306,7 +307,7 @@ def test_it_learns(tiny_encoder, sample_data, tmp_path):
     heads = HeadsConfig(dropout=0.0)
     config = replace(CONFIG, epochs=20, batch_size=16, pooling="mean", heads=heads, optimizer=optimizer)
     artefact = finetune(str(tiny_encoder), data, config, options(tmp_path / "runs"))
-    model = MultitaskBert.load(artefact.model_folder())
+    model = MultitaskModel.load(artefact.model_folder())
     labels = load_split(model, load_tokenizer(str(tiny_encoder)), data, "dev")
     best = max(scores(artefact), key=lambda line: line["overall"])
     for name in ("sentiment", "paraphrase"):

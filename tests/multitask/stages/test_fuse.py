@@ -18,9 +18,10 @@ from minbert.files import sha256_of_file
 from minbert.tokenizer import load_tokenizer
 from multitask.cli.main import main
 from multitask.data.shuffle_and_batch import drawn_rows
-from multitask.evaluation.task_scores import evaluate, load_split
+from multitask.evaluation.task_predictions import load_split
+from multitask.evaluation.task_scores import evaluate
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import MultitaskBert
+from multitask.models.multitask_model import MultitaskModel
 from multitask.objectives import build_objective
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
@@ -32,8 +33,8 @@ from multitask.stages.fuse import training as stage
 from multitask.stages.fuse.training import Fusing, fuse
 from multitask.tasks.kinds import TASKS
 from multitask.training.config import OptimizerConfig
-from multitask.training.loop import Update
-from multitask.training.optimizer import build_optimizer
+from multitask.training.optimizer_and_clipping import build_adamw
+from multitask.training.trainable import Update
 
 CONFIG = FuseConfig(replace(REPORT, epochs=1, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3)))
 PLAIN = HeadsConfig(sharing="none", dropout=0.0)
@@ -251,7 +252,7 @@ def test_without_contrastive_weight_it_is_fine_tuning(run: Run, tiny_encoder: Pa
 
 def test_the_projection_has_the_heads_learning_rate(problem) -> None:
     fusing = problem()
-    optimizer = build_optimizer(fusing.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
+    optimizer = build_adamw(fusing.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
     rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
     assert {rates[id(p)] for p in fusing.model.encoder.parameters()} == {1e-5}
     others = [*fusing.model.heads.parameters(), *fusing.module["projection"].parameters()]
@@ -277,7 +278,7 @@ def test_steps_scores_and_what_is_kept(run: Run, small_data: Path) -> None:
     assert stored
     assert not any("projection" in name or name.startswith("cls.") for name in stored)
     assert [name for name in stored if name.startswith(tuple(TASKS))]  # the heads'
-    model = MultitaskBert.load(folder)
+    model = MultitaskModel.load(folder)
     assert model.tasks == ("sentiment", "paraphrase", "similarity")
     dev = load_split(model, load_tokenizer(str(folder)), small_data, "dev")
     again = evaluate(model, dev, start("cpu", "fp32"))
@@ -346,9 +347,7 @@ def test_the_command(tiny_encoder: Path, small_data: Path, tmp_path: Path, capsy
         "--contrastive-weight",
         "0.5",
         "--objective",
-        "met",
-        "--margin",
-        "0.4",
+        "met:margin=0.4",
     ]
     assert main(["fuse", *where, *settings, "--quora-share", "0.1"]) == 0
     *table, folder = capsys.readouterr().out.splitlines()
@@ -356,9 +355,6 @@ def test_the_command(tiny_encoder: Path, small_data: Path, tmp_path: Path, capsy
     artefact = Artefact(Path(folder))
     config = json.loads((artefact.folder / "config.json").read_text())
     assert (config["steps"], config["contrastive_weight"], config["contrastive"]["quora_share"]) == ("one", 0.5, 0.1)
-    assert (config["contrastive"]["objective"]["objective"], config["contrastive"]["objective"]["margin"]) == (
-        "met",
-        0.4,
-    )
+    assert config["contrastive"]["objective"] == {"name": "met", "parameters": [["margin", 0.4]]}
     assert main(["evaluate", "--model", folder, "--data", str(small_data), "--device", "cpu"]) == 0
     assert "similarity  pearson" in capsys.readouterr().out

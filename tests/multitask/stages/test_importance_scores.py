@@ -28,8 +28,8 @@ from multitask.stages.prune.importance_scores import (
     sensitivity,
 )
 from multitask.tasks.kinds import TASKS
-from multitask.training.loop import Batch
 from multitask.training.source import losses_of
+from multitask.training.trainable import Batch
 
 RUNTIME = start("cpu", "fp32")
 SHAPE = BertConfig(num_hidden_layers=3, hidden_size=48, num_attention_heads=6, intermediate_size=10)
@@ -263,7 +263,7 @@ def test_scores_are_those_of_the_round_that_removed_the_unit() -> None:
 
 def test_normalising_makes_layers_alike() -> None:
     def score(factors: Units) -> Units:
-        raw = random_scores(SHAPE, 3)
+        raw = random_scores(SHAPE, 4)
         return Units(*(tuple(10.0**i * layer for i, layer in enumerate(kind)) for kind in (raw.heads, raw.neurons)))
 
     raw, even = (choose(SHAPE, score, PruneConfig(share=0.5, normalize=n))[0].neurons for n in (False, True))

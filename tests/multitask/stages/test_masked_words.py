@@ -9,7 +9,6 @@ from scipy.stats import binomtest, chisquare
 from transformers import AutoModelForMaskedLM
 from transformers.utils.logging import disable_progress_bar
 
-from minbert.checkpoint import save_encoder
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
@@ -17,8 +16,8 @@ from multitask.data.tokenize_and_truncate import Tokens
 from multitask.runtime.device import start
 from multitask.stages.masked_words import MaskedSource
 from multitask.stages.mlm import MaskingConfig
-from multitask.training.loop import Batch
 from multitask.training.source import losses_of
+from multitask.training.trainable import Batch
 from tests.conftest import SPECIALS
 
 TOKENS = 200_000
@@ -120,7 +119,7 @@ def test_loss_and_gradient_are_those_of_transformers_with_labels_at_masked_place
     masking = source(tiny_encoder, share)
     encoder = BertModel.from_pretrained(str(tiny_encoder))
     masking.word_embeddings = encoder.embeddings.word
-    save_encoder(encoder, tmp_path, masking.head.tensors(encoder.config))
+    encoder.save(tmp_path, masking.head.tensors(encoder.config))
     reference = AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
     rows = np.array([3, 0, 2, 1])
     again = source(tiny_encoder, share).inputs(rows)  # an equal generator: the same masks

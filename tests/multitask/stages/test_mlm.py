@@ -15,7 +15,6 @@ import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
-from minbert.checkpoint import save_encoder
 from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
@@ -26,17 +25,18 @@ from minbert.train_vocabulary import train_tokenizer
 from multitask.cli.main import main
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.data.tokenize_and_truncate import Tokens
-from multitask.models.multitask_model import resolve_pooling
+from multitask.models.model_folder import resolve_pooling
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
+from multitask.runtime.random_streams import torch_seed
 from multitask.stages.mlm import MaskingConfig, MlmConfig, ShapeConfig
 from multitask.stages.mlm import training as stage
 from multitask.stages.mlm.training import MaskedTraining, mlm
 from multitask.tasks.training_sentences import training_sentences
 from multitask.training.config import OptimizerConfig
-from multitask.training.optimizer import build_optimizer
+from multitask.training.optimizer_and_clipping import build_adamw
 
 CONFIG = MlmConfig(batch_size=8, dev_share=0.2, optimizer=OptimizerConfig(learning_rate=1e-3))
 LINES = 40
@@ -173,7 +173,7 @@ def test_the_kept_model_has_the_recorded_dev_metrics_in_transformers(run: Run, t
     problem = trained()
     artefact = run()
     (line,) = artefact.history()
-    source = problem._source(problem.dev, torch.Generator().manual_seed(CONFIG.seed))
+    source = problem._source(problem.dev, torch.Generator().manual_seed(torch_seed(CONFIG.seed, "masks of held-out sentences")))
     longest_first = np.argsort(-source.lengths, kind="stable")  # one batch: the order in which masks are drawn
     inputs = source.inputs(longest_first)
     model = AutoModelForMaskedLM.from_pretrained(artefact.model_folder()).eval()
@@ -192,7 +192,7 @@ def test_dev_batches_count_by_their_words_to_predict(trained, monkeypatch: pytes
     problem = trained()
     problem.module.eval()
     monkeypatch.setattr(stage, "TOKENS_PER_BATCH", {"cpu": 30})
-    source = problem._source(problem.dev, torch.Generator().manual_seed(CONFIG.seed))
+    source = problem._source(problem.dev, torch.Generator().manual_seed(torch_seed(CONFIG.seed, "masks of held-out sentences")))
     words, losses = [], []
     for rows in stage.batches_by_tokens(source.lengths, 30):
         found = problem._losses(source, (stage.Batch("mlm", rows),))
@@ -273,7 +273,7 @@ def test_resumed_run_ends_in_the_same_bits(cut: int, run: Run, monkeypatch: pyte
 
 def test_the_head_has_the_heads_learning_rate(trained) -> None:
     problem = trained()
-    optimizer = build_optimizer(problem.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
+    optimizer = build_adamw(problem.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
     rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
     assert {rates[id(p)] for p in problem.begin.encoder.parameters()} == {1e-5}  # with the output matrix
     assert {rates[id(p)] for p in problem.head.parameters()} == {1e-3}
@@ -325,7 +325,7 @@ def test_from_scratch_takes_sizes_and_no_weights(run: Run, tiny_encoder: Path, t
     assert inputs["labels"]["start"] == f"random, with the tokenizer of {tiny_encoder}"
     other = shutil.copytree(tiny_encoder, tmp_path / "other")
     torch.manual_seed(99)
-    save_encoder(BertModel(start), other)
+    BertModel(start).save(other)
     assert run(config, start=other).folder == artefact.folder
     assert weights(run(config, start=other, folder="elsewhere")) == weights(artefact)
     given = run(replace(config, shape=replace(shape, intermediate_size=40)))
@@ -393,7 +393,7 @@ def test_held_out_sentences_are_not_learned_from(
 def test_from_scratch_leaves_a_starts_pruning_behind(run: Run, tiny_encoder: Path, tmp_path: Path) -> None:
     config = BertConfig.from_file(tiny_encoder / "config.json")
     pruned = shutil.copytree(tiny_encoder, tmp_path / "pruned")
-    save_encoder(BertModel(replace(config, layer_heads=(4, 1), layer_intermediate_sizes=(64, 3))), pruned)
+    BertModel(replace(config, layer_heads=(4, 1), layer_intermediate_sizes=(64, 3))).save(pruned)
     shape = ShapeConfig(num_hidden_layers=1)
     stored = run(replace(CONFIG, from_scratch=True, shape=shape), start=pruned).model_folder() / "config.json"
     assert BertConfig.from_file(stored) == replace(config, num_hidden_layers=1)

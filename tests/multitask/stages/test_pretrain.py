@@ -15,11 +15,14 @@ from minbert.files import read_json, sha256_of_file
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
-from multitask.data.readers import read_examples, read_triplets
+from multitask.data.read_task_files import read_examples
+from multitask.data.read_unlabelled_files import read_triplets
 from multitask.evaluation.gradient_probe import probe
-from multitask.evaluation.task_scores import evaluate, load_split
+from multitask.evaluation.task_predictions import load_split
+from multitask.evaluation.task_scores import evaluate
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import MultitaskBert, resolve_pooling
+from multitask.models.model_folder import resolve_pooling
+from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import build_objective
 from multitask.objectives.config import ObjectiveConfig
@@ -27,7 +30,7 @@ from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.common import Start
-from multitask.stages.dropout_views_and_pairs import ContrastiveSource, build_projection, load_contrastive, objective_of
+from multitask.stages.dropout_views_and_pairs import ContrastiveSource, build_projection, load_contrastive
 from multitask.stages.evaluate import EvaluateConfig
 from multitask.stages.evaluate.scoring import evaluate_run
 from multitask.stages.finetune import FinetuneConfig
@@ -39,7 +42,7 @@ from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import Pretraining, pretrain
 from multitask.tasks.kinds import TASKS
 from multitask.training.config import OptimizerConfig
-from multitask.training.optimizer import build_optimizer
+from multitask.training.optimizer_and_clipping import build_adamw
 
 CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
 RUNTIME = start("cpu", "fp32")
@@ -220,15 +223,6 @@ def test_epochs_take_the_sources_in_order_and_a_share_of_quora(data: Path, tiny_
     assert sorted(quora) == list(range(64))  # four quarters see every pair once
 
 
-def test_objective_parameters_reach_the_objective() -> None:
-    config = ObjectiveConfig("vicreg", uniformity_weight=1.0, dissipation=0.3, weight=0.05, ratio=1.5)
-    assert objective_of(config) == build_objective(
-        "vicreg", uniformity_weight=1.0, dissipation=0.3, weight=0.05, ratio=1.5
-    )
-    with pytest.raises(InputError, match='infonce has no parameter "margin"'):
-        objective_of(ObjectiveConfig("infonce", margin=0.3))
-
-
 @pytest.mark.parametrize(("cut", "mlm_weight"), [(1, 0.1), (2, 0.0), (4, 0.1)])
 def test_resumed_run_ends_in_the_same_bits(
     cut: int, mlm_weight: float, data: Path, tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -336,7 +330,7 @@ def gradients_in_place(problem: Pretraining) -> dict[str, torch.Tensor]:
 
 
 def test_a_batch_without_any_gradient_is_probed_too(data: Path, tiny_encoder: Path, tmp_path: Path) -> None:
-    objective = ObjectiveConfig("gradient", dissipation=-2.0)  # no anchor passes
+    objective = ObjectiveConfig.of("gradient", dissipation=-2.0)  # no anchor passes
     (line,) = split_lines(run(tiny_encoder, data, tmp_path, replace(CONFIG, objective=objective, probe_every=1)))[0]
     assert line["unlabelled dissipated anchors"] == 1
     assert "unlabelled ratio" not in line
@@ -417,7 +411,7 @@ def test_chunks_do_not_change_the_gradient_of_the_auxiliary_loss(
 
 def test_projection_and_masked_head_have_the_heads_learning_rate(data: Path, tiny_encoder: Path) -> None:
     problem = stage(tiny_encoder, data, replace(CONFIG, mlm_weight=0.1))
-    optimizer = build_optimizer(problem.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
+    optimizer = build_adamw(problem.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
     rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
     assert {rates[id(p)] for p in problem.begin.encoder.parameters()} == {1e-5}
     heads = [*problem.module["projection"].parameters(), *problem.module["mlm"].parameters()]
@@ -464,7 +458,7 @@ def test_heads_are_kept_as_they_are_and_scored_on_the_new_encoder(
     before, after = tuned.model_folder(), artefact.model_folder()
     for name in ("multitask.json", "heads.safetensors"):
         assert (after / name).read_bytes() == (before / name).read_bytes()
-    old, new = MultitaskBert.load(before), MultitaskBert.load(after)
+    old, new = MultitaskModel.load(before), MultitaskModel.load(after)
     assert not torch.equal(old.encoder.layers[0].output.weight, new.encoder.layers[0].output.weight)
     options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
     stored = read_json(evaluate_run(artefact, data, EvaluateConfig(), options).folder / "evaluation.json")
@@ -480,7 +474,7 @@ def test_heads_that_read_another_pooling_are_left_out(tuned: Artefact, data: Pat
     artefact = run(tuned.folder, data, tmp_path, replace(CONFIG, pooling="cls"))
     assert not {path.name for path in artefact.model_folder().iterdir()} & {"multitask.json", "heads.safetensors"}
     with pytest.raises(InputError, match="not a fine-tuned model"):
-        MultitaskBert.load(artefact.model_folder())
+        MultitaskModel.load(artefact.model_folder())
     assert resolve_pooling("auto", artefact.model_folder()) == "cls"
 
 

@@ -14,9 +14,9 @@ from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn
-from multitask.data.readers import read_examples
+from multitask.data.read_task_files import read_examples
 from multitask.data.shuffle_and_batch import drawn_rows
-from multitask.models.multitask_model import MultitaskBert
+from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
@@ -29,8 +29,8 @@ from multitask.stages.pretrain.training import pretrain
 from multitask.stages.prune import PruneConfig
 from multitask.stages.prune.pruning import prune
 from multitask.tasks.kinds import TASKS
+from multitask.training.checkpoints_and_resume import RunState
 from multitask.training.config import OptimizerConfig
-from multitask.training.loop import TrainingRun
 
 HALF = PruneConfig(share=0.5, batch_size=16)
 TUNED = FinetuneConfig(
@@ -204,7 +204,7 @@ def test_heads_of_tasks_stay_with_the_weights_that_they_were_trained_with(
     run: Run, tuned: Artefact, small_data: Path, options: RunOptions, tiny_encoder: Path
 ) -> None:
     kept = run(start=tuned.folder)
-    assert MultitaskBert.load(kept.model_folder()).tasks == TUNED.tasks
+    assert MultitaskModel.load(kept.model_folder()).tasks == TUNED.tasks
     scores = read_json(evaluate_run(kept, small_data, EvaluateConfig(), options).folder / "evaluation.json")["scores"]
     assert set(scores) == set(TUNED.tasks)
     rewound = run(start=tuned.folder, rewind_to=str(tiny_encoder))
@@ -221,12 +221,12 @@ def test_sentiment_scores_need_a_head_for_it(run: Run, tuned: Artefact) -> None:
 
 def test_what_it_was_scored_on_counts_as_training_data(run: Run, small_data: Path, tuned: Artefact) -> None:
     scored = read_examples(small_data / "sts-train.csv", TASKS["similarity"].schema, labelled=True)
-    limited = TrainedOn.of_model(run(replace(HALF, train_limit=20)).folder)
+    limited = TrainedOn.read(run(replace(HALF, train_limit=20)).folder)
     seen = limited.pairs_seen(*scored.sentences)
     assert np.flatnonzero(seen).tolist() == drawn_rows(len(scored), 20).tolist()
-    assert not TrainedOn.of_model(run(replace(HALF, score="random")).folder).pairs_seen(*scored.sentences).any()
+    assert not TrainedOn.read(run(replace(HALF, score="random")).folder).pairs_seen(*scored.sentences).any()
     sentiment = read_examples(small_data / "ids-sst-train.csv", TASKS["sentiment"].schema, labelled=True)
-    assert TrainedOn.of_model(run(start=tuned.folder).folder).sentences_seen(sentiment.sentences[0]).any()
+    assert TrainedOn.read(run(start=tuned.folder).folder).sentences_seen(sentiment.sentences[0]).any()
 
 
 # Rewinding.
@@ -246,7 +246,7 @@ def test_a_state_early_in_a_training_is_a_shorter_run(
 ) -> None:
     config = PretrainConfig(sources=("similarity",), select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
     shorter = pretrain(str(tiny_encoder), small_data, config, options)
-    monkeypatch.setattr(TrainingRun, "drop_leftovers", lambda self: None)
+    monkeypatch.setattr(RunState, "drop_leftovers", lambda self: None)
     longer = pretrain(str(tiny_encoder), small_data, replace(config, epochs=2), options)
     early, late = sorted((longer.folder / "checkpoints").iterdir())
     assert equal_weights(encoder(shorter), encoder(early))

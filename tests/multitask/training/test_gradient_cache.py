@@ -1,4 +1,4 @@
-"""Gradient caching gives the whole batch's gradient, dropout included, and leaves the generator as one pass does."""
+"""Gradient caching computes the gradient of the whole batch, with equal dropout and final generator states."""
 
 import pytest
 import torch

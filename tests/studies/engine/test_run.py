@@ -14,6 +14,7 @@ import pytest
 from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.models.config import HeadsConfig
+from multitask.objectives.config import ObjectiveConfig
 from multitask.runtime.errors import Interrupted
 from multitask.runtime.options import RunOptions
 from studies.engine import jobs
@@ -102,7 +103,7 @@ def test_a_changed_setting_recomputes_only_what_depends_on_it(recipes: Recipes, 
         return tables_of(recipes, Table("1", "", "", rows))
 
     first = run(preset(recipes), tmp_path)
-    warmer = replace(recipes.supervised, objective=replace(recipes.supervised.objective, temperature=0.1))
+    warmer = replace(recipes.supervised, objective=ObjectiveConfig.of("infonce", temperature=0.1))
     second = run(preset(replace(recipes, supervised=warmer)), tmp_path)
     assert first.tables[0].rows[0] == second.tables[0].rows[0]
     assert stages(tmp_path) == {"finetune": 3, "pretrain": 2, "evaluate": 3}

@@ -12,8 +12,8 @@ from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation import transfer_scores as transfer
+from multitask.evaluation.embedding_suites import evaluate_model
 from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS
-from multitask.evaluation.suites import evaluate_model
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import SuitesConfig
@@ -101,7 +101,7 @@ def test_columns_are_the_means_of_the_suites_and_their_tasks(analysis: TableAnal
 
 def test_scores_on_what_was_trained_on_are_marked(preset: Preset, runs: Path, analysis: TableAnalysis) -> None:
     [row] = Record.read(runs, "sample").tables[0].rows
-    seen = TrainedOn.of_model(runs / str(row.runs[0].model))
+    seen = TrainedOn.of_folder(runs / str(row.runs[0].model), "model")
     data = STSB.read(STSB.paths(preset.recipes.suites_data))
     counts = [int(seen.sentences_seen(column).sum()) for column in data.columns]
     evaluation = read_json(runs / str(row.runs[0].evaluation) / "evaluation.json")

@@ -1,4 +1,4 @@
-"""Suites: scores that scipy gives, what is missing or trained on, and the command."""
+"""Suites: scores equal scipy's; missing sets, rows that were trained on, and the command."""
 
 import json
 import logging
@@ -11,15 +11,15 @@ import torch
 from scipy.stats import spearmanr
 from transformers import AutoModel, AutoTokenizer
 
-from minbert.checkpoint import resolve
+from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn, hash_sentences
-from multitask.data.readers import read_examples
+from multitask.data.read_task_files import read_examples
 from multitask.evaluation import transfer_scores as transfer
-from multitask.evaluation.contamination_overlap import Seen, task_result
+from multitask.evaluation.embedding_suites import SUITES, evaluate_model, evaluate_suite
 from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS
-from multitask.evaluation.suites import SUITES, evaluate_model, evaluate_suite
+from multitask.evaluation.training_overlap import SeenRows, scores_with_overlap
 from multitask.tasks.kinds import TASKS
 from tests.multitask.evaluation.folder import BagOfWords, write, write_sts, write_transfer
 
@@ -83,7 +83,7 @@ def test_transfer_tasks_are_learned(folder, monkeypatch):
     assert list(result.tasks) == [entry.name for entry in TRANSFER_SETS]
     assert result.tasks["MRPC"].scores.f1 is not None
     assert result.tasks["TREC"].scores.f1 is None
-    assert result.average() > 0.7  # a word gives the class away in nine of ten sentences
+    assert result.average() > 0.7  # a word reveals the class of nine in ten sentences
     assert result.average() == pytest.approx(np.mean([task.scores.accuracy for task in result.tasks.values()]))
 
 
@@ -107,7 +107,7 @@ def test_missing_sets_are_named_and_skipped(tmp_path, caplog):
 
 
 def test_a_folder_without_any_set_is_an_error(tmp_path):
-    with pytest.raises(InputError, match="has no data set of --suite transfer; pass SentEval's data folder"):
+    with pytest.raises(InputError, match="no data set of --suite transfer is here; pass SentEval's data folder"):
         evaluate("transfer", tmp_path)
 
 
@@ -128,7 +128,7 @@ def test_pairs_that_were_trained_on_are_counted_and_left_out(folder):
     assert result.main(task.scores) == pytest.approx(spearman(BagOfWords(), data, np.ones(len(first), bool)), abs=1e-9)
     assert result.main(task.clean) == pytest.approx(spearman(BagOfWords(), data, ~seen), abs=1e-9)
     assert result.main(task.untouched) == pytest.approx(spearman(BagOfWords(), data, untouched), abs=1e-9)
-    sick = result.tasks["SICKRelatedness"]  # the same pairs, turned round
+    sick = result.tasks["SICKRelatedness"]  # the same pairs with exchanged sentences
     assert sick.rows_seen == 8
     assert result.average(clean=True) == pytest.approx(np.mean([result.main(t.clean) for t in result.tasks.values()]))
 
@@ -172,7 +172,7 @@ def test_seen_masks_decide_which_rows_are_scored():
     columns = [["a", "b", "c", "d"], ["e", "b", "g", "h"]]
     first, second = np.array([True, False, False, False]), np.array([False, False, True, False])
     pairs = np.array([True, False, False, False])
-    result = task_result(scores_of, columns, Seen((first, second), pairs))
+    result = scores_with_overlap(scores_of, columns, SeenRows((first, second), pairs))
     assert asked == [[True] * 4, [False, True, True, True], [False, True, False, True]]
     assert (result.scores, result.clean, result.untouched) == (1, 2, 3)
     assert (result.sentences, result.sentences_seen, result.rows_seen) == (7, 2, 1)
@@ -205,7 +205,7 @@ def test_scores_are_those_of_transformers_and_scipy(sample_data, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="MINBERT_SHARED_DATA does not name a folder with senteval")
 def test_all_minilm_has_its_published_scores():
-    """Spearman of all pairs as MTEB gives them."""
+    """Spearman correlations of all pairs, which MTEB also computes."""
     result = evaluate_model("sts", "all-minilm-l6-v2", SHARED, None, pooling="mean", device="cpu", precision="fp32")
     found = {name: round(100 * result.main(task.scores), 2) for name, task in result.tasks.items()}
     assert {name: found[name] for name in ("STS12", "STS13", "STS15")} == {
@@ -250,7 +250,7 @@ def test_a_malformed_file_is_an_input_error_of_the_command(tiny_encoder, tmp_pat
 
 
 def test_a_run_is_scored_apart_on_what_it_was_trained_on(tiny_encoder, small_data, tmp_path, capsys):
-    """The command finds by itself which of the pairs the run has read."""
+    """The command finds out which pairs the run was trained on."""
     device = ["--device", "cpu", "--precision", "fp32"]
     settings = ["--tasks", "similarity", "--scheduler", "single", "--epochs", "1", "--pooling", "mean", *device]
     command = ["finetune", "--start", str(tiny_encoder), "--data", str(small_data), "--runs", str(tmp_path / "runs")]
@@ -273,7 +273,7 @@ def test_a_run_is_scored_apart_on_what_it_was_trained_on(tiny_encoder, small_dat
     assert (task["rows"], task["rows_seen"]) == (len(train) + len(dev), len(train))
     assert task["clean"] != task["scores"]
     assert "†" in output
-    assert f"{run}, not trained on" in output
+    assert f"{run}, rows not trained on" in output
 
 
 def test_pooling_does_not_go_with_the_tasks_heads(tiny_encoder, capsys):

@@ -1,7 +1,7 @@
-"""Captions and news of the course's similarity training set, each in a file of its own.
+"""Write the captions and the news of the course's similarity training set into files of their own.
 
-The course's set is STS Benchmark shuffled, without its column of genres (Cer et al., SemEval 2017, table 2); SentEval's
-copy has that column.
+The course's set is a shuffled STS Benchmark without the column of genres (Cer et al., SemEval 2017, table 2), which
+SentEval's copy has.
 """
 
 from collections.abc import Iterable
@@ -10,26 +10,27 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import write_text
 from multitask.data.contamination import hash_sentences
-from multitask.data.readers import CAPTIONS_FILE, NEWS_FILE, read_examples
+from multitask.data.read_task_files import read_examples
+from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE
 from multitask.evaluation.senteval_files import read_genres
 from multitask.tasks.kinds import TASKS
 
 FILES = {"main-captions": CAPTIONS_FILE, "main-news": NEWS_FILE}
 
 
-def write_domains(data: Path, suites_data: Path) -> dict[Path, int]:
-    """Write the data folder's captions and news, each sentence once, without those of the dev and test sets.
+def write_captions_and_news(data: Path, suites_data: Path) -> dict[Path, int]:
+    """Write the captions and the news, each sentence once, without sentences of the dev and test sets.
 
     Args:
-        data: folder with the similarity task's training file.
+        data: folder with the similarity task's training file; the new files are written there.
         suites_data: SentEval's data folder.
 
     Returns:
-        Each file with its number of sentences.
+        The number of sentences in each new file.
 
     Raises:
-        InputError: a missing or malformed file, a training file that is not of STS Benchmark, or a file of that name
-            with other text.
+        InputError: a missing or malformed file, a training file that is not from STS Benchmark, or an existing file of
+            the same name with other text.
     """
     schema = TASKS["similarity"].schema
     training = read_examples(schema.path(data, "train"), schema, labelled=True)
@@ -45,18 +46,18 @@ def write_domains(data: Path, suites_data: Path) -> dict[Path, int]:
             if genre_of.get(hashes) == genre and number not in held_out
         }
         if not sentences:
-            raise InputError(f"{training.source}: no pair is one of STS Benchmark's {genre}; its genres are not known")
+            raise InputError(f"{training.source}: no pair has the genre {genre} in STS Benchmark")
         texts[data / file] = "".join(f"{sentence}\n" for sentence in sentences)
     for path, text in texts.items():
         if path.exists() and (not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text):
-            raise InputError(f"{path}: is there already and has other text; move it away to have it written")
+            raise InputError(f"{path}: the file exists and has other text; move it away and run the command again")
     for path, text in texts.items():
         write_text(path, text)
     return {path: text.count("\n") for path, text in texts.items()}
 
 
 def _held_out(data: Path) -> set[int]:
-    """Hashes of all sentences of the similarity dev and test sets, as far as they are there."""
+    """Hashes of all sentences of the similarity dev and test sets, if their files exist."""
     schema = TASKS["similarity"].schema
     paths = {split: schema.path(data, split) for split in ("dev", "test")}
     found = [read_examples(path, schema, split == "dev") for split, path in paths.items() if path.is_file()]
@@ -64,5 +65,5 @@ def _held_out(data: Path) -> set[int]:
 
 
 def _hashed(columns: Iterable[Iterable[str]]) -> list[tuple[int, ...]]:
-    """Pairs by what is the same in every tokenisation and case: one of the two copies is tokenised."""
+    """Hashes of pairs that ignore tokenisation and case, since one of the two copies is tokenised."""
     return list(zip(*(hash_sentences(column).tolist() for column in columns), strict=True))

@@ -1,4 +1,4 @@
-"""Captions and news apart: by SentEval's copy of the same pairs, however that is tokenised."""
+"""Captions and news are found by SentEval's copy of the same pairs, in any tokenisation."""
 
 import csv
 import os
@@ -10,7 +10,7 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.cli.main import main
-from multitask.evaluation.domains import write_domains
+from multitask.evaluation.captions_and_news import write_captions_and_news
 
 PAIRS = [
     ("A man isn't eating.", "Someone eats, slowly.", "2.0"),
@@ -60,39 +60,39 @@ def test_sentences_of_dev_and_test_are_left_out(data, suites):
     rows = "\tid\tsentence1\tsentence2"
     (data / "sts-dev.csv").write_text(f"{rows}\tsimilarity\n0\t{1:025x}\tA man isn't eating.\tOther words.\t1.0\n")
     (data / "sts-test-student.csv").write_text(f"{rows}\n0\t{2:025x}\tNo words.\t6 killed in Kabul attack\n")
-    assert list(write_domains(data, suites).values()) == [2, 1]
+    assert list(write_captions_and_news(data, suites).values()) == [2, 1]
     assert (data / "captions.txt").read_text().splitlines() == ["Someone eats, slowly.", "A dog (black) runs."]
     assert (data / "news.txt").read_text() == "13 killed in attack\n"
 
 
 def test_other_text_is_not_overwritten(data, suites):
     (data / "news.txt").write_text("my own\n")
-    with pytest.raises(InputError, match=r"news.txt: is there already and has other text"):
-        write_domains(data, suites)
+    with pytest.raises(InputError, match=r"news.txt: the file exists and has other text"):
+        write_captions_and_news(data, suites)
     assert not (data / "captions.txt").exists()
     (data / "news.txt").unlink()
-    assert write_domains(data, suites) == write_domains(data, suites)
+    assert write_captions_and_news(data, suites) == write_captions_and_news(data, suites)
 
 
 def test_other_data_and_no_data_are_refused(data, suites, tmp_path):
     benchmark = suites / "STS" / "STSBenchmark"
     (benchmark / "sts-dev.csv").write_text("main-news\tfile\t2012\t1\t2.0\tother\tnews\n")
-    with pytest.raises(InputError, match=r"sts-train.csv: no pair is one of STS Benchmark's main-news"):
-        write_domains(data, suites)
+    with pytest.raises(InputError, match=r"sts-train.csv: no pair has the genre main-news in STS Benchmark"):
+        write_captions_and_news(data, suites)
     assert not list(data.glob("*.txt"))
     (benchmark / "sts-dev.csv").write_text("main-news\tfile\t2012\n")
     with pytest.raises(InputError, match=r"sts-dev.csv:1: the line has 3 fields"):
-        write_domains(data, suites)
+        write_captions_and_news(data, suites)
     with pytest.raises(InputError, match=re.escape(f"{tmp_path}/STS/STSBenchmark/sts-train.csv: no such file")):
-        write_domains(data, tmp_path)
+        write_captions_and_news(data, tmp_path)
 
 
 @pytest.mark.skipif("MINBERT_SHARED_DATA" not in os.environ, reason="MINBERT_SHARED_DATA names no data folder")
 def test_every_pair_of_the_course_is_found(tmp_path):
     shared = Path(os.environ["MINBERT_SHARED_DATA"])
     (tmp_path / "sts-train.csv").write_bytes((shared / "cs224n" / "sts-train.csv").read_bytes())
-    assert list(write_domains(tmp_path, shared / "senteval").values()) == [3808, 5837]
+    assert list(write_captions_and_news(tmp_path, shared / "senteval").values()) == [3808, 5837]
     (tmp_path / "dev").mkdir()
     for split in ("train", "dev", "test-student"):
         shutil.copy(shared / "cs224n" / f"sts-{split}.csv", tmp_path / "dev")
-    assert list(write_domains(tmp_path / "dev", shared / "senteval").values()) == [3453, 5685]
+    assert list(write_captions_and_news(tmp_path / "dev", shared / "senteval").values()) == [3453, 5685]

@@ -1,4 +1,4 @@
-"""Encoders of other architectures: the values of transformers, the refusals, and which models need the detour."""
+"""Encoders of other architectures: values equal those of transformers, and which models need sentence-transformers."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from transformers import AutoModel, AutoTokenizer, DistilBertConfig, DistilBertM
 
 from minbert.errors import InputError
 from minbert.files import write_json
-from multitask.models.foreign_encoders import ForeignEncoder, why_foreign
+from multitask.models.other_architectures import SentenceTransformersEncoder, why_not_minbert
 from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
 
 pytest.importorskip("sentence_transformers", minversion="6")
@@ -60,7 +60,7 @@ def transformer_and_pooling(tiny_encoder: Path, mode: str = "mean") -> list[torc
 @pytest.mark.parametrize("pooling", ["auto", "mean", "cls"])
 def test_another_architecture_has_transformers_values(distilled, pooling):
     encoder = load_encoder(distilled, pooling=pooling, **EXACT)
-    assert isinstance(encoder, ForeignEncoder)
+    assert isinstance(encoder, SentenceTransformersEncoder)
     embeddings = encoder.encode(SENTENCES)
     assert embeddings.dtype == np.float32
     expected = by_hand(distilled, "cls" if pooling == "cls" else "mean")
@@ -94,7 +94,7 @@ def test_identity_is_of_what_decides_an_embedding(distilled, tmp_path):
         return load_encoder(folder, pooling=pooling, device="cpu", precision=precision).identity
 
     copied = shutil.copytree(distilled, tmp_path / "copy")
-    write_json(copied / "evaluation-sts.json", {})  # our own, beside the model
+    write_json(copied / "evaluation-sts.json", {})  # a file of ours in the model's folder
     assert identity(copied) == identity(distilled)
     different = [identity(distilled), identity(distilled, "cls"), identity(distilled, precision="bf16")]
     tensors = safetensors.torch.load_file(copied / "model.safetensors")
@@ -108,7 +108,7 @@ def test_further_modules_are_computed(tiny_encoder, tmp_path):
     dense = Dense(32, 8, activation_function=torch.nn.Tanh())
     SentenceTransformer(modules=[*transformer_and_pooling(tiny_encoder), dense]).save(str(tmp_path))
     encoder = load_encoder(tmp_path, **EXACT)
-    assert isinstance(encoder, ForeignEncoder)
+    assert isinstance(encoder, SentenceTransformersEncoder)
     pooled = SentenceEncoder.load(tiny_encoder, pooling="mean", **EXACT).encode(SENTENCES, convert_to_tensor=True)
     with torch.no_grad():
         expected = dense.linear(pooled).tanh()
@@ -152,13 +152,13 @@ OBSTACLES = {
 @pytest.mark.parametrize("obstacle", OBSTACLES)
 def test_which_models_are_foreign(tiny_encoder, tmp_path, obstacle):
     folder = shutil.copytree(tiny_encoder, tmp_path / "model")
-    assert why_foreign(folder) is None
+    assert why_not_minbert(folder) is None
     types = [("Transformer", ""), ("Pooling", "1_Pooling")]
     write_json(folder / "modules.json", [{"type": f"sentence_transformers.models.{t}", "path": p} for t, p in types])
     write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True})
-    assert why_foreign(folder) is None
+    assert why_not_minbert(folder) is None
     OBSTACLES[obstacle](folder)
-    reason = why_foreign(folder)
+    reason = why_not_minbert(folder)
     assert reason is not None
     assert obstacle in reason
     assert str(folder) in reason
@@ -210,7 +210,7 @@ def test_a_pooling_that_cannot_be_replaced(tiny_encoder, tmp_path):
     assert abs(encoder.encode(SENTENCES) - load_encoder(tmp_path, **EXACT).encode(SENTENCES)).max() > 1e-3
     encoder.model.pop(1)
     encoder.model.save(str(tmp_path / "without"))
-    assert refusal(tmp_path / "without", pooling="cls").startswith(f"{tmp_path / 'without'}: has no pooling")
+    assert refusal(tmp_path / "without", pooling="cls").startswith(f"{tmp_path / 'without'}: the model has no pooling")
 
 
 # The hub.

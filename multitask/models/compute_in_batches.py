@@ -1,4 +1,4 @@
-"""Computing something for every row of a set, in batches by tokens, results in file order."""
+"""Compute something for every row of a data set, in batches filled by tokens; the results are in file order."""
 
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -12,36 +12,37 @@ from tqdm import tqdm
 from multitask.data.shuffle_and_batch import Rows, batches_by_tokens
 from multitask.runtime.device import Runtime
 
-# Large enough to fill a core or a GPU. On a CPU larger temporary tensors go back to the system and cost page faults.
+# Large enough to keep a core or a GPU busy. On a CPU, larger temporary tensors are returned to the system each time,
+# which costs page faults.
 TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 65536}
 
-Results = list[tuple[Rows, Tensor]]
+Computed = list[tuple[Rows, Tensor]]
 
 
-def for_all_rows(
+def compute_in_batches(
     lengths: NDArray[np.int64],
     compute: Callable[[Rows], Tensor],
     runtime: Runtime,
     most_rows: int | None = None,
     show_progress: bool = False,
 ) -> NDArray[np.float32]:
-    """Results of `compute` for every row, [rows, ...] fp32 in the rows' order.
+    """Results of `compute` for every row, [rows, ...] fp32, in the order of the rows.
 
-    On a CPU each thread computes batches of its own rather than wait for the others at every operation; which one takes
-    which batch has no influence on a bit.
+    On a CPU every thread computes whole batches, so that threads do not wait for each other at every operation. Which
+    thread computes which batch does not change the results.
 
     Args:
-        lengths: tokens of each row, at least one row.
-        compute: from row numbers [batch], of similar length and the longest first, to results [batch, ...]; under
-            autocast, without gradients, in several threads.
+        lengths: number of tokens of each row; at least one row.
+        compute: maps row numbers [batch] to results [batch, ...]. The rows of a batch have similar lengths, the longest
+            first. Called under autocast, without gradients, in several threads.
         runtime: device and precision.
-        most_rows: at most so many rows in a batch.
+        most_rows: largest number of rows in a batch.
         show_progress: show a progress bar when standard error is a terminal.
     """
     batches = list(batches_by_tokens(lengths, TOKENS_PER_BATCH[runtime.device.type], most_rows))
     waiting = iter(batches)  # shared by all threads
 
-    def work() -> Results:
+    def work() -> Computed:
         results = []
         with torch.no_grad(), runtime.autocast():
             for rows in waiting:
@@ -57,13 +58,13 @@ def for_all_rows(
     with tqdm(total=len(lengths), unit="row", disable=None if show_progress else True) as bar:
         results = work() if threads == 1 else _in_threads(work, threads, give_up)
     everything = np.empty((len(lengths), *results[0][1].shape[1:]), np.float32)
-    for rows, values in results:  # read at the end: a CUDA device is never waited for in between
+    for rows, values in results:  # copied only now, so that batches do not wait for a CUDA device
         everything[rows] = values.float().cpu().numpy()
     return everything
 
 
-def _in_threads(work: Callable[[], Results], threads: int, give_up: Callable[[], None]) -> Results:
-    """What each of so many threads finds, together; after an error or an interrupt in any the others give up."""
+def _in_threads(work: Callable[[], Computed], threads: int, give_up: Callable[[], None]) -> Computed:
+    """The results of all threads. If one fails or is interrupted, the others stop after their current batch."""
     before = torch.get_num_threads()
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as workers:
@@ -74,4 +75,4 @@ def _in_threads(work: Callable[[], Results], threads: int, give_up: Callable[[],
                 give_up()
             return [result for future in futures for result in future.result()]
     finally:
-        torch.set_num_threads(before)  # a thread sets its own number and that of threads started later
+        torch.set_num_threads(before)  # the setting also holds for threads that are started later

@@ -1,4 +1,4 @@
-"""Results for all rows: in their order, whatever the batches, and no thread goes on after an error or an interrupt."""
+"""Results are in the order of the rows for any batches, and all threads stop after an error or an interrupt."""
 
 import signal
 import threading
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from multitask.models.batched_inference import for_all_rows
+from multitask.models.compute_in_batches import compute_in_batches
 from multitask.runtime.device import start
 
 
@@ -29,7 +29,7 @@ def test_results_are_in_the_rows_order(two_threads, most_rows):
         assert not torch.is_grad_enabled()
         return torch.from_numpy(np.stack([rows, lengths[rows]], axis=1))
 
-    found = for_all_rows(lengths, compute, start("cpu", "fp32"), most_rows)
+    found = compute_in_batches(lengths, compute, start("cpu", "fp32"), most_rows)
     np.testing.assert_array_equal(found, np.stack([np.arange(300), lengths], axis=1))
 
 
@@ -44,7 +44,7 @@ def test_an_error_in_one_batch_ends_the_others(two_threads):
         return torch.zeros(len(rows))
 
     with pytest.raises(ValueError, match="no"):
-        for_all_rows(np.ones(500, np.int64), compute, start("cpu", "fp32"), most_rows=1)
+        compute_in_batches(np.ones(500, np.int64), compute, start("cpu", "fp32"), most_rows=1)
     assert len(computed) < 500
 
 
@@ -66,7 +66,7 @@ def test_an_interrupt_ends_all_threads(two_threads):
     try:
         sender.start()
         with pytest.raises(KeyboardInterrupt):
-            for_all_rows(np.ones(1000, np.int64), compute, start("cpu", "fp32"), most_rows=1)
+            compute_in_batches(np.ones(1000, np.int64), compute, start("cpu", "fp32"), most_rows=1)
     finally:
         signal.signal(signal.SIGINT, before)
     sender.join()

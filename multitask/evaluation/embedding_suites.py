@@ -1,7 +1,7 @@
-"""Suites of tasks on frozen embeddings: what an encoder scores, and what on the part that it was not trained on.
+"""Suites of tasks on frozen embeddings (sts, transfer, geometry): an encoder's scores, also on rows that are new to it.
 
-A suite is an entry in `SUITES`: its data sets and how one of them is measured. A task is an entry in the lists of
-`multitask.evaluation.senteval`.
+A suite is an entry in `SUITES`: its data sets and how each is measured. A task is an entry in the lists of data sets in
+senteval_files.py.
 """
 
 import logging
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from multitask.data.contamination import TrainedOn
-from multitask.evaluation.contamination_overlap import Seen, TaskResult, task_result
 from multitask.evaluation.embedding_cache import EmbeddingTable, embed
 from multitask.evaluation.embedding_geometry import Geometry, geometry
 from multitask.evaluation.senteval_files import (
@@ -29,7 +28,8 @@ from multitask.evaluation.senteval_files import (
 )
 from multitask.evaluation.statistics import Measure
 from multitask.evaluation.sts_scores import StsScores, cosines, sts_scores
-from multitask.evaluation.transfer_scores import TransferScores, predict, transfer_scores
+from multitask.evaluation.training_overlap import ScoresWithOverlap, SeenRows, scores_with_overlap
+from multitask.evaluation.transfer_scores import TransferScores, predict_classes, transfer_scores
 from multitask.models.config import Pooling
 from multitask.models.sentence_encoder import Embedder, SentenceEncoder, load_encoder
 from multitask.runs.artefact import is_run, locate_model
@@ -38,19 +38,19 @@ from multitask.runtime.options import Device, Precision
 logger = logging.getLogger("multitask")
 
 SuiteName = Literal["sts", "transfer", "geometry"]
-Scores = StsScores | TransferScores | Geometry
+SuiteScores = StsScores | TransferScores | Geometry
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What an encoder came to on a task.
+class Measurement:
+    """The scores of an encoder on a task.
 
     Args:
-        scores_of: the scores on some of the scored rows.
-        answers: right ones and the encoder's, [rows] each; None where nothing is asked, only measured.
+        scores_of: maps a mask of the scored rows to the scores on these rows.
+        answers: gold answers and the encoder's answers, [rows] each; None for geometry, which has no answers.
     """
 
-    scores_of: Callable[[Mask], Scores]
+    scores_of: Callable[[Mask], SuiteScores]
     answers: tuple[NDArray[Any], NDArray[Any]] | None = None
 
 
@@ -59,33 +59,33 @@ class Suite:
     """Data sets and what is measured on each.
 
     Args:
-        sets: in the order of the papers' columns.
-        measure: from a set's data, a table of its sentences' embeddings and a seed to the outcome.
-        main: the number that stands in the papers' tables; None where there is not one.
-        unit: what that number is.
+        sets: in the order of the columns of papers' tables.
+        measure: maps a set's data, a table of its sentences' embeddings and a seed to the measurement.
+        main: selects the score that papers' tables show; None if there is no such score.
+        unit: kind of that score.
     """
 
     sets: Sequence[DataSet[Any]]
-    measure: Callable[[Any, EmbeddingTable, int], Outcome]
+    measure: Callable[[Any, EmbeddingTable, int], Measurement]
     main: Callable[[Any], float] | None = None
     unit: Measure | None = None
 
 
-def _measure_sts(data: SimilarityData, table: EmbeddingTable, _seed: int) -> Outcome:
+def _measure_sts(data: SimilarityData, table: EmbeddingTable, _seed: int) -> Measurement:
     similarities = cosines(*(table[column] for column in data.columns))
-    return Outcome(
+    return Measurement(
         lambda rows: sts_scores(similarities[rows], data.gold[rows], data.subsets[rows]), (data.gold, similarities)
     )
 
 
-def _measure_transfer(data: ClassificationData, table: EmbeddingTable, seed: int) -> Outcome:
-    predictions, labels = predict(data, table, seed), data.labels[data.scored]
+def _measure_transfer(data: ClassificationData, table: EmbeddingTable, seed: int) -> Measurement:
+    predictions, labels = predict_classes(data, table, seed), data.labels[data.scored]
     classes = len(np.unique(data.labels))
-    return Outcome(lambda rows: transfer_scores(predictions[rows], labels[rows], classes), (labels, predictions))
+    return Measurement(lambda rows: transfer_scores(predictions[rows], labels[rows], classes), (labels, predictions))
 
 
-def _measure_geometry(data: SimilarityData, table: EmbeddingTable, _seed: int) -> Outcome:
-    return Outcome(lambda rows: geometry(data.only(rows), table))
+def _measure_geometry(data: SimilarityData, table: EmbeddingTable, _seed: int) -> Measurement:
+    return Measurement(lambda rows: geometry(data.only(rows), table))
 
 
 SUITES: dict[SuiteName, Suite] = {
@@ -97,43 +97,47 @@ SUITES: dict[SuiteName, Suite] = {
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """What an encoder scores on a suite.
+    """The scores of an encoder on a suite.
 
     Args:
         suite: its name.
-        model: what the user calls the encoder.
-        settings: how it embeds and computes (pooling, length in tokens, device, precision) and the seed.
-        tasks: by name, those whose files are there.
-        missing: of the other tasks, the first file that is not there.
-        unknown: a line for each part of the model's training data of which it is not known whether it holds a task's
-            sentences.
-        sentences: different ones of all tasks.
-        computed: how many of these were embedded now, not read from the cache.
+        model: the user's name for the encoder.
+        settings: how it embeds and computes (pooling, length in tokens, device, precision), and the seed.
+        tasks: scores of the tasks whose files exist, by name.
+        missing: for each other task, the first file that does not exist.
+        unknown: a line for each part of the model's training data that may contain a task's sentences, because its
+            contents are not recorded.
+        sentences: number of different sentences in all tasks.
+        computed: how many of these were embedded now; the others came from the cache.
         seconds: of embedding and of scoring.
     """
 
     suite: SuiteName
     model: str
     settings: dict[str, Any]
-    tasks: dict[str, TaskResult[Scores]]
+    tasks: dict[str, ScoresWithOverlap[SuiteScores]]
     missing: dict[str, str]
     unknown: tuple[str, ...]
     sentences: int
     computed: int
     seconds: dict[str, float]
 
-    def main(self, scores: Scores | None) -> float | None:
-        """The number of the papers' tables, 0 to 1."""
+    def main(self, scores: SuiteScores | None) -> float | None:
+        """The score that papers' tables show, 0 to 1."""
         of = SUITES[self.suite].main
         return None if of is None or scores is None else of(scores)
 
     def average(self, clean: bool = False) -> float | None:
-        """Mean of the tasks' main numbers; partial if `missing` names any. None where a task has none."""
+        """Mean of the tasks' main scores, without tasks in `missing`. None if any task has no main score.
+
+        Args:
+            clean: take the scores on rows that the model was not trained on.
+        """
         mains = [self.main(task.clean if clean else task.scores) for task in self.tasks.values()]
         return None if None in mains else float(np.mean([value for value in mains if value is not None]))
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as JSON types."""
+        """The whole result as JSON types."""
         return {**asdict(self), "average": self.average(), "clean_average": self.average(clean=True)}
 
 
@@ -147,27 +151,27 @@ def evaluate_suite(
     cache: Path | None,
     seed: int = 0,
 ) -> SuiteResult:
-    """Score an encoder on all tasks of a suite whose files are there.
+    """Score an encoder on all tasks of a suite whose files exist.
 
     Args:
         name: of the suite.
-        encoder: what embeds the sentences, each different one once.
+        encoder: embeds each different sentence once.
         folder: SentEval's data folder.
-        trained_on: what the encoder was trained on.
-        model: what the user calls the encoder.
+        trained_on: the encoder's training data.
+        model: the user's name for the encoder.
         settings: of the encoder, for the result.
-        cache: folder of kept embeddings; None to keep none.
-        seed: of the transfer tasks' folds.
+        cache: folder of the cache of embeddings; None for no cache.
+        seed: for the folds of transfer tasks.
 
     Raises:
-        InputError: a malformed file, or none of the suite's sets is there.
+        InputError: a malformed file, or no data set of the suite exists.
     """
     data, missing = read_sets(name, folder)
     begin = time.perf_counter()
     sentences = (text for task in data.values() for column in task.columns for text in column)
     table = embed(encoder, sentences, cache, show_progress=True)
     embedded = time.perf_counter()
-    tasks = {task: outcome_on(name, task, content, table, trained_on, seed)[1] for task, content in data.items()}
+    tasks = {task: measure_task(name, task, content, table, trained_on, seed)[1] for task, content in data.items()}
     seconds = {"embedding": embedded - begin, "scoring": time.perf_counter() - embedded}
     return SuiteResult(
         suite=name,
@@ -182,31 +186,31 @@ def evaluate_suite(
     )
 
 
-def outcome_on(
+def measure_task(
     suite: SuiteName, task: str, data: Any, table: EmbeddingTable, trained_on: TrainedOn, seed: int
-) -> tuple[Outcome, TaskResult[Scores]]:
-    """What an encoder came to on one task of a suite, and its scores with and without what it was trained on."""
+) -> tuple[Measurement, ScoresWithOverlap[SuiteScores]]:
+    """Score an encoder on one task of a suite, with and without the rows that it was trained on."""
     columns = [[text for text, kept in zip(c, data.scored, strict=True) if kept] for c in data.columns]
     try:
-        outcome = SUITES[suite].measure(data, table, seed)
+        measurement = SUITES[suite].measure(data, table, seed)
     except InputError as error:
         raise InputError(f"{task}: {error}") from None
-    return outcome, task_result(outcome.scores_of, columns, Seen.of(trained_on, columns))
+    return measurement, scores_with_overlap(measurement.scores_of, columns, SeenRows.of(trained_on, columns))
 
 
 def read_sets(name: SuiteName, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The suite's data by task, and the first missing file of each task that lacks one.
+    """The suite's data by task, and for each task that lacks a file the first one missing.
 
     Raises:
-        InputError: a malformed file, or none of the suite's sets is there.
+        InputError: a malformed file, or no data set of the suite exists.
     """
     sets = SUITES[name].sets
     absent = {entry.name: [path for path in entry.paths(folder) if not path.is_file()] for entry in sets}
     missing = {task: str(paths[0]) for task, paths in absent.items() if paths}
     for task, path in missing.items():
-        logger.warning("%s is left out: %s: no such file", task, path)
+        logger.warning("%s: no such file; %s is left out", path, task)
     if len(missing) == len(sets):
-        raise InputError(f"{folder}: has no data set of --suite {name}; pass SentEval's data folder as --data")
+        raise InputError(f"{folder}: no data set of --suite {name} is here; pass SentEval's data folder as --data")
     return {entry.name: entry.read(entry.paths(folder)) for entry in sets if entry.name not in missing}, missing
 
 
@@ -226,18 +230,18 @@ def evaluate_model(
 
     Args:
         suite: its name.
-        name: of the encoder: a run's or a model's folder, `all-minilm-l6-v2` or a hub id.
+        name: of the encoder: a run's folder, a model folder, `all-minilm-l6-v2` or a hub id.
         folder: SentEval's data folder.
-        cache: folder of kept embeddings; None to keep none.
+        cache: folder of the cache of embeddings; None for no cache.
         revision: of a hub id.
-        best_on: of a run's kept models the one that is best on this score; the leading one when left out.
-        pooling: in place of the model's own.
+        best_on: of a run's models, take the one that is best on this score; the leading model when left out.
+        pooling: replaces the model's own, unless it is `auto`.
         device: where to compute.
         precision: of matrix products.
-        seed: of the transfer tasks' folds.
+        seed: for the folds of transfer tasks.
 
     Raises:
-        InputError: no such model, or as `evaluate_suite`.
+        InputError: no such model, a malformed file, or no data set of the suite exists.
     """
     place = str(locate_model(name, revision, best_on)) if is_run(name) else name
     encoder = load_encoder(place, revision, pooling, device, precision)

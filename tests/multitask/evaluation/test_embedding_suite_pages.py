@@ -1,15 +1,15 @@
-"""A suite's results as tables: order of columns, published rows, marks; and LaTeX that holds together."""
+"""Pages of a suite's results: order of columns, published rows, marks, and valid LaTeX."""
 
 import json
 import re
 
 import pytest
 
-from multitask.evaluation.contamination_overlap import TaskResult
 from multitask.evaluation.embedding_geometry import BANDS, Band, Geometry
+from multitask.evaluation.embedding_suite_pages import published, suite_text, write_suite
+from multitask.evaluation.embedding_suites import SUITES, SuiteResult
 from multitask.evaluation.sts_scores import Correlation, StsScores
-from multitask.evaluation.suite_report import published, suite_text, write_suite
-from multitask.evaluation.suites import SUITES, SuiteResult
+from multitask.evaluation.training_overlap import ScoresWithOverlap
 from multitask.evaluation.transfer_scores import TransferScores
 
 STS_NAMES = [entry.name for entry in SUITES["sts"].sets]
@@ -20,8 +20,8 @@ def sts_scores(spearman: float) -> StsScores:
     return StsScores(way, way, way, {"headlines": way})
 
 
-def task(scores, clean=None, seen: int = 0) -> TaskResult:
-    return TaskResult(1000, scores, 1900, seen, seen // 2, clean or scores, clean or scores)
+def task(scores, clean=None, seen: int = 0) -> ScoresWithOverlap:
+    return ScoresWithOverlap(1000, scores, 1900, seen, seen // 2, clean or scores, clean or scores)
 
 
 def suite_result(suite="sts", tasks=None, missing=None, unknown=()) -> SuiteResult:
@@ -47,7 +47,7 @@ def test_published_rows_fit_the_columns_and_their_own_averages(suite):
     assert published(suite)
     for row in published(suite):
         assert len(row.scores) == len(SUITES[suite].sets) == 7
-        assert sum(row.scores) / 7 == pytest.approx(row.average, abs=0.035)  # as printed: one is off by 0.03
+        assert sum(row.scores) / 7 == pytest.approx(row.average, abs=0.035)  # one printed average is off by 0.03
         assert re.search(r"(arXiv|doi).*Table", row.source)
 
 
@@ -81,7 +81,7 @@ def test_cells_of_tasks_that_were_trained_on_are_marked(tmp_path):
     result = suite_result(tasks=tasks, unknown=("base: pre-trained on Wikipedia",))
     _, markdown, latex = written(result, tmp_path)
     assert cells(markdown, "my_run") == ["80.00"] * 5 + ["80.00†", "80.00", "80.00"]
-    assert cells(markdown, "my_run, not trained on") == ["80.00"] * 5 + ["75.00", "80.00", "79.29"]
+    assert cells(markdown, "my_run, rows not trained on") == ["80.00"] * 5 + ["75.00", "80.00", "79.29"]
     assert cells(latex, r"my\_run")[5] == r"80.00$^{\dagger}$"
     assert cells(markdown, "STSBenchmark") == ["1,900", "190 (10.0%)", "1,000", "95 (9.5%)", "80.00", "75.00", "75.00"]
     assert "not known: base: pre-trained on Wikipedia" in markdown

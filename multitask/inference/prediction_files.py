@@ -1,17 +1,17 @@
-"""Prediction files of a fine-tuned model, in the course's format."""
+"""Prediction files of a fine-tuned model for the course's dev and test sets, in the course's format."""
 
 from pathlib import Path
 
 from minbert.tokenizer import load_tokenizer
-from multitask.data.schema import Split
-from multitask.evaluation.task_scores import load_split, predict, write_predictions
+from multitask.data.read_task_files import Split
+from multitask.evaluation.task_predictions import load_split, predict, write_predictions
 from multitask.models.multitask_model import load_model
 from multitask.runs.artefact import locate_model
 from multitask.runtime.device import start
 from multitask.runtime.options import Device, Precision
 
 
-def predict_files(
+def write_prediction_files(
     model: Path,
     data: Path,
     output: Path,
@@ -19,25 +19,25 @@ def predict_files(
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> list[Path]:
-    """Write the dev and test predictions of a model's tasks, in file order; returns the files written.
+    """Write a model's predictions on its tasks' dev and test sets, in file order; returns the files written.
 
     Args:
         model: a run's folder or a model folder.
         data: folder with the tasks' files.
-        output: folder to write to.
-        best_on: which of a run's kept models; see `locate_model`.
+        output: folder for the prediction files.
+        best_on: of a run's models, take the one that is best on this score; see `locate_model`.
         device: where to compute.
         precision: of the matrix products.
 
     Raises:
-        InputError: no such model, a missing or malformed file, or outputs that are not finite.
+        InputError: no such model, a missing or malformed file, or predictions that are not finite.
     """
     folder = locate_model(model, best_on=best_on)
     runtime = start(device, precision)
     loaded = load_model(folder).to(runtime.device)
     tokenizer = load_tokenizer(str(folder))
     splits: tuple[Split, ...] = ("dev", "test")
-    rows = {split: load_split(loaded, tokenizer, data, split) for split in splits}  # read all before writing any
+    rows = {split: load_split(loaded, tokenizer, data, split) for split in splits}  # all, before writing any
     predictions = {split: predict(loaded, rows[split], runtime) for split in splits}
     return [
         path

@@ -1,10 +1,8 @@
-"""The readers agree with `csv.DictReader` on good files and name the line of anything bad."""
+"""The reader agrees with `csv.DictReader` on good files and names the line of every problem."""
 
 import csv
 import hashlib
-import lzma
 import os
-import string
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
-from multitask.data.readers import read_examples, read_pairs, read_sentences, read_triplets
-from multitask.data.schema import Schema
+from multitask.data.read_task_files import Schema, read_examples
 
 SENTIMENT = Schema("ids-sst", ("sentence",), "sentiment", 0, 4, integral=True)
 REVIEWS = Schema("ids-cfimdb", ("sentence",), "sentiment", 0, 1, integral=True)
@@ -183,19 +180,11 @@ def test_a_bad_file_is_refused(tmp_path, content, problem):
     assert str(caught.value).startswith(f"{path}{problem}")
 
 
-@pytest.mark.parametrize("read", [read_triplets, read_pairs, read_sentences])
-def test_a_missing_file_and_a_folder_are_refused(tmp_path, read):
-    with pytest.raises(InputError, match=r"absent\.csv: no such file"):
-        read(tmp_path / "absent.csv")
-    with pytest.raises(InputError, match="cannot be read"):
-        read(tmp_path)
-
-
 def test_all_problems_can_be_collected_and_the_other_rows_are_read(tmp_path):
     bad = "1\tb\tx\ty\t9\n" + '2\tc\t"x" z\ty\t1\n' + "3\td\tx\n" + "4\ta1\tx\ty\t2\n"
     path = write(tmp_path, PAIR_HEADER + GOOD_ROW + bad + "5\te\tx\ty\t3\n")
     problems: list[str] = []
-    examples = read_examples(path, SIMILARITY, labelled=True, report=problems.append)
+    examples = read_examples(path, SIMILARITY, labelled=True, on_problem=problems.append)
     assert [problem.removeprefix(f"{path}:")[0] for problem in problems] == ["3", "4", "5", "6"]
     assert examples.ids == ["a1", "e"]
     assert examples.labels is not None
@@ -233,66 +222,6 @@ def test_the_warning_shortens_a_long_list_of_lines(tmp_path, caplog):
     assert caplog.messages[0].endswith("left out 9 rows without a label or a sentence (lines 3, 4, 5, 6, 7, ...)")
 
 
-def test_triplets(tmp_path, caplog):
-    content = 'sent0,sent1,hard_neg\n"Two dogs, run.",Animals move.,"""No"" dog."\nx,,z\na, b ,c\n'
-    path = write(tmp_path, content)
-    triplets = read_triplets(path)
-    assert triplets.anchors == ["Two dogs, run.", "a"]
-    assert triplets.positives == ["Animals move.", "b"]
-    assert triplets.hard_negatives == ['"No" dog.', "c"]
-    assert triplets.dropped == 1
-    assert caplog.messages == [f"{path}: left out 1 row without a sentence (line 3)"]
-    assert triplets.fingerprint == hashlib.sha256(content.encode()).hexdigest()
-
-
-def test_pairs(tmp_path):
-    pairs = read_pairs(write(tmp_path, "sentence1\tsentence2\nWho is it?\tWho, then?\n"))
-    assert (pairs.anchors, pairs.positives) == (["Who is it?"], ["Who, then?"])
-
-
-@pytest.mark.parametrize(
-    ("read", "content", "problem"),
-    [
-        (read_triplets, "sent0,sent1\na,b\n", ":1: column hard_neg occurs 0 times in the header"),
-        (read_triplets, "sent0,sent1,hard_neg\na,b,c\na,b\n", ":3: the row has 2 fields; expected 3"),
-        (read_triplets, "sent0,sent1,hard_neg\n,,\n", ": no usable row"),
-        (read_pairs, "sentence1,sentence2\na,b\n", ":1: column sentence1 occurs 0 times"),
-        (read_pairs, 'sentence1\tsentence2\na\t"b\n', ":2: broken quoting"),
-    ],
-)
-def test_bad_triplets_and_pairs_are_named_by_their_line(tmp_path, read, content, problem):
-    path = write(tmp_path, content)
-    with pytest.raises(InputError) as caught:
-        read(path)
-    assert str(caught.value).startswith(f"{path}{problem}")
-
-
-@pytest.mark.parametrize("name", ["sentences.txt", "sentences.txt.xz"])
-def test_sentences_plain_and_compressed(tmp_path, name, caplog):
-    lines = " First one. \n\nSecond, caf\u00e9\u2028same line\r\n   \nThird".encode()
-    content = lzma.compress(lines) if name.endswith("xz") else lines
-    path = write(tmp_path, content, name)
-    read = read_sentences(path)
-    assert read.sentences == ["First one.", "Second, caf\u00e9\u2028same line", "Third"]
-    assert read.blank == 2
-    assert caplog.messages == [f"{path}: skipped 2 blank lines"]
-    assert read.fingerprint == hashlib.sha256(content).hexdigest()
-    assert read_sentences(path, limit=2).sentences == read.sentences[:2]
-    assert read_sentences(path, limit=2).fingerprint == read.fingerprint
-
-
-def test_bad_sentence_files(tmp_path):
-    with pytest.raises(InputError, match=r"a\.txt: no sentence"):
-        read_sentences(write(tmp_path, "\n \n", "a.txt"))
-    with pytest.raises(InputError, match=r"b\.txt:2: byte 0xfc at position 3 of the line"):
-        read_sentences(write(tmp_path, b"one\nf\xc3\xfc\n".replace(b"\xc3", b"o"), "b.txt"))
-    with pytest.raises(InputError, match=r"c\.txt\.xz: not a whole xz file"):
-        read_sentences(write(tmp_path, b"plain text", "c.txt.xz"))
-    noise = "".join(np.random.default_rng(0).choice(list(string.ascii_letters), 100_000))
-    with pytest.raises(InputError, match=r"d\.txt\.xz: not a whole xz file"):
-        read_sentences(write(tmp_path, lzma.compress(noise.encode())[:-5000], "d.txt.xz"))
-
-
 REAL_DATA = os.environ.get("MINBERT_SHARED_DATA")
 ROWS = [
     (SENTIMENT, 8544, 1101, 2210),
@@ -316,12 +245,3 @@ def test_real_files_have_their_known_rows_as_dictreader_reads_them(schema, train
         if examples.labels is not None:
             wanted = np.array([float(record[schema.label_column]) for record in records], dtype=np.float32)
             np.testing.assert_array_equal(examples.labels, wanted)
-
-
-@pytest.mark.skipif(REAL_DATA is None, reason="MINBERT_SHARED_DATA does not name a folder with the real data")
-def test_real_triplets_pairs_and_sentences_have_their_known_rows():
-    folder = Path(REAL_DATA)
-    assert len(read_triplets(folder / "nli" / "nli_triplets.csv")) == 62_544
-    assert len(read_pairs(folder / "quora" / "positive_pairs.tsv")) == 63_837
-    assert len(read_sentences(folder / "unlabelled" / "sentences.txt")) == 87_048
-    assert len(read_sentences(folder / "unlabelled" / "wiki_sentences_1m.txt.xz", limit=5000)) == 5000

@@ -1,4 +1,4 @@
-"""Encoders of other architectures, computed by sentence-transformers behind the interface of `SentenceEncoder`.
+"""Encoders of other architectures, which sentence-transformers computes, with the interface of `SentenceEncoder`.
 
 Needs `pip install ".[sentence-transformers]"`. Loads safetensors only and runs no code that comes with a model.
 """
@@ -12,19 +12,19 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from minbert.checkpoint import hub_errors
 from minbert.config import BertConfig
+from minbert.download_checkpoint import hub_errors
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file
 from multitask.models.config import Pooling
-from multitask.models.multitask_model import stored_pooling
+from multitask.models.model_folder import stored_pooling
 from multitask.runtime.device import Runtime, start
 from multitask.runtime.options import Device, Precision
 
-# What a model is made of; pickles are not among it.
+# Files of a model; pickles are left out on purpose.
 FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 
-# Of sentence-transformers' folders: modules that `SentenceEncoder` computes, and settings with which it does not.
+# Module lists of sentence-transformers' folders that `SentenceEncoder` can compute, and settings that it cannot.
 PLAIN = ("Transformer, Pooling", "Transformer, Pooling, Normalize")
 CHANGES_OF_TEXT = (
     ("sentence_bert_config.json", "do_lower_case"),
@@ -32,11 +32,11 @@ CHANGES_OF_TEXT = (
 )
 
 
-def why_foreign(folder: Path) -> str | None:
-    """Why `SentenceEncoder` does not compute what the model in a folder does; None where it does.
+def why_not_minbert(folder: Path) -> str | None:
+    """Why `SentenceEncoder` cannot compute the embeddings of the model in a folder; None if it can.
 
-    It computes BERT and RoBERTa with the first token's state or the mean as embedding. That an embedding is then scaled
-    to length 1 is left to its caller.
+    It computes BERT and RoBERTa with the first token's state or the mean as embedding. If the model also scales its
+    embeddings to length 1, the caller has to ask `encode` for that.
     """
     try:
         BertConfig.from_file(folder / "config.json")
@@ -60,13 +60,13 @@ def why_foreign(folder: Path) -> str | None:
     return None
 
 
-class ForeignEncoder:
+class SentenceTransformersEncoder:
     """A `SentenceTransformer` as an encoder.
 
     Args:
         model: the model, on the runtime's device.
         runtime: device and precision.
-        fingerprint: hash of the files that it was loaded from, and of what was changed since.
+        fingerprint: hash of the model's files and of the pooling that was set.
     """
 
     def __init__(self, model: Any, runtime: Runtime, fingerprint: str) -> None:
@@ -84,25 +84,25 @@ class ForeignEncoder:
         precision: Precision = "auto",
         reason: str = "",
     ) -> Self:
-        """Load a transformers model (the mean is its embedding) or a sentence-transformers folder.
+        """Load a sentence-transformers folder, or a transformers model with mean pooling.
 
         Args:
             name: a folder or a hub id.
             revision: branch, tag or commit of a hub id.
-            pooling: in place of the model's own.
+            pooling: replaces the model's own, unless it is `auto`.
             device: where to compute.
             precision: of matrix products.
-            reason: why sentence-transformers is needed; part of the message when it is not installed.
+            reason: why sentence-transformers is needed; part of the error message if it is not installed.
 
         Raises:
-            InputError: no such model, weights that are only there as a pickle, a model that brings its own code, or
+            InputError: no such model, weights that exist only as a pickle, a model that needs its own code to run, or
                 sentence-transformers is not installed.
         """
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError:
             raise InputError(
-                f"{reason or name}: needs sentence-transformers, which is not installed; install it with: "
+                f"{reason or name}: this model needs sentence-transformers, which is not installed; install it with: "
                 'pip install ".[sentence-transformers]"'
             ) from None
         folder = Path(name) if Path(name).is_dir() else _fetch(name, revision)
@@ -116,7 +116,7 @@ class ForeignEncoder:
                 local_files_only=True,
                 model_kwargs={"use_safetensors": True},
             )
-        except Exception as error:  # each architecture's code raises what it likes
+        except Exception as error:  # every architecture raises errors of its own
             cause = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InputError(f"{name}: sentence-transformers cannot load it ({cause})") from None
         if pooling != "auto":
@@ -127,7 +127,7 @@ class ForeignEncoder:
 
     @property
     def identity(self) -> str:
-        """Hash of all that decides an embedding (the model's files, pooling, precision), 64 hex digits."""
+        """Hash of everything that changes an embedding (the model's files, pooling, precision), 64 hex digits."""
         return sha256(repr((self.fingerprint, self.runtime.describe())).encode()).hexdigest()
 
     def encode(
@@ -137,7 +137,7 @@ class ForeignEncoder:
 
         Args:
             sentences: any number of texts, or one.
-            normalize: scale every embedding to length 1; some models always do.
+            normalize: scale every embedding to length 1; some models always do so.
             show_progress: show a progress bar when standard error is a terminal.
 
         Returns:
@@ -162,19 +162,19 @@ def _fetch(name: str, revision: str | None) -> Path:
 
 
 def _refuse_pickles(folder: Path) -> None:
-    """Raise InputError where weights are only there as a pickle, which could run any code when it is read."""
+    """Raise InputError if weights exist only as a pickle, which could run any code when it is read."""
     for path in sorted(folder.rglob("pytorch_model.bin")):
         if not any(path.parent.glob("*.safetensors")):
             raise InputError(
-                f"{path}: pickled weights are not loaded; save the model anew with sentence-transformers or "
+                f"{path}: pickled weights are not loaded; save the model again with sentence-transformers or "
                 "transformers, which write model.safetensors"
             )
 
 
 def _set_pooling(model: Any, pooling: Pooling, name: str) -> None:
-    """Put another pooling in place of the model's."""
+    """Replace the model's pooling."""
     for index, module in enumerate(model):
         if type(module).__name__ == "Pooling":
             model[index] = type(module)(module.embedding_dimension, pooling)
             return
-    raise InputError(f"{name}: has no pooling that {pooling} could replace; leave the pooling out")
+    raise InputError(f"{name}: the model has no pooling that {pooling} could replace; leave the pooling out")

@@ -1,4 +1,4 @@
-"""A suite's results beside published ones, for the terminal and as Markdown and LaTeX; and all of it as JSON."""
+"""A suite's scores next to published ones: as text for the terminal, as Markdown and LaTeX pages, and as JSON."""
 
 import tomllib
 from collections.abc import Callable, Sequence
@@ -9,12 +9,12 @@ from typing import Any
 
 from minbert.files import write_json, write_text
 from multitask import evaluation
-from multitask.evaluation.contamination_overlap import TaskResult, any_seen
 from multitask.evaluation.embedding_geometry import BANDS, Geometry
+from multitask.evaluation.embedding_suites import SUITES, SuiteName, SuiteResult, SuiteScores
 from multitask.evaluation.markup import SEEN, latex, markdown_cell
 from multitask.evaluation.sts_scores import StsScores
-from multitask.evaluation.suites import SUITES, Scores, SuiteName, SuiteResult
 from multitask.evaluation.text_tables import aligned
+from multitask.evaluation.training_overlap import ScoresWithOverlap, any_seen
 from multitask.evaluation.transfer_scores import TransferScores
 
 NONE, PARTIAL = "–", "‡"
@@ -24,8 +24,8 @@ Rows = list[list[str]]  # the first is the header
 
 
 @dataclass(frozen=True)
-class Published:
-    """A row of a paper's table, in points; `source` names both."""
+class PublishedRow:
+    """A row of a paper's table, scores in points; `source` names the paper and the table."""
 
     label: str
     source: str
@@ -34,21 +34,21 @@ class Published:
 
 
 @cache
-def published(suite: SuiteName) -> tuple[Published, ...]:
+def published(suite: SuiteName) -> tuple[PublishedRow, ...]:
     """Published rows of a suite, in the order of its tasks."""
     path = Path(evaluation.__file__).with_name("published.toml")
     rows = tomllib.loads(path.read_text(encoding="utf-8")).get(suite, [])
-    return tuple(Published(**{**row, "scores": tuple(row["scores"])}) for row in rows)
+    return tuple(PublishedRow(**{**row, "scores": tuple(row["scores"])}) for row in rows)
 
 
 def suite_text(result: SuiteResult) -> str:
-    """For the terminal: settings, scores, notes."""
+    """Text for the terminal: settings, scores, notes."""
     parts = [_heading(result), _work(result), aligned(_main_table(result)), *_notes(result)]
     return "\n".join([*parts, "", aligned(_overlap(result))] if any_seen(result.tasks) else parts)
 
 
 def write_suite(result: SuiteResult, path: Path) -> list[Path]:
-    """Write the result as JSON, and as Markdown and LaTeX beside it; returns the files."""
+    """Write the result as JSON, and Markdown and LaTeX into files of the same name; returns the files."""
     sections = [
         f"# {_heading(result)}",
         _markdown(_main_table(result)),
@@ -87,7 +87,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def _main_table(result: SuiteResult) -> Rows:
-    """The papers' table: a row a model; or of measures that have no single number a row a task."""
+    """The table as in papers, with a row for each model. A suite without a main score has a row for each task."""
     if SUITES[result.suite].main is None:
         header = ["Task", *(name.replace("_", " ") for name in GEOMETRY)]
         return [header, *([_marked(name, task), *_geometry(task.scores)] for name, task in result.tasks.items())]
@@ -97,7 +97,7 @@ def _main_table(result: SuiteResult) -> Rows:
         rows += [[row.label, *(f"{score:.2f}" for score in (*row.scores, row.average))]]
     rows.append([result.model, *_cells(result, clean=False)])
     if any_seen(result.tasks):
-        rows.append([f"{result.model}, not trained on", *_cells(result, clean=True)])
+        rows.append([f"{result.model}, rows not trained on", *_cells(result, clean=True)])
     return rows
 
 
@@ -111,26 +111,26 @@ def _cells(result: SuiteResult, clean: bool) -> list[str]:
     return [*cells, _points(result.average(clean)) + (PARTIAL if result.missing else "")]
 
 
-def _marked(text: str, task: TaskResult[Any]) -> str:
+def _marked(text: str, task: ScoresWithOverlap[Any]) -> str:
     return text + (SEEN if task.sentences_seen else "")
 
 
-def _geometry(scores: Scores) -> list[str]:
+def _geometry(scores: SuiteScores) -> list[str]:
     return [_number(getattr(scores, name)) for name in GEOMETRY]
 
 
 def _notes(result: SuiteResult) -> list[str]:
     notes = []
     if any_seen(result.tasks):
-        notes.append(f"{SEEN} the model was trained on some of the sentences: see the overlap")
+        notes.append(f"{SEEN} the model was trained on some of these sentences; see the overlap")
     if result.missing:
         lacking = ", ".join(f"{name} (no {path})" for name, path in result.missing.items())
-        notes.append(f"{PARTIAL} partial, without {lacking}: not to be compared with averages of all tasks")
+        notes.append(f"{PARTIAL} average without {lacking}; do not compare it with averages of all tasks")
     return [*notes, *(f"not known: {line}" for line in result.unknown)]
 
 
 def _overlap(result: SuiteResult) -> Rows:
-    """Of each task how much was trained on, and the scores on the rest."""
+    """How much of each task the model was trained on, and its scores on all rows and on the other rows."""
     rows = [["Task", "sentences", "trained on", "rows", "trained on", "score", "other rows", "no sentence trained on"]]
     for name, task in result.tasks.items():
         scores = [_points(result.main(part)) for part in (task.scores, task.clean, task.untouched)]

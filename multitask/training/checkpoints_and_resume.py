@@ -1,0 +1,141 @@
+"""The files of a training run: the best checkpoints, the metrics, and the state from which a killed run resumes.
+
+    metrics.jsonl           a line for each evaluation
+    checkpoints/step-N/     the models that are best on some score
+    best.json               the best checkpoint of each score, written at the end
+    state/state.pt          everything that the rest of the run depends on; removed when the run is complete
+
+Only the first rank writes.
+"""
+
+import json
+import logging
+import math
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from minbert.files import atomic_file, write_json, write_text
+from multitask.runtime import distributed
+from multitask.training.trainable import Trainable
+
+logger = logging.getLogger("multitask")
+
+
+@dataclass
+class Progress:
+    """How far a run is: everything in its state except tensors."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    stale: int = 0  # evaluations since the first score last rose
+    scores: dict[str, float] = field(default_factory=dict)  # best so far
+    best: dict[str, str] = field(default_factory=dict)  # score -> checkpoint
+    history: list[dict[str, Any]] = field(default_factory=list)  # lines of metrics.jsonl
+    loss_sums: dict[str, float] = field(default_factory=dict)  # since the last evaluation
+    loss_counts: dict[str, int] = field(default_factory=dict)
+
+
+class RunState:
+    """The state of a training run, in memory and on disk.
+
+    Args:
+        folder: of the run.
+        trainable: its module is saved and resumed.
+        optimizer: is saved and resumed too, as are the random generators of the CPU and the device.
+        device: where the module is trained.
+    """
+
+    def __init__(
+        self, folder: Path, trainable: Trainable, optimizer: torch.optim.Optimizer, device: torch.device
+    ) -> None:
+        self.folder = folder
+        self.trainable = trainable
+        self.optimizer = optimizer
+        self.device = device
+        self.path = folder / "state" / "state.pt"
+        self.progress = Progress()
+
+    def save(self) -> None:
+        """Write everything that the rest of the run depends on."""
+        generators = {"cpu": torch.cat(distributed.all_of(torch.get_rng_state()))}  # of all ranks, in their order
+        if self.device.type == "cuda":
+            generators["cuda"] = torch.cat(distributed.all_of(torch.cuda.get_rng_state()))
+        distributed.from_first(lambda: self._write(generators))
+
+    def _write(self, generators: dict[str, Tensor]) -> None:
+        state = {
+            "progress": json.dumps(asdict(self.progress)),
+            "module": self.trainable.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "generators": generators,
+        }
+        with atomic_file(self.path) as temporary:
+            torch.save(state, temporary)
+        self.drop_leftovers()
+
+    def resume(self) -> bool:
+        """Load the saved state; returns whether there is one."""
+        state = distributed.from_first(self._read)
+        if state is None:
+            return False
+        self.progress = Progress(**json.loads(state["progress"]))
+        self.trainable.module.load_state_dict(state["module"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        states = state["generators"]
+        own = {kind: all_.chunk(distributed.ranks())[distributed.rank()].clone() for kind, all_ in states.items()}
+        torch.set_rng_state(own["cpu"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(own["cuda"])
+        self._write_history()  # drops lines that are newer than the state
+        return True
+
+    def _read(self) -> dict[str, Any] | None:
+        return torch.load(self.path, map_location="cpu", weights_only=True) if self.path.is_file() else None
+
+    def keep_if_best(self, scores: dict[str, float]) -> None:
+        """Keep the model as a checkpoint if any score is a new best; without scores, keep it as the last one."""
+        # An undefined score (the correlation of a constant) counts as the worst, but the first model is always kept.
+        ranked = {name: -math.inf if math.isnan(score) else score for name, score in scores.items()}
+        progress = self.progress
+        better = [
+            name for name, score in ranked.items() if name not in progress.scores or score > progress.scores[name]
+        ]
+        progress.stale = 0 if next(iter(scores), None) in better else progress.stale + 1
+        if better or not scores:
+            checkpoint = f"step-{progress.step:07d}"
+            distributed.from_first(lambda: self.trainable.save(self.folder / "checkpoints" / checkpoint))
+            progress.scores.update({name: ranked[name] for name in better})
+            progress.best.update(dict.fromkeys(better or ["last"], checkpoint))
+
+    def record(self, line: dict[str, Any]) -> None:
+        """Add a line to metrics.jsonl."""
+        self.progress.history.append(line)
+        self._write_history()
+
+    def _write_history(self) -> None:
+        """Write metrics.jsonl whole, so that a kill cannot leave half a line."""
+        lines = "".join(json.dumps(line) + "\n" for line in self.progress.history)
+        distributed.from_first(lambda: write_text(self.folder / "metrics.jsonl", lines))
+
+    def finish(self) -> dict[str, str]:
+        """Write best.json and return it. The state stays until the stage has marked the whole run as done."""
+        distributed.from_first(self._write_best)
+        return self.progress.best
+
+    def _write_best(self) -> None:
+        write_json(self.folder / "best.json", self.progress.best)
+        self.drop_leftovers()
+
+    def drop_leftovers(self) -> None:
+        """Remove checkpoints that are no longer the best on any score, and files that a kill left half written."""
+        for checkpoint in (self.folder / "checkpoints").glob("*"):
+            if checkpoint.name not in self.progress.best.values():
+                shutil.rmtree(checkpoint)
+        for temporary in (self.folder / "state").glob(".*"):
+            temporary.unlink()

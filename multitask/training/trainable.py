@@ -1,0 +1,94 @@
+"""What a stage hands to the training loop, and the batches, losses and evaluations that the two exchange."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor, nn
+
+from multitask.data.shuffle_and_batch import Rows
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of one of the stage's data sets."""
+
+    source: str
+    rows: Rows
+
+
+Update = tuple[Batch, ...]
+"""The batches that one optimizer step trains on."""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The losses of one update.
+
+    Args:
+        terms: scalar losses by name.
+        tokens: number of real tokens that the losses were computed from.
+        watched: further scalars to record, by name.
+    """
+
+    terms: dict[str, Tensor]
+    tokens: int
+    watched: dict[str, Tensor] = field(default_factory=dict)
+
+    def detached(self) -> "Losses":
+        """The same losses without their graph."""
+        return replace(self, terms={name: term.detach() for name, term in self.terms.items()})
+
+    def plus(self, other: "Losses", share: float) -> "Losses":
+        """Add `share` times another part's losses; for a batch that is computed in parts."""
+
+        def added(own: dict[str, Tensor], more: dict[str, Tensor]) -> dict[str, Tensor]:
+            return own | {name: own.get(name, 0.0) + share * value for name, value in more.items()}
+
+        return Losses(added(self.terms, other.terms), self.tokens + other.tokens, added(self.watched, other.watched))
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """An evaluation on the dev sets.
+
+    Args:
+        metrics: everything that was measured, for metrics.jsonl.
+        scores: higher is better. The best checkpoint of each score is kept; the first score decides early stopping.
+    """
+
+    metrics: dict[str, Any]
+    scores: dict[str, float]
+
+
+class Trainable(Protocol):
+    """A module with its training plan, losses and evaluation.
+
+    Parameters named `encoder.*` are trained with the encoder's learning rate, all others with the heads'.
+    """
+
+    module: nn.Module
+
+    def plan(self, epoch: int) -> Sequence[Update]:
+        """The epoch's updates; a pure function of the configuration and the epoch."""
+
+    def losses(self, update: Update) -> Losses:
+        """The losses of an update's batches, with graph; the same on every rank."""
+
+    def evaluate(self) -> Evaluation:
+        """Evaluate the module as it is. Draws no random numbers. Called on the first rank only."""
+
+    def save(self, folder: Path) -> None:
+        """Write the model as it is into a new folder, atomically. Called on the first rank only."""
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """A `Trainable` that can measure more about a step than its losses."""
+
+    def watch(self, update: Update, step: int) -> dict[str, Tensor]:
+        """Scalars by name, for metrics.jsonl. Called when the gradient is in place, before the step (from 0) is taken.
+
+        Must not change parameters, gradients or random generators. Equal arguments and state give equal values.
+        """

