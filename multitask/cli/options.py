@@ -1,7 +1,7 @@
 """Options: the fields of a dataclass as flags on the command line and as keys of a settings file.
 
 An option is declared once, as a field with a docstring under it. A field whose type is another dataclass stands for the
-fields of that dataclass. A class with a class method `from_text` is a single option that is given as text.
+fields of that dataclass. A dataclass with a class method `parse` is a single option that is given as text.
 """
 
 import ast
@@ -55,6 +55,8 @@ class Option:
         """The value that a settings file gives. Raises InputError that names the source if it has the wrong type."""
         try:
             return convert(self.kind, value)
+        except InputError as error:
+            raise InputError(f"{source}: {self.name}: {error}") from None
         except ValueError:
             shown = f'"{value}"' if isinstance(value, str) else value
             raise InputError(f"{source}: {self.name} is {shown}; expected {expected(self.kind)}") from None
@@ -99,7 +101,7 @@ def build(options: type[Any], values: Mapping[str, Any]) -> Any:
 
 def is_nested(kind: Any) -> bool:
     """Whether a field of this type stands for several options."""
-    return is_dataclass(kind) and not hasattr(kind, "from_text")
+    return is_dataclass(kind) and not hasattr(kind, "parse")
 
 
 def help_texts(options: type[Any]) -> dict[str, str]:
@@ -143,8 +145,8 @@ def convert(kind: Any, value: Any) -> Any:
         return value
     if kind is Path and isinstance(value, str):
         return Path(value)
-    if hasattr(kind, "from_text") and isinstance(value, str):
-        return kind.from_text(value)
+    if hasattr(kind, "parse") and isinstance(value, str | dict):
+        return kind.parse(value) if isinstance(value, str) else kind(**value)
     raise ValueError(value)
 
 
