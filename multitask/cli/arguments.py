@@ -34,7 +34,7 @@ def parse(prog: str, options: Sequence[Option], arguments: Sequence[str]) -> dic
 
 def help_page(prog: str, command: Command, everything: bool) -> str:
     """The help of a command: the options that people use, or all of them, under the headings of what declares them."""
-    declared, files = command.declared(), command.settings_files()
+    declared, files = command.declared(), command.general()
     common = [option for option in declared if everything or option.name in command.common or not command.common]
     shown = [option for option in declared if option in common or option.positional or option.default is MISSING]
     positional = "".join(f" {option.name.upper()}" for option in declared if option.positional)
@@ -89,7 +89,7 @@ def _placeholder(kind: Any) -> str:
         return _placeholder(get_args(kind)[0])
     if get_origin(kind) is Literal:
         return f"{{{','.join(get_args(kind))}}}"
-    return {int: "INT", float: "NUMBER", Path: "PATH"}.get(kind, "TEXT")
+    return {int: "INT", float: "NUMBER", Path: "PATH"}.get(kind, getattr(kind, "form", "TEXT"))
 
 
 def _help(option: Option) -> str:

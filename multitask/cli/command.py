@@ -46,13 +46,15 @@ class Command:
         """Its options, in order."""
         return list(options_of(self.options))
 
-    def settings_files(self) -> list[Option]:
-        """The options that every command has in addition."""
+    def general(self) -> list[Option]:
+        """The options that are added to every command, and those that explain an option's values."""
         runs = f", or a run of {self.name}" if self.stage else ""
         read = f"Take settings from a TOML file{runs}. Options on the command line override them."
         write = "Write the settings that differ from the defaults to a TOML file."
-        texts = {"config": read, "save_config": write}
-        return [Option((name,), Path | None, None, text, section="") for name, text in texts.items()]
+        files = [Option((n,), Path | None, None, t, "") for n, t in (("config", read), ("save_config", write))]
+        explained = [option for option in self.declared() if hasattr(option.kind, "explain")]
+        text = "Explain a value of {}: its formula, source and parameters."
+        return [Option((f"help_{o.name}",), str | None, None, text.format(o.flag), "") for o in explained] + files
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def completion_script(commands: Sequence[Command | Group], shell: Sequence[str])
     for found in commands:
         members = found.commands if isinstance(found, Group) else [found]
         for command in members:
-            options = [*command.declared(), *command.settings_files()]
+            options = [*command.declared(), *command.general()]
             pattern = f'"{found.name} {command.name}"' if isinstance(found, Group) else f'"{found.name} "*'
             arms.append(_arm(pattern, [o.flag for o in options if not o.positional] + ["--help", "--help-all"]))
             choices += [_arm(f'{pattern}" {o.flag}"', values) for o in options if (values := _choices(o))]

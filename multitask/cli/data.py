@@ -66,9 +66,9 @@ class Domains:
 
 def domains(options: Domains) -> int:
     """Write a text file for each domain."""
-    from multitask.evaluation.domains import write_domains
+    from multitask.evaluation.captions_and_news import write_captions_and_news
 
-    for path, count in write_domains(options.folder, options.suites_data).items():
+    for path, count in write_captions_and_news(options.folder, options.suites_data).items():
         print(f"{path}: {count:,} sentences")
     return 0
 

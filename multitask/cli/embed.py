@@ -39,7 +39,7 @@ def embed(options: Embed) -> int:
     import numpy as np
 
     from minbert.files import atomic_file
-    from multitask.data.readers import read_sentences
+    from multitask.data.read_unlabelled_files import read_sentences
     from multitask.models.sentence_encoder import load_encoder
 
     sentences = read_sentences(options.text).sentences

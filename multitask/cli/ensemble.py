@@ -43,6 +43,6 @@ COMMAND = Command(
     "ensemble",
     Ensemble,
     ensemble,
-    common=("model", "kept", "data", "method", "rounds", "runs", "name", "device"),
+    common=("model", "kept", "data", "method", "rounds", "runs", "device"),
     stage=STAGE,
 )

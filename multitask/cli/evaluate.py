@@ -60,9 +60,10 @@ def _evaluate_tasks(options: Evaluate) -> int:
     from minbert.files import write_json
     from minbert.tokenizer import load_tokenizer
     from multitask.data.contamination import TrainedOn
-    from multitask.evaluation.contamination_overlap import any_seen
-    from multitask.evaluation.task_scores import load_split, overlap, predict, score
+    from multitask.evaluation.task_predictions import load_split, predict
+    from multitask.evaluation.task_scores import overlap, score
     from multitask.evaluation.text_tables import metrics_table, overlap_table
+    from multitask.evaluation.training_overlap import any_seen
     from multitask.models.multitask_model import load_model
     from multitask.runs.artefact import locate_model
     from multitask.runtime.device import start
@@ -91,8 +92,8 @@ def _evaluate_tasks(options: Evaluate) -> int:
 
 def _evaluate_suite(options: Evaluate) -> int:
     from multitask.evaluation.embedding_cache import default_cache
-    from multitask.evaluation.suite_report import suite_text, write_suite
-    from multitask.evaluation.suites import evaluate_model
+    from multitask.evaluation.embedding_suite_pages import suite_text, write_suite
+    from multitask.evaluation.embedding_suites import evaluate_model
     from multitask.runs.artefact import is_run, locate_model
 
     assert options.suite != "multitask"

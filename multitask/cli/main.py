@@ -7,10 +7,12 @@ A command is a module of this package with a `COMMAND`, a stage (see `stage_comm
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TypeVar
 
 from minbert.errors import InputError
@@ -82,20 +84,32 @@ def run_command(prog: str, command: Command, arguments: Sequence[str]) -> int:
         names = [name for name, found in stage_commands().items() if found.distributed]
         raise InputError(f"torchrun is for {', '.join(names[:-1])} and {names[-1]}; run other commands without it")
     options = command.declared()
-    given = parse(prog, [*options, *command.settings_files()], arguments)
+    given = parse(prog, [*options, *command.general()], arguments)
+    for option in options:
+        if name := given.pop(f"help_{option.name}", None):
+            print(option.kind.explain(name))
+            return 0
     file, save_to = given.pop("config", None), given.pop("save_config", None)
     settings = read_settings(file, prog, command.stage, options) if file else {}
     values = {option.name: option.default for option in options} | settings | given
     if missing := [option.flag for option in options if values[option.name] is MISSING]:
         raise InputError(f"{missing[0]} is missing (`{prog} --help` shows the options)")
-    try:
+    with _blaming(file, settings.keys() - given.keys()):
         built = build(command.options, values)
         if save_to and os.environ.get("RANK", "0") == "0":  # torchrun starts one process a rank
             write_settings(save_to, prog, options, values)
         return command.run(built)
+
+
+@contextmanager
+def _blaming(file: Path | None, names: Collection[str]) -> Iterator[None]:
+    """Names the settings file in errors about these settings, such as "epochs is 0; expected at least 1"."""
+    try:
+        yield
     except InputError as error:
-        name = str(error).partition(" ")[0]  # "epochs is 0; expected at least 1"
-        raise InputError(f"{file}: {error}" if name in settings.keys() - given.keys() else str(error)) from error
+        if str(error).partition(" ")[0] not in names:
+            raise
+        raise InputError(f"{file}: {error}") from None
 
 
 def find_command(name: str) -> Command | Group:

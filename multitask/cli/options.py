@@ -1,7 +1,8 @@
 """Options: the fields of a dataclass as flags on the command line and as keys of a settings file.
 
 An option is declared once, as a field with a docstring under it. A field whose type is another dataclass stands for the
-fields of that dataclass. A dataclass with a class method `parse` is a single option that is given as text.
+fields of that dataclass. A dataclass with a class method `parse` is a single option that
+is given as text; with a static method `explain` its values have descriptions.
 """
 
 import ast
@@ -145,8 +146,10 @@ def convert(kind: Any, value: Any) -> Any:
         return value
     if kind is Path and isinstance(value, str):
         return Path(value)
-    if hasattr(kind, "parse") and isinstance(value, str | dict):
-        return kind.parse(value) if isinstance(value, str) else kind(**value)
+    if hasattr(kind, "parse") and isinstance(value, str):
+        return kind.parse(value)
+    if hasattr(kind, "parse") and isinstance(value, dict) and value.keys() == {field.name for field in fields(kind)}:
+        return kind(**value)
     raise ValueError(value)
 
 
@@ -169,7 +172,7 @@ def expected(kind: Any) -> str:
         text = f"one of: {', '.join(get_args(kind))}"
     else:
         names = {bool: "true or false", int: "a whole number", float: "a number", Path: "a path"}
-        text = names.get(kind, "text")
+        text = names.get(kind, getattr(kind, "form", "text"))
     return f'{text}, or "none"' if may_be_none and kind is not str else text
 
 

@@ -24,9 +24,9 @@ class Predict:
 
 def predict(options: Predict) -> int:
     """Predict; print the files written."""
-    from multitask.inference.predict import predict_files
+    from multitask.inference.prediction_files import write_prediction_files
 
-    for path in predict_files(
+    for path in write_prediction_files(
         options.model,
         options.data,
         options.output,

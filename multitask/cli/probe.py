@@ -23,7 +23,10 @@ class Probe:
     """What to embed: dropout views of `unlabelled` sentences, of another text file (its name, ending in .txt) or of a
     task's training sentences; or `similar_pairs`, the pairs of the similarity dev set with a gold similarity of at
     least 4."""
-    config: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    objective: ObjectiveConfig = ObjectiveConfig()
+    """Loss on sentence pairs, with parameters, e.g. vicreg:dissipation=0.3,weight=0.05. One of: infonce, mnrl, arccon,
+    mpt, met, mat, dcl, dcl_positive, align_uniform, gradient, mhe, mhs, barlow_twins, vicreg or mixed.
+    --help-objective NAME explains one."""
     batch_size: int = 64
     """Pairs in a batch."""
     batches: int = 10
@@ -46,12 +49,11 @@ def probe(options: Probe) -> int:
     from multitask.evaluation.probe_encoder import probe_checkpoint, similar_pairs
     from multitask.evaluation.text_tables import probe_table
     from multitask.models.sentence_encoder import SentenceEncoder
-    from multitask.stages.dropout_views_and_pairs import objective_of
     from multitask.tasks.training_sentences import training_sentences
 
     similar = options.source == "similar_pairs"
     texts = similar_pairs(options.data) if similar else [training_sentences(options.source, options.data)[0]]
-    objective = objective_of(options.config)
+    objective = options.objective.build()
     encoder = SentenceEncoder.load(
         options.model, options.revision, device=options.computing.device, precision=options.computing.precision
     )

@@ -32,7 +32,7 @@ def stage_command(stage: Stage) -> Command:
     declared.append(("options", RunOptions, field(default_factory=RunOptions)))
     options = make_dataclass(stage.name, declared, frozen=True, namespace={"__doc__": stage.run.__doc__})
     always = [model.option for model in stage.inputs if model.default is not None]
-    common = (*always, "data", *stage.common, "runs", "name", "device")
+    common = (*always, "data", *stage.common, "runs", "device")
     return Command(stage.name, options, partial(_run, stage), TRAIN, common, stage.distributed, stage)
 
 

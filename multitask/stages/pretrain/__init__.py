@@ -28,7 +28,9 @@ class ContrastiveConfig:
     projection: Literal["mlp", "linear", "none"] = "mlp"
     """Projection head between embedding and objective. It is discarded after training."""
     objective: ObjectiveConfig = ObjectiveConfig()
-    """Loss on sentence pairs, e.g. vicreg:dissipation=0.3,weight=0.05. See --help-objective."""
+    """Loss on sentence pairs, with parameters, e.g. vicreg:dissipation=0.3,weight=0.05. One of: infonce, mnrl, arccon,
+    mpt, met, mat, dcl, dcl_positive, align_uniform, gradient, mhe, mhs, barlow_twins, vicreg, mixed; with labels cosine
+    and quora_pairs. --help-objective NAME explains one."""
 
     def __post_init__(self) -> None:
         check_range(self, 1e-6, ("quora_share",), most=1)

@@ -10,6 +10,7 @@ import pytest
 
 from multitask.cli.command import Command, Group
 from multitask.cli.main import every_command, main
+from multitask.objectives import OBJECTIVES, describe
 from tests.conftest import ROOT
 
 COMMANDS: dict[str, Command] = {
@@ -69,7 +70,7 @@ def test_the_list_of_a_group(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_shows_what_people_use_and_help_all_everything(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     short, whole = page(capsys, *name.split(), "--help"), page(capsys, *name.split(), "--help-all")
-    options = [*COMMANDS[name].declared(), *COMMANDS[name].settings_files()]
+    options = [*COMMANDS[name].declared(), *COMMANDS[name].general()]
 
     def in_page(text: str) -> set[str]:
         shown = re.findall(r"^  (--[a-z0-9-]+|[A-Z_]+)", text, re.MULTILINE)
@@ -90,7 +91,7 @@ def test_common_options_exist() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_has_a_help_text_and_a_name_of_its_own(name: str) -> None:
-    options = [*COMMANDS[name].declared(), *COMMANDS[name].settings_files()]
+    options = [*COMMANDS[name].declared(), *COMMANDS[name].general()]
     assert [option.flag for option in options if not option.help] == []
     assert len({option.name for option in options}) == len(options)
 
@@ -110,6 +111,27 @@ def test_help_shows_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     assert "(default: sentiment)" in text  # of the fusion's own tasks, not of the class that declares them
     assert "Also keep the best checkpoint of each task, for ensembles. (default: on)" in text
     assert "10% replaced" in " ".join(page(capsys, "mlm", "--help-all").split())
+
+
+@pytest.mark.parametrize("command", ["pretrain", "fuse", "probe"])
+def test_objectives_are_named_and_explained(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = page(capsys, command, "--help-all")
+    assert "--objective NAME[:PARAMETER=VALUE,...]" in text
+    labelled = {name for name, kind in OBJECTIVES.items() if kind.takes_labels != "none"}
+    assert set(OBJECTIVES) - (labelled if command == "probe" else set()) <= set(re.findall(r"\w+", text))
+    assert page(capsys, command, "--help-objective", "vicreg") == describe("vicreg") + "\n"
+    assert main([command, "--help-objective", "infonse"]) == 2
+    assert 'error: unknown objective "infonse"; expected one of: align_uniform' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["pretrain", "fuse", "probe"])
+def test_a_wrong_objective_is_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--objective", "vicreg:tau=0.3"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith('error: vicreg has no parameter "tau"; it takes uniformity_weight: a number at least 0;')
+    assert error.count("\n") == 1
+    assert main([command, "--objective", "infonce:temperature=0"]) == 2
+    assert capsys.readouterr().err == "error: infonce: temperature is 0.0; expected a number above 0\n"
 
 
 @pytest.mark.parametrize("command", [[], *(name.split() for name in COMMANDS)], ids=" ".join)

@@ -14,11 +14,17 @@ from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.cli.options import build, optional, options_of
 from multitask.cli.settings_file import read_settings, write_settings
+from multitask.objectives.config import ObjectiveConfig
 from multitask.stages.registry import Stage, stages
 from tests.multitask.cli.test_help import COMMANDS
 
 CPU = ("--device", "cpu", "--precision", "fp32")
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8).filter(lambda text: text != "none")
+OBJECTIVES = [
+    ObjectiveConfig.of("vicreg", dissipation=0.3, weight=0.05),
+    ObjectiveConfig.of("gradient", dissipation=None),
+    ObjectiveConfig.of("mixed", ratio_of="met"),
+]
 
 
 def values_of(kind: Any) -> st.SearchStrategy[Any]:
@@ -34,6 +40,7 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
             int: st.one_of(st.integers(1, 300), st.integers(1, 2**63 - 1)),
             float: st.one_of(st.floats(0.01, 0.5), st.floats(1e-9, 1e9)),
             str: TEXTS,
+            ObjectiveConfig: st.sampled_from(OBJECTIVES),
             Path: TEXTS.map(lambda text: Path(f"{text}.npy")),
         }[kind]
     return st.one_of(st.none(), values) if may_be_none else values
@@ -72,7 +79,8 @@ def test_a_configuration_may_be_nested_in_tables_as_it_is_flat(stage: Stage, tmp
     """The keys of a run's config.json are nested; those of a saved file are not."""
     options = list(options_of(stage.config, values=stage.config()))
     for option in options:
-        value = json.dumps(option.default if option.default is not None else "none")
+        default = str(option.default) if isinstance(option.default, ObjectiveConfig) else option.default
+        value = json.dumps("none" if default is None else default)
         flat, nested = tmp_path / "flat.toml", tmp_path / "nested.toml"
         flat.write_text(f"{option.name} = {value}")
         nested.write_text("".join(f"[{'.'.join(option.path[:-1])}]\n" * (len(option.path) > 1)) + flat.read_text())
@@ -97,7 +105,7 @@ def test_a_command_saves_what_it_used_and_repeats_it(where: list[str], tmp_path:
     file = tmp_path / "new" / "settings.toml"
     settings = ["--tasks", "sentiment", "--epochs", 1, "--epoch-size", 16, "--dropout", 0.2, "--clip", "none"]
     *_, run = call(capsys, "finetune", *where, *settings, "--save-config", file)
-    first, *lines = file.read_text().splitlines()
+    first = file.read_text().splitlines()[0]
     assert first == "# Settings of: multitask finetune --config settings.toml"
     written = tomllib.loads(file.read_text())
     assert (written["tasks"], written["epochs"], written["dropout"], written["clip"]) == (["sentiment"], 1, 0.2, "none")
@@ -110,6 +118,12 @@ def test_a_command_saves_what_it_used_and_repeats_it(where: list[str], tmp_path:
     again = ["finetune", "--config", run, *where[4:]]
     assert call(capsys, *again)[-1] == run
     assert call(capsys, *again, "--epoch-size", 8)[-1] == other
+
+
+def test_a_run_gives_its_objective(where: list[str], capsys) -> None:
+    options = ["--sources", "similarity", "--train-limit", 32, "--objective", "vicreg:dissipation=0.3,weight=0.05"]
+    *_, run = call(capsys, "pretrain", *where, *options)
+    assert call(capsys, "pretrain", "--config", run, *where[4:])[-1] == run
 
 
 def test_a_pruned_run_gives_what_it_was_rewound_to(where: list[str], tiny_encoder: Path, capsys) -> None:

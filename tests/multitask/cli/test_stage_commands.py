@@ -76,8 +76,8 @@ def test_a_registered_stage_is_a_command(tmp_path: Path, capsys: pytest.CaptureF
     assert "  stir        Stir the weights.\n" in capsys.readouterr().out
     assert main(["stir", "--help"]) == 0
     text = capsys.readouterr().out
-    assert all(flag in text for flag in ("--start", "--data", "--spoons", "--runs", "--name", "--device"))
-    assert not any(flag in text for flag in ("--salt", "--speed", "--precision", "--revision"))
+    assert all(flag in text for flag in ("--start", "--data", "--spoons", "--runs", "--device"))
+    assert not any(flag in text for flag in ("--salt", "--speed", "--precision", "--name", "--revision"))
     command = ["stir", "--runs", str(tmp_path), "--name", "soup", "--spoons", "3", "--speed", "0.5"]
     assert main([*command, "--start", "owner/broth", "--revision", "v1"]) == 0
     summary, folder = capsys.readouterr().out.splitlines()
