@@ -46,7 +46,7 @@ class Preset:
 _PAPER_VIEWS = PretrainConfig(  # as the scripts of arXiv 2402.18281
     pooling="cls", batch_size=128, max_length=32, projection="linear", evaluate_every=125, probe_every=25
 )
-_PAPER_MULTITASK = FinetuneConfig(pooling="cls", heads=HeadsConfig(hidden_size=768), conflicts_every=100)
+_PAPER_MULTITASK = FinetuneConfig(pooling="cls", heads=HeadsConfig(head_hidden_size=768), conflicts_every=100)
 PAPER = Recipes(
     start=Weights("bert-base-uncased"),
     data=Path("data/real"),

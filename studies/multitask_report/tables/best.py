@@ -8,7 +8,7 @@ from studies.engine.tables import Row, Table
 
 BEST = FinetuneConfig(
     epochs=2,
-    weights=(1.0, 1.0, 5.0),
+    task_weights=(1.0, 1.0, 5.0),
     encoder_dropout=0.0,
     heads=HeadsConfig("separate", pairs="features", similarity_pairs="embeddings", residual=True),
     optimizer=OptimizerConfig(learning_rate=7e-5, head_learning_rate=1e-3, schedule="linear", warmup=0.1),

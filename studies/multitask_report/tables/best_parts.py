@@ -15,7 +15,7 @@ def table(recipes: Recipes) -> Table:
     )
     variants = {
         "Best": best,
-        "Equal weights": replace(best, weights=None),
+        "Equal weights": replace(best, task_weights=None),
         "Bilinear paraphrase": replace(best, heads=replace(best.heads, pairs="embeddings")),
         "Transforms begin at random": replace(best, heads=replace(best.heads, residual=False)),
         "Dropout within the encoder": replace(best, encoder_dropout=None),

@@ -17,7 +17,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "magnitude": {"score": "magnitude"},
     RANDOM: {"score": "random"},
     "signed": {"signed": True},
-    "normalised in layers": {"normalize": True},
+    "normalised in layers": {"normalize_scores": True},
     "each layer alike": {"scope": "layer"},
     "in three rounds": {"rounds": 3},
     "heads only": {"what": "heads"},

@@ -32,7 +32,7 @@ HEADS_CONFIGS = [
     *(HeadsConfig(sharing, pairs) for sharing in ("separate", "shared_first_layer") for pairs in ("features", "joint")),
     HeadsConfig("separate", "joint", similarity_pairs="embeddings"),
     HeadsConfig("separate", "embeddings", similarity_pairs="joint", residual=True),
-    HeadsConfig("shared", residual=True, hidden_size=20),
+    HeadsConfig("shared", residual=True, head_hidden_size=20),
 ]
 
 

@@ -93,7 +93,7 @@ def test_the_paper_preset_has_the_settings_of_section_5_3() -> None:
             assert (config.epochs, config.batch_size, config.pooling) == (10, 16, "cls")
             assert config.optimizer.learning_rate == 1e-5
             assert config.heads.dropout == 0.3
-            assert config.heads.hidden_size in (None, 768)  # the encoder's own width is 768 too
+            assert config.heads.head_hidden_size in (None, 768)  # the encoder's own width is 768 too
         if isinstance(node.config, FuseConfig):
             assert node.config.contrastive.quora_share == 0.06
         if isinstance(config, PretrainConfig) and "paraphrase" in config.sources:

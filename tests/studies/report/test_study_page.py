@@ -32,7 +32,7 @@ from studies.report.verdicts import each, family, last, measured, probed
 from studies.sparse_cse.claims_and_figures import SPARSITY_CLAIMS
 from tests.studies.report.test_report import Page
 
-SMALL = SimulationConfig(grid=10, batches=20, batch_size=16, trials=20, training_trials=5, steps=2)
+SMALL = SimulationConfig(grid=10, batches=20, batch_size=16, trials=20, training_trials=5, training_steps=2)
 EXAMPLES = 150
 LABELS = np.linspace(0, 5, EXAMPLES, dtype=np.float32)
 NOISE = np.random.default_rng(0).normal(size=EXAMPLES)  # what all models get wrong alike
