@@ -228,12 +228,9 @@ def _(command: Ensemble) -> int:
 def _(command: Simulate) -> int:
     from multitask.runtime.options import RunOptions
     from studies.gradient_paradigm.simulate import simulate
-    from studies.gradient_paradigm.simulation_report import (
-        claims_text,
-        judged_simulations,
-        read_simulations,
-        write_figures,
-    )
+    from studies.gradient_paradigm.simulation_claims import claims_text, judged_simulations
+    from studies.gradient_paradigm.simulation_figures import write_figures
+    from studies.gradient_paradigm.simulation_outcomes import read_simulations
 
     artefact = simulate(command.config, RunOptions(runs=command.runs, name=command.name))
     print(claims_text(judged_simulations(*read_simulations(artefact.folder))))

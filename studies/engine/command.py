@@ -41,7 +41,8 @@ def _(command: RunTables) -> int:
 def _(command: PlanTables) -> int:
     from multitask.evaluation.text_tables import aligned
     from multitask.runtime.options import RunOptions
-    from studies.engine.plan import duration, make_plan, rows_of
+    from studies.engine.plan import make_plan, rows_of
+    from studies.engine.record import duration
 
     plan = make_plan(_preset(command), command.seeds, RunOptions(command.device, command.precision, command.runs))
     print(aligned(rows_of(plan), left=2))
