@@ -94,7 +94,8 @@ def plan_tables(options: PlanTables) -> int:
     """Print the plan."""
     from multitask.evaluation.text_tables import aligned
     from multitask.runtime.options import RunOptions
-    from studies.engine.plan import duration, make_plan, rows_of
+    from studies.engine.plan import make_plan, rows_of
+    from studies.engine.record import duration
 
     running = RunOptions(options.computing.device, options.computing.precision, options.runs)
     plan = make_plan(options.load(), options.seeds, running)

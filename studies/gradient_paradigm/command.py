@@ -22,12 +22,9 @@ def simulate(options: Simulate) -> int:
     """Simulate; print the claims, the figures written and the run's folder."""
     from multitask.runtime.options import RunOptions
     from studies.gradient_paradigm import simulate as stage
-    from studies.gradient_paradigm.simulation_report import (
-        claims_text,
-        judged_simulations,
-        read_simulations,
-        write_figures,
-    )
+    from studies.gradient_paradigm.simulation_claims import claims_text, judged_simulations
+    from studies.gradient_paradigm.simulation_figures import write_figures
+    from studies.gradient_paradigm.simulation_outcomes import read_simulations
 
     artefact = stage.simulate(options.config, RunOptions(runs=options.runs, name=options.name))
     print(claims_text(judged_simulations(*read_simulations(artefact.folder))))

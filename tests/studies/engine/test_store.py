@@ -12,13 +12,14 @@ from multitask.cli.main import main
 from multitask.runs.artefact import Weights
 from multitask.runs.locks import exclusive, shared
 from multitask.runtime.options import RunOptions
+from studies.engine.experiments import experiment
 from studies.engine.local_engine import InProcess
 from studies.engine.plan import make_plan
 from studies.engine.presets import Preset
 from studies.engine.recipes import Recipes
 from studies.engine.run import run_preset
 from studies.engine.store import GRIDS, LOCKS, Store, entries, garbage, remove
-from studies.engine.tables import Row, Table
+from studies.engine.table import Row
 
 
 def options(runs: Path) -> RunOptions:
@@ -26,11 +27,11 @@ def options(runs: Path) -> RunOptions:
 
 
 def preset(recipes: Recipes) -> Preset:
-    rows = (
-        Row("None", recipes.finetune(recipes.start)),
-        Row("NLI", recipes.finetune(recipes.nli(epochs=1))),
-    )
-    return Preset("sample", recipes, (Table("1", "", "", rows),))
+    lines = [
+        (Row("none", "None"), recipes.finetune(recipes.start)),
+        (Row("nli", "NLI"), recipes.finetune(recipes.nli(epochs=1))),
+    ]
+    return Preset("sample", recipes, (experiment("1", "", "", lines),))
 
 
 @pytest.fixture
@@ -121,9 +122,9 @@ def test_commands_list_show_and_collect(runs: Path, capsys: pytest.CaptureFixtur
 
 def test_a_plan_counts_rows_shows_what_is_there_and_estimates_the_rest(recipes: Recipes, runs: Path) -> None:
     store, planned = Store(options(runs)), preset(recipes)
-    [table] = planned.tables
-    again = replace(table, key="2", rows=(Row("NLI again", table.rows[1].model),))
-    plan = make_plan(replace(planned, tables=(table, again)), 1, options(runs))
+    [first] = planned.experiments
+    again = experiment("2", "", "", [(Row("again", "NLI again"), first.models["nli"])])
+    plan = make_plan(replace(planned, experiments=(first, again)), 1, options(runs))
     assert [(s.depth, s.stage, s.rows, s.cached, s.missing) for s in plan.stages] == [
         (0, "finetune", 1, 1, 0),
         (1, "evaluate", 1, 1, 0),
@@ -136,7 +137,7 @@ def test_a_plan_counts_rows_shows_what_is_there_and_estimates_the_rest(recipes: 
     assert plan.shared == pytest.approx(1 - (alone + shared_by_two) / (alone + 2 * shared_by_two))
     two = make_plan(planned, 2, options(runs))
     assert {(s.cached, s.missing, s.seeds) for s in two.stages} == {(1, 1, 2)}
-    measured = [note.seconds for row in table.rows if row.model for n in row.model.chain() if (note := store.note(n))]
+    measured = [note.seconds for model in first.models.values() for n in model.chain() if (note := store.note(n))]
     assert two.seconds_left is not None
     assert two.seconds_left >= sum(measured)  # another seed takes what the first took, and evaluations come on top
 
