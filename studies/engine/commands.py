@@ -4,12 +4,15 @@ import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from multitask.cli.command import STUDIES, Command, Group
 from multitask.cli.options import POSITIONAL
 from multitask.runtime.options import Computing, check_range
 from studies.engine.presets import Preset, PresetName, load_preset
+
+if TYPE_CHECKING:
+    from multitask.runs.garbage import Entry
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ def plan_tables(options: PlanTables) -> int:
 
 @dataclass(frozen=True)
 class ListArtefacts:
-    """List all runs with their sizes and the presets whose tables rest on them."""
+    """List all runs with their sizes and what needs them."""
 
     runs: Path = Path("runs")
     """Folder of all runs."""
@@ -118,16 +121,19 @@ class ListArtefacts:
 def list_artefacts(options: ListArtefacts) -> int:
     """Print the list."""
     from multitask.evaluation.text_tables import aligned
-    from studies.engine.store import entries, megabytes
+    from multitask.runs.garbage import entries, megabytes
 
     found = entries(options.runs)
-    lines = [["artefact", "state", "used by", "size"]]
-    for entry in found:
-        used = ", ".join(entry.recorded) or "-"
-        lines.append([entry.artefact.folder.name, entry.state, used, megabytes(entry.size)])
+    lines = [["run", "state", "needed by", "size"]]
+    lines += [[e.artefact.folder.name, e.state, _needed_by(e), megabytes(e.size)] for e in found]
     print(aligned(lines, left=3))
-    print(f"{len(found)} artefacts, {megabytes(sum(entry.size for entry in found))}")
+    print(f"{len(found)} runs, {megabytes(sum(entry.size for entry in found))}")
     return 0
+
+
+def _needed_by(entry: "Entry") -> str:
+    people = ["made by hand"] if entry.by_hand else []
+    return ", ".join([*entry.needed_by, *people]) or "-"
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,7 @@ def show_artefact(options: ShowArtefact) -> int:
     """Print the run's records and scores."""
     from minbert.files import read_json
     from multitask.evaluation.text_tables import scores_table
-    from studies.engine.store import find_entry, megabytes
+    from multitask.runs.garbage import find_entry, megabytes
 
     entry = find_entry(options.runs, options.artefact)
     folder = entry.artefact.folder
@@ -153,29 +159,32 @@ def show_artefact(options: ShowArtefact) -> int:
             print(f"{path.name}: {json.dumps(read_json(path), indent=2, ensure_ascii=False)}")
     if (folder / "metrics.jsonl").is_file() and (history := entry.artefact.history())[0]["scores"]:
         print(scores_table(history))
-    print(f"{folder}: {entry.state}, {megabytes(entry.size)}, used by {', '.join(entry.recorded) or 'no preset'}")
+    print(f"{folder}: {entry.state}, {megabytes(entry.size)}, needed by: {_needed_by(entry)}")
     return 0
 
 
 @dataclass(frozen=True)
 class CollectGarbage:
-    """List the runs that no preset's tables rest on, unfinished ones included; with --delete remove them."""
+    """List what grids made and no preset's tables need, unfinished runs included; with --delete remove it."""
 
+    named: tuple[str, ...] = field(default=(), metadata=POSITIONAL)
+    """Names or hashes of runs made by hand that may go too. Without a name, gc leaves such runs alone."""
     runs: Path = Path("runs")
     """Folder of all runs."""
     delete: bool = False
-    """Remove what is listed. Runs that were made by hand are among it."""
+    """Remove what is listed."""
 
 
 def collect_garbage(options: CollectGarbage) -> int:
     """List or remove what is not needed."""
-    from studies.engine.store import garbage, megabytes, remove, size_of
+    from multitask.runs.garbage import megabytes, size_of
+    from studies.engine.store import collect, garbage
 
-    sizes = {path: size_of(path) for path in garbage(options.runs)}
+    sizes = {path: size_of(path) for path in garbage(options.runs, options.named)}
     for path, size in sizes.items():
         print(f"{megabytes(size):>12}  {path}")
     if options.delete:
-        remove(options.runs, list(sizes))
+        collect(options.runs, list(sizes))
     done = "removed" if options.delete else "would be removed with --delete"
     print(f"{len(sizes)} files and folders, {megabytes(sum(sizes.values()))}: {done}")
     return 0

@@ -10,6 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.runs.artefact import Artefact
+from multitask.runs.garbage import write_keep_list
 from multitask.runs.run_hash import FORMAT_VERSION
 from studies.engine.table import Table
 
@@ -147,7 +148,9 @@ class Record:
         return folder / f"experiments-{preset}.json"
 
     def write(self, folder: Path) -> None:
-        """Write the record into the folder of artefacts."""
+        """Write the record into the folder of artefacts, and a keep-list of the runs and logs that it rests on."""
+        logs = [run.log for _, run in self.failures if run.log is not None]
+        write_keep_list(folder, f"experiments-{self.preset}", [*self.artefacts(), *logs])
         write_json(self.path(folder, self.preset), asdict(self))
 
     @classmethod

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from minbert.errors import InputError
 from multitask.inference.prediction_files import write_prediction_files
-from multitask.runs.artefact import Artefact, locate_model
+from multitask.runs.artefact import LOCKS, Artefact, locate_model
 from multitask.runs.locks import shared
 from multitask.runs.run_hash import RunKey
 from multitask.runtime.options import Precision, RunOptions
@@ -18,7 +18,7 @@ from studies.engine.grid import Grid, Outcomes, compute_grid
 from studies.engine.jobs import Engine, Failed
 from studies.engine.presets import NOTES, Preset
 from studies.engine.record import Record, RecordedRun, RecordedStage
-from studies.engine.store import GRIDS, LOCKS, Note, Store
+from studies.engine.store import GRIDS, Note, Store
 from studies.engine.table import MAIN_TASKS
 
 logger = logging.getLogger("multitask")
