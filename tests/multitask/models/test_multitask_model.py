@@ -228,7 +228,9 @@ def test_loads_the_leading_model_of_a_run(tiny_encoder, tokenizer, tmp_path):
     for named in (run.folder, str(run.folder)):
         loaded = MultitaskModel.load(named)
         assert loaded.tasks == ("paraphrase",)
-        assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), models["paraphrase"].parameters(), strict=True))
+        assert all(
+            torch.equal(a, b) for a, b in zip(loaded.parameters(), models["paraphrase"].parameters(), strict=True)
+        )
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path):
