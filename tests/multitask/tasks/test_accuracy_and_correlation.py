@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import rankdata
 
-from multitask.tasks.metrics import classification_metrics, correlation_metrics
+from multitask.tasks.accuracy_and_correlation import classification_metrics, correlation_metrics
 
 CLASSES = 4
 ROWS = st.lists(st.tuples(st.integers(0, CLASSES - 1), st.integers(0, CLASSES - 1)), min_size=1, max_size=50)
