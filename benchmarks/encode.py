@@ -1,16 +1,14 @@
-"""Encode speed: `SentenceEncoder.encode` beside `SentenceTransformer.encode`, sentences per second, in one run.
+"""Speed of `SentenceEncoder.encode` and of `SentenceTransformer.encode`, in sentences per second.
 
     python -m benchmarks.encode [--model all-minilm-l6-v2] [--data data/sample] [--sentences 2000] [--rounds 5]
 
-Both embed the same sentences, different ones drawn from the tasks' training sets in random order, with as many threads.
-sentence-transformers runs as it does by default (fp32, batches of 32 sorted by length), ours in fp32 and in the
-precision that it chooses by itself, both with batches filled by tokens. Rounds of all alternate, so that a busy machine
-slows them alike, and the first round is not counted. The cosine is the smallest between their embedding of a sentence
-and ours.
+Both embed the same distinct sentences of the tasks' training sets, in random order, with the same number of threads.
+sentence-transformers has its default settings: fp32, batches of 32 sentences sorted by length. Ours fills batches by
+tokens; it runs in fp32 and in the precision that it chooses itself. All take turns, so that a busy machine slows them
+alike. The first round does not count. The reported cosine is the smallest between the two embeddings of a sentence.
 """
 
 import argparse
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -21,6 +19,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers.utils.logging import disable_progress_bar
 
+from benchmarks.machine import machine
 from multitask import SentenceEncoder
 from multitask.runs.artefact import locate_model
 from multitask.runtime.device import start
@@ -31,7 +30,7 @@ SOURCES = ("sentiment", "paraphrase", "similarity")
 
 
 def draw(data: Path, count: int) -> list[str]:
-    """Different sentences of the tasks whose files are there, in random order."""
+    """Distinct sentences of the tasks whose files exist, in random order."""
     present = [name for name in SOURCES if TASKS[name].schema.path(data, "train").is_file()]
     texts = sorted({text for name in present for text in training_sentences(name, data)[0]})
     return [texts[row] for row in np.random.default_rng(0).permutation(len(texts))[:count]]
@@ -66,16 +65,15 @@ def main() -> None:
             speeds[name].append(len(sentences) / (time.perf_counter() - begin))
     speed = {name: statistics.median(values[1:]) for name, values in speeds.items()}
     tokens = [len(ids) for ids in ours["fp32"].tokenizer.encode(sentences, ours["fp32"].max_length)]
-    machine = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or platform.machine()
     print(
-        f"{machine}, {torch.get_num_threads()} threads, torch {torch.__version__}, {options.model}\n{len(sentences)} "
+        f"{machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, {options.model}\n{len(sentences)} "
         f"sentences of {options.data}, {min(tokens)} to {max(tokens)} tokens, {np.mean(tokens):.1f} on average\n"
     )
     print("| ours in | sentence-transformers (fp32), sentences/s | ours, sentences/s | ratio | smallest cosine |")
     print("|---|---:|---:|---:|---:|")
     for name, encoder in ours.items():
         cosine = (embeddings["theirs"] * embeddings[name]).sum(axis=1).min()
-        precision = encoder.runtime.precision + (", the default here" if name == "auto" else "")
+        precision = encoder.runtime.precision + (" (the default here)" if name == "auto" else "")
         print(
             f"| {precision} | {speed['theirs']:,.0f} | {speed[name]:,.0f} | {speed[name] / speed['theirs']:.2f}x "
             f"| {cosine:.6f} |"

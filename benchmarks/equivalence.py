@@ -1,10 +1,10 @@
-"""How far minbert is from transformers in fp32 evaluation: the largest differences, as a Markdown table.
+"""The largest differences between minbert and transformers in fp32 evaluation, as a Markdown table.
 
     python -m benchmarks.equivalence                  # random shapes, and all-MiniLM-L6-v2 on composed sentences
-    python -m benchmarks.equivalence sentences.txt    # the latter on 200 sentences of a file instead, one a line
+    python -m benchmarks.equivalence sentences.txt    # all-MiniLM-L6-v2 on the first 200 lines of a file instead
 
 The gradient is that of a random projection of all hidden states and pooler outputs, with respect to every parameter.
-The tests hold these figures to their limits; see tests/minbert/test_model.py.
+tests/minbert/test_model.py sets limits for these numbers.
 """
 
 import re
@@ -30,7 +30,7 @@ TEXT = (
 )
 
 Sequences = Sequence[NDArray[np.integer]]
-Inputs = tuple[Sequences, Sequences]  # token ids and token types, one array a sentence
+Inputs = tuple[Sequences, Sequences]  # token ids and token types, one array per sentence
 Case = tuple[nn.Module, Inputs]
 Run = Callable[[nn.Module, Inputs], tuple[Tensor, Tensor]]
 
@@ -38,7 +38,7 @@ Run = Callable[[nn.Module, Inputs], tuple[Tensor, Tensor]]
 def random_reference(
     model_type: str, layers: int, width: int, heads: int, intermediate: int, positions: int, token_types: int
 ) -> nn.Module:
-    """A transformers model with every parameter drawn at random, so that no bias or norm is idle."""
+    """A transformers model whose parameters are all random, so that every bias and norm has an effect."""
     classes = {"bert": (BertConfig, BertModel), "roberta": (RobertaConfig, RobertaModel)}
     config_class, model_class = classes[model_type]
     config = config_class(
@@ -62,21 +62,21 @@ def random_reference(
 
 
 def random_inputs(reference: nn.Module, lengths: Sequence[int]) -> Inputs:
-    """Token ids (never the padding's) and token types of the given lengths."""
+    """Token ids (without padding's id) and token types of sentences of the given lengths."""
     generator = np.random.default_rng(0)
     ids = [generator.integers(2, reference.config.vocab_size, length) for length in lengths]
     return ids, [generator.integers(0, reference.config.type_vocab_size, length) for length in lengths]
 
 
 def composed_sentences(count: int) -> list[str]:
-    """Sentences of 1 to 400 words, most of them below 40."""
+    """Sentences of 1 to 400 words, most of them shorter than 40."""
     generator = np.random.default_rng(0)
     lengths = [400, 200, 100, *(40 ** generator.random(count - 3)).astype(int)]
     return [" ".join(generator.choice(TEXT.split(), length)) for length in lengths]
 
 
 def transfer(reference: nn.Module) -> minbert.BertModel:
-    """The same weights in our model, by way of a saved folder."""
+    """Our model with the reference's weights, read from a saved folder."""
     with tempfile.TemporaryDirectory() as folder:
         reference.save_pretrained(folder)
         return minbert.BertModel.from_pretrained(folder)
@@ -84,7 +84,7 @@ def transfer(reference: nn.Module) -> minbert.BertModel:
 
 @torch.no_grad()
 def value_differences(reference: nn.Module, model: minbert.BertModel, inputs: Inputs) -> dict[str, tuple[float, float]]:
-    """By path, the largest absolute differences of hidden states at real tokens and of pooler outputs."""
+    """For each path, the largest absolute difference of hidden states at real tokens and of pooler outputs."""
     expected = [_run_padded(reference, batch) for batch in _batches(inputs)]
     differences = {}
     for path, run in PATHS.items():
@@ -95,7 +95,7 @@ def value_differences(reference: nn.Module, model: minbert.BertModel, inputs: In
 
 
 def gradient_differences(reference: nn.Module, model: minbert.BertModel, inputs: Inputs) -> dict[str, float]:
-    """By path, the largest difference of a parameter's gradient, relative to the reference gradient's largest entry."""
+    """For each path, the largest difference of a parameter's gradient, relative to the reference's largest entry."""
     _differentiate(reference, _run_padded, inputs)
     differences = {}
     for path, run in PATHS.items():
@@ -147,8 +147,8 @@ def _distance(theirs: Tensor, ours: Tensor) -> float:
 
 def _gradient_differences(reference: nn.Module, model: minbert.BertModel) -> Iterator[float]:
     for name, parameter in reference.named_parameters():
-        # The exact gradient of a key's bias is zero (softmax ignores what all scores share), and rounding noise has no
-        # relative error: it is measured against the query's.
+        # The exact gradient of a key's bias is zero, because softmax ignores a constant added to all scores. What we
+        # compute is rounding noise, so its error is relative to the gradient of the query's bias.
         measure_by = reference.get_parameter(name.replace("key.bias", "query.bias"))
         scale = measure_by.grad.abs().max().item()
         assert scale > 0, f"{name} has no gradient to compare"
@@ -156,7 +156,7 @@ def _gradient_differences(reference: nn.Module, model: minbert.BertModel) -> Ite
 
 
 def _gradient(model: minbert.BertModel, name: str) -> Tensor:
-    """Our gradient of the parameter that transformers calls `name`; query, key and value are thirds of one of ours."""
+    """Our gradient of the parameter that transformers calls `name`. We hold query, key and value in one parameter."""
     third = None
     if match := re.search(r"self\.(query|key|value)", name):
         third = ("query", "key", "value").index(match[1])
@@ -175,14 +175,14 @@ def _gradient(model: minbert.BertModel, name: str) -> Tensor:
 
 
 def bundled_case(sentences: Sequence[str]) -> Case:
-    """all-MiniLM-L6-v2 in transformers, and the sentences' token ids and types."""
+    """all-MiniLM-L6-v2 in transformers, with the sentences' token ids and types."""
     ids = minbert.load_tokenizer(BUNDLED).encode(sentences)
     reference = BertModel.from_pretrained(resolve(BUNDLED), attn_implementation="eager").eval()
     return reference, (ids, [np.zeros_like(row) for row in ids])
 
 
 def random_case(*shape: str | int, lengths: Sequence[int] = (1, 2, 3, 17, 40, 41, 64)) -> Callable[[], Case]:
-    """A random reference of that shape (see `random_reference`) with random inputs."""
+    """A random reference of this shape (see `random_reference`), with random inputs."""
 
     def build() -> Case:
         reference = random_reference(*shape)

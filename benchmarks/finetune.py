@@ -1,16 +1,15 @@
-"""Multi-task fine-tuning speed: ours beside the plain transformers loop, real tokens per second, in one run.
+"""Speed of multi-task fine-tuning, ours and a plain transformers loop, in real tokens per second.
 
     python -m benchmarks.finetune [--steps 12] [--data data/sample] [--shapes minilm bert-base]
 
-The plain loop is what a course project writes: random batches padded to the longest sentence, transformers' BertModel
-with sdpa attention, fp32, torch's AdamW, one forward pass per task and sentence column, the mean of the three losses.
-Ours is the project's own loop as `finetune` runs it. Both train the same heads on the same rows from random weights of
-the same shape; steps of the two alternate, so that a busy machine slows both alike, and the first step of each is not
-counted. Real tokens: those that belong to sentences, specials included, padding not.
+The plain loop is typical of course projects: random batches padded to the longest sentence, transformers' BertModel
+with sdpa attention, fp32, torch's AdamW, one forward pass per task and sentence column, and the mean of the three
+losses. Ours is the loop of `finetune`. Both train the same heads on the same rows, starting from random weights of
+the same shape. Their steps alternate, so that a busy machine slows both alike. The first step of each does not count.
+Real tokens are those of sentences, special tokens included; padding does not count.
 """
 
 import argparse
-import platform
 import statistics
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import BertConfig as TheirConfig
 from transformers import BertModel as TheirModel
 
+from benchmarks.machine import machine
 from minbert import BertConfig, BertModel, load_tokenizer
 from multitask.evaluation.task_predictions import load_split
 from multitask.models.multitask_model import MultitaskModel
@@ -39,7 +39,7 @@ SHAPES = {
 
 
 class PlainLoop:
-    """The reference: padded, fp32, one encoder call per task and sentence column."""
+    """The reference: padded batches in fp32, and one encoder call per task and sentence column."""
 
     def __init__(self, problem: Finetuning, config: BertConfig) -> None:
         theirs = TheirConfig(**config.to_dict(), attn_implementation="sdpa")
@@ -70,7 +70,7 @@ class PlainLoop:
 
 
 def random_updates(problem: Finetuning, steps: int) -> list[Update]:
-    """Updates of rows in random order, as a plain loop draws them."""
+    """Updates of a plain loop: rows in random order."""
     generator, size = np.random.default_rng(0), problem.config.batch_size
     orders = {
         name: np.resize(generator.permutation(len(data)), steps * size) for name, data in problem.training.items()
@@ -83,7 +83,7 @@ def tokens_of(problem: Finetuning, update: Update) -> int:
 
 
 def measure(shape: str, batch_size: int, data: Path, steps: int, precision: Precision) -> tuple[float, float]:
-    """Median real tokens per second of the plain loop and of ours, steps alternating."""
+    """Median real tokens per second of the plain loop and of ours; their steps alternate."""
     runtime = start("auto", precision)
     seed_everything(0)
     tokenizer = load_tokenizer("all-minilm-l6-v2")
@@ -118,10 +118,10 @@ def main() -> None:
     parser.add_argument("--batch-sizes", nargs="+", type=int, default=[16, 64])
     parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     options = parser.parse_args()
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
     precision = start("auto", options.precision).precision
     print(
-        f"{device}, {torch.get_num_threads()} threads, torch {torch.__version__}, ours in {precision}, {options.data}\n"
+        f"{machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, ours in {precision}, "
+        f"{options.data}\n"
     )
     print("| shape | batch | plain transformers loop, real tokens/s | ours, real tokens/s | ratio |")
     print("|---|---|---|---|---|")

@@ -1,10 +1,10 @@
-"""Contrastive pre-training: memory with and without gradient caching, and each objective's time beside the encoder's.
+"""Contrastive pre-training: memory with and without gradient caching, and each objective's share of the time.
 
     python -m benchmarks.pretrain [--shape minilm] [--chunk 64] [--largest-whole 1024]
 
-Memory is what one step (two views of N sentences, forward, backward) adds to a process's peak resident set, each in its
-own process. Times are medians at 128 sentences; the encoder's step is the two views' forward and backward alone. A
-probe of the gradient (`--probe-every`) comes on top of it.
+Memory is the increase of a process's peak resident set by one step: forward and backward on two views of N sentences.
+Each measurement has its own process. Times are medians at 128 sentences. A probe of the gradient (`--probe-every`)
+adds its time to a step's.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from multitask.stages.pretrain.training import Pretraining
 from multitask.training.trainable import Batch
 
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
-SENTENCES = 128  # of the times
+SENTENCES = 128  # in a step whose time is measured
 REPEATS = 5
 
 
@@ -52,14 +52,14 @@ def prepare(shape: str, data: Path, chunk: int | None) -> Pretraining:
 
 
 def one_step(problem: Pretraining, sentences: int) -> None:
-    """Rows come again where the data has fewer: memory does not depend on what the sentences say."""
+    """One step. Rows are repeated if the data has too few: memory does not depend on what the sentences say."""
     rows = np.resize(np.arange(len(problem.contrastive["unlabelled"])), sentences)
     problem.backward(problem, (Batch("unlabelled", rows),))
     problem.module.zero_grad()
 
 
 def added_memory(shape: str, data: Path, chunk: int | None, sentences: int) -> float:
-    """MiB that a step adds to the peak. Call it in a fresh process."""
+    """MiB that a step adds to the peak. Call this in a new process."""
     problem = prepare(shape, data, chunk)
     one_step(problem, 8)
     before = peak()
@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--shape", choices=SHAPES, default="minilm")
     parser.add_argument("--data", type=Path, default=Path("data/sample"))
     parser.add_argument("--chunk", type=int, default=64)
-    parser.add_argument("--largest-whole", type=int, default=1024, help="largest batch to try without caching")
+    parser.add_argument("--largest-whole", type=int, default=1024, help="largest batch without caching")
     parser.add_argument("--only", nargs=2, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only:
@@ -100,16 +100,16 @@ def main() -> None:
             )
         print(f"| {sentences} | {' | '.join(cells)} |", flush=True)
     problem = prepare(options.shape, options.data, None)
-    encoder = milliseconds(lambda: one_step(problem, SENTENCES))
-    print(f"\nstep at {SENTENCES} sentences with infonce and a 2-layer projection: {encoder:.0f} ms\n")
+    whole = milliseconds(lambda: one_step(problem, SENTENCES))
+    print(f"\na step on {SENTENCES} sentences with infonce and a 2-layer projection: {whole:.0f} ms\n")
     probed = milliseconds(lambda: problem.watch((Batch("unlabelled", np.arange(SENTENCES)),), 0))
-    share = probed / encoder
-    print(f"a probe of its gradient: {probed:.0f} ms, {share:.1%} of it; at every fourth step {share / 4:.1%}\n")
-    print("| objective alone | ms | share of the step |\n|---|---:|---:|")
+    share = probed / whole
+    print(f"a probe of its gradient: {probed:.0f} ms, {share:.1%} of a step; at every fourth step {share / 4:.1%}\n")
+    print("| objective alone | ms | share of a step |\n|---|---:|---:|")
     for label in FORMS:
         batch = make(label, SENTENCES, masked=False)
         own = milliseconds(lambda batch=batch: step(*batch))
-        print(f"| {label} | {own:.2f} | {own / encoder:.2%} |")
+        print(f"| {label} | {own:.2f} | {own / whole:.2%} |")
 
 
 if __name__ == "__main__":

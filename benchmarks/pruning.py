@@ -1,14 +1,13 @@
-"""Speed and size of pruned encoders beside the whole one, in one run, as a Markdown table.
+"""Speed and size of pruned encoders compared with the whole one, as a Markdown table.
 
     python -m benchmarks.pruning [--start all-minilm-l6-v2] [--text data/sample/sentences.txt] [--rounds 7]
 
-Heads and feed-forward neurons are removed at random, the same share of both: which ones does not matter to speed. Times
-are of `SentenceEncoder.encode`, tokenizer included, on the same sentences; the encoders take turns, so that a busy
-machine slows all alike, and the first turn of each is not counted.
+The same share of heads and of feed-forward neurons is removed at random; which ones does not matter for speed. Times
+are those of `SentenceEncoder.encode`, tokenizer included, on the same sentences. The encoders take turns, so that a
+busy machine slows them alike. The first turn of each does not count.
 """
 
 import argparse
-import platform
 import statistics
 import tempfile
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.machine import machine
 from minbert.remove_heads_and_neurons import without_units
 from multitask.data.read_unlabelled_files import read_sentences
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -26,7 +26,7 @@ SHARES = (0.0, 0.2, 0.5, 0.9)
 
 
 def pruned(whole: SentenceEncoder, share: float) -> SentenceEncoder:
-    """The encoder without a share of its heads and neurons, each layer by the same share."""
+    """The encoder without a share of its heads and neurons, the same share in each layer."""
     model = whole.model
     if share:
         config = PruneConfig(share=share, score="random", scope="layer")
@@ -36,18 +36,10 @@ def pruned(whole: SentenceEncoder, share: float) -> SentenceEncoder:
 
 
 def size(encoder: SentenceEncoder) -> int:
-    """Bytes of its weights file."""
+    """Size of the encoder's weights file in bytes."""
     with tempfile.TemporaryDirectory() as folder:
         encoder.model.save(Path(folder))
         return (Path(folder) / "model.safetensors").stat().st_size
-
-
-def machine() -> str:
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").is_file() else []
-    named = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())
 
 
 def main() -> None:

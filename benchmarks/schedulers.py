@@ -1,16 +1,15 @@
-"""Time and memory of every scheduler beside `average`'s, as a Markdown table.
+"""Time and memory of every scheduler compared with `average`, as a Markdown table.
 
     python -m benchmarks.schedulers [--steps 12] [--data data/sample] [--shape minilm] [--batch-size 16]
 
-Each scheduler has a process of its own, in which its steps and those of `average` alternate on one model with random
-weights, so that a busy machine slows both alike; the first step of each is not counted. Time is the median of a step
-with its optimizer; "same tokens" compares the time for a token, because some schedulers train on one task a step.
-Memory is the process's peak beyond what it had before its first step (on a CPU its resident set, on CUDA what torch
-allocated), from another process that runs the scheduler alone.
+Each scheduler has its own process. There its steps and those of `average` alternate on one model with random weights,
+so that a busy machine slows both alike. The first step of each does not count. Time is the median of a step,
+optimizer included. "Same tokens" compares the time per token, because some schedulers train on one task per step.
+Memory is measured in another process that runs the scheduler alone: the increase of its peak from before its first
+step, of the resident set on a CPU, of torch's allocations on CUDA.
 """
 
 import argparse
-import resource
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from statistics import median
 import torch
 
 from benchmarks.finetune import SHAPES
+from benchmarks.objectives import MIB, peak
 from minbert import BertModel, load_tokenizer
 from multitask.evaluation.task_predictions import load_split
 from multitask.models.multitask_model import MultitaskModel
@@ -30,12 +30,11 @@ from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning
 from multitask.training.optimizer_and_clipping import Optimizer
 
-MIB = 2**20
 TASKS = FinetuneConfig().tasks
 
 
 class Bench:
-    """Steps of several schedulers on one model and one optimizer."""
+    """Several schedulers that train one model with one optimizer."""
 
     def __init__(self, names: list[str], options: argparse.Namespace) -> None:
         self.runtime = start("auto", options.precision)
@@ -56,7 +55,7 @@ class Bench:
         self.updates = {name: problem.plan(0) for name, problem in self.problems.items()}
 
     def step(self, name: str, number: int) -> tuple[float, int]:
-        """Seconds and tokens of a step."""
+        """Take a step. Returns its seconds and tokens."""
         problem, updates = self.problems[name], self.updates[name]
         begin = time.perf_counter()
         update = updates[number % len(updates)]
@@ -68,15 +67,12 @@ class Bench:
         return time.perf_counter() - begin, losses.tokens
 
     def memory(self) -> float:
-        """Peak of this process so far, in bytes (Linux counts KiB, macOS bytes)."""
-        if self.runtime.device.type == "cuda":
-            return torch.cuda.max_memory_allocated()
-        largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return largest if sys.platform == "darwin" else largest * 1024
+        """The peak of this process in bytes."""
+        return torch.cuda.max_memory_allocated() if self.runtime.device.type == "cuda" else peak()
 
 
 def seconds(name: str, options: argparse.Namespace) -> tuple[float, float]:
-    """Median seconds of a step, and of a token relative to `average`."""
+    """The median seconds per step, and the time per token relative to `average`."""
     bench = Bench(list(dict.fromkeys(["average", name])), options)
     taken: dict[str, list[tuple[float, int]]] = {each: [] for each in bench.problems}
     for k in range(options.steps + 1):
@@ -87,7 +83,7 @@ def seconds(name: str, options: argparse.Namespace) -> tuple[float, float]:
 
 
 def added_memory(name: str, options: argparse.Namespace) -> float:
-    """MiB that steps add to the peak. Call it in a fresh process."""
+    """MiB that steps add to the peak. Call this in a new process."""
     bench = Bench([name], options)
     before = bench.memory()
     for k in range(options.steps):
@@ -100,7 +96,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--data", type=Path, default=Path("data/sample"))
     parser.add_argument("--shape", choices=SHAPES, default="minilm")
-    parser.add_argument("--batch-size", type=int, default=16, help="examples of each task in a step")
+    parser.add_argument("--batch-size", type=int, default=16, help="examples per task in a step")
     parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     parser.add_argument("--schedulers", nargs="+", choices=sorted(SCHEDULERS), default=sorted(SCHEDULERS))
     parser.add_argument("--measure", choices=["seconds", "memory"], help=argparse.SUPPRESS)
@@ -117,7 +113,7 @@ def main() -> None:
         f"{runtime.device.type}, {runtime.precision}, {torch.get_num_threads()} threads, torch {torch.__version__}, "
         f"{options.shape}, batches of {options.batch_size}, {options.data}\n"
     )
-    print("| scheduler | s a step | same tokens, relative to average | MiB added | relative to average |")
+    print("| scheduler | s per step | same tokens, relative to average | MiB added | relative to average |")
     print("|---|---:|---:|---:|---:|")
     average = 0.0
     for each in ["average", *(name for name in options.schedulers if name != "average")]:

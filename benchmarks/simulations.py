@@ -1,25 +1,24 @@
-"""Time of the gradient study's simulations beside a plain loop over cells and batches, and how far the values differ.
+"""The gradient study's simulations compared with a plain loop over cells and batches: time and largest difference.
 
     python -m benchmarks.simulations [--cells 10] [--batches 1000]
 
-The loop does what the paper describes (arXiv 2402.18281, section 3.1) as its script does: for each loss and each cell
-it draws every batch anew, and computes one batch after the other in NumPy, in float64. Both sides on one thread, in
-seconds of processor time, so that other programs on the machine count little. The loop's time for the paper's grid is
-that of the cells measured, scaled: all cells cost the same. Values are compared on the same draws, where the loop
-reads the angles instead of drawing them.
+The loop computes what the paper describes (arXiv 2402.18281, section 3.1), in the way of the paper's script: for each
+loss and cell it draws new batches and computes one after the other in NumPy, in float64. Both sides use one thread.
+Times are processor time, so that other programs have little effect. The loop's time for the paper's grid is
+extrapolated from the measured cells, since all cells cost the same. To compare values, the loop reads the angles that
+ours has drawn.
 """
 
 import argparse
 import math
-import platform
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.machine import processor
 from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import TEMPERATURES
 from studies.gradient_paradigm.simulations import (
@@ -57,7 +56,7 @@ LOSSES: dict[str, Callable[[float, NDArray[np.float64]], float]] = {
 
 
 def loop_dissipation(loss: str, grid: int, sample: Sampler) -> NDArray[np.float64]:
-    """Mean dissipation of every cell  # [grid, grid]."""
+    """The mean dissipation of every cell, [grid, grid]."""
     cells = [
         np.mean([LOSSES[loss](positive, negatives) for positive, negatives in sample(positive_mean, negative_mean)])
         for positive_mean in np.linspace(*POSITIVE_MEANS, grid)
@@ -67,7 +66,7 @@ def loop_dissipation(loss: str, grid: int, sample: Sampler) -> NDArray[np.float6
 
 
 def loop_weights(grid: int, sample: Sampler) -> NDArray[np.float64]:
-    """Mean weight of the hardest negative  # [temperatures, grid]."""
+    """The mean weight of the hardest negative, [temperatures, grid]."""
     columns = []
     for negative_mean in np.linspace(*NEGATIVE_MEANS, grid):
         batches = list(sample(WEIGHT_POSITIVE_MEAN, negative_mean))
@@ -109,16 +108,9 @@ def seconds(action: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def processor() -> str:
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cells", type=int, default=10, help="means on each axis that the loop computes, at least 10")
+    parser.add_argument("--cells", type=int, default=10, help="means per axis that the loop computes, at least 10")
     parser.add_argument("--batches", type=int, default=1000)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -126,7 +118,7 @@ def main() -> None:
     simulations = run_simulations(config)
     print(f"{processor()}, one thread, numpy {np.__version__}, torch {torch.__version__}")
     print(f"loop: {config.grid} x {config.grid} cells, {config.batches} batches of {config.batch_size}\n")
-    print("| | loop, measured | loop, paper's grid | largest difference, same draws |\n|---|---:|---:|---:|")
+    print("| | loop, measured | loop, paper's grid | largest difference on the same draws |\n|---|---:|---:|---:|")
     batches = PAPER.batches / config.batches
     total = 0.0
     for loss, values in simulations.dissipation.items():
@@ -141,10 +133,8 @@ def main() -> None:
     print(f"| weights | {measured:.2f} s | {whole / 60:.1f} min | {difference:.1e} |")
     total += whole
     ours = min(seconds(lambda: run_simulations(PAPER)) for _ in range(3))
-    print(
-        f"\nall of it on the paper's grid: loop {total / 60:.0f} min, `run_simulations` {ours:.2f} s measured", end=""
-    )
-    print(f" ({total / ours:,.0f} times faster)")
+    print(f"\ntotal for the paper's grid: loop {total / 60:.0f} min (extrapolated), `run_simulations` {ours:.2f} s")
+    print(f"({total / ours:,.0f} times faster)")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
-"""Time of the evaluation suites: ours beside embedding each file as it comes, in one run.
+"""Time of the evaluation suites, ours and a plain script that embeds each file in its own order.
 
     python -m benchmarks.suites --data FOLDER [--model all-minilm-l6-v2] [--transfer]
 
-FOLDER is SentEval's data folder. The plain way is what an evaluation script writes: transformers' AutoModel in fp32,
-each file's sentences in their order, batches of 64 padded to the longest sentence, mean pooling, scipy's Spearman
-correlation. Ours is `evaluate --suite sts` without a cache: read, embed every different sentence once in batches by
-tokens, score. Ours runs before and after the plain way, and the mean counts, so that a machine whose load changes does
-not favour one. The difference is the largest of the seven tasks' scores, in points.
+FOLDER is SentEval's data folder. The plain script uses transformers' AutoModel in fp32, each file's sentences in
+their order, batches of 64 padded to the longest sentence, mean pooling and scipy's Spearman correlation. Ours is
+`evaluate --suite sts` without a cache: it embeds each distinct sentence once, in batches filled by tokens. Ours runs
+before and after the plain script and the mean counts, so that a change of the machine's load favours neither. The
+difference is the largest among the seven tasks' scores, in points.
 """
 
 import argparse
-import platform
 import time
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from scipy.stats import spearmanr
 from transformers import AutoModel, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
+from benchmarks.machine import machine
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation.embedding_suites import SuiteName, SuiteResult, evaluate_suite
 from multitask.evaluation.senteval_files import STS_SETS
@@ -32,7 +32,7 @@ BATCH_SIZE = 64
 
 
 def plain(name: str, folder: Path, device: torch.device) -> tuple[dict[str, float], float]:
-    """Spearman correlation of each task, and seconds for all."""
+    """The Spearman correlation of each task, and the seconds for all tasks."""
     place = str(locate_model(name))
     tokenizer, model = AutoTokenizer.from_pretrained(place), AutoModel.from_pretrained(place).to(device).eval()
     most = SentenceEncoder.load(name).max_length
@@ -52,7 +52,7 @@ def plain(name: str, folder: Path, device: torch.device) -> tuple[dict[str, floa
 def embed(
     tokenizer: AutoTokenizer, model: AutoModel, sentences: list[str], most: int, device: torch.device
 ) -> NDArray[np.float32]:
-    """Unit embeddings [sentences, dim]."""
+    """Embeddings of length 1, [sentences, dim]."""
     parts = []
     for start in range(0, len(sentences), BATCH_SIZE):
         texts = sentences[start : start + BATCH_SIZE]
@@ -73,15 +73,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", default="all-minilm-l6-v2")
-    parser.add_argument("--transfer", action="store_true", help="time our transfer suite too")
+    parser.add_argument("--transfer", action="store_true", help="also time our transfer suite")
     options = parser.parse_args()
     disable_progress_bar()
-    cuda = torch.cuda.is_available()
-    machine = torch.cuda.get_device_name() if cuda else platform.processor() or platform.machine()
-    print(f"{machine}, {torch.get_num_threads()} threads, torch {torch.__version__}, {options.model}\n", flush=True)
+    print(f"{machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, {options.model}\n", flush=True)
     precisions: tuple[Precision, ...] = ("auto", "fp32")
     before = [ours("sts", options.model, options.data, precision) for precision in precisions]
-    scores, seconds = plain(options.model, options.data, torch.device("cuda" if cuda else "cpu"))
+    scores, seconds = plain(options.model, options.data, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     after = [ours("sts", options.model, options.data, precision) for precision in precisions]
     print("| STS suite | seconds | ratio | average, points | largest difference |\n|---|---:|---:|---:|---:|")
     print(

@@ -1,7 +1,7 @@
-"""Write the bundled sample data: small files of our own (CC0) in the formats of the course's and the pre-training data.
+"""Write the bundled sample data: small generated files (CC0) in the formats of the course's and the pre-training data.
 
-Run `python scripts/make_sample_data.py` to remake data/sample/. The same seed always gives the same bytes, and no
-sentence of a task's split occurs in another split of that task. Nothing but the standard library is needed.
+`python scripts/make_sample_data.py` writes data/sample/ again. The same seed gives the same bytes. No sentence occurs
+in two splits of a task. The script needs only the standard library.
 """
 
 import argparse
@@ -25,9 +25,15 @@ OF_A_DOMAIN = 1000
 
 @dataclass(frozen=True)
 class Task:
-    """One task's files: their stem, columns, rows of train, dev and test, what makes a row, and classes.
+    """One task's files.
 
-    More than one class means whole-number labels, each as frequent as the others.
+    Args:
+        stem: the start of the file names.
+        sentence_columns: names of the columns that hold sentences.
+        label_column: name of the label's column.
+        rows: how many in train, dev and test.
+        make: generates an example of a split.
+        classes: number of classes; if above 1, labels are whole numbers and all classes are equally frequent.
     """
 
     stem: str
@@ -47,19 +53,19 @@ TASKS = (
 
 
 def table(rows: list[list[str]], delimiter: str) -> str:
-    """Rows as CSV text with Unix line ends."""
+    """CSV text with Unix line ends."""
     buffer = io.StringIO()
     csv.writer(buffer, delimiter=delimiter, lineterminator="\n").writerows(rows)
     return buffer.getvalue()
 
 
 def row_id(stem: str, split: Split, index: int) -> str:
-    """25 hex digits, as in the course's files."""
+    """A row's id: 25 hex digits, as in the course's files."""
     return hashlib.sha256(f"{stem}/{split}/{index}".encode()).hexdigest()[:25]
 
 
 def task_file(task: Task, split: Split, examples: list[Example]) -> str:
-    """The text of one split's file; test files have no label column."""
+    """The text of one split's file. Test files have no label column."""
     labelled = split != "test"
     rows = [["", "id", *task.sentence_columns, *([task.label_column] if labelled else [])]]
     for index, example in enumerate(examples):
@@ -70,7 +76,7 @@ def task_file(task: Task, split: Split, examples: list[Example]) -> str:
 
 
 def all_files(seed: int) -> dict[str, str]:
-    """Every file's name and text."""
+    """The text of every file, by file name."""
     files = {}
     evaluation_sentences: set[str] = set()
     for task in TASKS:

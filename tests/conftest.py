@@ -1,4 +1,4 @@
-"""What many tests share: a tiny random encoder, the bundled sample data, and a small cut of it."""
+"""Fixtures that many tests share: a tiny random encoder, the bundled sample data, and its first rows."""
 
 import os
 import re
@@ -20,7 +20,8 @@ from minbert.tokenizer import Tokenizer
 from tests.minbert.hub import Hub, running
 
 ROOT = Path(__file__).parents[1]
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy is no failure
+# Tests also run on busy machines, so slowness is no failure.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SMALL_ROWS = {"train": 64, "dev": 32, "test-student": 16}
@@ -29,7 +30,7 @@ VOCABULARY_SIZE = 600
 
 @pytest.fixture(scope="session", autouse=True)
 def token_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Keep the user's cache out of the tests; child processes inherit the setting."""
+    """An empty cache instead of the user's. Child processes inherit the setting."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MULTITASK_CACHE", str(folder))
@@ -38,7 +39,7 @@ def token_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session", autouse=True)
 def unsynced() -> Iterator[None]:
-    """Leave files to the system's cache: thousands are written here, and only a power cut would tell."""
+    """Do not wait for the disk: the tests write thousands of files, and fsync only matters in a power cut."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
         yield
@@ -52,7 +53,7 @@ def sample_data() -> Path:
 
 @pytest.fixture(scope="session")
 def small_data(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first rows of every task's files: 64 to train, 32 dev, 16 test."""
+    """A folder with the first rows of every task's files: 64 of train, 32 of dev, 16 of test."""
     folder = tmp_path_factory.mktemp("small-data")
     for split, rows in SMALL_ROWS.items():
         for path in sample_data.glob(f"*-{split}.csv"):
@@ -63,7 +64,7 @@ def small_data(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture(scope="session")
 def tiny_encoder(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint folder: a random BERT of 2 layers and width 32 with its own vocabulary of the sample's words."""
+    """A checkpoint folder: a random BERT of 2 layers and width 32 with a vocabulary of the sample's words."""
     folder = tmp_path_factory.mktemp("tiny-encoder")
     vocabulary = sample_vocabulary(sample_data)
     torch.manual_seed(0)
@@ -74,7 +75,7 @@ def tiny_encoder(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
         num_attention_heads=4,
         intermediate_size=64,
         max_position_embeddings=64,
-        initializer_range=0.1,  # a tiny network of the usual 0.02 hardly tells sentences apart
+        initializer_range=0.1,  # with the usual 0.02, all sentences have nearly the same embedding
     )
     BertModel(config).save(folder)
     Tokenizer(word_piece(vocabulary), config.max_length, {}).save(folder)
@@ -83,7 +84,7 @@ def tiny_encoder(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """A hub of our own in place of Hugging Face's, with an empty cache."""
+    """A local server in place of the Hugging Face hub, with an empty cache."""
     server = Hub()
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
@@ -98,7 +99,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 def sample_vocabulary(sample_data: Path) -> list[str]:
-    """The special tokens, all characters of the sample (at a word's start and within), and its most frequent words."""
+    """Special tokens, the sample's characters (as starts and continuations of words), and its most frequent words."""
     text = "".join(path.read_text(encoding="utf-8").lower() for path in sorted(sample_data.glob("*.csv")))
     characters = sorted({c for c in text if not c.isspace()})
     start = [*SPECIALS, *characters, *(f"##{c}" for c in characters)]
@@ -107,7 +108,7 @@ def sample_vocabulary(sample_data: Path) -> list[str]:
 
 
 def word_piece(vocabulary: list[str]) -> RustTokenizer:
-    """An uncased BERT tokenizer over the vocabulary."""
+    """An uncased BERT tokenizer with this vocabulary."""
     ids = {token: index for index, token in enumerate(vocabulary)}
     backend = RustTokenizer(models.WordPiece(ids, unk_token="[UNK]"))
     backend.add_special_tokens(list(SPECIALS))

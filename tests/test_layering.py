@@ -91,7 +91,7 @@ def test_objectives_know_tensors_only(path):
 
 
 @pytest.mark.parametrize("path", modules("minbert") + modules("multitask"), ids=str)
-def test_transformers_is_for_tests_and_foreign_encoders_only(path):
+def test_transformers_is_for_tests_and_other_architectures_only(path):
     allowed = {"sentence_transformers"} if path.name == "other_architectures.py" else set()
     assert not foreign(path) & {"transformers", "sentence_transformers", "pytest", "tests"} - allowed
 

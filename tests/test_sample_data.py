@@ -1,4 +1,4 @@
-"""The bundled sample data: remade byte for byte by its script, large enough, balanced, no leaks between splits."""
+"""The bundled sample data: its script gives the same bytes; it is large enough, balanced, and no split leaks."""
 
 import csv
 import subprocess
@@ -33,7 +33,7 @@ def labels(stem: str, split: str) -> list[float]:
     return [float(row[LABEL[stem]]) for row in read(f"{stem}-{split}.csv")]
 
 
-def test_script_remakes_the_files_byte_for_byte(tmp_path: Path) -> None:
+def test_the_script_writes_the_same_bytes(tmp_path: Path) -> None:
     script = REPOSITORY / "scripts" / "make_sample_data.py"
     subprocess.run([sys.executable, script, "--output", tmp_path], check=True, capture_output=True)
     made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

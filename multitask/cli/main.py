@@ -1,37 +1,36 @@
-"""The command line: from options to calls. What is slow to import is imported by the command that needs it."""
+"""The command line: finds the command, reads its options, runs it and turns its errors into exit codes.
+
+A command is a module of this package with a `COMMAND`, a stage (see `stage_commands`), or an entry point of the group
+`multitask.commands`. Only what the command needs is imported.
+"""
 
 import logging
 import os
 import sys
-from collections.abc import Sequence
-from functools import singledispatch
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING
+from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
-
-import tyro
+from typing import TypeVar
 
 from minbert.errors import InputError
-from multitask.cli.options import (
-    Command,
-    Data,
-    Domains,
-    Embed,
-    Ensemble,
-    Evaluate,
-    Export,
-    Fetch,
-    Finetune,
-    Fuse,
-    Mlm,
-    Predict,
-    Pretrain,
-    Probe,
-    Prune,
-    Report,
-    Simulate,
-)
-from multitask.cli.types import REGISTRY
+from multitask.cli.arguments import help_page, parse
+from multitask.cli.command import Command, Group
+from multitask.cli.completion import completion_script
+from multitask.cli.options import build, did_you_mean
+from multitask.cli.settings_file import read_settings, write_settings
+from multitask.cli.stage_commands import stage_commands
 from multitask.runtime.errors import Interrupted, TrainingError
-from studies.engine.command_options import Experiments
+
+PROG = "multitask"
+HELP = {"--help", "-h", "--help-all"}
+OWN = ("evaluate", "predict", "ensemble", "embed", "probe", "export", "data")
+"""The modules of this package that have a `COMMAND`."""
+ENTRY_POINTS = "multitask.commands"
+
+Found = TypeVar("Found", bound=Command | Group)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,11 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # not every retry: the outcome is one line of ours
     try:
-        markers = (tyro.conf.OmitSubcommandPrefixes,)
-        command = tyro.cli(Command, args=arguments, prog="multitask", config=markers, registry=REGISTRY)
-        if "TORCHELASTIC_RUN_ID" in os.environ and not isinstance(command, Pretrain | Mlm | Finetune | Fuse):
-            raise InputError("torchrun is for pretrain, mlm, finetune and fuse; run other commands without it")
-        return run(command)
+        return _dispatch(list(sys.argv[1:] if arguments is None else arguments))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -62,264 +57,94 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-@singledispatch
-def run(command: object) -> int:
-    """Carry out a command; returns the exit code."""
-    raise NotImplementedError(type(command).__name__)
-
-
-@run.register
-def _(command: Data) -> int:
-    from multitask.data.check import check_folder
-    from multitask.data.fetch import fetch, load_sources
-    from multitask.evaluation.captions_and_news import write_captions_and_news
-    from multitask.tasks.kinds import TASKS
-
-    action = command.action
-    if isinstance(action, Domains):
-        for path, count in write_captions_and_news(action.folder, action.suites_data).items():
-            print(f"{path}: {count:,} sentences")
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in HELP:
+        print(_overview(PROG, "BERT for several sentence tasks at once.", list(every_command())))
         return 0
-    if isinstance(action, Fetch):
-        sources = load_sources()
-        for path in fetch(sources, action.folder, action.sets):
-            print(path)
-        terms = {source.name: source.terms for source in sources if not action.sets or source.name in action.sets}
-        print("\n".join(f"terms of {name}: {text}" for name, text in terms.items()))
+    name, *rest = arguments
+    if name == "--print-completion":
+        print(completion_script(list(every_command()), rest))
         return 0
-    report, problems = check_folder(action.folder, {name: task.schema for name, task in TASKS.items()})
-    print(report.render())
-    for problem in problems:
-        print(f"error: {problem}", file=sys.stderr)
-    return 2 if problems else 0
+    command, prog = find_command(name), f"{PROG} {name}"
+    if isinstance(command, Group):
+        if not rest or rest[0] in HELP:
+            print(_overview(prog, command.help, command.commands))
+            return 0
+        name, *rest = rest
+        command, prog = _named(name, {member.name: member for member in command.commands}, prog), f"{prog} {name}"
+    return run_command(prog, command, rest)
 
 
-@run.register
-def _(command: Pretrain | Mlm | Finetune | Fuse) -> int:
-    from multitask.evaluation.text_tables import scores_table
-    from multitask.runs.artefact import Weights
-    from multitask.runtime import distributed
-    from multitask.stages.registry import stages
-
-    stage = next(stage for stage in stages().values() if stage.config is type(command.config))
-    artefact = stage.run([Weights(command.start, command.revision)], command.data, command.config, command.options)
-    if distributed.is_first():  # once however many ranks there are
-        if isinstance(command, Finetune | Fuse):
-            print(scores_table(artefact.history()))
-        print(artefact.folder)
-    return 0
-
-
-@run.register
-def _(command: Prune) -> int:
-    from minbert.files import read_json
-    from multitask.evaluation.text_tables import pruning_table
-    from multitask.runs.artefact import Weights
-    from multitask.runtime.options import RunOptions
-    from multitask.stages.prune.pruning import prune
-
-    options = RunOptions(command.device, runs=command.runs, name=command.name)
-    rewind = Weights(command.rewind_to, command.rewind_revision) if command.rewind_to else None
-    artefact = prune(Weights(command.start, command.revision), command.data, command.config, options, rewind)
-    print(pruning_table(read_json(artefact.folder / "pruning.json")))
-    print(artefact.folder)
-    return 0
+def run_command(prog: str, command: Command, arguments: Sequence[str]) -> int:
+    """Run a command with its arguments, or print its help. Returns the exit code."""
+    if asked := HELP.intersection(arguments):
+        print(help_page(prog, command, "--help-all" in asked), end="")
+        return 0
+    if "TORCHELASTIC_RUN_ID" in os.environ and not command.distributed:
+        names = [name for name, found in stage_commands().items() if found.distributed]
+        raise InputError(f"torchrun is for {', '.join(names[:-1])} and {names[-1]}; run other commands without it")
+    options = command.declared()
+    given = parse(prog, [*options, *command.general()], arguments)
+    for option in options:
+        if name := given.pop(f"help_{option.name}", None):
+            print(option.kind.explain(name))
+            return 0
+    file, save_to = given.pop("config", None), given.pop("save_config", None)
+    settings = read_settings(file, prog, command.stage, options) if file else {}
+    values = {option.name: option.default for option in options} | settings | given
+    if missing := [option.flag for option in options if values[option.name] is MISSING]:
+        raise InputError(f"{missing[0]} is missing (`{prog} --help` shows the options)")
+    with _blaming(file, settings.keys() - given.keys()):
+        built = build(command.options, values)
+        if save_to and os.environ.get("RANK", "0") == "0":  # torchrun starts one process a rank
+            write_settings(save_to, prog, options, values)
+        return command.run(built)
 
 
-@run.register
-def _(command: Evaluate) -> int:
-    if command.suite != "multitask":
-        return _evaluate_suite(command)
-    if command.pooling != "auto":
-        raise InputError("--pooling is for the suites sts, transfer and geometry; the tasks' heads have their own")
-    from dataclasses import asdict
-
-    from minbert.files import write_json
-    from minbert.tokenizer import load_tokenizer
-    from multitask.data.contamination import TrainedOn
-    from multitask.evaluation.task_predictions import load_split, predict
-    from multitask.evaluation.task_scores import overlap, score
-    from multitask.evaluation.text_tables import metrics_table, overlap_table
-    from multitask.evaluation.training_overlap import any_seen
-    from multitask.models.multitask_model import load_model
-    from multitask.runs.artefact import locate_model
-    from multitask.runtime.device import start
-
-    folder = locate_model(command.model, command.revision, command.best_on)
-    runtime = start(command.device, command.precision)
-    model = load_model(folder).to(runtime.device)
-    data = load_split(model, load_tokenizer(str(folder)), command.data, command.split)
-    examples = {name: rows.examples for name, rows in data.items()}
-    predictions = predict(model, data, runtime)
-    scores = score(predictions, examples)
-    trained_on = TrainedOn.of_folder(folder, command.model)
-    seen = overlap(predictions, examples, trained_on)
-    output = command.output or folder / f"evaluation-{command.split}.json"
-    result = {"overall": scores.overall, "tasks": scores.metrics, "split": command.split, **runtime.describe()}
-    parts = {name: asdict(task) for name, task in seen.items()}
-    write_json(output, {**result, "overlap": parts, "unknown": trained_on.unknown})
-    print(metrics_table(scores))
-    if any_seen(seen):
-        print(overlap_table(seen))
-    for line in trained_on.unknown:
-        print(f"not known: {line}")
-    print(output)
-    return 0
+@contextmanager
+def _blaming(file: Path | None, names: Collection[str]) -> Iterator[None]:
+    """Names the settings file in errors about these settings, such as "epochs is 0; expected at least 1"."""
+    try:
+        yield
+    except InputError as error:
+        if str(error).partition(" ")[0] not in names:
+            raise
+        raise InputError(f"{file}: {error}") from None
 
 
-def _evaluate_suite(command: Evaluate) -> int:
-    from multitask.evaluation.embedding_cache import default_cache
-    from multitask.evaluation.embedding_suite_pages import suite_text, write_suite
-    from multitask.evaluation.embedding_suites import evaluate_model
-    from multitask.runs.artefact import is_run, locate_model
-
-    assert command.suite != "multitask"
-    name = command.model
-    result = evaluate_model(
-        command.suite,
-        name,
-        command.data,
-        default_cache() if command.cache else None,
-        command.revision,
-        command.best_on,
-        command.pooling,
-        command.device,
-        command.precision,
-        command.seed,
-    )
-    if is_run(name):
-        folder = locate_model(name, best_on=command.best_on)
-    else:
-        folder = Path(name) if Path(name).is_dir() else Path("evaluations", name.replace("/", "--"))
-    print(suite_text(result))
-    for path in write_suite(result, command.output or folder / f"evaluation-{command.suite}.json"):
-        print(path)
-    return 0
+def find_command(name: str) -> Command | Group:
+    """The command of this name. Raises InputError if there is none."""
+    if name in OWN:
+        return _own(name)
+    for entry in entry_points(group=ENTRY_POINTS, name=name):
+        return entry.load()
+    commands = stage_commands()
+    return commands[name] if name in commands else _named(name, {found.name: found for found in every_command()}, PROG)
 
 
-@run.register
-def _(command: Predict) -> int:
-    from multitask.inference.prediction_files import write_prediction_files
-
-    for path in write_prediction_files(
-        command.model, command.data, command.output, command.best_on, command.device, command.precision
-    ):
-        print(path)
-    return 0
+def every_command() -> Iterator[Command | Group]:
+    """All commands."""
+    yield from stage_commands().values()
+    yield from map(_own, OWN)
+    yield from (entry.load() for entry in entry_points(group=ENTRY_POINTS))
 
 
-@run.register
-def _(command: Ensemble) -> int:
-    from minbert.files import read_json
-    from multitask.evaluation.text_tables import ensemble_table
-    from multitask.runtime.options import RunOptions
-    from multitask.stages.ensemble.combining import ensemble
-
-    options = RunOptions(command.device, command.precision, command.runs, command.name)
-    artefact = ensemble(command.models, command.data, command.config, options, command.kept)
-    print(ensemble_table(read_json(artefact.folder / "evaluation.json")))
-    for path in sorted((artefact.folder / "predictions").iterdir()):
-        print(path)
-    print(artefact.folder)
-    return 0
+def _own(name: str) -> Command | Group:
+    return import_module(f"{__package__}.{name}").COMMAND
 
 
-@run.register
-def _(command: Simulate) -> int:
-    from multitask.runtime.options import RunOptions
-    from studies.gradient_paradigm.simulate import simulate
-    from studies.gradient_paradigm.simulation_report import (
-        claims_text,
-        judged_simulations,
-        read_simulations,
-        write_figures,
-    )
-
-    artefact = simulate(command.config, RunOptions(runs=command.runs, name=command.name))
-    print(claims_text(judged_simulations(*read_simulations(artefact.folder))))
-    for path in write_figures(artefact.folder):
-        print(path)
-    print(artefact.folder)
-    return 0
+def _named(name: str, commands: Mapping[str, Found], prog: str) -> Found:
+    """The command of this name. Raises InputError if there is none."""
+    if name not in commands:
+        raise InputError(f"unknown command {name}{did_you_mean(name, commands)} (`{prog} --help` lists all)")
+    return commands[name]
 
 
-@run.register
-def _(command: Embed) -> int:
-    import numpy as np
-
-    from minbert.files import atomic_file
-    from multitask.data.read_unlabelled_files import read_sentences
-    from multitask.models.sentence_encoder import load_encoder
-
-    if command.output.suffix != ".npy":
-        raise InputError(f"{command.output}: expected a name that ends in .npy")
-    sentences = read_sentences(command.text).sentences
-    encoder = load_encoder(command.model, command.revision, command.pooling, command.device, command.precision)
-    embeddings = encoder.encode(sentences, normalize=command.normalize, show_progress=True)
-    with atomic_file(command.output) as temporary, Path(temporary).open("wb") as file:
-        np.save(file, embeddings)
-    print(f"{command.output}: {embeddings.shape[0]} embeddings of size {embeddings.shape[1]}")
-    return 0
-
-
-@run.register
-def _(command: Probe) -> int:
-    from math import isfinite
-
-    from minbert.files import write_json
-    from multitask.evaluation.probe_encoder import probe_checkpoint, similar_pairs
-    from multitask.evaluation.text_tables import probe_table
-    from multitask.models.sentence_encoder import SentenceEncoder
-    from multitask.tasks.training_sentences import training_sentences
-
-    similar = command.source == "similar_pairs"
-    texts = similar_pairs(command.data) if similar else [training_sentences(command.source, command.data)[0]]
-    objective = command.objective.build()
-    encoder = SentenceEncoder.load(command.model, command.revision, device=command.device, precision=command.precision)
-    found = probe_checkpoint(encoder, texts, objective, command.batch_size, command.batches, command.seed)
-    summaries = [components.summary() for components in found]
-    print(f"{objective}, {len(found)} batches of {command.batch_size}")
-    print(probe_table(summaries))
-    if command.output is not None:
-        finite = [{name: v if isfinite(v) else None for name, v in summary.items()} for summary in summaries]
-        write_json(command.output, {"objective": str(objective), "source": command.source, "batches": finite})
-        print(command.output)
-    return 0
-
-
-@run.register
-def _(command: Export) -> int:
-    from multitask.data.contamination import TrainedOn
-    from multitask.inference.export import export_onnx, export_sentence_transformers, export_transformers
-    from multitask.inference.model_card import model_card
-    from multitask.models.sentence_encoder import SentenceEncoder
-    from multitask.runs.artefact import locate_model
-
-    encoder = SentenceEncoder.load(command.model, command.revision, command.pooling, "cpu", "fp32")
-    trained_on = TrainedOn.of_folder(locate_model(command.model, command.revision), command.model)
-    match command.to:
-        case "transformers":
-            export_transformers(encoder, command.output, trained_on)
-        case "sentence-transformers":
-            card = model_card(command.model, command.revision, encoder, command.normalize)
-            export_sentence_transformers(encoder, command.output, card, command.normalize, trained_on)
-        case "onnx":
-            logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns that torchvision's operators are missing
-            export_onnx(encoder, command.output, command.normalize, trained_on)
-    print(command.output)
-    return 0
-
-
-@run.register
-def _(command: Experiments) -> int:
-    from studies.engine.command import run_action
-
-    return run_action(command.action)
-
-
-@run.register
-def _(command: Report) -> int:
-    from studies.report.report import write_report
-
-    print(f"report: {write_report(command.runs, command.preset, command.report).resolve()}")
-    return 0
+def _overview(prog: str, text: str, commands: Sequence[Command | Group]) -> str:
+    """The list of commands, under their sections."""
+    lines = [f"usage: {prog} COMMAND [options]", "", text]
+    sections = dict.fromkeys(command.section for command in commands)
+    for section in sections:
+        lines += ["", f"{section if len(sections) > 1 else 'Commands'}:"]
+        lines += [f"  {found.name:<12}{found.help.splitlines()[0]}" for found in commands if found.section == section]
+    return "\n".join([*lines, "", f"`{prog} COMMAND --help` shows a command's options."])

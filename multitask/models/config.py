@@ -25,11 +25,11 @@ class HeadsConfig:
     residual: bool = False
     """Add the embedding to the output of a pair head's layers, which is zero at first: training then begins with the
     embeddings of the start weights. Useful for start weights that are already tuned for similarity."""
-    hidden_size: int | None = None
+    head_hidden_size: int | None = None
     """Hidden size of the heads' MLPs; the encoder's hidden size when left out (768 for bert-base, as in the report)."""
     dropout: float = 0.3
     """Dropout before each linear layer of a head."""
 
     def __post_init__(self) -> None:
-        check_range(self, 1, ("hidden_size",))
+        check_range(self, 1, ("head_hidden_size",))
         check_range(self, 0, ("dropout",), most=0.99)

@@ -120,8 +120,10 @@ class MultitaskModel(nn.Module):
         description = read_json(path)
         try:
             tasks, pooling = tuple(description["tasks"]), description["pooling"]
-            heads, max_length = HeadsConfig(**description["heads"]), description["max_length"]
-        except (TypeError, KeyError) as error:
+            renamed = {"hidden_size": "head_hidden_size"}  # the name in older models
+            heads = HeadsConfig(**{renamed.get(name, name): value for name, value in description["heads"].items()})
+            max_length = description["max_length"]
+        except (TypeError, KeyError, AttributeError) as error:
             raise InputError(f"{path}: not a description of a multitask model ({error})") from None
         if pooling not in get_args(PoolingMethod):
             raise InputError(f"{path}: pooling is {pooling!r}; expected {' or '.join(get_args(PoolingMethod))}")

@@ -129,7 +129,7 @@ def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> nn.Module
             raise InputError(
                 f"heads: sharing={config.sharing} needs pairs=embeddings; with pairs={pairs} use sharing=separate"
             )
-    hidden = config.hidden_size or width
+    hidden = config.head_hidden_size or width
     size = width if config.residual else hidden  # of a transformed embedding
     shared = Mlp(width, hidden, size, config.dropout)
 

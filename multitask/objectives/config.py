@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from minbert.errors import InputError
 from multitask.objectives.parameters import parameters, text_of
@@ -27,6 +27,9 @@ class ObjectiveConfig:
     Raises:
         InputError: the same parameter twice.
     """
+
+    form: ClassVar[str] = "NAME[:PARAMETER=VALUE,...]"
+    """What `parse` reads, for help pages."""
 
     name: str = "infonce"
     parameters: tuple[tuple[str, Value], ...] = ()
@@ -68,6 +71,13 @@ class ObjectiveConfig:
         """The text that `parse` reads."""
         given = ",".join(f"{name}={text_of(value)}" for name, value in self.parameters)
         return f"{self.name}:{given}" if given else self.name
+
+    @staticmethod
+    def explain(name: str) -> str:
+        """The description of an objective, as plain text. Imports torch. Raises InputError for an unknown name."""
+        from multitask.objectives import describe
+
+        return describe(name)
 
     def build(self) -> "Objective":
         """The objective itself. Imports torch.

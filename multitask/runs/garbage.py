@@ -48,7 +48,7 @@ def write_keep_list(runs: Path, name: str, needed: Collection[str]) -> None:
     Args:
         runs: folder of all runs.
         name: of the list.
-        needed: names of run folders.
+        needed: names of run folders, and of other files within `runs` that belong to them.
     """
     write_json(runs / KEEP_LISTS / f"{name}.json", sorted(needed))
 

@@ -8,27 +8,35 @@ from typing import Literal
 from minbert.errors import InputError
 
 Device = Literal["auto", "cpu", "cuda"]
-
-
 Precision = Literal["auto", "fp32", "bf16"]
+
+MAX_SEED = 2**63 - 1
+"""The largest seed that torch takes."""
 
 
 def check_range(config: object, least: float, names: tuple[str, ...], most: float = math.inf) -> None:
-    """Refuse numbers out of range; None stands for a setting that is left out."""
+    """Refuse numbers that are out of range or not finite. None is a setting that is left out."""
     for name in names:
-        if (value := getattr(config, name)) is not None and not least <= value <= most:
+        value = getattr(config, name)
+        if value is not None and not (least <= value <= most and math.isfinite(value)):
             expected = f"at least {least}" if most == math.inf else f"{least} to {most}"
             raise InputError(f"{name} is {value}; expected {expected}")
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """Where a run computes and what it leaves behind. Only device and precision change the result."""
+class Computing:
+    """Where to compute."""
 
     device: Device = "auto"
     """Where to compute. `auto` uses CUDA if there is a GPU."""
     precision: Precision = "auto"
     """Autocast precision. `auto` uses bf16 where the processor multiplies in bf16 natively."""
+
+
+@dataclass(frozen=True)
+class RunOptions(Computing):
+    """Where a run computes and what it leaves behind. Only device and precision change the result."""
+
     runs: Path = Path("runs")
     """Folder of all runs."""
     name: str = "run"
@@ -39,3 +47,6 @@ class RunOptions:
     """Also write TensorBoard event files."""
     keep: bool = True
     """Let `gc` keep the run even if no table needs it."""
+
+    def __post_init__(self) -> None:
+        check_range(self, 0, ("save_every",))

@@ -65,7 +65,7 @@ class Scheduler(nn.Module, ABC):
 
 def task_weights(config: ScheduledTraining) -> dict[str, float]:
     """The factor of each task's loss."""
-    return dict(zip(config.tasks, config.weights or [1.0] * len(config.tasks), strict=True))
+    return dict(zip(config.tasks, config.task_weights or [1.0] * len(config.tasks), strict=True))
 
 
 SCHEDULERS: dict[str, Callable[[ScheduledTraining, torch.device], Scheduler]] = {}

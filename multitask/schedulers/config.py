@@ -44,7 +44,7 @@ class ScheduledTraining(Protocol):
         """Tasks to train."""
 
     @property
-    def weights(self) -> tuple[float, ...] | None:
+    def task_weights(self) -> tuple[float, ...] | None:
         """Weight of each task's loss, in the order of the tasks; None: all weights are 1."""
 
     @property

@@ -90,6 +90,7 @@ class Stage:
         inputs: the models that it starts from.
         summary: what the command prints of a finished run.
         command: whether it is a command of its own with the options of `inputs`, configuration and `RunOptions`.
+        common: names of the configuration's options that the command's `--help` shows; the rest is in `--help-all`.
         distributed: whether it runs under torchrun.
         files: the files of the data folder that it reads, for a configuration; None: any.
         check: raises InputError where its data folder lacks something, before anything is computed.
@@ -106,6 +107,7 @@ class Stage:
     inputs: tuple[ModelInput, ...] = (START,)
     summary: Callable[[Artefact], str] | None = None
     command: bool = True
+    common: tuple[str, ...] = ()
     distributed: bool = False
     files: Callable[[Any], list[str]] | None = None
     check: Callable[[Any, Path], None] | None = None

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from minbert.errors import InputError
 from multitask.data.read_task_files import Schema
-from multitask.tasks.metrics import classification_metrics, correlation_metrics
+from multitask.tasks.accuracy_and_correlation import classification_metrics, correlation_metrics
 
 # Pairs with at least this gold similarity (0 to 5) count as having the same meaning: they are the positive pairs of
 # alignment. SimCSE takes the pairs above it (arXiv 2104.08821, section 3).

@@ -1,1 +1,1 @@
-"""Templates and word lists of the bundled sample data, one module per kind of text."""
+"""Generators, templates and word lists of the bundled sample data."""

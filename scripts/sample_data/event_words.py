@@ -1,6 +1,8 @@
-"""News-like statements. An event is `group name` and wordings of one and the same report; `{slots}` are its facts.
+"""Words of the news-like reports.
 
-Lines that begin with `>` follow from every wording, lines that begin with `!` contradict every wording.
+A block of EVENTS describes one event. Its first line is `group name`, the next lines are wordings of the same report,
+and `{slots}` stand for its facts (values in SLOTS). A line that begins with `>` follows from every wording; a line
+that begins with `!` contradicts every wording.
 """
 
 SLOTS = {

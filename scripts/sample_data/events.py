@@ -1,4 +1,4 @@
-"""News-like reports: an event with its facts in several wordings, what follows from it and what contradicts it."""
+"""News-like reports: wordings of each event, sentences that follow from it, and sentences that contradict it."""
 
 import random
 import re
@@ -12,7 +12,7 @@ SLOT_VALUES = {name: tuple(values.split("; ")) for name, values in SLOTS.items()
 
 @dataclass(frozen=True)
 class Event:
-    """A kind of event; `wordings` all report the same facts (some leave one out)."""
+    """A kind of event. All wordings report the same facts; some leave one out."""
 
     group: str
     wordings: tuple[str, ...]
@@ -20,12 +20,12 @@ class Event:
     contradicting: tuple[str, ...]
 
     def slots(self) -> list[str]:
-        """Names of the facts, in order of appearance in the fullest wording."""
+        """Names of the facts, in the order in which the most complete wording mentions them."""
         return re.findall(r"{(\w+)}", max(self.wordings, key=lambda wording: wording.count("{")))
 
 
 def tell(wording: str, facts: dict[str, str], rng: random.Random) -> str:
-    """Put facts into a wording."""
+    """Fill the facts into a wording."""
     return tidy(expand(wording, rng, **facts))
 
 
@@ -48,6 +48,6 @@ ALL_EVENTS = [_parse_event(block) for block in EVENTS.strip().split("\n\n")]
 
 
 def make_event(rng: random.Random, split: Split) -> tuple[Event, dict[str, str]]:
-    """An event and its facts; training never sees every eighth event nor every fifth value of a slot."""
+    """Choose an event and its facts. Every eighth event and every fifth value of a slot is kept out of training."""
     event = rng.choice(available(ALL_EVENTS, split, every=8))
     return event, {name: rng.choice(available(SLOT_VALUES[name], split, every=5)) for name in event.slots()}

@@ -1,6 +1,7 @@
-"""The little grammar that every sample text is made with: alternatives, slots, articles and held-out items.
+"""The template grammar of all sample texts, and what each split may use.
 
-`[big|large] {animal}` means one of two words and a slot. All choices come from the `random.Random` that is passed in.
+In `[big|large] {animal}`, the brackets hold alternatives and the braces name a slot. All choices come from the
+`random.Random` that is passed in.
 """
 
 import random
@@ -21,7 +22,7 @@ _WRONG_A = re.compile(
 
 
 def expand(template: str, rng: random.Random, **slots: str) -> str:
-    """Fill the slots, then choose one of every `[a|b]` (also of those that came with a slot's value)."""
+    """Fill the slots, then choose one alternative of every `[a|b]`, including those inside a slot's value."""
     text = template
     for name, value in slots.items():
         text = text.replace("{" + name + "}", value)
@@ -31,7 +32,7 @@ def expand(template: str, rng: random.Random, **slots: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """Repair articles (`a apple`), doubled spaces and the first letter."""
+    """Correct articles (`a apple`), doubled spaces, spaces before punctuation, and the case of the first letter."""
     text = re.sub(r"\s+", " ", text).strip()
     text = re.sub(r" ([,.;?!])", r"\1", text)
     text = _WRONG_A.sub(r"\1n ", text)
@@ -44,29 +45,33 @@ def lines(block: str) -> list[str]:
 
 
 def available(items: Sequence[Item], split: Split, every: int = 4) -> list[Item]:
-    """What a split may use: training never sees each `every`-th item, dev and test see all of them."""
+    """The items that a split may use: training leaves out every `every`-th item, dev and test use all."""
     if split != "train":
         return list(items)
     return [item for index, item in enumerate(items) if index % every != every - 1]
 
 
 def own_values(items: Sequence[Item], split: Split) -> list[Item]:
-    """A partition of a list: the last four items go to dev and test in pairs, the others to training."""
+    """A split's own part of a list: the last two items are for test, the two before for dev, the rest for training."""
     return list({"train": items[:-4], "dev": items[-4:-2], "test": items[-2:]}[split])
 
 
 @dataclass(frozen=True)
 class Example:
-    """One row: its sentences and, where the task has one, its label."""
+    """One row: its sentences, and its label if the task has labels."""
 
     sentences: tuple[str, ...]
     label: float | None = None
 
 
 def collect(make: Callable[[], Example], count: int, taken: set[str], classes: int = 1) -> list[Example]:
-    """`count` distinct examples of `make` without a sentence in `taken`, to which the new sentences are then added.
+    """Generate distinct examples that share no sentence with earlier ones.
 
-    With more than one class, every label gets the same number of examples.
+    Args:
+        make: generates a random example.
+        count: how many examples to return.
+        taken: sentences that may not occur; the new examples' sentences are added to it.
+        classes: if above 1, every label gets the same number of examples.
     """
     chosen: dict[frozenset[str], Example] = {}
     per_label: Counter[float | None] = Counter()

@@ -70,7 +70,7 @@ def _contradicting(scene: Scene, rng: random.Random, split: Split) -> str:
 
 
 def make_triplet(rng: random.Random, split: Split) -> Example:
-    """(premise, entailed, contradicting); no label."""
+    """A triplet without a label: premise, entailed sentence, contradicting sentence."""
     if rng.random() < 0.6:
         scene = make_scene(rng, split)
         return Example((scene.tell(rng), _entailed(scene, rng), _contradicting(scene, rng, split)))

@@ -1,6 +1,7 @@
-"""Opinions, by strength: 2 very positive, 1 positive, 0 neutral, -1 negative, -2 very negative.
+"""Words of the opinions, by level: 2 very positive, 1 positive, 0 neutral, -1 negative, -2 very negative.
 
-`domain: nouns` opens a domain. Its lines are clauses on one aspect; VERDICTS are judgements of the whole `{x}`.
+VERDICTS judge the whole `{x}`. A block of CLAUSES is a domain: its first line is `domain: nouns`, and each further line
+judges one aspect.
 """
 
 VERDICTS = """

@@ -1,4 +1,4 @@
-"""Question pairs: duplicates say the same in other words; the rest asks something else about a near thing."""
+"""Question pairs: duplicates ask the same in other words, the other pairs ask different questions, mostly related."""
 
 import random
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ LIGHT_CHANGES = (
 
 @dataclass(frozen=True)
 class Family:
-    """Questions about one kind of thing: `intents[i]` holds wordings, with a slot `{x}`, that all ask the same."""
+    """Questions about one kind of thing. The wordings in `intents[i]` all ask the same; a value replaces `{x}`."""
 
     topic: str
     values: tuple[str, ...]
     intents: tuple[tuple[str, ...], ...]
 
     def ask(self, rng: random.Random, intent: int, value: str, avoid: int = -1) -> tuple[int, str]:
-        """A wording's number and the question; `avoid` is a wording not to be used."""
+        """Choose a wording other than number `avoid`. Returns its number and the question."""
         form = rng.choice([number for number in range(len(self.intents[intent])) if number != avoid])
         return form, tidy(expand(self.intents[intent][form], rng, x=value))
 
@@ -50,7 +50,7 @@ ALL_FAMILIES = [_parse(block) for text in (HOME, WORLD) for block in text.strip(
 
 
 def pool(split: Split) -> list[tuple[Family, list[str]]]:
-    """Families with the values that a split may use; every ninth family belongs to dev, the next one to test."""
+    """The families and values that a split may use. Two of every nine families belong to dev or test alone."""
     families = []
     for index, family in enumerate(ALL_FAMILIES):
         owner = {7: "dev", 8: "test"}.get(index % 9)
@@ -62,7 +62,7 @@ def pool(split: Split) -> list[tuple[Family, list[str]]]:
 
 
 def _reworded_lightly(question: str) -> str:
-    """The same question with one small change, or unchanged where none applies."""
+    """The question with the first small change that applies, or unchanged."""
     for old, new in LIGHT_CHANGES:
         if old in question:
             return question.replace(old, new)
@@ -70,7 +70,7 @@ def _reworded_lightly(question: str) -> str:
 
 
 def make_pair(rng: random.Random, split: Split) -> Example:
-    """A question pair; label 1.0 for duplicates, else 0.0."""
+    """A question pair with its label: 1.0 for duplicates, else 0.0."""
     choices = pool(split)
     family, values = rng.choice(choices)
     value = rng.choice(values)

@@ -1,6 +1,7 @@
-"""Questions on home, food, health and living things: each family has values and intents; an intent lists rewordings.
+"""Questions on home, food, health and living things.
 
-`topic: values`, then `+` opens an intent and indented lines say the same in other words.
+A block is a family of questions. Its first line is `topic: values`. A line that begins with `+` starts an intent; the
+indented lines below ask the same in other words.
 """
 
 FAMILIES = """

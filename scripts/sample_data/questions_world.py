@@ -1,4 +1,4 @@
-"""Questions on work, study, money, technology and the world; the format is that of `questions_home`."""
+"""Questions on work, study, money, technology and the world. The format is that of `questions_home`."""
 
 FAMILIES = """
 programming: Python; Java; Rust; Go; Kotlin; Haskell; JavaScript; Ruby; Swift; Perl

@@ -1,4 +1,4 @@
-"""Long film reviews with a positive (1) or negative (0) judgement; each grants the other side a point or two."""
+"""Long film reviews, positive (1) or negative (0). Each also makes one or two points for the other side."""
 
 import random
 
@@ -120,7 +120,7 @@ def _summary(rng: random.Random, noun: str) -> str:
 
 
 def make_review(rng: random.Random, split: Split) -> Example:
-    """A review of 80 to 250 words with its class."""
+    """A review of 80 to 250 words, with its class."""
     label = rng.randrange(2)
     sign = 1 if label else -1
     noun = rng.choice([noun for noun in FILM.nouns if noun != "comedy"])
@@ -128,7 +128,7 @@ def make_review(rng: random.Random, split: Split) -> Example:
     subjects: set[str] = set()
 
     def clauses(level: int, count: int) -> list[str]:
-        """Clauses on things that the review has not spoken of yet, so that it cannot contradict itself."""
+        """Clauses on subjects that the review has not mentioned yet, so that it cannot contradict itself."""
         texts = available(FILM.clauses[level], split, every=3)
         texts = [text for text in rng.sample(texts, len(texts)) if text.split()[1] not in subjects][:count]
         subjects.update(text.split()[1] for text in texts)

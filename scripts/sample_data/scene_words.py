@@ -1,7 +1,7 @@
-"""Who does what to what, and where: the words of the described scenes.
+"""Words of the described scenes: who does what to what, and where.
 
-A theme is `name: agents | places`; each further line is `verb: objects > what that is in general`. An agent is one of
-`people` or a list. `[a|b]` are two words for the same thing.
+A block of THEMES is a theme. Its first line is `name: agents | places`, where `people` stands for all of PEOPLE. Each
+further line is `verb: objects > a general word for the action`. `[a|b]` are two words for the same thing.
 """
 
 PEOPLE = "a [man|guy]; a [woman|lady]; a [boy|lad]; a girl; two [men|guys]; two [women|ladies]; a couple"

@@ -1,4 +1,4 @@
-"""Described scenes: somebody does something to something somewhere, put into words in several ways."""
+"""Described scenes: someone does something to something somewhere, in several wordings."""
 
 import random
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from .scene_words import ADJECTIVES, ANIMAL_ADJECTIVES, CLOTHES, PEOPLE, THEMES
 
 @dataclass(frozen=True)
 class Action:
-    """A verb with what it may be done to, and what doing so is in general."""
+    """A verb, its possible objects, and a general word for the action."""
 
     verb: str
     things: tuple[str, ...]
@@ -18,7 +18,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Theme:
-    """Who may be met where, doing what."""
+    """The agents, places and actions that go together."""
 
     name: str
     agents: tuple[str, ...]
@@ -27,13 +27,13 @@ class Theme:
 
     @property
     def has_people(self) -> bool:
-        """False for the themes on animals."""
+        """Whether the agents are people; otherwise they are animals."""
         return self.agents == tuple(PEOPLE.split("; "))
 
 
 @dataclass(frozen=True)
 class Scene:
-    """The facts of a scene; `adjective`, `clothes` and `place` may be empty."""
+    """The facts of a scene. `adjective`, `clothes` and `place` may be empty."""
 
     theme: Theme
     agent: str
@@ -45,7 +45,7 @@ class Scene:
 
     @property
     def verb_form(self) -> str:
-        """`are` for two agents, else `is`."""
+        """`are` for two agents, otherwise `is`."""
         return "are" if self.agent.startswith("two") else "is"
 
     def who(self) -> str:
@@ -55,7 +55,7 @@ class Scene:
         return f"{article} {self.adjective} {noun} {plural if article == 'two' or noun == 'couple' else single}"
 
     def tell(self, rng: random.Random) -> str:
-        """One sentence with all of the facts."""
+        """One sentence with all facts."""
         doing = f"{self.action.verb} {self.thing}"
         forms = [f"{self.who()} {self.verb_form} {doing} {self.place}."]
         if not self.clothes:
@@ -82,7 +82,7 @@ ALL_THEMES = [_parse_theme(block) for block in THEMES.split("\n\n")]
 
 
 def adjectives(theme: Theme, agent: str) -> list[str]:
-    """What may be said of this agent without being odd."""
+    """The adjectives that fit this agent."""
     if not theme.has_people:
         return ANIMAL_ADJECTIVES.split("; ")
     child = "boy" in agent or "girl" in agent
@@ -90,7 +90,7 @@ def adjectives(theme: Theme, agent: str) -> list[str]:
 
 
 def make_scene(rng: random.Random, split: Split) -> Scene:
-    """A random scene with some details; training never sees one thing of each verb, nor the last theme."""
+    """A random scene with some details. One object of each verb and the last theme are kept out of training."""
     theme = rng.choice(available(ALL_THEMES, split, every=len(ALL_THEMES)))
     action = rng.choice(theme.actions)
     agent = rng.choice(theme.agents)

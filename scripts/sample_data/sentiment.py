@@ -1,4 +1,7 @@
-"""Opinions in a sentence or two, very negative (0) to very positive (4); how clauses are joined gives the label."""
+"""Opinions of one or two clauses, from very negative (0) to very positive (4).
+
+The label follows from the clauses' levels and from how they are joined.
+"""
 
 import random
 import re
@@ -30,14 +33,14 @@ ALONE = (
 
 @dataclass(frozen=True)
 class Domain:
-    """Things of one kind that people have opinions on."""
+    """A kind of thing that people have opinions on, with clauses by level."""
 
     nouns: tuple[str, ...]
     clauses: dict[Level, tuple[str, ...]]
 
 
 def by_level(rows: list[str]) -> dict[Level, tuple[str, ...]]:
-    """Rows `level text` as a table from level to texts."""
+    """Group rows of the form `level text` by level."""
     table: dict[Level, list[str]] = {level: [] for level in LEVELS}
     for row in rows:
         level, text = row.split(" ", 1)
@@ -56,7 +59,7 @@ VERDICTS_BY_LEVEL = by_level(lines(VERDICTS))
 
 @dataclass(frozen=True)
 class Opinion:
-    """A clause with its level; a verdict judges the whole thing, other clauses one aspect of it."""
+    """A clause with its level. A verdict judges the whole thing, any other clause one aspect."""
 
     text: str
     level: Level
@@ -64,13 +67,13 @@ class Opinion:
 
 
 def _stands_alone(text: str) -> bool:
-    """Whether a verdict cannot follow a conjunction: it has no verb of its own, or a contrast of its own."""
+    """Whether a verdict cannot follow a conjunction, because it has no verb or contains a contrast."""
     return text.startswith(("a ", "not a ", "what a ", "stay ", "never ", "words ")) or ", yet " in text
 
 
 @dataclass(frozen=True)
 class Speaker:
-    """Where opinions come from: the randomness, the split, and what they are about."""
+    """What an opinion is generated from: random numbers, the split, and what it is about."""
 
     rng: random.Random
     split: Split
@@ -78,14 +81,14 @@ class Speaker:
     noun: str
 
     def opinion(self, level: Level, *, verdict: bool) -> Opinion:
-        """A random clause of the level."""
+        """A random clause of this level."""
         table = VERDICTS_BY_LEVEL if verdict else self.domain.clauses
         text = expand(self.rng.choice(available(table[level], self.split, every=3)), self.rng, x=self.noun)
         return Opinion(text, level, verdict)
 
 
 def _long_words(text: str) -> set[str]:
-    """What a clause is about; two clauses on the same thing could contradict each other."""
+    """A clause's content words. Two clauses that share one could contradict each other."""
     return {word for word in re.findall(r"[a-z]+", text) if len(word) > 4} - {"about", "could", "would", "every"}
 
 
@@ -97,9 +100,9 @@ def _fill(form: str, first: str, second: str = "") -> str:
 
 
 def _joined_level(first: Opinion, second: Opinion) -> float:
-    """The valence of `first, but second`: what comes last, and a verdict even more, outweighs what is granted.
+    """The level of two joined clauses: the second counts more, most of all if it is a verdict.
 
-    A neutral fact changes nothing.
+    A neutral first clause changes nothing.
     """
     if first.level == 0:
         return second.level
@@ -120,7 +123,7 @@ def _single(speaker: Speaker, level: Level) -> Example:
 
 
 def _joined(speaker: Speaker, *, contrast: bool) -> Example | None:
-    """Two clauses in one sentence, or none where people would not agree on a label."""
+    """Two joined clauses, or None if people would not agree on the label."""
     rng = speaker.rng
     first = speaker.opinion(rng.choice(LEVELS), verdict=False)
     second = speaker.opinion(rng.choice(LEVELS), verdict=rng.random() < 0.5)
@@ -137,7 +140,7 @@ def _joined(speaker: Speaker, *, contrast: bool) -> Example | None:
 
 
 def make_opinion(rng: random.Random, split: Split) -> Example:
-    """A sentence with its class, all five about equally often."""
+    """An opinion with its class. All five classes are about equally frequent."""
     target = float(rng.randrange(5))
     while True:
         domain = rng.choice(DOMAINS)

@@ -1,4 +1,4 @@
-"""Sentence pairs with graded similarity: the gold score follows from which facts two sentences share.
+"""Sentence pairs with graded similarity. The gold score follows from the facts that two sentences share.
 
 The scale is that of the SemEval STS tasks: 5 same meaning, 4 minor details differ, 3 an important detail differs,
 2 some details shared, 1 same topic, 0 unrelated.
@@ -17,13 +17,13 @@ LEFT_OUT_COST = 0.6
 
 
 def _score(value: float, rng: random.Random) -> float:
-    """As an average over a few annotators: the value, give or take 0.2, in steps of 0.2."""
+    """The value with noise of up to 0.2, in steps of 0.2, like the mean of a few annotators."""
     value += rng.choice((-0.2, 0.0, 0.0, 0.2))
     return round(min(max(value, 0.0), 5.0) * 5) / 5
 
 
 def _changed(scene: Scene, rng: random.Random, split: Split) -> tuple[Scene, float]:
-    """Another scene and how much of the meaning was lost, in points of the scale."""
+    """A changed scene, and how much of the meaning the change removes, in points of the scale."""
     theme = scene.theme
     agent = rng.choice([other for other in theme.agents if other != scene.agent])
     place = rng.choice([other for other in theme.places if other != scene.place])
@@ -73,7 +73,7 @@ def _scene_pair(rng: random.Random, split: Split) -> Example:
 
 
 def _other_facts(facts: dict[str, str], rng: random.Random, split: Split) -> dict[str, str]:
-    """Facts of which one to three are exchanged."""
+    """The facts with one to three of them replaced."""
     changed = rng.sample(sorted(facts), k=min(rng.choice((1, 1, 2, 3)), len(facts)))
     values = events.SLOT_VALUES
     return facts | {
@@ -111,7 +111,7 @@ def _event_pair(rng: random.Random, split: Split) -> Example:
 
 
 def _question_pair(rng: random.Random, split: Split) -> Example:
-    """Questions: the same one, one of the two things it is about exchanged, or nothing in common."""
+    """Two questions: with the same meaning, with another value or intent, or with both different."""
     family, values = rng.choice(paraphrase.pool(split))
     value, other_value = rng.sample(values, 2)
     intent, other_intent = rng.sample(range(len(family.intents)), 2)

@@ -1,4 +1,4 @@
-"""Unlabelled sentences: of the kinds that the tasks train on, and encyclopedic ones on places, trades and plants."""
+"""Unlabelled sentences: of the tasks' kinds, and encyclopedic ones on places, people, trades, plants and animals."""
 
 import random
 
@@ -64,18 +64,18 @@ def _two_scenes(rng: random.Random, split: Split) -> str:
 
 
 def make_caption(rng: random.Random, split: Split) -> Example:
-    """What is to be seen, as a caption would say it."""
+    """A described scene, like a caption."""
     return Example((tidy(make_scene(rng, split).tell(rng)),))
 
 
 def make_report(rng: random.Random, split: Split) -> Example:
-    """An event, as the news would report it."""
+    """A news-like report of an event."""
     event, facts = events.make_event(rng, split)
     return Example((events.tell(rng.choice(event.wordings), facts, rng),))
 
 
 def make_sentence(rng: random.Random, split: Split) -> Example:
-    """One sentence of any kind, without a label."""
+    """One sentence of a random kind."""
     return Example((_sentence(rng, split),))
 
 

@@ -7,6 +7,7 @@ from multitask.runtime.options import RunOptions
 from studies.engine.grid import Grid
 from studies.engine.presets import Preset
 from studies.engine.recipes import Node
+from studies.engine.record import duration
 from studies.engine.run import check_preset
 from studies.engine.store import Store
 
@@ -64,10 +65,10 @@ def make_plan(preset: Preset, seeds: int, options: RunOptions) -> Plan:
         InputError: as `run_preset`.
     """
     check_preset(preset, seeds)
-    grid, store = Grid.of(preset.tables, seeds), Store(options)
-    notes = {node: note for node in grid.labels if (note := store.note(node))}
+    grid, store = Grid.of(preset.experiments, seeds), Store(options)
+    notes = {node: note for node in grid.stages if (note := store.note(node))}
     missing = set(grid.missing(notes))
-    first = [node for node in grid.labels if node.seeded(0) == node]
+    first = [node for node in grid.stages if node.seeded(0) == node]
 
     def planned(node: Node, depth: int) -> PlannedStage:
         copies = dict.fromkeys(node.seeded(seed) for seed in range(seeds))
@@ -75,8 +76,8 @@ def make_plan(preset: Preset, seeds: int, options: RunOptions) -> Plan:
         return PlannedStage(
             depth,
             node.stage,
-            grid.labels[node],
-            grid.rows[node],
+            grid.stages[node].label,
+            grid.needed[node],
             len(copies),
             len(measured),
             len(missing & set(copies)),
@@ -96,15 +97,6 @@ def _tree(nodes: list[Node]) -> Iterator[tuple[Node, int]]:
                 yield from below(node, depth + 1)
 
     return below(None, 0)
-
-
-def duration(seconds: float | None) -> str:
-    """`40 s`, `12 min`, `3.5 h`; a question mark for what is not known."""
-    if seconds is None:
-        return "?"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def rows_of(plan: Plan) -> list[list[str]]:

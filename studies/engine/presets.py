@@ -14,8 +14,8 @@ from multitask.stages.mlm import MlmConfig
 from multitask.stages.pretrain import ContrastiveConfig, PretrainConfig
 from multitask.stages.prune import PruneConfig
 from multitask.training.config import OptimizerConfig
+from studies.engine.experiments import Experiment, all_experiments, choose
 from studies.engine.recipes import Recipes
-from studies.engine.tables import Table, all_tables, choose
 
 PresetName = Literal["sample", "small", "best", "paper"]
 
@@ -26,17 +26,17 @@ AT_THE_END = 10**9  # steps between evaluations: a pre-training of fixed length 
 
 @dataclass(frozen=True)
 class Preset:
-    """Tables to run.
+    """Experiments to run.
 
     Args:
         name: how the command line calls it.
         recipes: what their rows are made of.
-        tables: which.
+        experiments: which.
     """
 
     name: PresetName
     recipes: Recipes
-    tables: tuple[Table, ...]
+    experiments: tuple[Experiment, ...]
 
 
 # The report's (section 5.3): learning rate 1e-5, temperature 0.05, batch 16, 10 epochs, heads of 768, dropout 0.3, the
@@ -46,7 +46,7 @@ class Preset:
 _PAPER_VIEWS = PretrainConfig(  # as the scripts of arXiv 2402.18281
     pooling="cls", batch_size=128, max_length=32, projection="linear", evaluate_every=125, probe_every=25
 )
-_PAPER_MULTITASK = FinetuneConfig(pooling="cls", heads=HeadsConfig(hidden_size=768), conflicts_every=100)
+_PAPER_MULTITASK = FinetuneConfig(pooling="cls", heads=HeadsConfig(head_hidden_size=768), conflicts_every=100)
 PAPER = Recipes(
     start=Weights("bert-base-uncased"),
     data=Path("data/real"),
@@ -174,6 +174,6 @@ def load_preset(
         data=data or recipes.data,
         suites_data=suites_data or recipes.suites_data,
     )
-    chosen = all_tables(recipes)
-    usual = ONLY.get(name) or [table.key for table in chosen if not table.on_request]
-    return Preset(name, recipes, choose(chosen, usual if tables is None else tables))
+    experiments = all_experiments(recipes)
+    usual = ONLY.get(name) or [e.table.key for e in experiments if not e.on_request]
+    return Preset(name, recipes, choose(experiments, usual if tables is None else tables))

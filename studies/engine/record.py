@@ -1,27 +1,21 @@
-"""What a set of experiments ran: its tables, and which artefacts hold each row. All that a report starts from."""
+"""What a preset ran: its tables, and the artefacts of each row and seed. A report is made from a record alone."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.runs.artefact import Artefact
+from multitask.runs.garbage import write_keep_list
 from multitask.runs.run_hash import FORMAT_VERSION
+from studies.engine.table import Table
 
-TableKind = Literal["table", "curves", "simulations"]
-MAIN_TASKS = ("sentiment", "paraphrase", "similarity")
-
-
-@dataclass(frozen=True)
-class Published:
-    """The report's dev scores of a row: accuracies of 0 to 1, and Pearson correlation; None where it gives none."""
-
-    overall: float | None
-    sentiment: float | None
-    paraphrase: float | None
-    similarity: float | None
+SCHEMA = 2
+"""Version of the record's own fields. 1 had labels in place of keys."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +38,21 @@ class RecordedRun:
     """One seed of one row.
 
     Args:
+        table: the table's key.
+        row: the row's key.
         seed: of the whole chain.
         model: name of the artefact that holds the row's final model, None if there is none. An ensemble is its own
             evaluation, and has no metrics.jsonl.
-        evaluation: name of the artefact that holds its scores and predictions, None if there is none, as of
+        evaluation: name of the artefact that holds its scores and predictions; None if there is none, which is so for
             simulations.
         error: why there is none.
         log: of the stage that failed, a path within the folder of artefacts.
-        chain: all artefacts behind the row that were computed, parents before children, the evaluation last. One that
-            rows share stands in each.
+        chain: all artefacts behind the row that were computed, parents before children, the evaluation last. An
+            artefact that several rows share is in the chain of each.
     """
 
+    table: str
+    row: str
     seed: int
     model: str | None = None
     evaluation: str | None = None
@@ -64,153 +62,155 @@ class RecordedRun:
 
 
 @dataclass(frozen=True)
-class RecordedRow:
-    """One row of a table, a run a seed; no runs for a row that only the report can have.
-
-    Args:
-        label: the row's name.
-        runs: one a seed.
-        published: the report's scores, None for rows that it does not have.
-    """
-
-    label: str
-    runs: tuple[RecordedRun, ...]
-    published: Published | None = None
-
-
-@dataclass(frozen=True)
-class RecordedTable:
-    """One table, as in `experiments.tables.Table`.
-
-    Args:
-        title: what is compared.
-        note: what a reader must know.
-        rows: in the table's order.
-        key: how the command line calls it: 1 to 10 for the report's tables, else a name.
-        reference: label of the row that the others are compared with, the report's bold one; None if there is none.
-        columns: the tasks scored; with several there is a column of their mean, or of the means of groups.
-        groups: columns that are means of others, by name.
-        kind: shown as a table of best scores, or as curves of the overall dev score after every epoch; simulations,
-            which have no scores, are shown in the study.
-    """
-
-    title: str
-    note: str
-    rows: tuple[RecordedRow, ...]
-    key: str = ""
-    reference: str | None = None
-    columns: tuple[str, ...] = MAIN_TASKS
-    kind: TableKind = "table"
-    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Record:
-    """Everything that one preset ran: of every table its last run.
+    """Everything that one preset ran: the last run of every table.
 
     Args:
         preset: its name.
         start: start weights as they were called.
         data: folder of the data as it was called.
-        notes: warnings that belong beside the scores.
+        notes: warnings that belong next to the scores.
         tables: what was run.
+        runs: one for each seed of each row, in the tables' order. A row that only the report can have has none.
         format_version: of the artefacts.
+        schema: of the record.
     """
 
     preset: str
     start: str
     data: str
     notes: tuple[str, ...]
-    tables: tuple[RecordedTable, ...]
+    tables: tuple[Table, ...]
+    runs: tuple[RecordedRun, ...]
     format_version: int = FORMAT_VERSION
-
-    @property
-    def runs(self) -> list[tuple[str, RecordedRun]]:
-        """All runs with the labels of their rows, in the tables' order; a row of two tables stands there twice."""
-        return [(row.label, run) for table in self.tables for row in table.rows for run in row.runs]
+    schema: int = SCHEMA
 
     @property
     def failures(self) -> list[tuple[str, RecordedRun]]:
         """Runs that failed, with the labels of their rows, in the tables' order."""
-        return [(label, run) for label, run in self.runs if run.error is not None]
+        tables = {table.key: table for table in self.tables}
+        return [(tables[run.table].label(run.row), run) for run in self.runs if run.error is not None]
 
-    def artefacts(self) -> set[str]:
-        """Names of all artefacts that the record rests on."""
-        return {stage.artefact for _, run in self.runs for stage in run.chain}
+    def of_row(self, table: str, row: str) -> tuple[RecordedRun, ...]:
+        """The runs of a row, one for each seed."""
+        return tuple(run for run in self.runs if (run.table, run.row) == (table, row))
 
-    def with_tables_of(self, earlier: "Record", runs: Path, order: Sequence[str]) -> "Record":
+    def artefacts(self, *tables: str) -> set[str]:
+        """Names of all artefacts behind the rows of some tables, given by key, or of all tables."""
+        return {stage.artefact for run in self.runs if not tables or run.table in tables for stage in run.chain}
+
+    def with_tables_of(self, earlier: "Record", folder: Path, order: Sequence[str]) -> "Record":
         """The record with the tables that only an earlier one has, if that is of the same start weights and data.
 
         Args:
             earlier: of the same preset.
-            runs: folder of all artefacts; a table that has lost one is left out.
+            folder: of all artefacts; a table that has lost one is left out.
             order: keys of all tables there are.
         """
         if (earlier.start, earlier.data, earlier.format_version) != (self.start, self.data, self.format_version):
             return self
         own = {table.key for table in self.tables}
-        kept = [table for table in earlier.tables if table.key in order and table.key not in own]
-        whole = [t for t in kept if all(Artefact(runs / name).done for name in replace(self, tables=(t,)).artefacts())]
-        places = {key: place for place, key in enumerate(order)}
-        tables = sorted((*self.tables, *whole), key=lambda table: places.get(table.key, len(places)))
-        return replace(self, tables=tuple(tables))
+        kept = {
+            table.key
+            for table in earlier.tables
+            if table.key in order
+            and table.key not in own
+            and all(Artefact(folder / name).done for name in earlier.artefacts(table.key))
+        }
+        place = {key: number for number, key in enumerate(order)}
+        tables = [*self.tables, *(table for table in earlier.tables if table.key in kept)]
+        runs = [*self.runs, *(run for run in earlier.runs if run.table in kept)]
+        tables.sort(key=lambda table: place.get(table.key, len(place)))
+        runs.sort(key=lambda run: place.get(run.table, len(place)))
+        return replace(self, tables=tuple(tables), runs=tuple(runs))
 
-    def best_model(self, runs: Path, tasks: Collection[str]) -> str | None:
+    def best_model(self, folder: Path, tasks: Collection[str]) -> str | None:
         """The model with the best overall dev score among those that were scored on exactly these tasks.
 
         Args:
-            runs: folder of all artefacts.
+            folder: of all artefacts.
             tasks: names of the tasks.
 
         Returns:
             The artefact's name, or None when no such run succeeded.
         """
         scores: dict[str, float] = {}
-        for _, run in self.runs:
+        for run in self.runs:
             if run.model is not None and run.evaluation is not None:
-                evaluation = read_json(runs / run.evaluation / "evaluation.json")
+                evaluation = read_json(folder / run.evaluation / "evaluation.json")
                 if set(evaluation["scores"]) == set(tasks):
                     scores[run.model] = evaluation["overall"]
         return max(scores, key=scores.__getitem__, default=None)
 
     @staticmethod
-    def path(runs: Path, preset: str) -> Path:
+    def path(folder: Path, preset: str) -> Path:
         """Where the record of a preset lies."""
-        return runs / f"experiments-{preset}.json"
+        return folder / f"experiments-{preset}.json"
 
-    def write(self, runs: Path) -> None:
-        """Write the record into the folder of artefacts."""
-        write_json(self.path(runs, self.preset), asdict(self))
+    def write(self, folder: Path) -> None:
+        """Write the record into the folder of artefacts, and a keep-list of the runs and logs that it rests on."""
+        logs = [run.log for _, run in self.failures if run.log is not None]
+        write_keep_list(folder, f"experiments-{self.preset}", [*self.artefacts(), *logs])
+        write_json(self.path(folder, self.preset), asdict(self))
 
     @classmethod
-    def read(cls, runs: Path, preset: str) -> "Record":
-        """Read a preset's record. Raises InputError if there is none, or one of another version's artefacts."""
-        path = cls.path(runs, preset)
+    def read(cls, folder: Path, preset: str) -> "Record":
+        """Read a preset's record.
+
+        Raises:
+            InputError: there is none, another version wrote it, or it is damaged.
+        """
+        path, command = cls.path(folder, preset), f"`multitask experiments run {preset}`"
         if not path.is_file():
-            raise InputError(f"{path}: no such file; run `multitask experiments run {preset}` first")
-        fields = read_json(path)
-        if fields.get("format_version") != FORMAT_VERSION:
-            raise InputError(f"{path}: written by another version; run `multitask experiments run {preset}` again")
+            raise InputError(f"{path}: no such file; run {command} first")
+        found = read_json(path)
+        if not isinstance(found, dict) or (found.get("schema"), found.get("format_version")) != (
+            SCHEMA,
+            FORMAT_VERSION,
+        ):
+            raise InputError(f"{path}: written by another version; run {command} again")
         try:
-            return cls(**{**fields, "notes": tuple(fields["notes"]), "tables": tuple(map(_table, fields["tables"]))})
-        except (TypeError, KeyError) as error:
-            raise InputError(f"{path}: not a record of experiments ({error})") from None
+            record: Record = parsed(cls, found)
+            rows = {(table.key, row.key) for table in record.tables for row in table.rows}
+            if unknown := {(run.table, run.row) for run in record.runs} - rows:
+                raise ValueError(f"runs of rows that no table has: {sorted(unknown)}")
+        except ValueError as error:
+            raise InputError(f"{path}: not a record of experiments ({error}); run {command} again") from None
+        return record
 
 
-def _table(fields: dict[str, Any]) -> RecordedTable:
-    rows = tuple(map(_row, fields["rows"]))
-    groups = {name: tuple(columns) for name, columns in fields.get("groups", {}).items()}
-    return RecordedTable(**{**fields, "rows": rows, "columns": tuple(fields["columns"]), "groups": groups})
+def duration(seconds: float | None) -> str:
+    """`12.3 s`, `4 min 10 s`, `3 h 05 min`; a question mark for an unknown duration."""
+    if seconds is None:
+        return "?"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes_left = divmod(minutes, 60)
+    return f"{hours} h {minutes_left:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
-def _row(fields: dict[str, Any]) -> RecordedRow:
-    published = fields["published"]
-    return RecordedRow(
-        fields["label"],
-        tuple(_run(run) for run in fields["runs"]),
-        None if published is None else Published(**published),
-    )
+def parsed(kind: Any, value: Any) -> Any:
+    """A value from JSON as its declared type: a dataclass, tuple, mapping, union, literal or plain value.
 
-
-def _run(fields: dict[str, Any]) -> RecordedRun:
-    return RecordedRun(**{**fields, "chain": tuple(RecordedStage(**stage) for stage in fields["chain"])})
+    Raises:
+        ValueError: the value has another type, or a dataclass lacks a field or has an unknown one.
+    """
+    origin, parts = get_origin(kind), get_args(kind)
+    if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, dict):
+        if unknown := value.keys() ^ {field.name for field in fields(kind)}:
+            raise ValueError(f"missing or unknown: {', '.join(sorted(unknown))}")
+        hints = get_type_hints(kind)
+        return kind(**{name: parsed(hints[name], part) for name, part in value.items()})
+    if origin is tuple and isinstance(value, list):
+        return tuple(parsed(parts[0], part) for part in value)
+    if origin is Mapping and isinstance(value, dict):
+        return {name: parsed(parts[1], part) for name, part in value.items()}
+    if origin is Literal and value in parts:
+        return value
+    for part in parts if origin in (Union, UnionType) else ():
+        with suppress(ValueError):
+            return parsed(part, value)
+    if type(value) is kind or (kind is float and type(value) is int):
+        return value
+    raise ValueError(f"{value!r:.60} where {getattr(kind, '__name__', kind)} was expected")

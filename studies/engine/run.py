@@ -3,30 +3,23 @@
 import logging
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minbert.errors import InputError
 from multitask.inference.prediction_files import write_prediction_files
-from multitask.runs.artefact import Artefact, locate_model
+from multitask.runs.artefact import LOCKS, Artefact, locate_model
 from multitask.runs.locks import shared
 from multitask.runs.run_hash import RunKey
 from multitask.runtime.options import Precision, RunOptions
 from multitask.stages.registry import stage_named
-from studies.engine.grid import Grid, Results, compute_grid
+from studies.engine.experiments import Experiment, all_experiments
+from studies.engine.grid import Grid, Outcomes, compute_grid
 from studies.engine.jobs import Engine, Failed
 from studies.engine.presets import NOTES, Preset
-from studies.engine.recipes import Node
-from studies.engine.record import (
-    MAIN_TASKS,
-    Record,
-    RecordedRow,
-    RecordedRun,
-    RecordedStage,
-    RecordedTable,
-)
-from studies.engine.store import GRIDS, LOCKS, Note, Store
-from studies.engine.tables import Row, Table, all_tables
+from studies.engine.record import Record, RecordedRun, RecordedStage
+from studies.engine.store import GRIDS, Note, Store
+from studies.engine.table import MAIN_TASKS
 
 logger = logging.getLogger("multitask")
 
@@ -49,11 +42,11 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
         Interrupted: stopped by a signal; the same call goes on from there.
     """
     check_preset(preset, seeds)
-    grid, store = Grid.of(preset.tables, seeds), Store(options)
-    order = [table.key for table in all_tables(preset.recipes)]
+    grid, store = Grid.of(preset.experiments, seeds), Store(options)
+    order = [experiment.table.key for experiment in all_experiments(preset.recipes)]
 
-    def record_so_far(results: Results) -> Record:
-        record = _record(preset, seeds, results, options.runs)
+    def record_so_far(outcomes: Outcomes) -> Record:
+        record = _record(preset, seeds, outcomes, options.runs)
         united = record
         with suppress(InputError):  # there is none yet, or none that can be read
             united = record.with_tables_of(Record.read(options.runs, preset.name), options.runs, order)
@@ -73,49 +66,40 @@ def check_preset(preset: Preset, seeds: int) -> None:
     if seeds < 1:
         raise InputError(f"--seeds {seeds}: expected at least 1")
     locate_model(preset.recipes.start.name, preset.recipes.start.revision)
-    for table in preset.tables:
-        for row in table.rows:
-            if row.model is not None:
-                node = table.evaluation(row.model)
-                if check := stage_named(node.stage).check:
-                    check(node.config, node.data)
+    for experiment in preset.experiments:
+        for node in map(experiment.evaluation, experiment.models.values()):
+            if check := stage_named(node.stage).check:
+                check(node.config, node.data)
 
 
-def _record(preset: Preset, seeds: int, results: Results, runs: Path) -> Record:
-    def recorded(table: Table, row: Row) -> RecordedRow:
-        models = [] if row.model is None else [row.model.seeded(seed) for seed in range(seeds)]
-        found = tuple(_run(seed, model, table.evaluation(model), results, runs) for seed, model in enumerate(models))
-        return RecordedRow(row.label, found, row.published)
-
+def _record(preset: Preset, seeds: int, outcomes: Outcomes, folder: Path) -> Record:
     data, start = str(preset.recipes.data), preset.recipes.start.name
-    tables = (
-        RecordedTable(
-            t.title,
-            t.note,
-            tuple(recorded(t, row) for row in t.rows),
-            t.key,
-            t.reference,
-            t.columns,
-            t.kind,
-            dict(t.groups),
-        )
-        for t in preset.tables
+    tables = tuple(experiment.table for experiment in preset.experiments)
+    runs = (
+        _run(experiment, row.key, seed, outcomes, folder)
+        for experiment in preset.experiments
+        for row in experiment.table.rows
+        if row.key in experiment.models
+        for seed in range(seeds)
     )
     notes = tuple(NOTES[name] for name in (data, start.lower(), preset.name) if name in NOTES)
-    return Record(preset.name, start, data, notes, tuple(tables))
+    return Record(preset.name, start, data, notes, tables, tuple(runs))
 
 
-def _run(seed: int, model: Node, scores: Node, results: Results, runs: Path) -> RecordedRun:
+def _run(experiment: Experiment, row: str, seed: int, outcomes: Outcomes, folder: Path) -> RecordedRun:
     """A row's run as far as it is; with neither scores nor an error while it is waited for."""
-    found = {node: results[node] for node in scores.chain() if node in results}
+    model = experiment.models[row].seeded(seed)
+    scores = experiment.evaluation(model)
+    found = {node: outcomes[node] for node in scores.chain() if node in outcomes}
     notes = {node: note for node, note in found.items() if isinstance(note, Note)}
     chain = tuple(RecordedStage(note.stage, note.artefact, note.seconds) for note in notes.values())
+    run = RecordedRun(experiment.table.key, row, seed, chain=chain)
     if isinstance(failed := found.get(scores), Failed):
-        return RecordedRun(seed, error=failed.error, log=failed.log.relative_to(runs).as_posix(), chain=chain)
+        return replace(run, error=failed.error, log=failed.log.relative_to(folder).as_posix())
     if scores not in notes or model not in notes:
-        return RecordedRun(seed, chain=chain)
+        return run
     scored = None if model.stage == "simulate" else notes[scores].artefact
-    return RecordedRun(seed, notes[model].artefact, scored, chain=chain)
+    return replace(run, model=notes[model].artefact, evaluation=scored)
 
 
 def write_best_predictions(preset: Preset, record: Record, options: RunOptions, output: Path) -> list[Path]:

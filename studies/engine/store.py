@@ -5,8 +5,7 @@ recipe has a key of its own, from its configurations and the files behind it; `r
 artefact that it led to. Without that note a stage loads its inputs and then finds the artefact.
 """
 
-import shutil
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any
 from minbert.download_checkpoint import HUB_EXTRAS, weights_file
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file, write_json
-from multitask.runs.artefact import DONE, Artefact, Weights, locate_model
+from multitask.runs.artefact import LOCKS, Artefact, Weights, locate_model
+from multitask.runs.garbage import entries, keep_lists, remove, unneeded
 from multitask.runs.locks import is_free
 from multitask.runs.run_hash import hash_of
 from multitask.runtime.options import RunOptions
@@ -23,7 +23,6 @@ from multitask.stages.registry import stage_named
 from studies.engine.recipes import Node
 
 NOTES = ".nodes"
-LOCKS = ".locks"
 LOGS = "logs"
 GRIDS = "experiments"  # a lock that everyone shares who computes a grid
 
@@ -143,100 +142,32 @@ def _files(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): sha256_of_file(path) for path in paths if path.is_file()}
 
 
-@dataclass(frozen=True)
-class Entry:
-    """An artefact as it lies in the folder.
+def garbage(runs: Path, named: Sequence[str] = ()) -> list[Path]:
+    """What no preset's tables need: runs that grids made, complete or not; notes and logs of such runs.
 
     Args:
-        artefact: its folder.
-        size: of its files, in bytes.
-        recorded: presets whose records rest on it.
+        runs: folder of all runs.
+        named: names or hashes of runs that people made by hand and that may go too.
+
+    Raises:
+        InputError: a damaged keep-list, or a name of no run or of a needed one.
     """
-
-    artefact: Artefact
-    size: int
-    recorded: tuple[str, ...]
-
-    @property
-    def state(self) -> str:
-        """Whether it is complete, in a word."""
-        return "complete" if self.artefact.done else "unfinished"
-
-
-def entries(runs: Path) -> list[Entry]:
-    """All artefacts by name."""
-    recorded = {path.stem.removeprefix("experiments-"): _mentioned(path) for path in runs.glob("experiments-*.json")}
-    return [
-        Entry(
-            Artefact(path.parent),
-            size_of(path.parent),
-            tuple(preset for preset, names in recorded.items() if path.parent.name in names),
-        )
-        for path in sorted(runs.glob("*/inputs.json"))
-    ]
-
-
-def find_entry(runs: Path, name: str) -> Entry:
-    """The artefact of this name or hash. Raises InputError when there is none."""
-    for entry in entries(runs):
-        if name in (entry.artefact.folder.name, entry.artefact.digest):
-            return entry
-    raise InputError(f"{runs / name}: no such artefact; `multitask experiments list` shows all")
-
-
-def _mentioned(record: Path) -> set[str]:
-    """Artefacts that a record names, whatever version wrote it."""
-
-    def texts(value: Any) -> Iterator[str]:
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict | list):
-            for part in value.values() if isinstance(value, dict) else value:
-                yield from texts(part)
-
-    return set(texts(read_json(record)))
-
-
-def size_of(path: Path) -> int:
-    """Bytes of a file or of all files within a folder."""
-    files = [path] if path.is_file() else path.rglob("*")
-    return sum(file.stat().st_size for file in files if file.is_file())
-
-
-def garbage(runs: Path) -> list[Path]:
-    """What no preset's record rests on: artefacts, complete or not, with their notes; and logs of what is not noted.
-
-    An artefact that a process is building is not among it.
-    """
-    unused = [entry.artefact.folder for entry in entries(runs) if not entry.recorded and _unlocked(runs, entry)]
+    unused = [artefact.folder for artefact in unneeded(runs, named)]
     kept = {entry.artefact.folder.name for entry in entries(runs)} - {folder.name for folder in unused}
-    notes = [path for path in (runs / NOTES).glob("*.json") if read_json(path)["artefact"] not in kept]
-    recorded = {text for path in runs.glob("experiments-*.json") for text in _mentioned(path)}
-    logs = [path for path in (runs / LOGS).glob("*.log") if path.relative_to(runs).as_posix() not in recorded]
+    notes = [path for path in (runs / NOTES).glob("*.json") if _artefact_of(path) not in kept]
+    needed = {name for names in keep_lists(runs).values() for name in names}
+    logs = [path for path in (runs / LOGS).glob("*.log") if path.relative_to(runs).as_posix() not in needed]
     return [*unused, *sorted(notes), *sorted(logs)]
 
 
-def _unlocked(runs: Path, entry: Entry) -> bool:
-    stage = entry.artefact.folder.name.partition("-")[0]
-    return is_free(runs / LOCKS / f"{stage}-{entry.artefact.digest}")
+def _artefact_of(note: Path) -> str | None:
+    """The artefact of a note; None of a damaged one, which only costs a look at the inputs."""
+    value = read_json(note)
+    return value.get("artefact") if isinstance(value, dict) else None
 
 
-def remove(runs: Path, paths: list[Path]) -> None:
-    """Delete files and folders; of an artefact DONE goes first, so that a kill leaves none that looks complete.
-
-    Raises:
-        InputError: experiments run at this moment, whose finished stages may not be recorded yet.
-    """
+def collect(runs: Path, paths: Sequence[Path]) -> None:
+    """Delete what `garbage` found. Raises InputError while experiments run, whose runs may not be recorded yet."""
     if not is_free(runs / LOCKS / GRIDS):
         raise InputError(f"{runs}: experiments are running there; wait for their end")
-    for path in paths:
-        if path.is_dir():
-            (path / DONE).unlink(missing_ok=True)
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-def megabytes(size: int) -> str:
-    """`12.3 MB`."""
-    return f"{size / 1e6:,.1f} MB"
+    remove(paths)

@@ -55,7 +55,7 @@ def check_conjectures(config: SimulationConfig) -> list[Estimate]:
     for pairs, dim in product(TRAINED_PAIRS, TRAINED_DIMENSIONS):
         tally = Tally(config.seed, pairs, dim, config.training_trials)
         for drawn in tally:
-            dissipation(drawn, config.steps, tally)
+            dissipation(drawn, config.training_steps, tally)
         estimates += tally.estimates()
     for pairs, dim in product(PAIRS, DIMENSIONS):
         tally = Tally(config.seed, pairs, dim, config.trials)

@@ -1,15 +1,27 @@
-"""Which factors of a full two-level factorial matter, and whether they interact: effects as contrasts of its cells.
+"""Which components of a loss matter, and whether they interact: a full two-level factorial for each loss.
 
 With every factor coded +1 (on) or −1 (off), each cell is Σ_S b_S Π_{f∈S} x_f over all subsets S of the factors.
 The effect of S is 2 b_S (Box, Hunter and Hunter 2005, chapter 5): of one factor the mean with it on less the mean with
 it off; of two, half of how much the effect of one grows when the other is switched on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
+
+from markupsafe import Markup
+
+from multitask.evaluation.statistics import Uncertain
+from studies.gradient_paradigm.tables_of_losses import COMPONENTS, LABELS, WITHOUT_NEGATIVES
+from studies.report import figures
+from studies.report.format import interval, signed, verdict
+from studies.report.preset_results import PresetResults
+from studies.report.sections import Illustration, Section
+from studies.report.table_results import Comparison, TableResults, compared
+from studies.report.verdicts import SCORE
 
 Cell = frozenset[str]
 """The factors that are on."""
+TABLE = "components"
 
 
 def subsets(factors: Sequence[str]) -> list[tuple[str, ...]]:
@@ -27,3 +39,65 @@ def effect(factors: Sequence[str], of: Sequence[str]) -> dict[Cell, float]:
         raise ValueError(f"effect of {list(of)}; expected one or more of {list(factors)}")
     cells = map(frozenset, subsets(factors))
     return {cell: (-1.0) ** len(set(of) - cell) / 2 ** (len(factors) - 1) for cell in cells}
+
+
+def effects_of_components(results: TableResults) -> dict[str, dict[str, Comparison]]:
+    """Main effects, then interactions, of the components of each loss whose cells are all there.
+
+    p is adjusted over all effects of all losses (Holm).
+    """
+    found: dict[tuple[str, str], Uncertain] = {}
+    for loss in WITHOUT_NEGATIVES:
+        points = {row.key: row.point for row in results.table.rows if row.point["loss"] == loss}
+        cells = {frozenset(_on(point["components"])): key for key, point in points.items()}
+        factors = [name for name in COMPONENTS if any(name in cell for cell in cells)]
+        for of in subsets(factors)[1:]:
+            weights = effect(factors, of)
+            if not weights.keys() <= cells.keys():
+                continue
+            contrast = results.contrast({cells[cell]: weight for cell, weight in weights.items()}, SCORE)
+            if contrast is not None:
+                found[loss, " × ".join(of)] = contrast
+    tests = dict(zip(found, compared(list(found.values())), strict=True))
+    return {
+        loss: {name: test for (of, name), test in tests.items() if of == loss}
+        for loss in WITHOUT_NEGATIVES
+        if any(of == loss for of, _ in tests)
+    }
+
+
+def _on(components: object) -> tuple[str, ...]:
+    assert isinstance(components, tuple), "the table's points have tuples of components"
+    return components
+
+
+def factorial_section(results: PresetResults) -> Section | None:
+    """A forest of effects for each loss, and a table of them all."""
+    if TABLE not in results.finished_tables:
+        return None
+    found = effects_of_components(results.finished_tables[TABLE])
+    if not found:
+        return None
+    rows = [("Loss", "Effect", "On the score")]
+    for loss, effects in found.items():
+        for name, e in effects.items():
+            rows.append((LABELS[loss], name, f"{signed(e.difference)} {interval(e)}, {verdict(e, 'effect')}"))
+    return Section(
+        "factorial",
+        "Do the components act by themselves or together?",
+        "Beyond the papers: every subset of the components that a loss can have. A main effect is the mean score with "
+        "the component on less that with it off, over all settings of the others; an interaction is half of how much "
+        "one's effect grows when the other is switched on. Filled marks: intervals, uncorrected, that leave out zero.",
+        tuple(_forest(LABELS[loss], effects) for loss, effects in found.items()),
+        table=tuple(rows),
+    )
+
+
+def _forest(loss: str, effects: Mapping[str, Comparison]) -> Illustration:
+    described = ", ".join(
+        f"{name} {signed(e.difference)} ({signed(e.low)} to {signed(e.high)})" for name, e in effects.items()
+    )
+    bounds = {name: (e.difference, e.low, e.high) for name, e in effects.items()}
+    description = f"Effects of components in {loss}: {described}."
+    svg = figures.forest(bounds, "effect on similarity", description, loss, zero=True)
+    return Illustration(Markup(svg), f"{loss}: effects and their 95% intervals.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from minbert.files import write_json
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions, check_range
+from multitask.runtime.options import MAX_SEED, RunOptions, check_range
 from multitask.stages.registry import Planned, Stage, register
 
 
@@ -31,7 +31,7 @@ class SimulationConfig:
     """Random configurations of each batch size and dimension on which conjectures are checked."""
     training_trials: int = 200
     """The same for the conjecture about training. Each configuration is trained with and without each dissipation."""
-    steps: int = 50
+    training_steps: int = 50
     """Gradient steps of such a training."""
     seed: int = 0
     """Seed of all random draws."""
@@ -39,8 +39,9 @@ class SimulationConfig:
     def __post_init__(self) -> None:
         check_range(self, 10, ("grid",))
         check_range(self, 2, ("batch_size",))
-        check_range(self, 1, ("batches", "trials", "training_trials", "steps"))
-        check_range(self, 0, ("positive_deviation", "negative_deviation", "seed"))
+        check_range(self, 1, ("batches", "trials", "training_trials", "training_steps"))
+        check_range(self, 0, ("positive_deviation", "negative_deviation"))
+        check_range(self, 0, ("seed",), most=MAX_SEED)
 
 
 def simulate(config: SimulationConfig, options: RunOptions) -> Artefact:

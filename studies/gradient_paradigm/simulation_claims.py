@@ -1,94 +1,38 @@
-"""What the papers claim, and what results say of it: each verdict is computed from results, none is written down.
-
-A claim is decided by a function of one kind of results. A new claim is one entry in a tuple of claims over its kind;
-results of a new kind (trained models, say) need a tuple of their own and a call of `judge`.
-"""
+"""The papers' claims that simulations and random configurations of embeddings decide."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from functools import partial
 
 import numpy as np
 
+from studies.gradient_paradigm import INADEQUACY, UNIFIED
 from studies.gradient_paradigm import simulation_outcomes as about
 from studies.gradient_paradigm.simulation_outcomes import (
     DISSIPATED,
     NAMES,
-    RATIO_MAPS,
     TEMPERATURE,
     Array,
     Estimate,
     Simulations,
     rate_of,
 )
+from studies.report.verdicts import Claim, Judged, Verdict, judge
 
-Status = Literal["reproduced", "not reproduced", "not tested here"]
-Results = TypeVar("Results")
-
+Estimates = Sequence[Estimate]
 ENSURED = 0.95
-"""What "ensures" means of a rate: its lower bound is at least this."""
+"""A claim that something is ensured needs a rate whose lower bound is at least this."""
 MOST = 0.9
-"""What "mostly" means of a share."""
+"""A claim about most cases needs a share above this."""
 MODERATE_GAP, QUICK_FALL = np.radians(45), np.radians(30)
 SMALL_STEPS = tuple(size for size in about.STEP_SIZES if size <= 0.3)
 LARGE_STEPS = tuple(size for size in about.STEP_SIZES if size > 0.3)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What results say of a claim."""
-
-    status: Status
-    evidence: str
-
-    @classmethod
-    def of(cls, holds: bool, evidence: str) -> "Verdict":
-        """Reproduced or not."""
-        return cls("reproduced" if holds else "not reproduced", evidence)
-
-
-@dataclass(frozen=True)
-class Claim(Generic[Results]):
-    """A statement of a paper that results can decide.
-
-    Args:
-        text: what is claimed.
-        source: paper and section.
-        reading: what the results must show for the claim to be reproduced.
-        decide: from results to the verdict.
-    """
-
-    text: str
-    source: str
-    reading: str
-    decide: Callable[[Results], Verdict]
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A claim with its verdict, as a study shows it."""
-
-    text: str
-    source: str
-    reading: str
-    status: Status
-    evidence: str
-
-
-def judge(claims: Sequence[Claim[Results]], results: Results | None) -> list[Judged]:
-    """Every claim with its verdict; without results none was tested."""
-    untested = Verdict("not tested here", "")
-    verdicts = [untested if results is None else claim.decide(results) for claim in claims]
-    return [
-        Judged(claim.text, claim.source, claim.reading, verdict.status, verdict.evidence)
-        for claim, verdict in zip(claims, verdicts, strict=True)
-    ]
+TOO_FEW = Verdict("not tested here", "too few configurations were drawn")
 
 
 def fall(dissipation: Array, simulations: Simulations, level: float) -> Array:
     """By how much μ_neg exceeds μ_pos where the dissipation term falls to a level, in each row  # [rows] radians.
 
-    Interpolated between columns; infinite in rows that never fall so low.
+    Interpolated between columns; infinite in rows that never fall to the level.
     """
     gaps = []
     for row, positive in zip(dissipation, simulations.positive_means, strict=True):
@@ -100,6 +44,10 @@ def fall(dissipation: Array, simulations: Simulations, level: float) -> Array:
         crossing = np.interp(level, row[[last, last - 1]], simulations.negative_means[[last, last - 1]])
         gaps.append(crossing - positive)
     return np.array(gaps)
+
+
+def _range(values: Array) -> str:
+    return f"{values.min():.0f} to {values.max():.0f}"
 
 
 def _falls_to_zero(simulations: Simulations) -> Verdict:
@@ -121,7 +69,7 @@ def _quickly_at_a_moderate_gap(simulations: Simulations) -> Verdict:
     map_ = simulations.dissipation["infonce"]
     gone = fall(map_, simulations, 0.1)
     if not np.isfinite(gone).all():
-        return Verdict.of(False, "there are positives with which it does not fall to 0.1")
+        return Verdict.of(False, "for some positives it does not fall to 0.1")
     half, width = fall(map_, simulations, 0.5), gone - fall(map_, simulations, 0.9)
     holds = bool((half < MODERATE_GAP).all() and (width < QUICK_FALL).all())
     return Verdict.of(
@@ -139,9 +87,8 @@ def _lower_temperature_more_weight(simulations: Simulations) -> Verdict:
 def _simulated_weight_dominates(simulations: Simulations) -> Verdict:
     place = list(simulations.temperatures).index(TEMPERATURE)
     row, kept = simulations.weights[place], simulations.kept_weights[place]
-    enough = [
-        f"{t:g}" for t, mean in zip(simulations.temperatures, simulations.weights.mean(1), strict=True) if mean > 0.5
-    ]
+    means = zip(simulations.temperatures, simulations.weights.mean(1), strict=True)
+    enough = [f"{temperature:g}" for temperature, mean in means if mean > 0.5]
     evidence = (
         f"{row.min():.2f} to {row.max():.2f}, mean {row.mean():.2f} (up to {np.nanmax(kept):.2f} in batches that keep "
         f"a gradient); the mean is above half at temperature {', '.join(enough) or 'none of those simulated'}"
@@ -149,118 +96,114 @@ def _simulated_weight_dominates(simulations: Simulations) -> Verdict:
     return Verdict.of(bool((row > 0.5).all()), evidence)
 
 
-def _ratio_above_one(loss: str) -> Callable[[Simulations], Verdict]:
-    def decide(simulations: Simulations) -> Verdict:
-        rows, columns = np.meshgrid(simulations.positive_means, simulations.negative_means, indexing="ij")
-        acts = (rows < columns) & ~simulations.ratio_dissipated[loss]
-        ratio = simulations.ratio[loss][acts]
-        share = float((ratio > 1).mean())
-        evidence = f"{share:.1%} of the cells; {ratio.min():.2f} to {ratio.max():.2f}, median {np.median(ratio):.2f}"
-        if share < 1:
-            evidence += f"; not above 1 from μ_pos {np.degrees(rows[acts][ratio <= 1]).min():.0f}° on"
-        return Verdict.of(share > MOST, evidence)
-
-    return decide
+def _ratio_above_one(loss: str, simulations: Simulations) -> Verdict:
+    rows, columns = np.meshgrid(simulations.positive_means, simulations.negative_means, indexing="ij")
+    acts = (rows < columns) & ~simulations.ratio_dissipated[loss]
+    ratio = simulations.ratio[loss][acts]
+    share = float((ratio > 1).mean())
+    evidence = f"{share:.1%} of the cells; {ratio.min():.2f} to {ratio.max():.2f}, median {np.median(ratio):.2f}"
+    if share < 1:
+        evidence += f"; not above 1 from μ_pos {np.degrees(rows[acts][ratio <= 1]).min():.0f}° on"
+    return Verdict.of(share > MOST, evidence)
 
 
-UP, GD = "arXiv 2402.18281, section 3.1", "Gradient dissipation paper (ICLR 2023)"
+_simulated = partial(Claim[Simulations], UNIFIED)
 SIMULATION_CLAIMS: tuple[Claim[Simulations], ...] = (
-    Claim(
+    _simulated(
+        "section 3.1",
         "The dissipation terms of InfoNCE, ArcCon, MPT and MET fall to 0 once the negatives are far enough beyond the "
         "positive.",
-        UP,
-        f"For each loss and mean angle of the positive, above {MOST} while μ_neg <= μ_pos and below {DISSIPATED} from "
-        "some μ_neg < π on.",
+        f"For each loss and mean angle of the positive, the term is above {MOST} while μ_neg <= μ_pos, and below "
+        f"{DISSIPATED} from some μ_neg < π on.",
         _falls_to_zero,
     ),
     Claim(
+        INADEQUACY,
+        "section 1",
         "The gradient signal of the contrastive loss quickly drops and vanishes as soon as the negative is adequately "
         "further away than the positive, by a rather moderate threshold.",
-        f"{GD}, section 1",
         "InfoNCE's dissipation passes half at a gap of means below 45°, and falls from 0.9 to 0.1 within 30°.",
         _quickly_at_a_moderate_gap,
     ),
-    Claim(
+    _simulated(
+        "section 3.1",
         "The lower the temperature, the more weight the hardest negative has.",
-        UP,
         "The mean weight rises with every lower temperature, for every mean angle of the negatives.",
         _lower_temperature_more_weight,
     ),
-    Claim(
+    _simulated(
+        "section 3.1",
         "The weight term puts the hardest negative in a dominant position (simulated angles).",
-        UP,
         "At temperature 0.05 its mean weight is more than half, for every mean angle of the negatives.",
         _simulated_weight_dominates,
     ),
     *(
-        Claim(
-            f"The ratio of {NAMES[loss]} is above 1, which is that of InfoNCE and MPT, where a gradient remains.",
-            f"{UP}, figure of the ratio",
-            f"In more than {MOST:.0%} of the cells where the positive is nearer than the negatives and the gradient is "
-            "not dissipated.",
-            _ratio_above_one(loss),
+        _simulated(
+            "section 3.1, figure of the ratio",
+            f"Where a gradient remains, the ratio of {NAMES[loss]} is above 1, the ratio of InfoNCE and MPT.",
+            f"The ratio is above 1 in more than {MOST:.0%} of the cells where the positive is nearer than the "
+            "negatives and the gradient is not dissipated.",
+            partial(_ratio_above_one, loss),
         )
-        for loss in RATIO_MAPS
+        for loss in about.RATIO_MAPS
     ),
-)  # fmt: skip
-
-
-TOO_FEW = Verdict("not tested here", "too few configurations were drawn")
+)
 
 
 def shown_rate(rate: Estimate) -> str:
-    """A rate with its bounds and of how many."""
+    """A rate, its bounds and the number of trials."""
     low, high = rate.interval
     return f"{rate.rate:.1%} [{low:.1%}, {high:.1%}] of {rate.trials:,}"
 
 
 def _in_all(
     statement: str, names: Sequence[str], steps: Sequence[float], least: float, beside: str | None = None
-) -> Callable[[Sequence[Estimate]], Verdict]:
-    """The lower bound is at least so high for each loss or ratio and step size; `beside` for comparison alone."""
+) -> Callable[[Estimates], Verdict]:
+    """Whether the rate's lower bound is at least `least` for each loss or ratio and step size.
 
-    def decide(estimates: Sequence[Estimate]) -> Verdict:
+    Args:
+        statement: which.
+        names: of losses or ratios.
+        steps: step sizes.
+        least: the demand.
+        beside: a ratio that is shown for comparison only.
+    """
+
+    def decide(estimates: Estimates) -> Verdict:
         lowest = {}
         for name in [*names, *([] if beside is None else [beside])]:
             rates = [(rate_of(estimates, statement, about.case_of(name, step)), step) for step in steps]
             lowest[name] = min(rates, key=lambda rate: rate[0].interval[0])
+        if not all(lowest[name][0].trials for name in names):
+            return TOO_FEW
         parts = [
             f"{NAMES.get(name, f'ratio {name}')}: {shown_rate(rate)}, step {step:g}"
             for name, (rate, step) in lowest.items()
         ]
-        if not all(lowest[name][0].trials for name in names):
-            return TOO_FEW
         holds = all(lowest[name][0].interval[0] >= least for name in names)
         return Verdict.of(holds, ("lowest over the steps: " if len(steps) > 1 else "") + "; ".join(parts))
 
     return decide
 
 
-def _hardest(statement: str) -> Callable[[Sequence[Estimate]], Verdict]:
-    def decide(estimates: Sequence[Estimate]) -> Verdict:
-        case = f"{TEMPERATURE:g}"
-        sizes = [f"batch of {pairs}: {shown_rate(rate_of(estimates, statement, case, pairs))}" for pairs in about.PAIRS]
-        others = [f"{rate_of(estimates, statement, f'{t:g}').rate:.1%} at {t:g}" for t in about.TEMPERATURES]
-        own = rate_of(estimates, statement, case)
-        if not own.trials:
-            return TOO_FEW
-        evidence = f"{shown_rate(own)}; {'; '.join(sizes)}; by temperature {', '.join(others)}"
-        return Verdict.of(own.interval[0] >= ENSURED, evidence)
-
-    return decide
+def _hardest(statement: str, estimates: Estimates) -> Verdict:
+    case = f"{TEMPERATURE:g}"
+    own = rate_of(estimates, statement, case)
+    if not own.trials:
+        return TOO_FEW
+    sizes = [f"batch of {pairs}: {shown_rate(rate_of(estimates, statement, case, pairs))}" for pairs in about.PAIRS]
+    others = [f"{rate_of(estimates, statement, f'{t:g}').rate:.1%} at {t:g}" for t in about.TEMPERATURES]
+    evidence = f"{shown_rate(own)}; {'; '.join(sizes)}; by temperature {', '.join(others)}"
+    return Verdict.of(own.interval[0] >= ENSURED, evidence)
 
 
-def _bounded(statement: str) -> Callable[[Sequence[Estimate]], Verdict]:
-    """The lower bound of the rate is high enough for each loss with a margin."""
-
-    def decide(estimates: Sequence[Estimate]) -> Verdict:
-        rates = {label: rate_of(estimates, statement, name) for name, label in about.TRIPLETS.items()}
-        if not all(rate.trials for rate in rates.values()):
-            return TOO_FEW
-        holds = all(rate.interval[0] >= ENSURED for rate in rates.values())
-        return Verdict.of(holds, "; ".join(f"{label}: {shown_rate(rate)}" for label, rate in rates.items()))
-
-    return decide
+def _bounded(statement: str, estimates: Estimates) -> Verdict:
+    """Whether the rate's lower bound is high enough for each loss with a margin."""
+    rates = {label: rate_of(estimates, statement, name) for name, label in about.TRIPLETS.items()}
+    if not all(rate.trials for rate in rates.values()):
+        return TOO_FEW
+    holds = all(rate.interval[0] >= ENSURED for rate in rates.values())
+    return Verdict.of(holds, "; ".join(f"{label}: {shown_rate(rate)}" for label, rate in rates.items()))
 
 
 CONJECTURE_1 = (
@@ -278,70 +221,79 @@ CONJECTURE_3 = (
 UPPER_BOUNDS = (
     "The losses that imitate dissipation by a margin (MPT, MET, MAT) are upper bounds of the standard contrastive loss."
 )
-_UP_TO, _FROM = f"steps up to {max(SMALL_STEPS):g}", f"steps from {min(LARGE_STEPS):g} on (embeddings have length 1)"
-_ENSURED = f"in at least {ENSURED:.0%} of the random configurations by the lower bound of the rate"
-_LOSSES = tuple(NAMES)
+_ENSURED = f"in at least {ENSURED:.0%} of the random configurations, by the lower bound of the rate"
+_STEPS = (
+    (f"steps up to {max(SMALL_STEPS):g}", SMALL_STEPS),
+    (f"steps from {min(LARGE_STEPS):g} on (embeddings have length 1)", LARGE_STEPS),
+)
 
-CONJECTURE_CLAIMS: tuple[Claim[Sequence[Estimate]], ...] = (
+_conjecture = partial(Claim[Estimates], UNIFIED, "section 3.1")
+CONJECTURE_CLAIMS: tuple[Claim[Estimates], ...] = (
     *(
-        Claim(
+        _conjecture(
             CONJECTURE_1,
-            UP,
-            f"With {label} the gap is smaller after training with each loss's dissipation, {_ENSURED}.",
-            _in_all(about.GAP_AT_END, _LOSSES, steps, ENSURED),
+            f"With {label}, the gap is smaller after training with each loss's dissipation than without, {_ENSURED}.",
+            _in_all(about.GAP_AT_END, tuple(NAMES), steps, ENSURED),
         )
-        for label, steps in ((_UP_TO, SMALL_STEPS), (_FROM, LARGE_STEPS))
+        for label, steps in _STEPS
     ),
-    Claim(
+    _conjecture(
         CONJECTURE_2,
-        UP,
         f"At temperature {TEMPERATURE:g} it makes up more than half of the negatives' gradient, {_ENSURED}.",
-        _hardest(about.MAJORITY),
+        partial(_hardest, about.MAJORITY),
     ),
-    Claim(
+    _conjecture(
         CONJECTURE_2,
-        UP,
         f"At temperature {TEMPERATURE:g} it makes up more than any other negative, {_ENSURED}.",
-        _hardest(about.LARGEST),
+        partial(_hardest, about.LARGEST),
     ),
     *(
-        Claim(
+        _conjecture(
             CONJECTURE_3,
-            UP,
-            f"More frequently: with {label}, of the anchors where the condition holds with just one of this ratio and "
-            "ratio 1, it holds with this ratio in more than half by the lower bound of the rate.",
+            f"More frequently: with {label}, take the anchors for which exactly one of this ratio and ratio 1 meets "
+            "the condition. For more than half of them it is this ratio, by the lower bound of the rate.",
             _in_all(about.MORE_OFTEN, about.DYNAMIC_RATIOS, steps, 0.5),
         )
-        for label, steps in ((_UP_TO, SMALL_STEPS), (_FROM, LARGE_STEPS))
+        for label, steps in _STEPS
     ),
     *(
-        Claim(
+        _conjecture(
             CONJECTURE_3,
-            UP,
-            f"Closer: with {label} the anchor is closer to its positive after the step, {_ENSURED}.",
+            f"Closer: with {label}, the anchor is closer to its positive after the step, {_ENSURED}.",
             _in_all(about.CLOSER, about.DYNAMIC_RATIOS, steps, ENSURED, beside="1"),
         )
-        for label, steps in ((_UP_TO, SMALL_STEPS), (_FROM, LARGE_STEPS))
+        for label, steps in _STEPS
     ),
-    Claim(
+    _conjecture(
         "Lemma 1: a ratio within the bounds brings the anchor closer to its positive.",
-        UP,
-        f"On the sphere too, whose curvature the bounds leave out, with the hardest negative alone, {_ENSURED}.",
+        "With the hardest negative alone, the lemma holds on the sphere too, although its bounds neglect the "
+        f"curvature, {_ENSURED}.",
         _in_all(about.SUFFICIENT, ("1", *about.DYNAMIC_RATIOS), about.STEP_SIZES, ENSURED),
     ),
     *(
-        Claim(UPPER_BOUNDS, f"{GD}, section 1", f"{reading}, {_ENSURED}.", _bounded(statement))
-        for statement, reading in (
-            (about.BOUND, "As they are: with the papers' margins the loss is at least τ times InfoNCE"),
+        Claim(INADEQUACY, "section 1", UPPER_BOUNDS, f"{criterion}, {_ENSURED}.", partial(_bounded, statement))
+        for statement, criterion in (
+            (about.BOUND, "Without constants: with the papers' margins the loss is at least τ times InfoNCE"),
             (
                 about.BOUND_WITH_CONSTANTS,
-                "Up to constants: InfoNCE is at most c / τ times the loss, plus log(1 + (N − 1) exp(−k / τ)), with N "
-                "pairs, c 1 (MPT, MAT) or 2 (MET), and k the gap of cosines that the margin ensures",
+                "Up to constants: InfoNCE is at most c / τ times the loss, plus log(1 + (N − 1) exp(−k / τ)). N is the "
+                "number of pairs, c is 1 (MPT, MAT) or 2 (MET), and k is the gap of cosines that the margin ensures. "
+                "This holds",
             ),
         )
     ),
 )
 
 
-def _range(values: Array) -> str:
-    return f"{values.min():.0f} to {values.max():.0f}"
+def judged_simulations(simulations: Simulations | None, estimates: Estimates | None) -> list[Judged]:
+    """The claims that simulations can decide; not tested without simulations."""
+    return judge(SIMULATION_CLAIMS, simulations) + judge(CONJECTURE_CLAIMS, estimates)
+
+
+def claims_text(judged: Sequence[Judged]) -> str:
+    """Claims with verdict and evidence for the terminal."""
+    return "\n".join(
+        f"{one.verdict.status.upper()}: {one.claim.text} ({one.source})\n"
+        f"  criterion: {one.claim.criterion}\n  found: {one.verdict.evidence}"
+        for one in judged
+    )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from minbert.files import atomic_file
+from minbert.files import atomic_file, read_json
 
 Array = NDArray[Any]
 
@@ -161,3 +161,8 @@ def as_json(estimates: list[Estimate]) -> list[dict[str, Any]]:
 def from_json(values: list[dict[str, Any]]) -> list[Estimate]:
     """What `as_json` made."""
     return [Estimate(**{k: v for k, v in value.items() if k not in ("rate", "interval")}) for value in values]
+
+
+def read_simulations(folder: Path) -> tuple[Simulations, list[Estimate]]:
+    """What the artefact of `simulate` holds."""
+    return Simulations.load(folder / "simulations.npz"), from_json(read_json(folder / "conjectures.json"))

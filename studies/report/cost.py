@@ -9,7 +9,9 @@ from typing import Any
 
 from minbert.files import read_json
 from studies.engine.record import RecordedStage
-from studies.report.results import Results, RowResult, TableResult, history
+from studies.engine.table import Row, Table
+from studies.report.preset_results import PresetResults
+from studies.report.run_results import RunResult, history
 
 
 @dataclass(frozen=True)
@@ -64,21 +66,21 @@ class Cost:
         return 1 - self.spent / self.alone if self.alone else 0.0
 
 
-def cost_of(results: Results) -> Cost:
+def cost_of(results: PresetResults) -> Cost:
     """Costs of all finished rows, in the tables' order; rows of a figure only if no table has them."""
     seen: set[str] = set()
     rows = []
-    for table, row in _rows(results):
-        stages = {stage.artefact: stage for run in row.runs for stage in run.chain}
-        if table.recorded.kind == "curves" and set(stages) <= seen:
+    for table, row, runs in _rows(results):
+        stages = {stage.artefact: stage for run in runs for stage in run.chain}
+        if table.kind == "curves" and set(stages) <= seen:
             continue
-        last = [lines[-1] for name in stages if (lines := history(results.runs / name))]
+        last = [lines[-1] for name in stages if (lines := history(results.folder / name))]
         rows.append(
             RowCost(
-                table.title,
+                table.numbered_title,
                 row.label,
-                Counter(stage.stage for stage in row.runs[0].chain if stage.stage != "evaluate"),
-                len(row.runs),
+                Counter(stage.stage for stage in runs[0].chain if stage.stage != "evaluate"),
+                len(runs),
                 sum(line["tokens"] for line in last),
                 sum(line["seconds"] for line in last),
                 sum(stage.seconds for stage in stages.values()),
@@ -108,16 +110,16 @@ class StageDetails:
     inputs: dict[str, Any]
 
 
-def stages_of(results: Results) -> list[StageDetails]:
+def stages_of(results: PresetResults) -> list[StageDetails]:
     """Every stage but scoring, once, in the tables' order."""
     seen: set[str] = set()
     details = []
-    for table, row in _rows(results):
-        for same in zip_longest(*(run.chain for run in row.runs)):  # chains of one row differ in the seed only
+    for table, row, runs in _rows(results):
+        for same in zip_longest(*(run.chain for run in runs)):  # chains of one row differ in the seed only
             stages = [stage for stage in same if stage is not None and stage.stage != "evaluate"]
             if stages and stages[0].artefact not in seen:
                 seen |= {stage.artefact for stage in stages}
-                details.append(_details(f"{table.title}, {row.label}", stages, results.runs))
+                details.append(_details(f"{table.numbered_title}, {row.label}", stages, results.folder))
     return details
 
 
@@ -129,9 +131,9 @@ def _details(label: str, stages: list[RecordedStage], runs: Path) -> StageDetail
     )
 
 
-def _rows(results: Results) -> Iterator[tuple[TableResult, RowResult]]:
+def _rows(results: PresetResults) -> Iterator[tuple[Table, Row, tuple[RunResult, ...]]]:
     """Finished rows, those of figures last: they are mostly rows of tables drawn again."""
-    for table in sorted(results.tables, key=lambda table: table.recorded.kind == "curves"):
-        for row in table.rows:
-            if row.runs:
-                yield table, row
+    for of in sorted(results.tables, key=lambda of: of.table.kind == "curves"):
+        for row, runs in of.rows:
+            if runs:
+                yield of.table, row, runs

@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
@@ -18,6 +19,11 @@ from numpy.typing import NDArray
 COLOURS = ("#3b82d6", "#d9731a", "#2f9e6e", "#9b6ad6", "#d6455d", "#7f8790")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 GLYPHS = ("●", "■", "▲", "◆", "▼", "✚")
+
+GRADED = LinearSegmentedColormap.from_list("graded", [COLOURS[0], COLOURS[3], COLOURS[4], COLOURS[1]])
+
+Bounded = tuple[float, float, float]
+"""A value, its lower and its upper bound."""
 
 # matplotlib knows no currentColor: text and axes are drawn in a colour of their own, replaced in the SVG.
 INK = "#010203"
@@ -103,6 +109,154 @@ def scatter(labels: NDArray[np.float32], predictions: NDArray[np.float32], descr
     return _svg(draw, (3.4, 3.2), description)
 
 
+def forest(estimates: Mapping[str, Bounded], xlabel: str, description: str, title: str = "", zero: bool = False) -> str:
+    """A row for each estimate, the first at the top: its value and its interval.
+
+    Args:
+        estimates: a row's name -> value, lower and upper bound.
+        xlabel: what the values are.
+        description: alternative text.
+        title: of the panel.
+        zero: draw a line at zero, and fill the marks of intervals that leave it out.
+    """
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for place, (value, low, high) in enumerate(estimates.values()):
+            filled = COLOURS[0] if not zero or low > 0 or high < 0 else "none"
+            axes.plot([low, high], [place, place], color=COLOURS[0], linewidth=1.6)
+            axes.plot(value, place, marker="o", markersize=6, markerfacecolor=filled, markeredgecolor=COLOURS[0])
+        if zero:
+            axes.axvline(0, color=INK, alpha=0.4, linewidth=1, linestyle="--")
+        axes.set_yticks(range(len(estimates)), list(estimates))
+        axes.set(ylim=(len(estimates) - 0.5, -0.5), xlabel=xlabel)
+        axes.grid(axis="x", alpha=0.15, color=INK)
+        axes.set_title(title, fontsize=11)
+
+    return render(draw, (4.2, 0.9 + 0.27 * len(estimates)), description)
+
+
+def sweep(
+    lines: Mapping[str, Sequence[tuple[float, float | None] | None]],
+    places: Sequence[str],
+    xlabel: str,
+    ylabel: str,
+    description: str,
+    ordered: bool = True,
+) -> str:
+    """Means over seeds at places in order, equally far apart; a bar of one standard deviation where there is one.
+
+    Args:
+        lines: a line's name -> mean and deviation at each place, None where there is none.
+        places: their names.
+        xlabel: what the places are.
+        ylabel: what the means are of.
+        description: alternative text.
+        ordered: whether a line from place to place means anything.
+    """
+    turned = max(map(len, places)) > 6
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for number, (name, points) in enumerate(lines.items()):
+            there = [(place, *point) for place, point in enumerate(points) if point is not None]
+            axes.errorbar(
+                [place for place, _, _ in there],
+                [mean for _, mean, _ in there],
+                yerr=[deviation or 0 for _, _, deviation in there],
+                label=name, color=COLOURS[number], marker=MARKERS[number], markersize=4, linewidth=1.2, capsize=2,
+                linestyle="-" if ordered else "none",
+            )  # fmt: skip
+        axes.set_xticks(range(len(places)), places, rotation=25 if turned else 0, ha="right" if turned else "center")
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+        axes.grid(axis="y", alpha=0.15, color=INK)
+        if len(lines) > 1:
+            _legend(figure, axes)
+
+    return render(draw, (4.2, 2.7 + 0.15 * len(lines) + 0.4 * turned), description)
+
+
+def bands(
+    panels: Mapping[str, Mapping[str, Sequence[Bounded | None]]], places: Sequence[str], xlabel: str, description: str
+) -> str:
+    """Values with a band between their bounds at places in order, equally far apart; three panels a row.
+
+    Args:
+        panels: a panel's title -> a line's name -> value and bounds at each place, None where there are none.
+        places: their names.
+        xlabel: what the places are.
+        description: alternative text.
+    """
+    rows = -(-len(panels) // 3)
+
+    def draw(figure: Figure) -> None:
+        drawn = figure.subplots(rows, 3, sharex=True, squeeze=False)
+        for axes in drawn.flat[len(panels) :]:
+            axes.remove()
+        for axes, (title, lines) in zip(drawn.flat, panels.items(), strict=False):
+            for number, (name, points) in enumerate(lines.items()):
+                there = [(place, *point) for place, point in enumerate(points) if point is not None]
+                if not there:
+                    continue
+                at, values, low, high = zip(*there, strict=True)
+                colour = COLOURS[number]
+                axes.plot(at, values, color=colour, marker=MARKERS[number], markersize=3, linewidth=1.2, label=name)
+                axes.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
+            axes.set_title(title, fontsize=10)
+            axes.set_xticks(range(len(places)), places, fontsize=8, rotation=45)
+            axes.tick_params(axis="y", labelsize=8)
+            axes.tick_params(labelbottom=True)
+            axes.grid(axis="y", alpha=0.15, color=INK)
+        figure.supxlabel(xlabel, fontsize=10)
+        labelled = (axes.get_legend_handles_labels() for axes in drawn.flat[: len(panels)])
+        handles, names = max(labelled, key=lambda found: len(found[1]))
+        figure.legend(handles, names, frameon=False, loc="outside upper left", ncols=len(names), fontsize=9)
+
+    return render(draw, (8.4, 0.5 + 2.1 * rows), description)
+
+
+def trajectories(
+    lines: Mapping[str, Sequence[Sequence[tuple[int, float]]]], ylabel: str, description: str, graded: bool = False
+) -> str:
+    """A value over the steps of training: the mean over seeds, with a band of one standard deviation.
+
+    Args:
+        lines: a line's name -> for each seed, steps and values.
+        ylabel: what the values are.
+        description: alternative text.
+        graded: colour the lines by their order, as those of a parameter.
+    """
+    colours = [to_hex(colour) for colour in GRADED(np.linspace(0, 1, len(lines)))] if graded else COLOURS
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for number, (name, seeds) in enumerate(lines.items()):
+            shortest = min(seeds, key=len)
+            steps = [step for step, _ in shortest]
+            values = np.array([[value for _, value in seed[: len(steps)]] for seed in seeds])  # [seeds, steps]
+            style: dict[str, Any] = {"color": colours[number % len(colours)]}
+            marker = MARKERS[number % len(MARKERS)]
+            axes.plot(steps, values.mean(0), **style, marker=marker, markersize=4, linewidth=1.2, label=name)
+            if len(seeds) > 1:
+                spread = values.std(0, ddof=1)
+                axes.fill_between(
+                    steps, values.mean(0) - spread, values.mean(0) + spread, **style, alpha=0.15, linewidth=0
+                )
+        axes.set(xlabel="step", ylabel=ylabel)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(axis="y", alpha=0.15, color=INK)
+        _legend(figure, axes)
+
+    return render(draw, (4.2, 3.4), description)
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    """Above the axes, in as many columns as there is room for."""
+    handles, names = axes.get_legend_handles_labels()
+    columns = 4 if max(map(len, names)) < 8 else 2
+    figure.legend(handles, names, frameon=False, loc="outside upper left", ncols=columns, fontsize=9)
+
+
 def _svg(draw: Callable[[Axes], None], inches: tuple[float, float], description: str) -> str:
     return render(lambda figure: draw(figure.subplots()), inches, description)
 
@@ -127,3 +281,11 @@ def _inline(document: str, description: str) -> str:
     svg = svg.replace(INK, "currentColor")
     text = escape(description)
     return svg.replace("<svg", f'<svg role="img" aria-label="{text}"', 1).replace(">", f"><title>{text}</title>", 1)
+
+
+def standalone(svg: str) -> str:
+    """An <svg> element as a file of its own: with its namespaces, and ink that suits a light or a dark viewer."""
+    namespaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    style = "<style>svg { color: #1b1f24 } @media (prefers-color-scheme: dark) { svg { color: #e6e9ed } }</style>"
+    head, _, rest = svg.partition(">")
+    return f"{head.replace('<svg', f'<svg {namespaces}', 1)}>{style}{rest}\n"

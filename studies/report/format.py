@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from multitask.evaluation.markup import MINUS, SEEN
-from studies.report.analysis import Agreement, Comparison, Estimate
+from studies.report.table_results import Agreement, Comparison, Estimate
 
 
 def score(value: float | None) -> str:
@@ -60,12 +60,3 @@ def significance(counts: Agreement) -> str:
 def counted(stages: Mapping[str, int]) -> str:
     """`2 × finetune, ensemble`."""
     return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in stages.items())
-
-
-def duration(seconds: float) -> str:
-    """`12.3 s`, `4 min 10 s`, `3 h 05 min`."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes_left = divmod(minutes, 60)
-    return f"{hours} h {minutes_left:02d} min" if hours else f"{minutes} min {rest:02d} s"

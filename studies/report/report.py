@@ -8,13 +8,15 @@ from typing import Any
 from minbert.files import read_json, write_text
 from multitask.evaluation import markup
 from multitask.evaluation.statistics import SAMPLES
+from studies.engine.record import duration
+from studies.engine.table import OVERALL
 from studies.report import format as formats
-from studies.report.analysis import analyse, overall_agreement
 from studies.report.cost import StageDetails, cost_of, stages_of
 from studies.report.figures import COLOURS, GLYPHS
-from studies.report.illustrations import SECTIONS, learning_curves, overall_curves
-from studies.report.results import Results
+from studies.report.preset_results import PresetResults
+from studies.report.sections import SECTIONS, learning_curves, overall_curves
 from studies.report.study_page import write_study
+from studies.report.table_results import Agreement
 from studies.report.templates import environment
 
 
@@ -32,26 +34,28 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
     Raises:
         InputError: the preset was never run.
     """
-    results = Results.read(runs, preset)
-    analyses, stages = analyse(results), stages_of(results)
-    tables = [analysis for analysis in analyses if analysis.table.recorded.kind == "table"]
+    results = PresetResults.read(runs, preset)
+    stages = stages_of(results)
+    tables = [found for found in results.tables if found.table.kind == "table"]
+    overall = [o for found in results.tables for o in found.orderings if o.column == OVERALL]
     warnings = [*results.record.notes, *_warnings(results, stages)]
     values: dict[str, Any] = {
         "record": results.record,
         "warnings": warnings,
-        "analyses": analyses,
-        "compared": [analysis for analysis in tables if analysis.orderings],
-        "agreement_of_all": overall_agreement(analyses),
+        "tables": results.tables,
+        "compared": [found for found in tables if found.orderings],
+        "agreement_of_all": Agreement.of(overall),
         "cost": cost_of(results),
         "samples": SAMPLES,
         "format": formats,
+        "duration": duration,
         "markup": markup,
         "Latex": markup.Latex,
-        "study": write_study(results, analyses, warnings, output),
+        "study": write_study(results, warnings, output),
     }
-    for analysis in tables:
-        table = environment("latex").get_template("table.tex.jinja").render(analysis=analysis, **values)
-        write_text(output / "tables" / f"{analysis.table.name}.tex", table)
+    for found in tables:
+        text = environment("latex").get_template("table.tex.jinja").render(results=found, **values)
+        write_text(output / "tables" / f"{found.table.name}.tex", text)
     write_text(output / "report.md", environment("markdown").get_template("report.md.jinja").render(**values))
     page = environment("html").get_template("report.html.jinja")
     html = page.render(
@@ -67,10 +71,10 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
     return output / "index.html"
 
 
-def _warnings(results: Results, stages: Sequence[StageDetails]) -> list[str]:
+def _warnings(results: PresetResults, stages: Sequence[StageDetails]) -> list[str]:
     """What a reader must know beside the preset's own notes."""
     found = []
-    seeds = {len(row.runs) for table in results.tables for row in table.rows if row.runs}
+    seeds = {len(runs) for found in results.tables for runs in found.runs.values() if runs}
     if seeds == {1}:
         found.append(
             "Every row was trained with a single seed: there is no spread over seeds. Intervals and tests say how far "
@@ -78,10 +82,10 @@ def _warnings(results: Results, stages: Sequence[StageDetails]) -> list[str]:
         )
     elif len(seeds) > 1:
         found.append("Some rows have fewer seeds than others.")
-    unknown = {line for _, run in results.finished.values() for line in run.evaluation.get("unknown", ())}
+    unknown = {line for _, run in results.finished_runs.values() for line in run.evaluation.get("unknown", ())}
     found += [f"Not known of the training data: {line}." for line in sorted(unknown)]
     configs = [stage.config for stage in stages]
-    configs += [read_json(run.evaluation_folder / "config.json") for _, run in results.finished.values()]
+    configs += [read_json(run.evaluation_folder / "config.json") for _, run in results.finished_runs.values()]
     sizes = [
         meaning.format(" or ".join(f"{size:,}" for size in sorted(values)))
         for name, meaning in SUB_SAMPLED.items()

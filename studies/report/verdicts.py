@@ -1,61 +1,146 @@
-"""How claims are decided: tests on the tables of the grid, and on what was measured in training."""
+"""What decides that a claim is reproduced: claims, verdicts, and tests on rows' scores and measures of training.
+
+Every verdict is computed from results; none is written by hand. The claims of a paper are in the paper's folder.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
 from multitask.evaluation.statistics import LEVEL, SAMPLES, SampledScores, Spread, Uncertain, Values, contrast
-from studies.gradient_paradigm.simulation_claims import Verdict
-from studies.report.analysis import Comparison, TableAnalysis, compared
 from studies.report.format import interval, signed, verdict
-from studies.report.results import RowResult, RunResult
+from studies.report.run_results import RunResult
+from studies.report.table_results import Comparison, TableResults, compared
+from studies.study import Paper
 
-Tables = Mapping[str, TableAnalysis]
-"""Analysed tables by key; those that were not run are not there."""
-Decide = Callable[[Tables], Verdict]
-Measure = Callable[[RunResult], float | None]
-Pairs = Sequence[tuple[str, str]]
-"""Labels of rows that are compared."""
+Status = Literal["reproduced", "not reproduced", "not tested here"]
+Evidence = TypeVar("Evidence")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What results say about a claim."""
+
+    status: Status
+    evidence: str
+
+    @classmethod
+    def of(cls, holds: bool, evidence: str) -> "Verdict":
+        """Reproduced or not."""
+        return cls("reproduced" if holds else "not reproduced", evidence)
+
 
 UNTESTED = Verdict("not tested here", "")
+
+
+@dataclass(frozen=True)
+class Claim(Generic[Evidence]):
+    """A statement of a paper that results can decide.
+
+    Args:
+        paper: the paper that makes the statement.
+        section: where the paper makes it.
+        text: the statement.
+        criterion: what the results must show for the claim to be reproduced.
+        decide: from results to the verdict.
+    """
+
+    paper: Paper
+    section: str
+    text: str
+    criterion: str
+    decide: Callable[[Evidence], Verdict]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with its verdict, as a page shows it."""
+
+    claim: Claim[Any]
+    verdict: Verdict
+
+    @property
+    def source(self) -> str:
+        """Paper and section."""
+        return f"{self.claim.paper.citation}, {self.claim.section}"
+
+
+def judge(claims: Sequence[Claim[Evidence]], results: Evidence | None) -> list[Judged]:
+    """Every claim with its verdict; without results no claim is tested."""
+    return [Judged(claim, UNTESTED if results is None else claim.decide(results)) for claim in claims]
+
+
+Tables = Mapping[str, TableResults]
+"""Results of tables by key. Tables that were not run are missing."""
+Decide = Callable[[Tables], Verdict]
+Measure = Callable[[RunResult], float | None]
+RowPairs = Sequence[tuple[str, str]]
+"""Keys of rows that are compared."""
+
 SURE = f"at the {LEVEL:.0%} level"
 SURE_OF_ANY = f"{SURE}, corrected for the number of tests"
 SCORE = "similarity"
 LEAST_SEEDS = 3
-"""Seeds that a measure of training needs: the 95% interval of two is 13 times as wide as they are apart."""
+"""Seeds that a measure of training needs: with two seeds the 95% interval is 13 times as wide as their difference."""
 AS_GOOD = 0.02
-"""A score lower by less than this reaches another."""
+"""Scores that differ by less than this count as equally good."""
 
 
-def probed(run: RunResult, statistic: str) -> list[tuple[int, float]]:
-    """What the gradient probe saw in training: step of an evaluation, mean since the one before."""
-    return [
-        (line["step"], value)
-        for line in run.history
-        for name, value in line["training"].items()
-        if name.endswith(f" {statistic}") and not name.endswith(f"median {statistic}")
-    ]
+def on_table(key: str, decide: Callable[[TableResults], Verdict | None]) -> Decide:
+    """A decision by one table: not tested if the table was not run, or if `decide` returns None for lack of results."""
+    return lambda tables: (decide(tables[key]) if key in tables else None) or UNTESTED
+
+
+def above(results: TableResults, pairs: RowPairs, column: str = SCORE) -> Verdict | None:
+    """Whether the first row of every pair has the higher score. None if a row has no scores."""
+    return _all_above(results, pairs, lambda weights: results.contrast(weights, column))
+
+
+def measures_above(results: TableResults, measure: Measure, pairs: RowPairs) -> Verdict | None:
+    """Whether the first row of every pair has the higher measure. None if a row has too few seeds."""
+    return _all_above(results, pairs, lambda weights: measured(results, measure, weights))
+
+
+def _all_above(
+    results: TableResults, pairs: RowPairs, contrasted: Callable[[Mapping[str, float]], Uncertain | None]
+) -> Verdict | None:
+    label = results.table.label
+    tests = each({f"{label(a)} over {label(b)}": contrasted({a: 1, b: -1}) for a, b in pairs})
+    return Verdict.of(all(map(higher, tests.values())), shown(tests)) if tests else None
+
+
+def reaches(results: TableResults, pairs: RowPairs, column: str = SCORE) -> Verdict | None:
+    """Whether no first row of a pair scores lower than the second by `AS_GOOD` or more, by the lower bound."""
+    label = results.table.label
+    tests = each({f"{label(a)} less {label(b)}": results.contrast({a: 1, b: -1}, column) for a, b in pairs})
+    if tests is None:
+        return None
+    evidence = [f"{name} {signed(test.difference)} {interval(test)}" for name, test in tests.items()]
+    return Verdict.of(all(test.low > -AS_GOOD for test in tests.values()), "; ".join(evidence))
 
 
 def last(statistic: str) -> Measure:
-    """A statistic at the end of training; none where the end has none, as of anchors all dissipated."""
-    return lambda run: seen[-1][1] if (seen := probed(run, statistic)) and seen[-1][0] == _end(run) else None
+    """A statistic at the end of training. None if the last evaluation lacks it, as when all anchors dissipated."""
 
+    def measure(run: RunResult) -> float | None:
+        seen = run.probed(statistic)
+        return seen[-1][1] if seen and seen[-1][0] == run.history[-1]["step"] else None
 
-def _end(run: RunResult) -> int:
-    return int(run.history[-1]["step"])
+    return measure
 
 
 def highest(statistic: str) -> Measure:
     """A statistic's highest value in training."""
-    return lambda run: max((value for _, value in probed(run, statistic)), default=None)
+    return lambda run: max((value for _, value in run.probed(statistic)), default=None)
 
 
 def shrinks(statistic: str) -> Measure:
     """Logarithm of a statistic at the end of training relative to its beginning."""
 
     def measure(run: RunResult) -> float | None:
-        seen = probed(run, statistic)
+        seen = run.probed(statistic)
         if len(seen) < 2 or min(seen[0][1], seen[-1][1]) <= 0:
             return None
         return float(np.log(seen[-1][1] / seen[0][1]))
@@ -63,20 +148,14 @@ def shrinks(statistic: str) -> Measure:
     return measure
 
 
-def dev_curve(run: RunResult) -> list[float]:
-    """The dev score at each evaluation."""
-    return next(iter(RowResult("", (run,), {}).curves(SCORE)), [])
+def values(results: TableResults, row: str, measure: Measure) -> Values:
+    """A measure of a row's runs, without runs that lack it: [seeds]. Empty if the row is missing."""
+    return np.array([value for run in results.runs.get(row, ()) if (value := measure(run)) is not None])
 
 
-def values(table: TableAnalysis, label: str, measure: Measure) -> Values:
-    """A measure of a row's runs that have it, [seeds]; empty of a row that is not there."""
-    runs = [run for row in table.table.rows if row.label == label for run in row.runs]
-    return np.array([value for run in runs if (value := measure(run)) is not None])
-
-
-def measured(table: TableAnalysis, measure: Measure, weights: Mapping[str, float]) -> Uncertain | None:
-    """A contrast of rows' means of a measure, with the chance of seeds alone; None where a row has too few."""
-    terms = [(weight, values(table, label, measure)) for label, weight in weights.items()]
+def measured(results: TableResults, measure: Measure, weights: Mapping[str, float]) -> Uncertain | None:
+    """Σ weight · mean of a measure by the rows' keys, uncertain by seeds alone. None if a row has too few seeds."""
+    terms = [(weight, values(results, row, measure)) for row, weight in weights.items()]
     spread = Spread.welch(terms)  # measures of training vary more in some rows than in others
     if min(len(found) for _, found in terms) < LEAST_SEEDS:
         return None
@@ -84,69 +163,27 @@ def measured(table: TableAnalysis, measure: Measure, weights: Mapping[str, float
 
 
 def each(differences: Mapping[str, Uncertain | None]) -> dict[str, Comparison] | None:
-    """Tests all of which must show something, so that their number is no reason to adjust p (Berger 1982).
+    """Tests that must all be significant, so that p needs no correction for their number (Berger 1982).
 
-    None where a difference is missing.
+    None if a difference is missing.
     """
     known = {name: difference for name, difference in differences.items() if difference is not None}
     return None if len(known) < len(differences) else {name: compared([known[name]])[0] for name in known}
 
 
 def family(differences: Mapping[str, Uncertain | None]) -> dict[str, Comparison] | None:
-    """Tests any of which may show something: p is adjusted for their number. None where a difference is missing."""
+    """Tests of which one is enough, so that p is corrected for their number (Holm 1979). None if one is missing."""
     known = [difference for difference in differences.values() if difference is not None]
     return None if len(known) < len(differences) else dict(zip(differences, compared(known), strict=True))
 
 
 def higher(comparison: Comparison) -> bool:
-    """Whether a difference is above zero, significantly."""
+    """Whether a difference is significantly above zero."""
     return comparison.significant and comparison.difference > 0
 
 
 def shown(tests: Mapping[str, Comparison]) -> str:
-    """Each difference with its interval and what its test says."""
+    """Each difference with its interval and its test's result."""
     return "; ".join(
         f"{name} {signed(test.difference)} {interval(test)}, {verdict(test)}" for name, test in tests.items()
     )
-
-
-def above(table: str, pairs: Pairs, column: str = SCORE) -> Decide:
-    """The first row of each pair has the higher score."""
-
-    def decide(tables: Tables) -> Verdict:
-        if table not in tables:
-            return UNTESTED
-        return _all_above({f"{a} over {b}": tables[table].contrast({a: 1, b: -1}, column) for a, b in pairs})
-
-    return decide
-
-
-def measures_above(table: str, measure: Measure, pairs: Pairs) -> Decide:
-    """The same of a measure of the runs."""
-
-    def decide(tables: Tables) -> Verdict:
-        if table not in tables:
-            return UNTESTED
-        return _all_above({f"{a} over {b}": measured(tables[table], measure, {a: 1, b: -1}) for a, b in pairs})
-
-    return decide
-
-
-def _all_above(differences: Mapping[str, Uncertain | None]) -> Verdict:
-    tests = each(differences)
-    return Verdict.of(all(map(higher, tests.values())), shown(tests)) if tests else UNTESTED
-
-
-def reaches(table: str, pairs: Pairs, column: str = SCORE) -> Decide:
-    """No first row of a pair has a lower score than the second by as much as `AS_GOOD`."""
-
-    def decide(tables: Tables) -> Verdict:
-        if table not in tables:
-            return UNTESTED
-        tests = each({f"{a} less {b}": tables[table].contrast({a: 1, b: -1}, column) for a, b in pairs})
-        if tests is None:
-            return UNTESTED
-        evidence = [f"{name} {signed(test.difference)} {interval(test)}" for name, test in tests.items()]
-        return Verdict.of(all(test.low > -AS_GOOD for test in tests.values()), "; ".join(evidence))
-
-    return decide

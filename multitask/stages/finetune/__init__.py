@@ -1,5 +1,6 @@
 """Fine-tuning on labelled tasks, together or alone: settings and registration. `training.py` trains."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from minbert.errors import InputError
 from multitask.models.config import HeadsConfig, Pooling
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions, check_range
+from multitask.runtime.options import MAX_SEED, RunOptions, check_range
 from multitask.schedulers.config import SchedulerConfig
 from multitask.stages.registry import Stage, register
 from multitask.training.config import OptimizerConfig
@@ -32,7 +33,7 @@ class FinetuneConfig:
     scheduler: str = "average"
     """How the tasks share training steps: average, batch_round_robin, epoch_round_robin, single, proportional,
     annealed, uncertainty, or a gradient aggregator such as pcgrad. A wrong name lists them all."""
-    weights: tuple[float, ...] | None = None
+    task_weights: tuple[float, ...] | None = None
     """Weight of each task's loss, in the order of the tasks. Default: 1 for all."""
     pooling: Pooling = "auto"
     """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the start weights were
@@ -56,12 +57,11 @@ class FinetuneConfig:
 
     def __post_init__(self) -> None:
         check_range(self, 1, ("epochs", "batch_size", "epoch_size", "train_limit", "patience", "conflicts_every"))
-        check_range(self, 0, ("seed",))
+        check_range(self, 0, ("seed",), most=MAX_SEED)
         check_range(self, 0, ("encoder_dropout",), most=0.99)
-        if self.weights is not None and (len(self.weights) != len(self.tasks) or not all(w > 0 for w in self.weights)):
-            raise InputError(
-                f"weights are {self.weights}; expected {len(self.tasks)} positive numbers, one for each task"
-            )
+        weights, count = self.task_weights, len(self.tasks)
+        if weights is not None and (len(weights) != count or not all(0 < weight < math.inf for weight in weights)):
+            raise InputError(f"task_weights are {weights}; expected {count} positive numbers, one for each task")
         named = (*self.tasks, *self.untrained)
         if not self.tasks or len(set(named)) < len(named):
             raise InputError(f"tasks are {', '.join(named) or 'none'}; expected one or more to train, each named once")
@@ -87,6 +87,19 @@ def scores_of_epochs(run: Artefact) -> str:
     return scores_table(run.history())
 
 
+COMMON = (
+    "tasks",
+    "epochs",
+    "epoch_size",
+    "batch_size",
+    "learning_rate",
+    "head_learning_rate",
+    "train_limit",
+    "scheduler",
+    "seed",
+)
+
+
 def _run(models: Sequence[Weights], data: Path, config: FinetuneConfig, options: RunOptions) -> Artefact:
     """Fine-tune an encoder on the tasks and keep the models that are best on the dev sets."""
     from multitask.stages.finetune.training import finetune
@@ -102,6 +115,7 @@ STAGE = register(
         lambda planned: planned.config.epochs * training_cost(planned.config, planned.data),
         version=2,
         summary=scores_of_epochs,
+        common=COMMON,
         distributed=True,
     )
 )

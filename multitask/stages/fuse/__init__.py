@@ -8,7 +8,7 @@ from typing import Any, Literal
 from multitask.models.config import HeadsConfig
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions, check_range
-from multitask.stages.finetune import FinetuneConfig, scores_of_epochs, training_cost
+from multitask.stages.finetune import COMMON, FinetuneConfig, scores_of_epochs, training_cost
 from multitask.stages.pretrain import ContrastiveConfig
 from multitask.stages.registry import Planned, Stage, register
 
@@ -68,6 +68,7 @@ STAGE = register(
         version=2,
         with_seed=_with_seed,
         summary=scores_of_epochs,
+        common=(*COMMON, "objective", "unlabelled"),
         distributed=True,
     )
 )

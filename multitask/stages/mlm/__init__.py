@@ -8,7 +8,7 @@ from minbert.config import ModelType
 from minbert.errors import InputError
 from multitask.models.config import Pooling
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions, check_range
+from multitask.runtime.options import MAX_SEED, RunOptions, check_range
 from multitask.stages.registry import Planned, Stage, register
 from multitask.training.config import OptimizerConfig
 
@@ -79,7 +79,7 @@ class MlmConfig:
 
     def __post_init__(self) -> None:
         check_range(self, 1, ("epochs", "batch_size", "train_limit", "evaluate_every"))
-        check_range(self, 0, ("seed",))
+        check_range(self, 0, ("seed",), most=MAX_SEED)
         check_range(self, 0, ("dev_share",), most=0.5)
         if not self.from_scratch and any(size is not None for size in vars(self.shape).values()):
             raise InputError("a shape is given, but the start weights have their own; it goes with --from-scratch")
@@ -100,5 +100,6 @@ def _run(models: Sequence[Weights], data: Path, config: MlmConfig, options: RunO
     return mlm(models[0], data, config, options)
 
 
+COMMON = ("sources", "from_scratch", "epochs", "batch_size", "learning_rate", "train_limit", "max_length", "seed")
 # In grids no seed changes it: one masked language model stands in for a downloaded checkpoint, the same for all seeds.
-STAGE = register(Stage("mlm", MlmConfig, _run, _cost, version=2, with_seed=None, distributed=True))
+STAGE = register(Stage("mlm", MlmConfig, _run, _cost, version=2, with_seed=None, common=COMMON, distributed=True))

@@ -74,7 +74,7 @@ def mlm(start_weights: str | Weights, data: Path, config: MlmConfig, options: Ru
     labels = begin.labels(data)
     if config.from_scratch:
         tokenizer = f"the tokenizer of {begin.name}" if config.shape.model_type is None else "a tokenizer learned here"
-        labels["start"] = f"random, with {tokenizer}"
+        labels |= {"start": f"random, with {tokenizer}", "--start": begin.name}
     seen = begin.trained_on | trained_on(problem, config.epochs, {SOURCE: [hash_sentences(training)]})
     key = STAGE.key(config, inputs)
     return train_once(key, problem, backward, loop, config.seed, labels, seen, options, runtime)

@@ -8,7 +8,7 @@ from typing import Literal
 from multitask.models.config import Pooling
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions, check_range
+from multitask.runtime.options import MAX_SEED, RunOptions, check_range
 from multitask.stages.mlm import MaskingConfig
 from multitask.stages.registry import Planned, Stage, register
 from multitask.training.config import OptimizerConfig
@@ -28,7 +28,9 @@ class ContrastiveConfig:
     projection: Literal["mlp", "linear", "none"] = "mlp"
     """Projection head between embedding and objective. It is discarded after training."""
     objective: ObjectiveConfig = ObjectiveConfig()
-    """Loss on sentence pairs, e.g. vicreg:dissipation=0.3,weight=0.05. See --help-objective."""
+    """Loss on sentence pairs, with parameters, e.g. vicreg:dissipation=0.3,weight=0.05. One of: infonce, mnrl, arccon,
+    mpt, met, mat, dcl, dcl_positive, align_uniform, gradient, mhe, mhs, barlow_twins, vicreg, mixed; with labels cosine
+    and quora_pairs. --help-objective NAME explains one."""
 
     def __post_init__(self) -> None:
         check_range(self, 1e-6, ("quora_share",), most=1)
@@ -72,7 +74,8 @@ class PretrainConfig(ContrastiveConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(self, 1, ("train_limit", "epochs", "batch_size", "chunk", "evaluate_every", "probe_every"))
-        check_range(self, 0, ("seed", "mlm_weight"))
+        check_range(self, 0, ("mlm_weight",))
+        check_range(self, 0, ("seed",), most=MAX_SEED)
 
 
 def _cost(planned: Planned) -> float:
@@ -90,4 +93,15 @@ def _run(models: Sequence[Weights], data: Path, config: PretrainConfig, options:
     return pretrain(models[0], data, config, options)
 
 
-STAGE = register(Stage("pretrain", PretrainConfig, _run, _cost, version=2, distributed=True))
+COMMON = (
+    "sources",
+    "objective",
+    "epochs",
+    "batch_size",
+    "learning_rate",
+    "train_limit",
+    "max_length",
+    "select",
+    "seed",
+)
+STAGE = register(Stage("pretrain", PretrainConfig, _run, _cost, version=2, common=COMMON, distributed=True))

@@ -8,7 +8,7 @@ from typing import Literal
 from minbert.errors import InputError
 from multitask.models.config import Pooling
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions, check_range
+from multitask.runtime.options import MAX_SEED, RunOptions, check_range
 from multitask.stages.registry import START, ModelInput, Planned, Stage, register
 
 
@@ -33,7 +33,7 @@ class PruneConfig:
     """The task of `--score task`. Tasks other than pairs need start weights that were fine-tuned on them."""
     scope: Literal["global", "layer"] = "global"
     """Remove the lowest-scoring units of the whole encoder, or the same share of each layer."""
-    normalize: bool = False
+    normalize_scores: bool = False
     """Divide the scores of heads, and those of neurons, by their norm within each layer."""
     rounds: int = 1
     """Remove the share in this many steps, and compute new scores before each."""
@@ -53,7 +53,7 @@ class PruneConfig:
         check_range(self, 0.01, ("share",), most=0.99)
         check_range(self, 0, ("uniformity_weight",), most=1)
         check_range(self, 1, ("rounds", "batch_size", "train_limit"))
-        check_range(self, 0, ("seed",))
+        check_range(self, 0, ("seed",), most=MAX_SEED)
         if self.signed and self.score in ("magnitude", "random"):
             raise InputError(f"signed goes with gradients; scores by {self.score} have no sign")
 
@@ -88,4 +88,7 @@ REWIND = ModelInput(
     "Give the remaining units the weights of this model, an earlier state of the start's training (what it started "
     "from, or a shorter run of it). Default: the start's own weights.",
 )
-STAGE = register(Stage("prune", PruneConfig, _run, _cost, version=2, inputs=(START, REWIND), summary=_summary))
+COMMON = ("rewind_to", "share", "what", "score", "signed", "rounds", "train_limit", "seed")
+STAGE = register(
+    Stage("prune", PruneConfig, _run, _cost, version=2, inputs=(START, REWIND), summary=_summary, common=COMMON)
+)

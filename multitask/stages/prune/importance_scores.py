@@ -143,7 +143,8 @@ def choose(shape: BertConfig, score: Callable[[Units], Units], config: PruneConf
         if not all(values.isfinite().all() for values in fresh.tensors):
             raise InputError("the units' scores are not finite; the start weights are damaged")
         scores = _combined(lambda left, new, old: torch.where(left, new, old), kept, fresh, scores)
-        ranked = _combined(lambda left, new: _normalized(new, left), kept, scores) if config.normalize else scores
+        even = config.normalize_scores
+        ranked = _combined(lambda left, new: _normalized(new, left), kept, scores) if even else scores
         share = config.share * number / config.rounds
         pooled = config.scope == "global"
         if config.what != "neurons":

@@ -83,6 +83,8 @@ def prune(
         **runtime.describe(),
     }
     labels = {**begin.labels(data), "rewind": source.name, "torch": torch.__version__}
+    if rewind_to is not None:
+        labels["--rewind-to"] = source.name
     # Weights that are rewound were not trained on what the start was, but were chosen by it.
     seen = source.trained_on | begin.trained_on | scoring.seen
     key = STAGE.key(config, inputs)

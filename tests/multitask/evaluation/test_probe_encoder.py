@@ -78,7 +78,7 @@ def test_the_command(source: str, tiny_encoder: Path, sample_data: Path, tmp_pat
     output = tmp_path / "probe.json"
     arguments = ["--data", sample_data, "--source", source, "--batch-size", 8, "--batches", 2, "--output", output]
     settings = ["--objective", "mpt:margin=0.5", "--device", "cpu", "--precision", "fp32"]
-    assert main([str(argument) for argument in ["probe", tiny_encoder, *arguments, *settings]]) == 0
+    assert main([str(argument) for argument in ["probe", "--model", tiny_encoder, *arguments, *settings]]) == 0
     printed = capsys.readouterr().out.splitlines()
     written = json.loads(output.read_text())
     assert printed[0] == "mpt(margin=0.5), 2 batches of 8"
@@ -90,7 +90,7 @@ def test_the_command(source: str, tiny_encoder: Path, sample_data: Path, tmp_pat
 
 
 def test_the_command_refuses(tiny_encoder: Path, sample_data: Path, capsys) -> None:
-    arguments = ["probe", str(tiny_encoder), "--data", str(sample_data), "--device", "cpu"]
+    arguments = ["probe", "--model", str(tiny_encoder), "--data", str(sample_data), "--device", "cpu"]
     assert main([*arguments, "--objective", "cosine"]) == 2
     assert "cosine learns from labels" in capsys.readouterr().err
     assert main([*arguments, "--source", "mood"]) == 2

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from multitask.evaluation.statistics import SampledScores, Spread, holm, resampled_scores
-from multitask.tasks.metrics import correlation_metrics
+from multitask.tasks.accuracy_and_correlation import correlation_metrics
 
 MEASURES = ("accuracy", "pearson", "spearman")
 

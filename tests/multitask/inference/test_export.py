@@ -154,7 +154,7 @@ def test_the_command(tiny_encoder, tmp_path, capsys):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "old.txt").touch()
     options = ["--to", "sentence-transformers", "--pooling", "mean", "--normalize"]
-    assert main(["export", str(tiny_encoder), str(tmp_path / "out"), *options]) == 0
+    assert main(["export", "--model", str(tiny_encoder), "--output", str(tmp_path / "out"), *options]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'out'}\n"
     assert not (tmp_path / "out" / "old.txt").exists()
     expected = SentenceEncoder.load(tiny_encoder, pooling="mean", **EXACT).encode(SENTENCES, normalize=True)
@@ -173,7 +173,7 @@ def run(tiny_encoder: Path, small_data: Path, tmp_path_factory) -> Artefact:
 @pytest.mark.parametrize("to", ["transformers", "sentence-transformers"])
 def test_an_export_keeps_what_its_run_was_trained_on(run, tiny_encoder, tmp_path, to):
     out = tmp_path / "out"
-    assert main(["export", str(run.folder), str(out), "--to", to]) == 0
+    assert main(["export", "--model", str(run.folder), "--output", str(out), "--to", to]) == 0
     ours, exported = TrainedOn.read(run.folder), TrainedOn.of_folder(out, str(out))
     assert len(exported.pairs) > 0
     np.testing.assert_array_equal(exported.sentences, ours.sentences)
@@ -190,7 +190,7 @@ def test_an_export_evaluates_as_its_run(run, small_data, tmp_path, to):
         first, second = read_examples(schema.path(small_data, split), schema, labelled=True).sentences
         rows += [f"news\tnews\t2015\t{i}\t{i / 4}\t{first[i]}\t{second[i]}" for i in range(16)]
     write(tmp_path / "STS" / "STSBenchmark" / "sts-test.csv", rows)
-    assert main(["export", str(run.folder), str(tmp_path / "out"), "--to", to]) == 0
+    assert main(["export", "--model", str(run.folder), "--output", str(tmp_path / "out"), "--to", to]) == 0
     expected, found = (
         evaluate_model("sts", str(name), tmp_path, None, pooling="mean", **EXACT).tasks["STSBenchmark"]
         for name in (run.folder, tmp_path / "out")
@@ -205,5 +205,5 @@ def test_an_export_without_its_record_is_not_left_behind(tiny_encoder, tmp_path,
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(TrainedOn, "keep", full)
-    assert main(["export", str(tiny_encoder), str(tmp_path / "out"), "--to", to]) == 1
+    assert main(["export", "--model", str(tiny_encoder), "--output", str(tmp_path / "out"), "--to", to]) == 1
     assert not any(tmp_path.iterdir())

@@ -32,7 +32,7 @@ HEADS_CONFIGS = [
     *(HeadsConfig(sharing, pairs) for sharing in ("separate", "shared_first_layer") for pairs in ("features", "joint")),
     HeadsConfig("separate", "joint", similarity_pairs="embeddings"),
     HeadsConfig("separate", "embeddings", similarity_pairs="joint", residual=True),
-    HeadsConfig("shared", residual=True, hidden_size=20),
+    HeadsConfig("shared", residual=True, head_hidden_size=20),
 ]
 
 
@@ -217,13 +217,14 @@ def test_a_damaged_folder_is_refused_in_one_line(tiny_encoder, tokenizer, tmp_pa
 
 def test_loads_the_leading_model_of_a_run(tiny_encoder, tokenizer, tmp_path):
     models = {name: build(tiny_encoder, HeadsConfig(), tasks=(name,)) for name in ("sentiment", "paraphrase")}
-    with Artefact.building(tmp_path, "finetune", "run", {}, {}, {}) as run:
-        for name, model in models.items():
-            model.save(run.folder / "checkpoints" / name, tokenizer)
-        write_json(run.folder / "best.json", {"overall": "paraphrase", "sentiment": "sentiment"})
-        with pytest.raises(InputError, match="not a complete run"):
-            MultitaskModel.load(run.folder)
-        run.finish()
+    run = Artefact(tmp_path / "finetune-run-0123456789abcdef")
+    write_json(run.folder / "inputs.json", {})
+    write_json(run.folder / "best.json", {"overall": "paraphrase", "sentiment": "sentiment"})
+    for name, model in models.items():
+        model.save(run.folder / "checkpoints" / name, tokenizer)
+    with pytest.raises(InputError, match="not a complete run"):
+        MultitaskModel.load(run.folder)
+    run.finish()
     for named in (run.folder, str(run.folder)):
         loaded = MultitaskModel.load(named)
         assert loaded.tasks == ("paraphrase",)

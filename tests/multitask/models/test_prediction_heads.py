@@ -27,7 +27,7 @@ SHARINGS = ("separate", "shared_first_layer", "shared", "none")
 
 def build(sharing="separate", pairs="embeddings", hidden=HIDDEN, tasks=ALL, **more):
     torch.manual_seed(0)
-    return build_heads(tasks, WIDTH, HeadsConfig(sharing=sharing, pairs=pairs, hidden_size=hidden, **more)).eval()
+    return build_heads(tasks, WIDTH, HeadsConfig(sharing=sharing, pairs=pairs, head_hidden_size=hidden, **more)).eval()
 
 
 def mlp_size(inputs, hidden, outputs):

@@ -182,7 +182,7 @@ def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathF
     return folder
 
 
-FINETUNE = FinetuneConfig(batch_size=12, weights=(1.0, 2.0, 5.0), heads=HeadsConfig(dropout=0.0))
+FINETUNE = FinetuneConfig(batch_size=12, task_weights=(1.0, 2.0, 5.0), heads=HeadsConfig(dropout=0.0))
 PRETRAIN = PretrainConfig(batch_size=12, select="last")
 FUSE = FuseConfig(
     replace(REPORT, batch_size=12, tasks=FINETUNE.tasks, untrained=(), scheduler="pcgrad"),
@@ -399,4 +399,4 @@ def test_other_commands_are_refused_under_torchrun(
 ) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "any")
     assert main(["data", "check", "data/sample"]) == 2
-    assert "torchrun is for pretrain, mlm, finetune and fuse" in capsys.readouterr().err
+    assert "torchrun is for finetune, fuse, mlm and pretrain" in capsys.readouterr().err

@@ -28,7 +28,7 @@ def name(request) -> str:
 
 def build(name: str, weights: tuple[float, ...] | None = None, **scheduling):
     return build_scheduler(
-        FinetuneConfig(scheduler=name, weights=weights, scheduling=SchedulerConfig(**scheduling)), CPU
+        FinetuneConfig(scheduler=name, task_weights=weights, scheduling=SchedulerConfig(**scheduling)), CPU
     )
 
 

@@ -96,7 +96,7 @@ def test_average_cuts_an_epoch_to_the_smallest_task() -> None:
 @pytest.mark.parametrize("weights", [(1.0,), (1.0, 0.0, 1.0), (1.0, -1.0, 1.0), (1.0, float("nan"), 1.0)], ids=str)
 def test_weights_must_be_positive_and_one_for_each_task(weights: tuple[float, ...]) -> None:
     with pytest.raises(InputError, match="expected 3 positive numbers"):
-        FinetuneConfig(weights=weights)
+        FinetuneConfig(task_weights=weights)
 
 
 # Round robin and single tasks.

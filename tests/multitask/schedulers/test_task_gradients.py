@@ -21,7 +21,7 @@ PAIRS = [("sentiment", "paraphrase", 0, 1), ("sentiment", "similarity", 0, 2), (
 @pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0), (0.5, 2.0, 3.0)], ids=str)
 def test_conflicts_are_cosines_and_norms(name, weights):
     toy = Toy()
-    scheduler = build_scheduler(FinetuneConfig(scheduler=name, weights=weights), CPU)
+    scheduler = build_scheduler(FinetuneConfig(scheduler=name, task_weights=weights), CPU)
     scheduler.backward(toy, UPDATE)
     seen = {key: value.item() for key, value in scheduler.conflicts(toy, UPDATE).items()}
     matrix = toy.matrix()

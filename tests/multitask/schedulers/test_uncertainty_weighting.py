@@ -15,7 +15,7 @@ WEIGHTS = {"sentiment": 1.0, "paraphrase": 2.0, "similarity": 4.0}
 
 
 def build(logs: list[float]):
-    config = FinetuneConfig(scheduler="uncertainty", weights=tuple(WEIGHTS.values()))
+    config = FinetuneConfig(scheduler="uncertainty", task_weights=tuple(WEIGHTS.values()))
     scheduler = build_scheduler(config, torch.device("cpu")).double()
     assert scheduler.log_variances.tolist() == [0, 0, 0]
     with torch.no_grad():

@@ -540,7 +540,7 @@ def call(*arguments: object) -> int:
 
 def test_the_command(members, small_data, tmp_path, capsys):
     settings = ("--data", small_data, "--runs", tmp_path / "runs", "--device", "cpu", "--precision", "fp32")
-    command = ("ensemble", *members, "--method", "greedy", "--rounds", 5, "--name", "mine", *settings)
+    command = ("ensemble", "--model", *members, "--method", "greedy", "--rounds", 5, "--name", "mine", *settings)
     assert call(*command) == 0
     printed = capsys.readouterr().out
     *table, folder = printed.splitlines()
@@ -570,7 +570,7 @@ def test_the_command_refuses(write_run, tiny_encoder, small_data, tmp_path, caps
         "/no/such/model: no such folder": ("/no/such/model",),
         "differs in start weights": (write_run(1), write_run(2, start="two"), "--method", "soup"),
     }.items():
-        assert call("ensemble", *arguments, *settings) == 2
+        assert call("ensemble", "--model", *arguments, *settings) == 2
         captured = capsys.readouterr()
         assert captured.out == ""
         assert captured.err.count("\n") == 1

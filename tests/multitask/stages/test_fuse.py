@@ -173,7 +173,7 @@ def test_one_step_has_the_gradient_of_the_sum(objective: str, problem) -> None:
     config = varied(
         CONFIG,
         tasks=("sentiment", "similarity"),
-        weights=(1.0, 3.0),
+        task_weights=(1.0, 3.0),
         untrained=(),
         unlabelled=(),
         steps="one",

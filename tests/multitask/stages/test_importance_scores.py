@@ -266,7 +266,7 @@ def test_normalising_makes_layers_alike() -> None:
         raw = random_scores(SHAPE, 4)
         return Units(*(tuple(10.0**i * layer for i, layer in enumerate(kind)) for kind in (raw.heads, raw.neurons)))
 
-    raw, even = (choose(SHAPE, score, PruneConfig(share=0.5, normalize=n))[0].neurons for n in (False, True))
+    raw, even = (choose(SHAPE, score, PruneConfig(share=0.5, normalize_scores=n))[0].neurons for n in (False, True))
     assert [int(layer.sum()) for layer in raw] == [0, 5, 10]
     values = torch.cat([layer / layer.norm() for layer in score(raw).neurons])
     assert torch.equal(torch.cat(even), values > values.sort().values[14])

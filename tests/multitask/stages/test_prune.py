@@ -133,7 +133,7 @@ def test_the_same_again_computes_nothing_and_other_settings_are_other_artefacts(
         {"signed": True},
         {"uniformity_weight": 0.0},
         {"rounds": 3},
-        {"scope": "layer", "normalize": True},
+        {"scope": "layer", "normalize_scores": True},
         {"what": "neurons", "share": 0.99},
         {"train_limit": 20, "max_length": 8},
     ],
@@ -273,7 +273,7 @@ def test_the_command_prints_what_is_left(tiny_encoder, small_data, tmp_path, cap
     ]
     before, after = read_json(Path(folder) / "pruning.json")["parameters"]
     assert sizes.startswith(f"parameters: {before:,} to {after:,} (-")
-    assert main(["export", folder, str(tmp_path / "exported")]) == 2
-    assert "pruned, which transformers cannot represent" in capsys.readouterr().err
+    assert main(["export", "--model", folder, "--output", str(tmp_path / "exported")]) == 2
+    assert "pruned, and transformers cannot represent that" in capsys.readouterr().err
     assert main([*arguments, "--share", "1"]) == 2
     assert "share is 1.0; expected 0.01 to 0.99" in capsys.readouterr().err

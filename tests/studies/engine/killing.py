@@ -29,11 +29,11 @@ from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain import training as pretraining
 from multitask.stages.prune import PruneConfig
 from multitask.training.config import OptimizerConfig
+from studies.engine.experiments import all_experiments, choose
 from studies.engine.local_engine import local_engine
 from studies.engine.presets import GIVEN, UNSUPERVISED, Preset
 from studies.engine.recipes import Recipes
 from studies.engine.run import run_preset
-from studies.engine.tables import all_tables, choose
 
 IMPORTED = (combining, scoring, finetuning, fusing, pretraining)  # here, so that no run has to
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -57,7 +57,7 @@ def preset(start: str, data: str, tables: list[str]) -> Preset:
         pruning=PruneConfig(),
         recovery=supervised,
     )
-    return Preset("sample", recipes, choose(all_tables(recipes), tables))
+    return Preset("sample", recipes, choose(all_experiments(recipes), tables))
 
 
 def fork(grid: Preset, folder: Path, workers: int) -> int:

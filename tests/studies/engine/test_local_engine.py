@@ -11,6 +11,7 @@ import torch
 
 from minbert.errors import InputError
 from multitask.runtime.options import RunOptions
+from studies.engine.experiments import experiment
 from studies.engine.jobs import Done, Failed, Job
 from studies.engine.local_engine import InProcess, Place, Processes, local_engine
 from studies.engine.presets import Preset
@@ -18,13 +19,16 @@ from studies.engine.ray_engine import Ray
 from studies.engine.recipes import Recipes
 from studies.engine.record import Record
 from studies.engine.run import run_preset
-from studies.engine.tables import Row, Table
+from studies.engine.table import Row
 
 
 @pytest.fixture
 def preset(recipes: Recipes) -> Preset:
-    rows = (Row("None", recipes.finetune(recipes.start)), Row("NLI", recipes.finetune(recipes.nli(epochs=1))))
-    return Preset("sample", recipes, (Table("1", "", "", rows),))
+    lines = [
+        (Row("none", "None"), recipes.finetune(recipes.start)),
+        (Row("nli", "NLI"), recipes.finetune(recipes.nli(epochs=1))),
+    ]
+    return Preset("sample", recipes, (experiment("1", "", "", lines),))
 
 
 def files(runs: Path) -> dict[str, bytes]:
@@ -59,9 +63,7 @@ def test_two_grids_at_once_share_the_work(preset: Preset, tmp_path: Path) -> Non
 
 def test_a_process_that_dies_fails_its_job_and_is_replaced(preset: Preset, tmp_path: Path) -> None:
     options = RunOptions("cpu", "fp32", tmp_path / "runs")
-    model = preset.tables[0].rows[0].model
-    assert model is not None
-    job = Job(model, (), options, tmp_path / "runs" / "logs" / "job.log")
+    job = Job(preset.experiments[0].models["none"], (), options, tmp_path / "runs" / "logs" / "job.log")
     with Processes([Place(None, threads=1)]) as engine:
         engine.submit(job)
         killed = engine.workers[0].process.pid

@@ -10,12 +10,13 @@ from minbert.remove_heads_and_neurons import Units, without_units
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.prune import PruneConfig
+from studies.engine.experiments import experiment
 from studies.engine.local_engine import InProcess
 from studies.engine.plan import make_plan
 from studies.engine.presets import Preset
 from studies.engine.recipes import Recipes
 from studies.engine.run import run_preset
-from studies.engine.tables import Row, Table
+from studies.engine.table import Row
 from studies.report.report import write_report
 
 HALF = PruneConfig(share=0.5, batch_size=16)
@@ -27,20 +28,23 @@ def encoder(run: Artefact) -> BertModel:
 
 def test_a_pruning_has_its_place_in_the_grid(recipes: Recipes, tmp_path: Path) -> None:
     tuned = recipes.finetune(recipes.start)
-    rows = (
-        Row("Pruned", recipes.prune(tuned, HALF)),
-        Row("Rewound to the start, tuned again", recipes.finetune(recipes.prune(tuned, HALF, recipes.start))),
-        Row("Rewound to a run", recipes.prune(recipes.nli(epochs=2), HALF, recipes.nli(epochs=1))),
-    )
-    preset = Preset("sample", recipes, (Table("1", "Pruning", "", rows),))
+    again = recipes.finetune(recipes.prune(tuned, HALF, recipes.start))
+    lines = [
+        (Row("pruned", "Pruned"), recipes.prune(tuned, HALF)),
+        (Row("again", "Rewound to the start, tuned again"), again),
+        (Row("rewound", "Rewound to a run"), recipes.prune(recipes.nli(epochs=2), HALF, recipes.nli(epochs=1))),
+    ]
+    preset = Preset("sample", recipes, (experiment("1", "Pruning", "", lines),))
     options = RunOptions("cpu", "fp32", tmp_path)
     record = run_preset(preset, 2, options, InProcess())
     assert not record.failures
-    for row in record.tables[0].rows:
-        assert [found.seed for found in row.runs] == [0, 1]
-        assert len({found.model for found in row.runs}) == 2
-    rewound = Artefact(tmp_path / record.tables[0].rows[2].runs[0].model)
-    parents = [stage.artefact for stage in record.tables[0].rows[2].runs[0].chain if stage.stage == "pretrain"]
+    for row, _ in lines:
+        runs = record.of_row("1", row.key)
+        assert [found.seed for found in runs] == [0, 1]
+        assert len({found.model for found in runs}) == 2
+    first = record.of_row("1", "rewound")[0]
+    rewound = Artefact(tmp_path / first.model)
+    parents = [stage.artefact for stage in first.chain if stage.stage == "pretrain"]
     assert len(parents) == 2
     arrays = np.load(rewound.folder / "scores.npz", allow_pickle=False)
     kept = Units(*(tuple(torch.from_numpy(arrays[f"{name}_kept"])) for name in ("heads", "neurons")))

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from multitask.runtime.options import RunOptions
+from studies.engine.experiments import experiment
 from studies.engine.local_engine import InProcess
 from studies.engine.presets import Preset
 from studies.engine.recipes import Recipes
 from studies.engine.run import run_preset
-from studies.engine.tables import Row, Table
+from studies.engine.table import Row
 
 pytestmark = pytest.mark.ray
 
@@ -26,8 +27,8 @@ def test_a_lost_node_costs_nothing_but_time(recipes: Recipes, tmp_path: Path, mo
 
     from studies.engine.ray_engine import Ray
 
-    rows = [Row(str(epochs), recipes.finetune(recipes.nli(epochs=epochs))) for epochs in (1, 2, 3, 4)]
-    preset = Preset("sample", recipes, (Table("1", "", "", tuple(rows)),))
+    lines = [(Row(str(n), f"{n} epochs"), recipes.finetune(recipes.nli(epochs=n))) for n in (1, 2, 3, 4)]
+    preset = Preset("sample", recipes, (experiment("1", "", "", lines),))
     alone = run_preset(preset, 1, RunOptions("cpu", "fp32", tmp_path / "alone"), InProcess())
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     second = cluster.add_node(num_cpus=1)

@@ -4,7 +4,6 @@ import json
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,17 +17,18 @@ from multitask.objectives.config import ObjectiveConfig
 from multitask.runtime.errors import Interrupted
 from multitask.runtime.options import RunOptions
 from studies.engine import jobs
+from studies.engine.experiments import Experiment, all_experiments, experiment
 from studies.engine.jobs import Engine
 from studies.engine.local_engine import InProcess, local_engine
 from studies.engine.presets import PRESETS, Preset
-from studies.engine.recipes import Recipes
+from studies.engine.recipes import Node, Recipes
 from studies.engine.record import Record
 from studies.engine.run import run_preset, write_best_predictions
-from studies.engine.tables import Row, Table, all_tables
-from studies.gradient_paradigm.tables import decoupled, shapes
+from studies.engine.table import Row
+from studies.gradient_paradigm import tables_of_losses, tables_of_sweeps
 from studies.gradient_paradigm.training_claims import ALIGNMENT, CLOSER, GAP, PUSH, UNIFORMITY
-from studies.report.results import Results
-from studies.report.verdicts import probed
+from studies.report.preset_results import PresetResults
+from studies.sparse_cse import tables as sparse_tables
 
 BROKEN = HeadsConfig(sharing="shared", pairs="joint")  # refused when the heads are built
 
@@ -39,16 +39,22 @@ def preset(recipes: Recipes) -> Preset:
     broken = recipes.finetune(recipes.start, replace(recipes.multitask, heads=BROKEN))
     alone = recipes.finetune(recipes.nli(epochs=1), replace(recipes.multitask, tasks=("sentiment",)))
     reviews = recipes.finetune(recipes.start, recipes.reviews)
-    return tables_of(
+    after = recipes.pretrain(broken, recipes.unsupervised)
+    return preset_of(
         recipes,
-        Table("1", "First", "", (Row("Together", together), Row("Broken", broken))),
-        Table("2", "Second", "", (Row("All three", together), Row("Alone", alone), Row("Reviews", reviews))),
-        Table("3", "Third", "", (Row("After the broken one", recipes.pretrain(broken, recipes.unsupervised)),)),
+        table("1", {"Together": together, "Broken": broken}),
+        table("2", {"All three": together, "Alone": alone, "Reviews": reviews}),
+        table("3", {"After the broken one": after}),
     )
 
 
-def tables_of(recipes: Recipes, *tables: Table) -> Preset:
-    return Preset("sample", recipes, tables)
+def table(key: str, models: dict[str, Node]) -> Experiment:
+    """An experiment whose rows have their labels in lower case as keys."""
+    return experiment(key, "", "", [(Row(label.lower(), label), model) for label, model in models.items()])
+
+
+def preset_of(recipes: Recipes, *experiments: Experiment) -> Preset:
+    return Preset("sample", recipes, experiments)
 
 
 def run(preset: Preset, runs: Path, seeds: int = 1, engine: Engine | None = None) -> Record:
@@ -66,46 +72,43 @@ def contents(runs: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in files}
 
 
-def without(record: Record, labels: Sequence[str]) -> Record:
-    tables = (replace(t, rows=tuple(row for row in t.rows if row.label not in labels)) for t in record.tables)
-    return replace(record, tables=tuple(tables))
+def artefacts(record: Record, table: str, row: str) -> list[tuple[object, ...]]:
+    return [(run.seed, run.model, run.evaluation, run.chain) for run in record.of_row(table, row)]
 
 
 def test_a_stage_of_several_rows_is_computed_once_and_a_second_run_computes_nothing(
     preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = run(preset, tmp_path)
-    together, all_three = first.tables[0].rows[0].runs, first.tables[1].rows[0].runs
-    assert together == all_three
+    assert artefacts(first, "1", "together") == artefacts(first, "2", "all three")
     assert stages(tmp_path) == {"finetune": 3, "pretrain": 1, "evaluate": 3}
     before = contents(tmp_path)
     monkeypatch.setattr(jobs, "compute", lambda job: pytest.fail(f"{job.node.stage} again") if job else None)
-    again = run(tables_of(preset.recipes, preset.tables[1]), tmp_path)
+    again = run(preset_of(preset.recipes, preset.experiments[1]), tmp_path)
     assert again.tables == first.tables[1:2]
+    assert again.runs == tuple(run for run in first.runs if run.table == "2")
     assert contents(tmp_path) == before
 
 
 def test_without_its_notes_the_store_finds_what_it_has_all_the_same(preset: Preset, tmp_path: Path) -> None:
-    [second] = run(tables_of(preset.recipes, preset.tables[1]), tmp_path).tables
+    second = run(preset_of(preset.recipes, preset.experiments[1]), tmp_path)
     before = contents(tmp_path)
     for note in (tmp_path / ".nodes").iterdir():
         note.unlink()
-    [again] = run(tables_of(preset.recipes, preset.tables[1]), tmp_path).tables
-    assert [r.evaluation for row in again.rows for r in row.runs] == [
-        r.evaluation for row in second.rows for r in row.runs
-    ]
+    again = run(preset_of(preset.recipes, preset.experiments[1]), tmp_path)
+    assert [r.evaluation for r in again.runs] == [r.evaluation for r in second.runs]
     assert contents(tmp_path) == before
 
 
 def test_a_changed_setting_recomputes_only_what_depends_on_it(recipes: Recipes, tmp_path: Path) -> None:
     def preset(recipes: Recipes) -> Preset:
-        rows = (Row("None", recipes.finetune(recipes.start)), Row("NLI", recipes.finetune(recipes.nli(epochs=1))))
-        return tables_of(recipes, Table("1", "", "", rows))
+        models = {"None": recipes.finetune(recipes.start), "NLI": recipes.finetune(recipes.nli(epochs=1))}
+        return preset_of(recipes, table("1", models))
 
     first = run(preset(recipes), tmp_path)
     warmer = replace(recipes.supervised, objective=ObjectiveConfig.of("infonce", temperature=0.1))
     second = run(preset(replace(recipes, supervised=warmer)), tmp_path)
-    assert first.tables[0].rows[0] == second.tables[0].rows[0]
+    assert first.of_row("1", "none") == second.of_row("1", "none")
     assert stages(tmp_path) == {"finetune": 3, "pretrain": 2, "evaluate": 3}
     smaller = replace(recipes.multitask, batch_size=16)
     run(preset(replace(recipes, multitask=smaller)), tmp_path)
@@ -121,7 +124,7 @@ def test_a_failing_row_is_recorded_with_its_log_and_does_not_stop_the_others(pre
         assert "sharing=shared needs pairs=embeddings" in failed.error
         assert failed.log is not None
         assert "sharing=shared needs pairs=embeddings" in (tmp_path / failed.log).read_text()
-    assert all(run.error is None for row in record.tables[1].rows for run in row.runs)
+    assert all(run.error is None for run in record.runs if run.table == "2")
     assert Record.read(tmp_path, "sample") == record
 
 
@@ -159,47 +162,47 @@ def test_what_is_computed_of_an_unfinished_row_is_recorded(
 
     compute = jobs.compute
     monkeypatch.setattr(jobs, "compute", stop_after_pretraining)
-    table = Table("1", "", "", (Row("NLI", recipes.finetune(recipes.nli(epochs=1))),))
     with pytest.raises(Interrupted):
-        run(tables_of(recipes, table), tmp_path)
-    [[unfinished]] = [row.runs for row in Record.read(tmp_path, "sample").tables[0].rows]
+        run(preset_of(recipes, table("1", {"NLI": recipes.finetune(recipes.nli(epochs=1))})), tmp_path)
+    [unfinished] = Record.read(tmp_path, "sample").runs
     assert [stage.stage for stage in unfinished.chain] == ["pretrain"]
     assert (unfinished.model, unfinished.evaluation, unfinished.error) == (None, None, None)
 
 
 def test_the_record_keeps_the_tables_of_earlier_runs(preset: Preset, tmp_path: Path) -> None:
-    first, second, _ = preset.tables
-    alone = replace(second, rows=second.rows[1:2])
-    later = run(tables_of(preset.recipes, alone), tmp_path)
-    earlier = run(tables_of(preset.recipes, first), tmp_path)
+    first, second, _ = preset.experiments
+    alone = table("2", {"Alone": second.models["alone"]})
+    later = run(preset_of(preset.recipes, alone), tmp_path)
+    earlier = run(preset_of(preset.recipes, first), tmp_path)
     assert [table.key for table in earlier.tables] == ["1"]  # of this run alone: what failed earlier is not said again
     united = Record.read(tmp_path, "sample")
-    assert united.tables == (*earlier.tables, *later.tables)
-    again = run(tables_of(preset.recipes, alone), tmp_path, seeds=2)
-    assert Record.read(tmp_path, "sample").tables == (*earlier.tables, *again.tables)
+    assert (united.tables, united.runs) == ((*earlier.tables, *later.tables), (*earlier.runs, *later.runs))
+    again = run(preset_of(preset.recipes, alone), tmp_path, seeds=2)
+    assert Record.read(tmp_path, "sample").runs == (*earlier.runs, *again.runs)
 
     other = replace(preset.recipes, data=shutil.copytree(preset.recipes.data, tmp_path / "data"))
     elsewhere = replace(earlier, start="other-weights")
     assert elsewhere.with_tables_of(united, tmp_path, ["1", "2"]) == elsewhere
-    assert run(tables_of(other, first), tmp_path) == Record.read(tmp_path, "sample")
-    both = run(tables_of(preset.recipes, first, alone), tmp_path)
-    (tmp_path / both.tables[1].rows[0].runs[0].chain[0].artefact / "DONE").unlink()
-    assert run(tables_of(preset.recipes, first), tmp_path) == Record.read(tmp_path, "sample")
+    assert run(preset_of(other, first), tmp_path) == Record.read(tmp_path, "sample")
+    both = run(preset_of(preset.recipes, first, alone), tmp_path)
+    (tmp_path / both.of_row("2", "alone")[0].chain[0].artefact / "DONE").unlink()
+    assert run(preset_of(preset.recipes, first), tmp_path) == Record.read(tmp_path, "sample")
 
 
 def test_a_record_of_another_version_is_neither_read_nor_kept(recipes: Recipes, tmp_path: Path) -> None:
-    table = Table("1", "", "", (Row("Together", recipes.finetune(recipes.start)),))
-    record = run(tables_of(recipes, table), tmp_path)
-    replace(record, format_version=record.format_version - 1).write(tmp_path)
-    with pytest.raises(InputError, match=r"written by another version; run `multitask experiments run sample` again"):
-        Record.read(tmp_path, "sample")
-    assert run(tables_of(recipes, replace(table, key="2")), tmp_path) == Record.read(tmp_path, "sample")
+    together = {"Together": recipes.finetune(recipes.start)}
+    record = run(preset_of(recipes, table("1", together)), tmp_path)
+    for other in (replace(record, format_version=record.format_version - 1), replace(record, schema=1)):
+        other.write(tmp_path)
+        with pytest.raises(InputError, match=r"by another version; run `multitask experiments run sample` again"):
+            Record.read(tmp_path, "sample")
+    assert run(preset_of(recipes, table("2", together)), tmp_path) == Record.read(tmp_path, "sample")
 
 
 def test_seeds_are_separate_runs_and_more_seeds_keep_the_old_ones(recipes: Recipes, tmp_path: Path) -> None:
-    preset = tables_of(recipes, Table("1", "Only", "", (Row("NLI", recipes.finetune(recipes.nli(epochs=1))),)))
-    [one] = run(preset, tmp_path).tables[0].rows[0].runs
-    two = run(preset, tmp_path, seeds=2).tables[0].rows[0].runs
+    preset = preset_of(recipes, table("1", {"NLI": recipes.finetune(recipes.nli(epochs=1))}))
+    [one] = run(preset, tmp_path).runs
+    two = run(preset, tmp_path, seeds=2).runs
     assert [result.seed for result in two] == [0, 1]
     assert two[0] == one
     assert not {stage.artefact for stage in one.chain} & {stage.artefact for stage in two[1].chain}
@@ -209,7 +212,7 @@ def test_seeds_are_separate_runs_and_more_seeds_keep_the_old_ones(recipes: Recip
 
 
 def test_an_evaluation_repeats_the_best_epochs_scores_and_keeps_its_predictions(preset: Preset, tmp_path: Path) -> None:
-    [together] = run(tables_of(preset.recipes, preset.tables[0]), tmp_path).tables[0].rows[0].runs
+    [together] = run(preset_of(preset.recipes, preset.experiments[0]), tmp_path).of_row("1", "together")
     assert together.model is not None
     assert together.evaluation is not None
     history = [json.loads(line) for line in (tmp_path / together.model / "metrics.jsonl").read_text().splitlines()]
@@ -230,27 +233,36 @@ def whole(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     # As they are, these encoders would take half of all the time.
     small = {
         name: replace(shape, hidden_size=24, num_hidden_layers=1, intermediate_size=32)
-        for name, shape in shapes.SHAPES.items()
+        for name, shape in tables_of_sweeps.SHAPES.items()
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shapes, "SHAPES", small)
-        tables = all_tables(recipes)
-    # The rows of a long table on request differ in one setting: some of them will do.
-    tables = tuple(replace(t, rows=t.rows[::5]) if t.on_request and len(t.rows) > 9 else t for t in tables)
-    preset = tables_of(recipes, *tables)
+        patch.setattr(tables_of_sweeps, "SHAPES", small)
+        patch.setattr(sparse_tables, "SHAPES", small)
+        preset = preset_of(recipes, *map(shortened, all_experiments(recipes)))
     return preset, run(preset, runs), runs
+
+
+def shortened(whole: Experiment) -> Experiment:
+    """The rows of a long table on request differ in one setting: some of them will do."""
+    rows = whole.table.rows
+    if not whole.on_request or len(rows) <= 9:
+        return whole
+    kept = tuple(row for place, row in enumerate(rows) if place % 5 == 0 or row.key == whole.table.reference)
+    models = {row.key: whole.models[row.key] for row in kept}
+    return replace(whole, table=replace(whole.table, rows=kept), models=models)
 
 
 def test_every_row_of_every_table_is_computed(whole: tuple[Preset, Record, Path]) -> None:
     preset, record, runs = whole
     assert record.failures == []
-    for table, planned in zip(record.tables, preset.tables, strict=True):
-        for row, expected in zip(table.rows, planned.rows, strict=True):
-            assert row.published == expected.published
-            if expected.model is None:
-                assert row.runs == ()
+    assert record.tables == tuple(planned.table for planned in preset.experiments)
+    for planned in preset.experiments:
+        for row in planned.table.rows:
+            found, table = record.of_row(planned.table.key, row.key), planned.table
+            if row.key not in planned.models:
+                assert found == ()
                 continue
-            [result] = row.runs
+            [result] = found
             if table.kind == "simulations":
                 assert (runs / str(result.model) / "DONE").is_file()
                 continue
@@ -260,26 +272,24 @@ def test_every_row_of_every_table_is_computed(whole: tuple[Preset, Record, Path]
 
 
 def test_runs_leave_what_the_study_reads(whole: tuple[Preset, Record, Path]) -> None:
-    results = Results.read(whole[2], "sample")
-    assert results.simulation is not None
-    [table] = [table for table in results.tables if table.name == "gradient"]
-    for row in table.rows:
+    results = PresetResults.read(whole[2], "sample")
+    assert results.last_stage("simulations") is not None
+    for _, runs in results.finished_tables["gradient"].rows:
         for statistic in (GAP, PUSH, CLOSER, ALIGNMENT, UNIFORMITY):
-            assert [step for step, _ in probed(row.runs[0], statistic)] == [2]
-    [table] = [table for table in results.tables if table.name == "decoupled"]
-    assert all(len(curve) == decoupled.EPOCHS for row in table.rows for curve in row.curves("similarity"))
-    assert all(row.curves("similarity") for row in table.rows)
+            assert [step for step, _ in runs[0].probed(statistic)] == [2]
+    for _, runs in results.finished_tables["decoupled"].rows:
+        assert [len(run.curve("similarity")) for run in runs] == [tables_of_losses.EPOCHS]
 
 
 def test_an_ensemble_takes_the_best_of_each_task(whole: tuple[Preset, Record, Path]) -> None:
     _, record, runs = whole
-    *members, single, ensemble, _ = record.tables[1].rows
     scores = {
-        row.label: json.loads((runs / str(row.runs[0].evaluation) / "evaluation.json").read_text())["scores"]
-        for row in (*members, single, ensemble)
+        run.row: json.loads((runs / str(run.evaluation) / "evaluation.json").read_text())["scores"]
+        for run in record.runs
+        if run.table == "2"
     }
-    best = {task: max(scores[row.label][task] for row in (*members, single)) for task in scores[ensemble.label]}
-    assert scores[ensemble.label] == pytest.approx(best)
+    ensemble = scores.pop("ensemble-dev")
+    assert ensemble == pytest.approx({task: max(of[task] for of in scores.values() if task in of) for task in ensemble})
 
 
 def test_prediction_files_of_the_best_models(whole: tuple[Preset, Record, Path], tmp_path: Path) -> None:

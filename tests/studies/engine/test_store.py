@@ -9,16 +9,19 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.cli.main import main
-from multitask.runs.artefact import Weights
+from multitask.runs.artefact import LOCKS, Weights
+from multitask.runs.garbage import entries
 from multitask.runs.locks import exclusive, shared
 from multitask.runtime.options import RunOptions
+from multitask.stages.registry import stage_named
+from studies.engine.experiments import experiment
 from studies.engine.local_engine import InProcess
 from studies.engine.plan import make_plan
 from studies.engine.presets import Preset
 from studies.engine.recipes import Recipes
 from studies.engine.run import run_preset
-from studies.engine.store import GRIDS, LOCKS, Store, entries, garbage, remove
-from studies.engine.tables import Row, Table
+from studies.engine.store import GRIDS, Store, collect, garbage
+from studies.engine.table import Row
 
 
 def options(runs: Path) -> RunOptions:
@@ -26,11 +29,11 @@ def options(runs: Path) -> RunOptions:
 
 
 def preset(recipes: Recipes) -> Preset:
-    rows = (
-        Row("None", recipes.finetune(recipes.start)),
-        Row("NLI", recipes.finetune(recipes.nli(epochs=1))),
-    )
-    return Preset("sample", recipes, (Table("1", "", "", rows),))
+    lines = [
+        (Row("none", "None"), recipes.finetune(recipes.start)),
+        (Row("nli", "NLI"), recipes.finetune(recipes.nli(epochs=1))),
+    ]
+    return Preset("sample", recipes, (experiment("1", "", "", lines),))
 
 
 @pytest.fixture
@@ -75,11 +78,11 @@ def test_gc_takes_what_no_record_needs_and_what_is_unfinished(recipes: Recipes, 
     warmer = replace(recipes, multitask=replace(recipes.multitask, batch_size=16))
     run_preset(preset(warmer), 1, options(runs), InProcess())
     unused = {path.name for path in garbage(runs) if path.is_dir()}
-    now = {entry.artefact.folder.name for entry in entries(runs) if entry.recorded}
+    now = {entry.artefact.folder.name for entry in entries(runs) if entry.needed_by}
     assert unused == kept - now
     assert sorted(name.partition("-")[0] for name in unused) == ["evaluate"] * 2 + ["finetune"] * 2  # shares the rest
     victim = next(runs.glob("finetune-*")) / "DONE"
-    remove(runs, garbage(runs))
+    collect(runs, garbage(runs))
     assert {entry.artefact.folder.name for entry in entries(runs)} == now
     assert {json.loads(path.read_text())["artefact"] for path in (runs / ".nodes").iterdir()} == now
     assert garbage(runs) == []
@@ -88,7 +91,7 @@ def test_gc_takes_what_no_record_needs_and_what_is_unfinished(recipes: Recipes, 
 
 
 def test_gc_leaves_what_is_being_built_and_waits_for_grids(recipes: Recipes, runs: Path) -> None:
-    (runs / "experiments-sample.json").unlink()
+    (runs / "keep" / "experiments-sample.json").unlink()
     entry = entries(runs)[0]
     stage = entry.artefact.folder.name.partition("-")[0]
     with exclusive(runs / LOCKS / f"{stage}-{entry.artefact.digest}"):
@@ -96,22 +99,40 @@ def test_gc_leaves_what_is_being_built_and_waits_for_grids(recipes: Recipes, run
     assert entry.artefact.folder not in found
     assert sum(path.is_dir() for path in found) == len(entries(runs)) - 1
     with shared(runs / LOCKS / GRIDS), pytest.raises(InputError, match="experiments are running"):
-        remove(runs, found)
+        collect(runs, found)
     assert all(path.exists() for path in found)
+
+
+def test_gc_leaves_a_run_that_a_person_asked_for_unless_it_is_named(recipes: Recipes, runs: Path) -> None:
+    (runs / "keep" / "experiments-sample.json").unlink()
+    node = recipes.finetune(recipes.start)
+    store = Store(options(runs))
+    made = runs / str(store.note(node).artefact)  # type: ignore[union-attr]
+    again = stage_named("finetune").run([recipes.start], recipes.data, node.config, options(runs))
+    assert again.folder == made  # found done, and from now on kept
+    assert made not in garbage(runs)
+    assert made in garbage(runs, [made.name])
+
+
+def test_gc_removes_nothing_on_the_word_of_a_damaged_list(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (runs / "keep" / "experiments-sample.json").write_text("[1]")
+    assert main(["experiments", "gc", "--delete", "--runs", str(runs)]) == 2
+    assert "experiments-sample.json: not a list of names" in capsys.readouterr().err
+    assert len(list(runs.glob("*/DONE"))) == 5
 
 
 def test_commands_list_show_and_collect(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--runs", str(runs)]
     assert main(["experiments", "list", *where]) == 0
     output = capsys.readouterr().out
-    assert output.splitlines()[-1].startswith("5 artefacts, ")
+    assert output.splitlines()[-1].startswith("5 runs, ")
     name = next(runs.glob("pretrain-*")).name
     assert main(["experiments", "show", name.rsplit("-", 1)[1], *where]) == 0
     output = capsys.readouterr().out
     assert '"sources"' in output
     assert "complete" in output.splitlines()[-1]
     assert main(["experiments", "show", "nothing", *where]) == 2
-    (runs / "experiments-sample.json").unlink()
+    (runs / "keep" / "experiments-sample.json").unlink()
     assert main(["experiments", "gc", *where]) == 0
     assert len(entries(runs)) == 5
     assert main(["experiments", "gc", *where, "--delete"]) == 0
@@ -121,9 +142,9 @@ def test_commands_list_show_and_collect(runs: Path, capsys: pytest.CaptureFixtur
 
 def test_a_plan_counts_rows_shows_what_is_there_and_estimates_the_rest(recipes: Recipes, runs: Path) -> None:
     store, planned = Store(options(runs)), preset(recipes)
-    [table] = planned.tables
-    again = replace(table, key="2", rows=(Row("NLI again", table.rows[1].model),))
-    plan = make_plan(replace(planned, tables=(table, again)), 1, options(runs))
+    [first] = planned.experiments
+    again = experiment("2", "", "", [(Row("again", "NLI again"), first.models["nli"])])
+    plan = make_plan(replace(planned, experiments=(first, again)), 1, options(runs))
     assert [(s.depth, s.stage, s.rows, s.cached, s.missing) for s in plan.stages] == [
         (0, "finetune", 1, 1, 0),
         (1, "evaluate", 1, 1, 0),
@@ -136,7 +157,7 @@ def test_a_plan_counts_rows_shows_what_is_there_and_estimates_the_rest(recipes: 
     assert plan.shared == pytest.approx(1 - (alone + shared_by_two) / (alone + 2 * shared_by_two))
     two = make_plan(planned, 2, options(runs))
     assert {(s.cached, s.missing, s.seeds) for s in two.stages} == {(1, 1, 2)}
-    measured = [note.seconds for row in table.rows if row.model for n in row.model.chain() if (note := store.note(n))]
+    measured = [note.seconds for model in first.models.values() for n in model.chain() if (note := store.note(n))]
     assert two.seconds_left is not None
     assert two.seconds_left >= sum(measured)  # another seed takes what the first took, and evaluations come on top
 

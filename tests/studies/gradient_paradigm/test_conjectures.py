@@ -14,7 +14,7 @@ from studies.gradient_paradigm.random_configurations import Configurations, Tall
 from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import Estimate, as_json, clopper_pearson, from_json, rate_of
 
-SMALL = SimulationConfig(trials=30, training_trials=10, steps=3)
+SMALL = SimulationConfig(trials=30, training_trials=10, training_steps=3)
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +233,7 @@ def test_every_statement_is_estimated_for_every_size(estimates):
 
 def test_a_seed_decides_all_estimates(estimates):
     assert check_conjectures(SMALL) == estimates
-    assert check_conjectures(SimulationConfig(trials=30, training_trials=10, steps=3, seed=1)) != estimates
+    assert check_conjectures(SimulationConfig(trials=30, training_trials=10, training_steps=3, seed=1)) != estimates
 
 
 def test_estimates_survive_json(estimates):

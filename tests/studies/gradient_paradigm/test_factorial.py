@@ -5,7 +5,11 @@ import pytest
 from scipy import stats
 
 from multitask.evaluation.statistics import SampledScores, Spread, contrast
-from studies.gradient_paradigm.factorial import effect, subsets
+from studies.gradient_paradigm.factorial import effect, effects_of_components, factorial_section, subsets
+from studies.gradient_paradigm.tables_of_losses import WITHOUT_NEGATIVES
+from studies.report.preset_results import PresetResults
+from tests.studies.gradient_paradigm.published import as_published
+from tests.studies.synthetic import without_rows, write_store
 
 FACTORS = ("a", "b", "c")
 
@@ -52,3 +56,25 @@ def test_what_is_no_factor_has_no_effect():
     for of in ((), ("d",)):
         with pytest.raises(ValueError, match="expected one or more of"):
             effect(FACTORS, of)
+
+
+def test_effects_are_contrasts_of_the_means_and_cover_what_the_models_were_made_with(tmp_path):
+    results = PresetResults.read(write_store(tmp_path, ["components"], as_published), "sample")
+    [table] = results.tables
+    found = effects_of_components(table)
+    assert {loss: len(effects) for loss, effects in found.items()} == {
+        loss: 3 if loss == "mhs" else 7 for loss in WITHOUT_NEGATIVES
+    }
+    means = {row.key: table.estimates[row.key, "similarity"].mean for row in table.table.rows}
+    points = {row.key: row.point for row in table.table.rows if row.point["loss"] == "vicreg"}
+    on = [means[key] for key, point in points.items() if "weight" in point["components"]]
+    off = [means[key] for key, point in points.items() if "weight" not in point["components"]]
+    weight = found["vicreg"]["weight"]
+    assert weight.difference == pytest.approx(np.mean(on) - np.mean(off))
+    assert weight.low < weight.difference < weight.high
+    assert weight.significant
+    section = factorial_section(results)
+    assert len(section.figures) == len(found)
+    assert len(section.table) == 1 + sum(map(len, found.values()))
+    less = without_rows(table, "loss=vicreg,components=none")
+    assert "vicreg" not in effects_of_components(less)

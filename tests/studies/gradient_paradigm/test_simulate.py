@@ -11,9 +11,10 @@ from multitask.cli.main import main
 from multitask.runtime.options import RunOptions
 from studies.gradient_paradigm.simulate import SimulationConfig, simulate
 from studies.gradient_paradigm.simulation_claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS
-from studies.gradient_paradigm.simulation_report import read_simulations, write_figures
+from studies.gradient_paradigm.simulation_figures import write_figures
+from studies.gradient_paradigm.simulation_outcomes import read_simulations
 
-SMALL = SimulationConfig(grid=10, batches=20, batch_size=16, trials=20, training_trials=5, steps=2)
+SMALL = SimulationConfig(grid=10, batches=20, batch_size=16, trials=20, training_trials=5, training_steps=2)
 OPTIONS = [f"--{name.replace('_', '-')}={value}" for name, value in vars(SMALL).items()]
 SVG = "{http://www.w3.org/2000/svg}"
 

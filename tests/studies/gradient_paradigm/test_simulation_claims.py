@@ -8,9 +8,10 @@ import pytest
 from studies.gradient_paradigm import simulation_outcomes as about
 from studies.gradient_paradigm.paradigm import DISSIPATIONS
 from studies.gradient_paradigm.simulate import SimulationConfig
-from studies.gradient_paradigm.simulation_claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS, fall, judge
+from studies.gradient_paradigm.simulation_claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS, fall
 from studies.gradient_paradigm.simulation_outcomes import Estimate, Simulations
 from studies.gradient_paradigm.simulations import run_simulations
+from studies.report.verdicts import judge
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def all_estimates(rate: float, trials: int = 1000) -> list[Estimate]:
 
 
 def statuses(judged):
-    return {claim.status for claim in judged}
+    return {one.verdict.status for one in judged}
 
 
 def test_without_results_nothing_is_tested():
@@ -62,10 +63,10 @@ def test_a_rate_just_above_the_demand_is_not_sure_enough():
     few = judge(CONJECTURE_CLAIMS, all_estimates(0.96, trials=25))
     many = judge(CONJECTURE_CLAIMS, all_estimates(0.96, trials=10_000))
     ensured = [
-        k for k, claim in enumerate(CONJECTURE_CLAIMS) if "lower bound" in claim.reading and "95%" in claim.reading
+        k for k, claim in enumerate(CONJECTURE_CLAIMS) if "lower bound" in claim.criterion and "95%" in claim.criterion
     ]
-    assert {few[k].status for k in ensured} == {"not reproduced"}
-    assert {many[k].status for k in ensured} == {"reproduced"}
+    assert {few[k].verdict.status for k in ensured} == {"not reproduced"}
+    assert {many[k].verdict.status for k in ensured} == {"reproduced"}
 
 
 def test_without_any_configuration_nothing_is_tested():
@@ -76,41 +77,41 @@ def test_without_any_configuration_nothing_is_tested():
 def test_without_a_deciding_configuration_a_conjecture_is_untested():
     none = [replace(e, holds=0, trials=0) if e.statement == about.MORE_OFTEN else e for e in all_estimates(1.0)]
     judged = judge(CONJECTURE_CLAIMS, none)
-    more_often = [claim for claim in judged if claim.reading.startswith("More frequently")]
+    more_often = [one for one in judged if one.claim.criterion.startswith("More frequently")]
     assert statuses(more_often) == {"not tested here"}
-    assert statuses(claim for claim in judged if claim not in more_often) == {"reproduced"}
+    assert statuses(one for one in judged if one not in more_often) == {"reproduced"}
 
 
 def test_one_bad_step_size_is_enough_against_a_claim():
     bad = about.case_of("mpt", 0.1)
     judged = judge(CONJECTURE_CLAIMS, [replace(e, holds=0) if e.case == bad else e for e in all_estimates(1.0)])
-    wrong = [claim for claim in judged if claim.status != "reproduced"]
+    wrong = [one for one in judged if one.verdict.status != "reproduced"]
     assert len(wrong) == 1
-    assert "Conjecture 1" in wrong[0].text
-    assert "MPT: 0.0%" in wrong[0].evidence
+    assert "Conjecture 1" in wrong[0].claim.text
+    assert "MPT: 0.0%" in wrong[0].verdict.evidence
 
 
 def test_one_loss_that_is_no_bound_is_enough_against_that_claim():
     estimates = [replace(e, holds=0) if (e.statement, e.case) == (about.BOUND, "mat") else e for e in all_estimates(1)]
-    [wrong] = [claim for claim in judge(CONJECTURE_CLAIMS, estimates) if claim.status != "reproduced"]
-    assert "upper bounds" in wrong.text
-    assert "MAT: 0.0%" in wrong.evidence
+    [wrong] = [one for one in judge(CONJECTURE_CLAIMS, estimates) if one.verdict.status != "reproduced"]
+    assert "upper bounds" in wrong.claim.text
+    assert "MAT: 0.0%" in wrong.verdict.evidence
 
 
 def test_a_loss_that_never_dissipates_is_told(simulations):
     ones = {name: np.ones_like(values) for name, values in simulations.dissipation.items()}
     before, after = (judge(SIMULATION_CLAIMS, s) for s in (simulations, replace(simulations, dissipation=ones)))
-    assert [claim.status for claim in before[:2]] == ["reproduced"] * 2
-    assert [claim.status for claim in after[:2]] == ["not reproduced"] * 2
+    assert [one.verdict.status for one in before[:2]] == ["reproduced"] * 2
+    assert [one.verdict.status for one in after[:2]] == ["not reproduced"] * 2
 
 
 def test_weights_and_ratios_decide_their_claims(simulations):
     heavy = replace(simulations, weights=np.ones_like(simulations.weights))
     flat = replace(simulations, ratio={name: np.ones_like(r) for name, r in simulations.ratio.items()})
     before, weighty, level = (judge(SIMULATION_CLAIMS, s) for s in (simulations, heavy, flat))
-    assert [c.status for c in before[2:]] == ["reproduced", "not reproduced", "reproduced", "reproduced"]
-    assert [c.status for c in weighty[2:4]] == ["not reproduced", "reproduced"]
-    assert [c.status for c in level[4:]] == ["not reproduced"] * 2
+    assert [one.verdict.status for one in before[2:]] == ["reproduced", "not reproduced", "reproduced", "reproduced"]
+    assert [one.verdict.status for one in weighty[2:4]] == ["not reproduced", "reproduced"]
+    assert [one.verdict.status for one in level[4:]] == ["not reproduced"] * 2
 
 
 def test_a_fall_is_found_between_columns(simulations):

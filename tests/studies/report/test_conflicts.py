@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from studies.report.illustrations import Section, conflicts
-from studies.report.results import RowResult, RunResult
+from studies.engine.table import Row
+from studies.report.run_results import RunResult
+from studies.report.sections import Section, conflicts
 
 PAIRS = ("a/b", "a/c", "b/c")
 
@@ -21,8 +22,9 @@ def run(folder: Path, lines: list[dict[str, float]]) -> RunResult:
     return RunResult(folder, folder, 0, ())
 
 
-def section(*tables: list[RowResult]) -> Section | None:
-    return conflicts(SimpleNamespace(tables=[SimpleNamespace(rows=rows) for rows in tables]))
+def section(*tables: dict[str, tuple[RunResult, ...]]) -> Section | None:
+    made = [[(Row(label, label), runs) for label, runs in rows.items()] for rows in tables]
+    return conflicts(SimpleNamespace(tables=[SimpleNamespace(rows=rows) for rows in made]))
 
 
 def line(a_b: float, a_c: float, b_c: float) -> dict[str, float]:
@@ -34,8 +36,8 @@ def test_a_panel_for_each_row_that_was_watched(tmp_path):
     second = run(tmp_path / "1", [line(0.2, -0.2, 0.1), line(0.2, -0.4, 0.1)])
     other = run(tmp_path / "2", [line(0.9, 0.8, 0.7)] * 2)
     plain = run(tmp_path / "3", [{"a": 1.0, "a positive cosine": 0.5}])
-    rows = [RowResult("Average", (first, second), {}), RowResult("Plain", (plain,), {})]
-    found = section(rows, [RowResult("PCGrad", (other,), {}), RowResult("Again", (first, second), {})])
+    rows = {"Average": (first, second), "Plain": (plain,)}
+    found = section(rows, {"PCGrad": (other,), "Again": (first, second)})
     assert [figure.caption for figure in found.figures] == ["● a/b, ■ a/c, ▲ b/c"] * 2
     described = [re.search('role="img" aria-label="([^"]*)"', figure.svg)[1] for figure in found.figures]
     assert described[0].endswith("Average; their means: a/b 0.20, a/c -0.30, b/c 0.25")
@@ -43,12 +45,12 @@ def test_a_panel_for_each_row_that_was_watched(tmp_path):
 
 
 def test_epochs_without_a_look_are_gaps(tmp_path):
-    found = section([RowResult("Average", (run(tmp_path / "0", [line(0.1, 0.2, 0.3), {"a": 1.0}] * 2),), {})])
+    found = section({"Average": (run(tmp_path / "0", [line(0.1, 0.2, 0.3), {"a": 1.0}] * 2),)})
     (figure,) = found.figures
     assert "a/b 0.10, a/c 0.20, b/c 0.30" in figure.svg
 
 
 @pytest.mark.parametrize("lines", [[], [{"a": 1.0, "norm a": 2.0}]], ids=["no history", "one task"])
 def test_nothing_where_nothing_was_watched(tmp_path, lines):
-    assert section([RowResult("Average", (run(tmp_path / "0", lines),), {})]) is None
-    assert section([RowResult("Nothing finished", (), {})]) is None
+    assert section({"Average": (run(tmp_path / "0", lines),)}) is None
+    assert section({"Nothing finished": ()}) is None

@@ -5,6 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import combinations
 from pathlib import Path
@@ -19,13 +21,14 @@ from hypothesis import strategies as st
 from minbert.errors import InputError
 from multitask.evaluation import markup
 from multitask.runs.artefact import FORMAT_VERSION
-from multitask.tasks.metrics import classification_metrics, correlation_metrics
-from studies.engine.record import Published, Record, RecordedRow, RecordedRun, RecordedStage, RecordedTable
+from multitask.tasks.accuracy_and_correlation import classification_metrics, correlation_metrics
+from studies.engine.record import SCHEMA, Record, RecordedRun, RecordedStage, duration
+from studies.engine.table import OVERALL, Row, Table
 from studies.report import format as formats
-from studies.report.analysis import Agreement, Estimate, analyse
 from studies.report.cost import cost_of
+from studies.report.preset_results import PresetResults
 from studies.report.report import write_report
-from studies.report.results import Results
+from studies.report.table_results import Agreement, Estimate
 
 TASKS = ("sentiment", "paraphrase", "similarity")
 MEASURES = {"sentiment": "accuracy", "paraphrase": "accuracy", "similarity": "pearson"}
@@ -148,7 +151,20 @@ def add_run(runs: Path, name: str, seed: int, qualities: dict[str, float], paren
         **{f"{task}_predictions": values for task, values in predictions.items()},
     )
     chain = tuple(RecordedStage(stage.split("-")[0], stage, 10.0) for stage in stages)
-    return RecordedRun(seed, training, evaluation, chain=(*chain, RecordedStage("evaluate", evaluation, 1.0)))
+    return RecordedRun("", "", seed, training, evaluation, chain=(*chain, RecordedStage("evaluate", evaluation, 1.0)))
+
+
+Runs = dict[str, Sequence[RecordedRun]]  # by the row's key
+
+
+def write_record(folder: Path, tables: Sequence[tuple[Table, Runs]], notes: tuple[str, ...] = ()) -> None:
+    """A preset's record; runs are given the keys of the table and the row under which they stand here."""
+    runs = [replace(run, table=t.key, row=row) for t, rows in tables for row, found in rows.items() for run in found]
+    Record("sample", "some-weights", "data", notes, tuple(table for table, _ in tables), tuple(runs)).write(folder)
+
+
+def published(*scores: float | None) -> dict[str, float]:
+    return {column: score for column, score in zip((OVERALL, *TASKS), scores, strict=True) if score is not None}
 
 
 def all_three(sentiment: float, paraphrase: float, similarity: float) -> dict[str, float]:
@@ -163,24 +179,30 @@ def store(tmp_path: Path) -> Path:
     other = tuple(add_run(runs, "other", seed, all_three(0.2, 0.7, 0.9), "shared") for seed in (0, 1))
     alone = (
         add_run(runs, "alone", 0, {"sentiment": 0.6}),
-        RecordedRun(1, error="it died <b>here</b> & there", log="logs/x.log"),
+        RecordedRun("", "", 1, error="it died <b>here</b> & there", log="logs/x.log"),
     )
-    table = RecordedTable(
+    table = Table(
+        "3",
         "Heads <&> 100%",
         "A note.",
         (
-            RecordedRow("Good", good, Published(0.6, 0.5, 0.7, 0.6)),
-            RecordedRow("Other_1", other, Published(0.5, 0.5, 0.8, 0.2)),
-            RecordedRow("Alone", alone, Published(None, 0.4, None, None)),
-            RecordedRow("Test | only", (), Published(0.7, 0.7, 0.7, 0.7)),
+            Row("good", "Good", published=published(0.6, 0.5, 0.7, 0.6)),
+            Row("other", "Other_1", published=published(0.5, 0.5, 0.8, 0.2)),
+            Row("alone", "Alone", published=published(None, 0.4, None, None)),
+            Row("test", "Test | only", published=published(0.7, 0.7, 0.7, 0.7)),
         ),
-        key="3",
-        reference="Other_1",
+        reference="other",
     )
-    one_column = RecordedTable("One", "", (RecordedRow("Sentiment", alone),), key="one", columns=("sentiment",))
-    failed = RecordedTable("Nothing", "", (RecordedRow("Failed", alone[1:]),), key="failed")
-    figure = RecordedTable("Curves", "", (RecordedRow("Good", good),), key="figure2", kind="curves")
-    Record("sample", "some-weights", "data", ("Beware.",), (table, one_column, failed, figure)).write(runs)
+    one_column = Table("one", "One", "", (Row("sentiment", "Sentiment"),), columns=("sentiment",))
+    failed = Table("failed", "Nothing", "", (Row("failed", "Failed"),))
+    figure = Table("figure2", "Curves", "", (Row("good", "Good"),), kind="curves")
+    tables: list[tuple[Table, Runs]] = [
+        (table, {"good": good, "other": other, "alone": alone}),
+        (one_column, {"sentiment": alone}),
+        (failed, {"failed": alone[1:]}),
+        (figure, {"good": good}),
+    ]
+    write_record(runs, tables, ("Beware.",))
     return runs
 
 
@@ -240,28 +262,28 @@ def test_an_encoder_from_random_weights_has_no_fingerprint_of_any(store: Path, t
 
 
 def test_orderings_count_pairs_that_the_published_scores_tell_apart(store: Path) -> None:
-    analysis = analyse(Results.read(store, "sample"))[0]
-    ours = {label: dict.fromkeys(TASKS) for label in ("Good", "Other_1", "Alone")}
-    for label, name in (("Good", "good"), ("Other_1", "other")):
-        ours[label] = {column: fmean(read_scores(store, name, column)) for column in ("overall", *TASKS)}
+    results = PresetResults.read(store, "sample").tables[0]
+    ours = {key: dict.fromkeys(TASKS) for key in ("good", "other", "alone")}
+    for key in ("good", "other"):
+        ours[key] = {column: fmean(read_scores(store, key, column)) for column in ("overall", *TASKS)}
     evaluation = json.loads((store / "evaluate-alone-0" / "evaluation.json").read_text())
-    ours["Alone"]["sentiment"] = evaluation["scores"]["sentiment"]
-    published = {row.label: row.published for row in analysis.table.rows}
+    ours["alone"]["sentiment"] = evaluation["scores"]["sentiment"]
+    published = {row.key: row.published for row in results.table.rows}
     for column in ("overall", *TASKS):
         agree = total = 0
         for first, second in combinations(ours, 2):
-            theirs = published[first][column], published[second][column]
+            theirs = published[first].get(column), published[second].get(column)
             mine = ours[first].get(column), ours[second].get(column)
             if None in (*theirs, *mine) or theirs[0] == theirs[1]:
                 continue
             total += 1
             agree += (theirs[0] > theirs[1]) == (mine[0] > mine[1]) and mine[0] != mine[1]
-        assert (analysis.agreement(column).agree, analysis.agreement(column).total) == (agree, total)
-    assert analysis.agreement("sentiment").total == 2  # Good and Other_1 are published as equal
-    sentiment = [ordering for ordering in analysis.orderings if ordering.column == "sentiment"]
-    assert [(ordering.better, ordering.worse) for ordering in sentiment] == [("Good", "Alone"), ("Other_1", "Alone")]
+        assert (results.agreement(column).agree, results.agreement(column).total) == (agree, total)
+    assert results.agreement("sentiment").total == 2  # Good and Other_1 are published as equal
+    sentiment = [ordering for ordering in results.orderings if ordering.column == "sentiment"]
+    assert [(ordering.better, ordering.worse) for ordering in sentiment] == [("good", "alone"), ("other", "alone")]
     assert [ordering.agrees for ordering in sentiment] == [True, False]
-    assert analysis.agreement("sentiment") == Agreement.of(sentiment)
+    assert results.agreement("sentiment") == Agreement.of(sentiment)
 
 
 def test_rows_of_different_dev_sets_are_not_compared(store: Path) -> None:
@@ -270,12 +292,12 @@ def test_rows_of_different_dev_sets_are_not_compared(store: Path) -> None:
         with np.load(path) as arrays:
             changed = {**arrays, "sentiment_labels": 1 - arrays["sentiment_labels"]}
         np.savez(path, **changed)
-    analysis = analyse(Results.read(store, "sample"))[0]
-    assert {column for _, column in analysis.against_reference if _ == "Good"} == {"paraphrase", "similarity"}
+    results = PresetResults.read(store, "sample").tables[0]
+    assert {column for row, column in results.against_reference if row == "good"} == {"paraphrase", "similarity"}
 
 
 def test_costs_count_shared_stages_once(store: Path) -> None:
-    cost = cost_of(Results.read(store, "sample"))
+    cost = cost_of(PresetResults.read(store, "sample"))
     good, other, alone, again = cost.rows
     assert (good.tokens, good.tokens_per_second, good.seconds, good.added) == (8000, 500.0, 42.0, 42.0)
     assert (other.seconds, other.added) == (42.0, 22.0)  # the pre-trainings of both seeds stand above
@@ -323,8 +345,8 @@ def test_text_from_outside_is_escaped_and_failures_and_warnings_are_shown(store:
 
 def test_a_single_seed_is_said_to_have_no_spread(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    rows = tuple(RecordedRow(name, (add_run(runs, name, 0, all_three(0.7, 0.7, 0.7)),)) for name in ("one", "two"))
-    Record("sample", "some-weights", "data", (), (RecordedTable("T", "", rows, reference="one"),)).write(runs)
+    table = Table("t", "T", "", (Row("one", "One"), Row("two", "Two")), reference="one")
+    write_record(runs, [(table, {key: [add_run(runs, key, 0, all_three(0.7, 0.7, 0.7))] for key in ("one", "two")})])
     html, _ = render(runs)
     assert "no spread over seeds" in html
     assert "±" not in "".join(cell for row in Page(html).rows for cell in row)
@@ -418,11 +440,24 @@ def test_rendering_needs_neither_torch_nor_models(store: Path) -> None:
 def test_a_preset_never_run_or_a_damaged_record_is_one_clear_error(store: Path) -> None:
     with pytest.raises(InputError, match=r"multitask experiments .*paper"):
         write_report(store, "paper", store / "report")
-    versions = {f'"format_version": {FORMAT_VERSION}': "not a record", '"start": ""': "written by another version"}
-    for field, problem in versions.items():
-        Record.path(store, "paper").write_text(f'{{"preset": "paper", {field}}}')
-        with pytest.raises(InputError, match=problem):
+    version = {"preset": "paper", "format_version": FORMAT_VERSION, "schema": SCHEMA}
+    good = json.loads(Record.path(store, "sample").read_text())
+    damaged = {
+        "not valid JSON": "{",
+        "written by another version": json.dumps({**good, "schema": SCHEMA - 1}),
+        r"not a record of experiments \(missing or unknown: data": json.dumps(version),
+        "'3' where int was expected": json.dumps({**good, "runs": [{**good["runs"][0], "seed": "3"}]}),
+        "runs of rows that no table has": json.dumps({**good, "tables": good["tables"][1:]}),
+        "two rows have the same key": json.dumps(
+            {**good, "tables": [{**t, "rows": 2 * t["rows"]} for t in good["tables"]]}
+        ),
+    }
+    for problem, text in damaged.items():
+        Record.path(store, "paper").write_text(text)
+        with pytest.raises(InputError, match=problem) as raised:
             write_report(store, "paper", store / "report")
+        assert "\n" not in str(raised.value)
+        assert "run `multitask experiments run paper` again" in str(raised.value) or "JSON" in problem
 
 
 @pytest.mark.parametrize(
@@ -446,7 +481,7 @@ def test_signed(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.04, "0.0 s"), (59.94, "59.9 s"), (61, "1 min 01 s"), (7260, "2 h 01 min")]
+    ("seconds", "text"), [(None, "?"), (0.04, "0.0 s"), (59.94, "59.9 s"), (61, "1 min 01 s"), (7260, "2 h 01 min")]
 )
 def test_duration(seconds: float, text: str) -> None:
-    assert formats.duration(seconds) == text
+    assert duration(seconds) == text

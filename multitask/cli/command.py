@@ -1,0 +1,74 @@
+"""What a command is: its options, and what it does with them.
+
+A module that makes commands must not import torch, because `--help` imports all of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from multitask.cli.options import Option, options_of
+from multitask.stages.registry import Stage
+
+TRAIN, USE, DATA, STUDIES = "Train a model", "Use a model", "Data", "Studies"
+"""Headings in the list of all commands."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command.
+
+    Args:
+        name: as it is typed.
+        options: a frozen dataclass. Its docstring is the command's help; its fields are the options.
+        run: carries the command out, given the options, and returns the exit code.
+        section: heading in the list of all commands.
+        common: names of the options that `--help` shows; empty: all of them.
+        distributed: whether it runs under torchrun.
+        stage: the stage whose runs `--config` takes, if any.
+    """
+
+    name: str
+    options: type[Any]
+    run: Callable[[Any], int]
+    section: str = USE
+    common: tuple[str, ...] = ()
+    distributed: bool = False
+    stage: Stage | None = None
+
+    @property
+    def help(self) -> str:
+        """What it does."""
+        return (self.options.__doc__ or "").strip()
+
+    def declared(self) -> list[Option]:
+        """Its options, in order."""
+        return list(options_of(self.options))
+
+    def general(self) -> list[Option]:
+        """The options that are added to every command, and those that explain an option's values."""
+        runs = f", or a run of {self.name}" if self.stage else ""
+        read = f"Take settings from a TOML file{runs}. Options on the command line override them."
+        write = "Write the settings that differ from the defaults to a TOML file."
+        files = [Option((n,), Path | None, None, t, "") for n, t in (("config", read), ("save_config", write))]
+        explained = [option for option in self.declared() if hasattr(option.kind, "explain")]
+        text = "Explain a value of {}: its formula, source and parameters."
+        return [Option((f"help_{o.name}",), str | None, None, text.format(o.flag), "") for o in explained] + files
+
+
+@dataclass(frozen=True)
+class Group:
+    """Commands under a common name, such as `data check` and `data fetch`.
+
+    Args:
+        name: the common name.
+        help: what the commands are for.
+        commands: the commands.
+        section: heading in the list of all commands.
+    """
+
+    name: str
+    help: str
+    commands: tuple[Command, ...]
+    section: str = USE

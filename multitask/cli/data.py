@@ -1,0 +1,81 @@
+"""`multitask data`: check, fetch and split data folders."""
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from multitask.cli.command import DATA, Command, Group
+from multitask.cli.options import POSITIONAL
+
+
+@dataclass(frozen=True)
+class Check:
+    """Check a data folder: rows, labels, lengths, duplicates, overlap between splits. Exits with 2 on errors."""
+
+    folder: Path = field(metadata=POSITIONAL)
+    """Data folder."""
+
+
+def check(options: Check) -> int:
+    """Print what is in a data folder and what is wrong with it."""
+    from multitask.data.check import check_folder
+    from multitask.tasks.kinds import TASKS
+
+    report, problems = check_folder(options.folder, {name: task.schema for name, task in TASKS.items()})
+    print(report.render())
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    return 2 if problems else 0
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Download the published data sets into a folder and verify their checksums."""
+
+    folder: Path = Path("data/real")
+    """Folder to write."""
+    sets: tuple[str, ...] | None = None
+    """Names of data sets. Default: all."""
+
+
+def fetch(options: Fetch) -> int:
+    """Download data sets; print the files and the terms of use."""
+    from multitask.data.fetch import fetch, load_sources
+
+    sources = load_sources()
+    for path in fetch(sources, options.folder, options.sets):
+        print(path)
+    for source in sources:
+        if not options.sets or source.name in options.sets:
+            print(f"terms of {source.name}: {source.terms}")
+    return 0
+
+
+@dataclass(frozen=True)
+class Domains:
+    """Write the captions and the news of the course's similarity training set into files of their own.
+
+    SentEval's copy of STS Benchmark tells which sentences are captions and which are news.
+    """
+
+    folder: Path = field(metadata=POSITIONAL)
+    """Data folder with sts-train.csv."""
+    suites_data: Path = Path("data/senteval")
+    """SentEval's data folder."""
+
+
+def domains(options: Domains) -> int:
+    """Write a text file for each domain."""
+    from multitask.evaluation.captions_and_news import write_captions_and_news
+
+    for path, count in write_captions_and_news(options.folder, options.suites_data).items():
+        print(f"{path}: {count:,} sentences")
+    return 0
+
+
+COMMAND = Group(
+    "data",
+    "Check a data folder, download data sets, or split similarity data by domain.",
+    (Command("check", Check, check), Command("fetch", Fetch, fetch), Command("domains", Domains, domains)),
+    DATA,
+)

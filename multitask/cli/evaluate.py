@@ -1,0 +1,128 @@
+"""`multitask evaluate`: scores of a model on the tasks' labelled sets or on a suite of SentEval."""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from minbert.errors import InputError
+from multitask.cli.command import Command
+from multitask.models.config import Pooling
+from multitask.runtime.options import Computing, check_range
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Score a model on the tasks' labelled sets, or its frozen embeddings on a suite of SentEval.
+
+    An encoder without heads is scored on the pair tasks by cosine. Scores are written as JSON, those of a suite also as
+    Markdown and LaTeX.
+    """
+
+    model: str
+    """The model: a run, a model folder, all-minilm-l6-v2 or a hub id."""
+    revision: str | None = None
+    """Revision of a hub id: a branch, tag or commit."""
+    suite: Literal["multitask", "sts", "transfer", "geometry"] = "multitask"
+    """`multitask`: the tasks' own sets. On frozen embeddings, `sts`: seven similarity tasks by cosine (Spearman
+    correlation); `transfer`: seven transfer tasks by logistic regression (accuracy); `geometry`: the geometry of the
+    similarity tasks' sentences."""
+    data: Path = Path("data/sample")
+    """Folder with the tasks' files; for the other suites SentEval's data folder (with STS, SICK, MR and so on)."""
+    split: Literal["train", "dev"] = "dev"
+    """Which sets of the tasks to score. Not for the other suites."""
+    best_on: str | None = None
+    """Which of a run's kept models: the best on this task or on `overall`. Default: the run's leading model."""
+    pooling: Pooling = "auto"
+    """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the model was trained
+    with. Only for the other suites."""
+    cache: bool = True
+    """Keep embeddings in the user's cache folder, or in $MULTITASK_CACHE, for the next evaluation. Only for the other
+    suites."""
+    seed: int = 0
+    """Seed of the transfer tasks' folds."""
+    output: Path | None = None
+    """JSON file to write. Default: evaluation-SPLIT.json or evaluation-SUITE.json in the model's folder; of a hub id
+    in evaluations/."""
+    computing: Computing = field(default_factory=Computing)
+
+    def __post_init__(self) -> None:
+        check_range(self, 0, ("seed",), most=2**32 - 1)
+        if self.suite == "multitask" and self.pooling != "auto":
+            raise InputError("--pooling is for the suites sts, transfer and geometry; the tasks' heads have their own")
+
+
+def evaluate(options: Evaluate) -> int:
+    """Score a model; print a table and the files written."""
+    return _evaluate_tasks(options) if options.suite == "multitask" else _evaluate_suite(options)
+
+
+def _evaluate_tasks(options: Evaluate) -> int:
+    from minbert.files import write_json
+    from minbert.tokenizer import load_tokenizer
+    from multitask.data.contamination import TrainedOn
+    from multitask.evaluation.task_predictions import load_split, predict
+    from multitask.evaluation.task_scores import overlap, score
+    from multitask.evaluation.text_tables import metrics_table, overlap_table
+    from multitask.evaluation.training_overlap import any_seen
+    from multitask.models.multitask_model import load_model
+    from multitask.runs.artefact import locate_model
+    from multitask.runtime.device import start
+
+    folder = locate_model(options.model, options.revision, options.best_on)
+    runtime = start(options.computing.device, options.computing.precision)
+    model = load_model(folder).to(runtime.device)
+    data = load_split(model, load_tokenizer(str(folder)), options.data, options.split)
+    examples = {name: rows.examples for name, rows in data.items()}
+    predictions = predict(model, data, runtime)
+    scores = score(predictions, examples)
+    trained_on = TrainedOn.of_folder(folder, options.model)
+    seen = overlap(predictions, examples, trained_on)
+    output = options.output or folder / f"evaluation-{options.split}.json"
+    result = {"overall": scores.overall, "tasks": scores.metrics, "split": options.split, **runtime.describe()}
+    parts = {name: asdict(task) for name, task in seen.items()}
+    write_json(output, {**result, "overlap": parts, "unknown": trained_on.unknown})
+    print(metrics_table(scores))
+    if any_seen(seen):
+        print(overlap_table(seen))
+    for line in trained_on.unknown:
+        print(f"not known: {line}")
+    print(output)
+    return 0
+
+
+def _evaluate_suite(options: Evaluate) -> int:
+    from multitask.evaluation.embedding_cache import default_cache
+    from multitask.evaluation.embedding_suite_pages import suite_text, write_suite
+    from multitask.evaluation.embedding_suites import evaluate_model
+    from multitask.runs.artefact import is_run, locate_model
+
+    assert options.suite != "multitask"
+    name = options.model
+    result = evaluate_model(
+        options.suite,
+        name,
+        options.data,
+        default_cache() if options.cache else None,
+        options.revision,
+        options.best_on,
+        options.pooling,
+        options.computing.device,
+        options.computing.precision,
+        options.seed,
+    )
+    if is_run(name):
+        folder = locate_model(name, best_on=options.best_on)
+    else:
+        folder = Path(name) if Path(name).is_dir() else Path("evaluations", name.replace("/", "--"))
+    print(suite_text(result))
+    for path in write_suite(result, options.output or folder / f"evaluation-{options.suite}.json"):
+        print(path)
+    return 0
+
+
+COMMAND = Command(
+    "evaluate",
+    Evaluate,
+    evaluate,
+    common=("model", "suite", "data", "split", "best_on", "pooling", "output", "device"),
+)

@@ -1,0 +1,96 @@
+"""Settings in TOML files and in runs: what `--config` reads and `--save-config` writes.
+
+Keys are the options' names. The settings of a nested dataclass may be at the top level or in a table of its name.
+"""
+
+import json
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from minbert.errors import InputError
+from minbert.files import read_json, write_text
+from multitask.cli.options import Option, did_you_mean
+from multitask.runs.artefact import is_run
+from multitask.stages.registry import Stage
+
+
+def read_settings(path: Path, prog: str, stage: Stage | None, options: Sequence[Option]) -> dict[str, Any]:
+    """The values that a TOML file or a run's folder gives, by the options' names.
+
+    Args:
+        path: the file or folder.
+        prog: the command, for messages.
+        stage: the stage whose runs the command takes, if any.
+        options: the command's options.
+
+    Raises:
+        InputError: no such file, a run of another stage, an unknown key, or a value of the wrong type.
+    """
+    settings = _read_run(path, prog, stage) if path.is_dir() else _read_toml(path)
+    known = {".".join(option.path[start:]): option for option in options for start in range(len(option.path))}
+    values: dict[str, Any] = {}
+    for key, value in _entries(settings, known):
+        if key not in known:
+            hint = did_you_mean(key, [option.name for option in options]) or "; `--help-all` shows all options"
+            raise InputError(f"{path}: {key}: no such setting of `{prog}`{hint}")
+        option = known[key]
+        if option.name in values:
+            raise InputError(f"{path}: {option.name} is given twice, at the top level and in a table")
+        values[option.name] = option.read(value, str(path))
+    return values
+
+
+def write_settings(path: Path, prog: str, options: Sequence[Option], values: Mapping[str, Any]) -> None:
+    """Write the values that differ from the defaults, atomically."""
+    lines = [f"# Settings of: {prog} --config {path.name}"]
+    changed = {option.name: values[option.name] for option in options if values[option.name] != option.default}
+    write_text(path, "\n".join([*lines, *(f"{name} = {_toml(value)}" for name, value in changed.items())]) + "\n")
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file or run") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path}: not valid TOML ({error})") from None
+
+
+def _read_run(folder: Path, prog: str, stage: Stage | None) -> dict[str, Any]:
+    """The configuration of a run, and the start weights and data that people gave it."""
+    if not is_run(folder):
+        raise InputError(f"{folder}: not a run (it has no inputs.json); expected a TOML file or a run")
+    inputs = read_json(folder / "inputs.json")
+    if stage is None or inputs["stage"] != stage.name:
+        takes = f"a TOML file or a run of {stage.name}" if stage else "a TOML file"
+        raise InputError(f"{folder}: a run of {inputs['stage']}; `{prog} --config` takes {takes}")
+    settings, labels = read_json(folder / "config.json"), inputs["labels"]
+    for model in stage.inputs:
+        # A label with dashes is what the command line was given, where the label for people differs.
+        if label := labels.get(f"--{model.option.replace('_', '-')}", labels.get(model.option)):
+            name, _, revision = (label, "", "") if Path(label).exists() else label.partition("@")
+            settings |= {model.option: name} | ({model.revision: revision} if revision else {})
+    return settings | ({"data": labels["data"]} if "data" in labels else {})
+
+
+def _entries(settings: Mapping[str, Any], known: Collection[str], table: str = "") -> Iterator[tuple[str, Any]]:
+    """All keys and values, those in tables with dotted keys."""
+    for key, value in settings.items():
+        if isinstance(value, dict) and table + key not in known:
+            yield from _entries(value, known, f"{table}{key}.")
+        else:
+            yield table + key, value
+
+
+def _toml(value: Any) -> str:
+    if value is None:
+        return '"none"'
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

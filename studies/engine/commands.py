@@ -1,0 +1,205 @@
+"""`multitask experiments`: run and plan tables, and look after the runs that they rest on."""
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from multitask.cli.command import STUDIES, Command, Group
+from multitask.cli.options import POSITIONAL
+from multitask.runtime.options import Computing, check_range
+from studies.engine.presets import Preset, PresetName, load_preset
+
+if TYPE_CHECKING:
+    from multitask.runs.garbage import Entry
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Which tables, from what, and where."""
+
+    preset: PresetName = field(metadata=POSITIONAL)
+    """`sample`: the bundled data, minutes on a processor; `small`: real data, sub-sampled for a processor; `best`: the
+    best recipe on real data; `paper`: real data with the report's settings."""
+    start: str | None = None
+    """Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased. Default: the
+    preset's."""
+    data: Path | None = None
+    """Folder with the tasks' files. Default: the preset's."""
+    suites_data: Path | None = None
+    """SentEval's data folder. Default: the preset's, data/senteval."""
+    tables: str | None = None
+    """Compute only these tables, e.g. `2,7,figure2`. Default: the preset's."""
+    seeds: int = 1
+    """Number of seeds, from 0. Every row is computed with each, along its whole chain of stages."""
+    runs: Path = Path("runs")
+    """Folder of all runs."""
+    computing: Computing = field(default_factory=Computing)
+
+    def __post_init__(self) -> None:
+        check_range(self, 1, ("seeds",))
+
+    def load(self) -> Preset:
+        """The preset. Raises InputError for a table that does not exist."""
+        keys = None if self.tables is None else self.tables.split(",")
+        return load_preset(self.preset, self.start, self.data, keys, self.suites_data)
+
+
+@dataclass(frozen=True)
+class RunTables(Tables):
+    """Compute a preset's tables and write the report. Stages that were computed before are not computed again."""
+
+    engine: Literal["local", "ray"] = "local"
+    """This machine, or a Ray cluster with a shared folder: the one that `ray start` began, else one of its own."""
+    workers: int | None = None
+    """Processes that compute at once on this machine. Default: one for each GPU, or one for each core up to four."""
+    report: Path = Path("report")
+    """Folder of the report."""
+    predictions: Path = Path("predictions")
+    """Folder of the best models' prediction files."""
+    save_every: float = 120.0
+    """Seconds between saved states: the most that a kill can cost."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, 1, ("workers",))
+        check_range(self, 0, ("save_every",))
+
+
+def run_tables(options: RunTables) -> int:
+    """Compute tables; print the report's path and the failures. Returns 1 if a row failed."""
+    from multitask.runtime.options import RunOptions
+    from studies.engine.local_engine import local_engine
+    from studies.engine.ray_engine import Ray
+    from studies.engine.run import run_preset, write_best_predictions
+    from studies.report.report import write_report
+
+    preset, where = options.load(), options.computing
+    running = RunOptions(where.device, where.precision, options.runs, save_every=options.save_every)
+    engine = Ray(running) if options.engine == "ray" else local_engine(options.workers, where.device)
+    record = run_preset(preset, options.seeds, running, engine)
+    page = write_report(options.runs, options.preset, options.report)
+    for path in write_best_predictions(preset, record, running, options.predictions):
+        print(path)
+    print(f"report: {page.resolve()}")
+    for (label, seed), failed in {(label, failed.seed): failed for label, failed in record.failures}.items():
+        print(f"error: {label}, seed {seed}: {failed.error} ({options.runs / (failed.log or '')})", file=sys.stderr)
+    return 1 if record.failures else 0
+
+
+@dataclass(frozen=True)
+class PlanTables(Tables):
+    """Show a preset's stages, how many rows share each, which are computed already, and the time for the rest."""
+
+
+def plan_tables(options: PlanTables) -> int:
+    """Print the plan."""
+    from multitask.evaluation.text_tables import aligned
+    from multitask.runtime.options import RunOptions
+    from studies.engine.plan import make_plan, rows_of
+    from studies.engine.record import duration
+
+    running = RunOptions(options.computing.device, options.computing.precision, options.runs)
+    plan = make_plan(options.load(), options.seeds, running)
+    print(aligned(rows_of(plan), left=2))
+    print(f"to do: {sum(s.missing for s in plan.stages)} of {sum(s.seeds for s in plan.stages)} stages", end="")
+    print(f", about {duration(plan.seconds_left)} one after the other")
+    if plan.shared is not None:
+        print(f"shared stages save {plan.shared:.0%} of the time that rows would take apart")
+    return 0
+
+
+@dataclass(frozen=True)
+class ListArtefacts:
+    """List all runs with their sizes and what needs them."""
+
+    runs: Path = Path("runs")
+    """Folder of all runs."""
+
+
+def list_artefacts(options: ListArtefacts) -> int:
+    """Print the list."""
+    from multitask.evaluation.text_tables import aligned
+    from multitask.runs.garbage import entries, megabytes
+
+    found = entries(options.runs)
+    lines = [["run", "state", "needed by", "size"]]
+    lines += [[e.artefact.folder.name, e.state, _needed_by(e), megabytes(e.size)] for e in found]
+    print(aligned(lines, left=3))
+    print(f"{len(found)} runs, {megabytes(sum(entry.size for entry in found))}")
+    return 0
+
+
+def _needed_by(entry: "Entry") -> str:
+    people = ["made by hand"] if entry.by_hand else []
+    return ", ".join([*entry.needed_by, *people]) or "-"
+
+
+@dataclass(frozen=True)
+class ShowArtefact:
+    """Show what a run was made from, and its scores."""
+
+    artefact: str = field(metadata=POSITIONAL)
+    """The run's name, or the hash at the end of it."""
+    runs: Path = Path("runs")
+    """Folder of all runs."""
+
+
+def show_artefact(options: ShowArtefact) -> int:
+    """Print the run's records and scores."""
+    from minbert.files import read_json
+    from multitask.evaluation.text_tables import scores_table
+    from multitask.runs.garbage import find_entry, megabytes
+
+    entry = find_entry(options.runs, options.artefact)
+    folder = entry.artefact.folder
+    for path in (folder / name for name in ("config.json", "inputs.json", "evaluation.json")):
+        if path.is_file():
+            print(f"{path.name}: {json.dumps(read_json(path), indent=2, ensure_ascii=False)}")
+    if (folder / "metrics.jsonl").is_file() and (history := entry.artefact.history())[0]["scores"]:
+        print(scores_table(history))
+    print(f"{folder}: {entry.state}, {megabytes(entry.size)}, needed by: {_needed_by(entry)}")
+    return 0
+
+
+@dataclass(frozen=True)
+class CollectGarbage:
+    """List what grids made and no preset's tables need, unfinished runs included; with --delete remove it."""
+
+    named: tuple[str, ...] = field(default=(), metadata=POSITIONAL)
+    """Names or hashes of runs made by hand that may go too. Without a name, gc leaves such runs alone."""
+    runs: Path = Path("runs")
+    """Folder of all runs."""
+    delete: bool = False
+    """Remove what is listed."""
+
+
+def collect_garbage(options: CollectGarbage) -> int:
+    """List or remove what is not needed."""
+    from multitask.runs.garbage import megabytes, size_of
+    from studies.engine.store import collect, garbage
+
+    sizes = {path: size_of(path) for path in garbage(options.runs, options.named)}
+    for path, size in sizes.items():
+        print(f"{megabytes(size):>12}  {path}")
+    if options.delete:
+        collect(options.runs, list(sizes))
+    done = "removed" if options.delete else "would be removed with --delete"
+    print(f"{len(sizes)} files and folders, {megabytes(sum(sizes.values()))}: {done}")
+    return 0
+
+
+COMMON = ("start", "data", "suites_data", "tables", "seeds", "runs", "device")
+COMMAND = Group(
+    "experiments",
+    "Tables of the papers: run and plan them, and look after the runs that they rest on.",
+    (
+        Command("run", RunTables, run_tables, common=(*COMMON, "engine", "workers", "report")),
+        Command("plan", PlanTables, plan_tables, common=COMMON),
+        Command("list", ListArtefacts, list_artefacts),
+        Command("show", ShowArtefact, show_artefact),
+        Command("gc", CollectGarbage, collect_garbage),
+    ),
+    STUDIES,
+)

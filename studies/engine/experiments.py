@@ -1,0 +1,89 @@
+"""Experiments: a table with the recipe of each row. All studies' experiments, and those with SentEval's scores."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from minbert.errors import InputError
+from multitask.evaluation.senteval_files import SETS
+from studies.engine.recipes import Node, Recipes, evaluation
+from studies.engine.table import MAIN_TASKS, Row, Table, TableKind
+from studies.study import all_studies
+
+Line = tuple[Row, Node | None]
+"""A row and the recipe of its model; None for a row that only the report can have."""
+
+STS, TRANSFER = "STS", "Transfer"
+SUITE_COLUMNS = {"sts": STS, "transfer": TRANSFER}
+GROUPS = {SUITE_COLUMNS[suite]: tuple(entry.name for entry in sets) for suite, sets in SETS.items()}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table and how its rows are made.
+
+    Args:
+        table: what is compared.
+        models: the recipe of each row's model by the row's key, without rows that only the report can have.
+        evaluation: from a row's model to the stage with its scores.
+        on_request: run only where it is named.
+    """
+
+    table: Table
+    models: Mapping[str, Node]
+    evaluation: Callable[[Node], Node] = evaluation
+    on_request: bool = False
+
+
+def experiment(
+    key: str,
+    title: str,
+    note: str,
+    lines: Iterable[Line],
+    *,
+    reference: str | None = None,
+    columns: tuple[str, ...] = MAIN_TASKS,
+    kind: TableKind = "table",
+    on_request: bool = False,
+) -> Experiment:
+    """A table scored on the dev sets, from its rows with their recipes; see `Table` and `Experiment`."""
+    lines = tuple(lines)
+    table = Table(key, title, note, tuple(row for row, _ in lines), reference, columns, kind=kind)
+    return Experiment(table, _models(lines), on_request=on_request)
+
+
+def suites_experiment(recipes: Recipes, key: str, title: str, note: str, lines: Iterable[Line]) -> Experiment:
+    """A table of scores on SentEval's tasks, run on request."""
+    lines = tuple(lines)
+    groups = {SUITE_COLUMNS[suite]: GROUPS[SUITE_COLUMNS[suite]] for suite in recipes.suites.suites}
+    table = Table(
+        key,
+        title,
+        f"{note} Scores are SentEval's, of frozen embeddings: Spearman correlation of seven similarity tasks, accuracy "
+        "of seven transfer tasks, and their means.",
+        tuple(row for row, _ in lines),
+        columns=tuple(name for names in groups.values() for name in names),
+        groups=groups,
+    )
+    return Experiment(table, _models(lines), recipes.on_suites, on_request=True)
+
+
+def _models(lines: tuple[Line, ...]) -> dict[str, Node]:
+    return {row.key: model for row, model in lines if model is not None}
+
+
+def all_experiments(recipes: Recipes) -> tuple[Experiment, ...]:
+    """Every table of every study: the report's numbered tables in their order, then the others by key."""
+    found = [make(recipes) for study in all_studies() for make in study.tables]
+    return tuple(sorted(found, key=lambda experiment: _place(experiment.table.key)))
+
+
+def _place(key: str) -> tuple[bool, int, str]:
+    return (not key.isdigit(), int(key) if key.isdigit() else 0, key)
+
+
+def choose(experiments: tuple[Experiment, ...], keys: Collection[str]) -> tuple[Experiment, ...]:
+    """The experiments whose tables have these keys, in their own order. Raises InputError for an unknown key."""
+    known = [experiment.table.key for experiment in experiments]
+    if unknown := [key for key in keys if key not in known]:
+        raise InputError(f"--tables {','.join(keys)}: no table {', '.join(unknown)}; there are {', '.join(known)}")
+    return tuple(experiment for experiment in experiments if experiment.table.key in keys)

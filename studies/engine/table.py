@@ -1,0 +1,111 @@
+"""A table of a study: rows with keys, and the published scores. Recipes and results are attached to it by key."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+TableKind = Literal["table", "curves", "simulations"]
+Value = str | int | float | bool | None | tuple[str, ...]
+Point = Mapping[str, Value]
+"""The parameters that tell a row from the others, by name."""
+OVERALL = "overall"
+MAIN_TASKS = ("sentiment", "paraphrase", "similarity")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table.
+
+    Args:
+        key: identifies the row within its table: stable, short, ASCII.
+        label: its name for readers; nothing else depends on it.
+        point: its parameters; empty where no other row differs by a parameter.
+        published: the paper's scores by column, without the columns that the paper leaves out.
+    """
+
+    key: str
+    label: str
+    point: Point = field(default_factory=dict)
+    published: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, point: Point, label: str, published: Mapping[str, float] | None = None) -> "Row":
+        """A row whose key is made from its point."""
+        return cls(key_of(point), label, point, published or {})
+
+
+def key_of(point: Point) -> str:
+    """`margin=0.3`, or `loss=vicreg,components=weight+ratio`: the key of a row that is identified by its point."""
+    return ",".join(f"{name}={_text(value)}" for name, value in point.items())
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, tuple):
+        return "+".join(value) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value).lower()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that are compared with each other.
+
+    Args:
+        key: how the command line calls it: 1 to 10 for the report's tables, else a name.
+        title: what is compared.
+        note: what a reader must know to read the rows, in a sentence or two.
+        rows: with different keys and different labels.
+        reference: key of the row that the others are compared with.
+        columns: the tasks that rows are scored on.
+        groups: columns that are means of others, by name. Several columns without groups have one mean, `overall`.
+        kind: shown as a table, or as curves over the epochs. Simulations have no scores and are shown in the study.
+
+    Raises:
+        ValueError: two rows have the same key or label, or no row has the reference's key.
+    """
+
+    key: str
+    title: str
+    note: str
+    rows: tuple[Row, ...]
+    reference: str | None = None
+    columns: tuple[str, ...] = MAIN_TASKS
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    kind: TableKind = "table"
+
+    def __post_init__(self) -> None:
+        keys, labels = [row.key for row in self.rows], [row.label for row in self.rows]
+        if len(set(keys)) < len(keys) or len(set(labels)) < len(labels):
+            raise ValueError(f"table {self.key}: two rows have the same key or label")
+        if self.reference is not None and self.reference not in keys:
+            raise ValueError(f"table {self.key}: no row has the key {self.reference}; there are {', '.join(keys)}")
+
+    def label(self, key: str) -> str:
+        """The label of a row; its key where the table lacks the row."""
+        return next((row.label for row in self.rows if row.key == key), key)
+
+    @property
+    def name(self) -> str:
+        """For files and links: `table-3`, `figure2`."""
+        return f"table-{self.key}" if self.key.isdigit() else self.key
+
+    @property
+    def numbered_title(self) -> str:
+        """The title after the number that the report gives the table or figure."""
+        numbered = re.fullmatch(r"(figure)?(\d+)", self.key)
+        return f"{(numbered[1] or 'table').capitalize()} {numbered[2]}: {self.title}" if numbered else self.title
+
+    @cached_property
+    def score_columns(self) -> tuple[str, ...]:
+        """All columns with scores: the means of several tasks first, then the tasks."""
+        return (*(tuple(self.groups) or (OVERALL,)), *self.columns) if len(self.columns) > 1 else self.columns
+
+    def tasks(self, column: str) -> tuple[str, ...]:
+        """The tasks that a column's scores are the mean of."""
+        return {OVERALL: self.columns, **self.groups}.get(column, (column,))
+
+    @property
+    def has_published(self) -> bool:
+        """Whether the paper gives any number for the table."""
+        return any(row.published for row in self.rows)

@@ -1,1 +1,0 @@
-"""Tables of the gradient papers."""

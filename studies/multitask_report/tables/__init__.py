@@ -1,1 +1,0 @@
-"""The report's tables, and tables beyond it."""

@@ -1,0 +1,31 @@
+"""`multitask report`: the report of a preset that was run."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from multitask.cli.command import STUDIES, Command
+from multitask.cli.options import POSITIONAL
+from studies.engine.presets import PresetName
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write the report of a preset that was run, again and without computing anything."""
+
+    preset: PresetName = field(default="sample", metadata=POSITIONAL)
+    """The preset: sample, small, best or paper."""
+    runs: Path = Path("runs")
+    """Folder of all runs."""
+    report: Path = Path("report")
+    """Folder of the report."""
+
+
+def report(options: Report) -> int:
+    """Write the report; print its path."""
+    from studies.report.report import write_report
+
+    print(f"report: {write_report(options.runs, options.preset, options.report).resolve()}")
+    return 0
+
+
+COMMAND = Command("report", Report, report, STUDIES)

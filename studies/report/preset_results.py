@@ -1,0 +1,74 @@
+"""The results of a preset: its record and the results of every table, read from the folder of artefacts."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+from studies.engine.record import Record, RecordedStage
+from studies.engine.table import MAIN_TASKS, OVERALL
+from studies.report.run_results import RunResult, Samples
+from studies.report.table_results import TableResults
+
+
+@dataclass(frozen=True)
+class PresetResults:
+    """All that a report shows.
+
+    Args:
+        record: what the preset ran.
+        tables: the results of every table that has scores.
+        folder: of all artefacts.
+    """
+
+    record: Record
+    tables: tuple[TableResults, ...]
+    folder: Path
+
+    @classmethod
+    def read(cls, folder: Path, preset: str) -> Self:
+        """Read a preset's record and results. Raises InputError when it was never run."""
+        record = Record.read(folder, preset)
+        runs = {
+            (table.key, row.key): tuple(
+                RunResult(folder / run.model, folder / run.evaluation, run.seed, run.chain)
+                for run in record.of_row(table.key, row.key)
+                if run.model is not None and run.evaluation is not None
+            )
+            for table in record.tables
+            for row in table.rows
+        }
+        samples = Samples(list({run.evaluation_folder.name: run for of in runs.values() for run in of}.values()))
+        tables = (
+            TableResults(table, {row.key: runs[table.key, row.key] for row in table.rows}, samples)
+            for table in record.tables
+            if table.kind != "simulations"
+        )
+        return cls(record, tuple(tables), folder)
+
+    @cached_property
+    def finished_tables(self) -> dict[str, TableResults]:
+        """The tables of which any run has finished, by key."""
+        return {results.table.key: results for results in self.tables if any(results.runs.values())}
+
+    def last_stage(self, table: str) -> RecordedStage | None:
+        """The last stage of a table's first run, for tables without scores; None where nothing was computed."""
+        return next((run.chain[-1] for run in self.record.runs if run.table == table and run.chain), None)
+
+    @cached_property
+    def finished_runs(self) -> dict[str, tuple[str, RunResult]]:
+        """Every finished run once, by the name of its evaluation, with the title and label of its first row."""
+        found: dict[str, tuple[str, RunResult]] = {}
+        for results in self.tables:
+            for row, runs in results.rows:
+                for run in runs:
+                    name = f"{results.table.numbered_title}, {row.label}"
+                    found.setdefault(run.evaluation_folder.name, (name, run))
+        return found
+
+    @cached_property
+    def best(self) -> tuple[str, RunResult] | None:
+        """Label and run of the best model of the three main tasks."""
+        finished = self.finished_runs.values()
+        scored = [found for found in finished if set(found[1].evaluation["scores"]) == set(MAIN_TASKS)]
+        return max(scored, key=lambda found: found[1].evaluation[OVERALL], default=None)

@@ -1,0 +1,132 @@
+"""The results of single runs, read from their artefacts without a model and without torch; resampled scores."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minbert.files import read_json
+from multitask.evaluation.statistics import Values, resampled_scores
+from multitask.runs.artefact import Artefact
+from multitask.runtime.random_streams import generator
+from studies.engine.record import RecordedStage
+from studies.engine.table import OVERALL
+
+DevSet = tuple[str, bytes]  # task, labels in file order
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One finished run.
+
+    Args:
+        folder: of the final model: a training, or an ensemble of several.
+        evaluation_folder: of its scores and predictions.
+        seed: of the run.
+        chain: all artefacts behind it, parents first.
+    """
+
+    folder: Path
+    evaluation_folder: Path
+    seed: int
+    chain: tuple[RecordedStage, ...]
+
+    @cached_property
+    def history(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl; none for an ensemble."""
+        return history(self.folder)
+
+    @cached_property
+    def evaluation(self) -> dict[str, Any]:
+        """Overall score, scores and metrics of the best model."""
+        return read_json(self.evaluation_folder / "evaluation.json")
+
+    @property
+    def chosen_on_dev(self) -> bool:
+        """Whether it is an ensemble that chose among several models of a task by their dev scores."""
+        members = self.evaluation.get("members", {}).values()
+        tasks = [task for member in members for task in member["scores"]]
+        return self.evaluation.get("selected_on_dev", False) and len(set(tasks)) < len(tasks)
+
+    def predictions(self, task: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Dev labels and predictions of a task, [rows] each in file order."""
+        with np.load(self.evaluation_folder / "predictions.npz") as arrays:
+            return arrays[f"{task}_labels"], arrays[f"{task}_predictions"]
+
+    def curve(self, column: str) -> list[float]:
+        """The dev score at every evaluation in training; empty where training did not measure it."""
+        scores = [self._score(line, column) for line in self.history]
+        return [] if None in scores else scores
+
+    def _score(self, line: dict[str, Any], column: str) -> Any:
+        if column == OVERALL:
+            return line["scores"].get(OVERALL)
+        return line["dev"].get(column, {}).get(self.evaluation["measures"].get(column))
+
+    def probed(self, statistic: str) -> list[tuple[int, float]]:
+        """What the gradient probe saw: step of each evaluation, mean of the statistic since the evaluation before.
+
+        A line of metrics.jsonl calls it `SOURCE STATISTIC`; the run's configuration names the sources.
+        """
+        names = [f"{source} {statistic}" for source in self._sources]
+        return [(line["step"], line["training"][n]) for line in self.history for n in names if n in line["training"]]
+
+    @cached_property
+    def _sources(self) -> list[str]:
+        return read_json(self.folder / "config.json").get("sources", [])
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    """The lines of an artefact's metrics.jsonl, one an evaluation; none where nothing was trained."""
+    return Artefact(folder).history() if (folder / "metrics.jsonl").is_file() else []
+
+
+class Samples:
+    """Scores of all runs on resampled examples. Each task's set is resampled once, for all runs together.
+
+    Args:
+        runs: with different evaluations.
+    """
+
+    def __init__(self, runs: Sequence[RunResult]) -> None:
+        self.runs = runs
+        self.computed: dict[DevSet, dict[str, Values]] = {}
+
+    @cached_property
+    def _dev_sets(self) -> dict[tuple[str, str], DevSet]:
+        """What each run was scored on, by the name of its evaluation and the task."""
+        return {
+            (run.evaluation_folder.name, task): (task, run.predictions(task)[0].tobytes())
+            for run in self.runs
+            for task in run.evaluation["scores"]
+        }
+
+    @cached_property
+    def _scored_on(self) -> dict[DevSet, list[RunResult]]:
+        found = defaultdict(list)
+        for run in self.runs:
+            for task in run.evaluation["scores"]:
+                found[self.dev_set(run, task)].append(run)
+        return found
+
+    def dev_set(self, run: RunResult, task: str) -> DevSet:
+        """What the run was scored on."""
+        return self._dev_sets[run.evaluation_folder.name, task]
+
+    def resampled(self, run: RunResult, task: str) -> Values:
+        """The run's scores on resampled dev examples of a task, [samples]."""
+        dev_set = self.dev_set(run, task)
+        if dev_set not in self.computed:
+            runs = self._scored_on[dev_set]
+            labels = run.predictions(task)[0]
+            predictions = np.stack([other.predictions(task)[1] for other in runs])
+            draws = generator(0, "resampled examples", task)
+            scores = resampled_scores(labels, predictions, run.evaluation["measures"][task], draws)
+            names = [other.evaluation_folder.name for other in runs]
+            self.computed[dev_set] = dict(zip(names, scores.T.copy(), strict=True))
+        return self.computed[dev_set][run.evaluation_folder.name]

@@ -1,0 +1,144 @@
+"""Which figures a report shows, with captions and alternative text. Each section is a function of the results."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from studies.engine.table import OVERALL
+from studies.report.figures import GLYPHS, confusion_matrix, learning_curve, scatter
+from studies.report.format import score
+from studies.report.preset_results import PresetResults
+from studies.report.run_results import RunResult
+from studies.report.table_results import TableResults
+
+
+@dataclass(frozen=True)
+class Illustration:
+    """An SVG and its caption."""
+
+    svg: Markup
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, a sentence or two, and figures."""
+
+    key: str  # the page's anchor
+    title: str
+    text: str
+    figures: tuple[Illustration, ...]
+    wide: bool = False  # figures stand below each other
+    table: tuple[tuple[str, ...], ...] = ()  # below the figures, its first row the header
+
+
+def learning_curves(results: TableResults) -> list[Markup]:
+    """A panel for each column that any row has a history of; lines are marked as rows are in the table."""
+    return [
+        Markup(learning_curve(results.heading(column), curves, _described(results, column, curves)))
+        for column in results.table.score_columns
+        if (curves := _curves(results, column))
+    ]
+
+
+def overall_curves(results: TableResults) -> Markup | None:
+    """One large panel of the overall dev score after every epoch, with a legend (report, Figure 2); None of no runs."""
+    curves = _curves(results, OVERALL)
+    if not curves:
+        return None
+    labels = [row.label for row in results.table.rows]
+    return Markup(learning_curve("", curves, _described(results, OVERALL, curves), labels))
+
+
+def best_predictions(results: PresetResults) -> Section | None:
+    """Confusion matrix and scatter of the model with the best overall dev score."""
+    if results.best is None:
+        return None
+    label, run = results.best
+    counts = run.evaluation["metrics"]["sentiment"]["confusion"]
+    right, total = sum(row[i] for i, row in enumerate(counts)), sum(map(sum, counts))
+    labels, predictions = run.predictions("similarity")
+    confusion = confusion_matrix(
+        counts, f"Confusion matrix of sentiment: {right} of {total} dev sentences on the diagonal"
+    )
+    points = scatter(
+        labels,
+        predictions,
+        f"Predicted against gold similarity of {len(labels)} dev pairs; "
+        f"Pearson correlation {score(run.evaluation['scores']['similarity'])}",
+    )
+    return Section(
+        "predictions",
+        "Predictions of the best model",
+        f"{label}, seed {run.seed}: overall {score(run.evaluation[OVERALL])} on the dev sets, the highest of all runs.",
+        (
+            Illustration(
+                Markup(confusion),
+                "Sentiment: how many dev sentences of each gold class got which prediction.",
+            ),
+            Illustration(
+                Markup(points), "Similarity: a point a dev pair; on the dashed line prediction and gold are equal."
+            ),
+        ),
+    )
+
+
+def conflicts(results: PresetResults) -> Section | None:
+    """A panel for each row whose runs looked at the tasks' gradients: the cosine of every two tasks, seeds' mean."""
+    panels: dict[tuple[str, ...], Illustration] = {}
+    for row, finished in (line for table in results.tables for line in table.rows):
+        runs = [run for run in finished if any(map(_cosines, run.history))]
+        if runs:
+            # Rows of several tables are the same runs.
+            panels.setdefault(tuple(run.folder.name for run in runs), _conflicts(row.label, runs))
+    if not panels:
+        return None
+    return Section(
+        "conflicts",
+        "Conflicts between the tasks",
+        "Cosine between the gradients of two tasks' losses over the parameters that they share, averaged over the "
+        "steps at which it was taken since the last evaluation. Below 0 what serves one task harms the other.",
+        tuple(panels.values()),
+    )
+
+
+def _conflicts(label: str, runs: list[RunResult]) -> Illustration:
+    pairs = list(dict.fromkeys(pair for run in runs for line in run.history for pair in _cosines(line)))
+    curves = {
+        place: [[_cosines(line).get(pair, math.nan) for line in run.history] for run in runs]
+        for place, pair in enumerate(pairs)
+    }
+    means = {pair: np.nanmean([value for seed in curves[place] for value in seed]) for place, pair in enumerate(pairs)}
+    described = ", ".join(f"{pair} {mean:.2f}" for pair, mean in means.items())
+    marks = ", ".join(f"{GLYPHS[place % len(GLYPHS)]} {pair}" for place, pair in enumerate(pairs))
+    svg = learning_curve(label, curves, f"Cosines between tasks' gradients by epoch, {label}; their means: {described}")
+    return Illustration(Markup(svg), marks)
+
+
+def _cosines(line: dict[str, Any]) -> dict[str, float]:
+    """The cosines of an evaluation's line, by pair of tasks."""
+    seen = line["training"].items()
+    return {name.removeprefix("cosine "): value for name, value in seen if name.startswith("cosine ")}
+
+
+SECTIONS: tuple[Callable[[PresetResults], Section | None], ...] = (best_predictions, conflicts)
+
+
+def _curves(results: TableResults, column: str) -> dict[int, list[list[float]]]:
+    """Curves of each row that has any, by its place in the table."""
+    rows = enumerate(results.table.rows)
+    return {place: curves for place, row in rows if (curves := results.curves(row.key, column))}
+
+
+def _described(results: TableResults, column: str, curves: dict[int, list[list[float]]]) -> str:
+    table = results.table
+    ends = ", ".join(
+        f"{table.rows[place].label} {score(sum(seed[-1] for seed in seeds) / len(seeds))}"
+        for place, seeds in curves.items()
+    )
+    title = f"{table.numbered_title}: {results.heading(column)}"
+    return f"{title} on the dev set after every epoch; after the last: {ends}"

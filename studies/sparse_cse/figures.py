@@ -1,0 +1,116 @@
+"""SparseCSE's figures: score against sparsity, and what a score leaves less what random draws leave."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import product
+
+from markupsafe import Markup
+
+from studies.engine.experiments import GROUPS, STS, TRANSFER
+from studies.engine.table import key_of
+from studies.report import figures
+from studies.report.format import score
+from studies.report.preset_results import PresetResults
+from studies.report.sections import Illustration, Section
+from studies.report.table_results import TableResults
+from studies.report.verdicts import family, shown
+from studies.sparse_cse.claims import OWN, START, contrast
+from studies.sparse_cse.tables import CRITERIA, ENCODER_SHARES, ENCODERS, SCORE_SHARES, SCORES, SHARES, WHOLE, pruned
+
+Points = Sequence[figures.Bounded | None]
+PLACES = ["0%", *(f"{share:.0%}" for share in SHARES)]
+
+
+def curves_section(key: str, results: PresetResults) -> Section | None:
+    """Score against sparsity of a table's encoder, by score and at random."""
+    found = results.finished_tables.get(key)
+    if found is None or not found.estimates:
+        return None
+    panels = {column: _lines(found, column) for column in (*GROUPS, *GROUPS[TRANSFER], *GROUPS[STS])}
+    panels = {column: lines for column, lines in panels.items() if any(map(any, lines.values()))}
+    described = "; ".join(f"{column}: {_described(lines)}" for column, lines in panels.items())
+    drawn = Illustration(
+        Markup(figures.bands(panels, PLACES, "share removed", described)),
+        "Mean scores and their 95% intervals, over seeds and examples: pruned by the gradient of alignment and "
+        "uniformity, and at random. STS and Transfer are the means of the seven tasks.",
+    )
+    return Section(key, found.table.numbered_title, found.table.note, (drawn,), wide=True)
+
+
+def _lines(found: TableResults, column: str) -> dict[str, Points]:
+    """Value and bounds at each place, of each criterion; both begin with the whole encoder."""
+
+    def point(row: str) -> figures.Bounded | None:
+        estimate = found.estimates.get((row, column))
+        return None if estimate is None else (estimate.mean, estimate.low, estimate.high)
+
+    return {
+        name: [point(WHOLE), *(point(pruned(share, criterion)) for share in SHARES)]
+        for criterion, name in CRITERIA.items()
+    }
+
+
+def _described(lines: Mapping[str, Points]) -> str:
+    return ", ".join(
+        f"{place} {name} {score(point and point[0])}"
+        for name, points in lines.items()
+        for place, point in zip(["whole", *PLACES[1:]], points, strict=True)
+    )
+
+
+def scores_section(results: PresetResults) -> Section | None:
+    """What each score leaves of the start weights, less what random draws leave."""
+    pairs = {
+        share: {
+            change.name: (pruned(share, criterion), pruned(share, "random"))
+            for criterion, change in SCORES.items()
+            if criterion != "random"
+        }
+        for share in SCORE_SHARES
+    }
+    return _against_random("sparsity-scores", pairs, results)
+
+
+def encoders_section(results: PresetResults) -> Section | None:
+    """What the score leaves of each encoder, less what random draws leave."""
+
+    def left(encoder: str, share: float, criterion: str) -> str:
+        return key_of({"encoder": encoder, "share": share, "criterion": criterion})
+
+    pairs = {
+        share: {
+            encoder.name: (left(key, share, "score"), left(key, share, "random")) for key, encoder in ENCODERS.items()
+        }
+        for share in ENCODER_SHARES
+    }
+    return _against_random("sparsity-encoders", pairs, results)
+
+
+def _against_random(
+    key: str, pairs: Mapping[float, Mapping[str, tuple[str, str]]], results: PresetResults
+) -> Section | None:
+    """A forest of differences for each column and share.
+
+    Args:
+        key: of the table.
+        pairs: for each share and by a name for readers, the keys of the row of a score and of the row at random.
+        results: of the preset.
+    """
+    if key not in results.finished_tables:
+        return None
+    found, panels = results.finished_tables[key], []
+    for column, share in product(found.table.groups, pairs):
+        differences = {
+            name: difference
+            for name, (row, other) in pairs[share].items()
+            if (difference := contrast(found, {row: 1, other: -1}, column)) is not None
+        }
+        if differences:
+            bounds = {name: (d.value, *d.interval()) for name, d in differences.items()}
+            described = f"{column}, {share:.0%} removed, less at random: {shown(family(differences) or {})}"
+            svg = figures.forest(bounds, f"{column}, less at random", described, f"{share:.0%} removed", zero=True)
+            panels.append(Illustration(Markup(svg), "Differences of means and their 95% intervals, uncorrected."))
+    return Section(key, found.table.numbered_title, found.table.note, tuple(panels)) if panels else None
+
+
+SECTIONS = (partial(curves_section, START), partial(curves_section, OWN), scores_section, encoders_section)

@@ -1,0 +1,45 @@
+"""The completion script completes commands, options and choices, in bash and in zsh."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from multitask.cli.main import main
+
+COMPLETE = """
+complete_words() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _multitask; echo "${{COMPREPLY[@]}}"; }}
+complete_words multitask {words}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ('"fi"', "finetune"),
+        ('"s"', "simulate"),
+        ('data ""', "check fetch domains"),
+        ('data "f"', "fetch"),
+        ('experiments "l"', "list"),
+        ('finetune "--task"', "--tasks --task-weights"),
+        ('finetune --epochs 3 "--save"', "--save-every --save-config"),
+        ('finetune --sharing "s"', "separate shared_first_layer shared"),
+        ('data fetch "--f"', "--folder"),
+        ('experiments run sample --engine ""', "local ray"),
+        ('finetune "x"', ""),
+    ],
+)
+def test_bash(words: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--print-completion", "bash"]) == 0
+    script = capsys.readouterr().out + COMPLETE.format(words=words)
+    ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+    assert ended.stdout.split() == expected.split()
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
+def test_zsh_reads_the_script(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--print-completion", "zsh"]) == 0
+    script = capsys.readouterr().out + "whence _multitask"
+    ended = subprocess.run(["zsh", "-c", script], capture_output=True, text=True, check=True)
+    assert "_multitask" in ended.stdout

@@ -1,0 +1,36 @@
+"""The command lines in the documentation are accepted as they stand there."""
+
+import re
+import shlex
+
+import pytest
+
+from multitask.cli.arguments import parse
+from multitask.cli.command import Group
+from multitask.cli.main import find_command
+from multitask.cli.options import build
+from tests.conftest import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "data" / "README.md", *(ROOT / "docs").glob("*.md")]
+
+
+def command_lines() -> list[str]:
+    """The lines that begin with `multitask`, after a prompt or torchrun or not; a backslash continues a line."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in PAGES).replace("\\\n", " ")
+    return re.findall(r"^(?:\$ )?(?:torchrun .*)?multitask (\w.*)$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", command_lines())
+def test_documented_command_lines_are_accepted(line: str) -> None:
+    name, *arguments = shlex.split(line, comments=True)
+    command = find_command(name)
+    if isinstance(command, Group):
+        member, *arguments = arguments
+        (command,) = [found for found in command.commands if found.name == member]
+    options = command.declared()
+    given = parse(name, [*options, *command.general()], arguments)
+    build(command.options, {option.name: option.default for option in options} | given)
+
+
+def test_lines_are_found() -> None:
+    assert len(command_lines()) > 20

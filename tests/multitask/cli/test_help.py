@@ -1,0 +1,148 @@
+"""Help: every command is listed, every option is explained, and a flag means one thing."""
+
+import inspect
+import re
+import subprocess
+import sys
+from collections import defaultdict
+
+import pytest
+
+from multitask.cli.command import Command, Group
+from multitask.cli.main import every_command, main
+from multitask.objectives import OBJECTIVES, describe
+from tests.conftest import ROOT
+
+COMMANDS: dict[str, Command] = {
+    name: command
+    for found in every_command()
+    for name, command in (
+        [(f"{found.name} {member.name}", member) for member in found.commands]
+        if isinstance(found, Group)
+        else [(found.name, found)]
+    )
+}
+TRAINING = {"finetune", "pretrain", "mlm", "fuse", "prune"}
+LIBRARY = TRAINING | {"evaluate", "predict", "ensemble", "embed", "probe", "export"}
+STUDIES = {"simulate", "report"} | {f"experiments {name}" for name in ("run", "plan", "list", "show", "gc")}
+
+# Flags that are explained in other words where they do the same to other things: a batch of pairs or of sentences, the
+# seed of dropout or of folds.
+EXPLAINED_BY_EACH = {
+    "--batch-size",
+    "--batches",
+    "--data",
+    "--model",
+    "--output",
+    "--pooling",
+    "--rounds",
+    "--seed",
+    "--sources",
+    "--train-limit",
+}
+
+
+def page(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def test_all_commands_are_there() -> None:
+    assert COMMANDS.keys() == LIBRARY | STUDIES | {"data check", "data fetch", "data domains"}
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]], ids=str)
+def test_the_list_has_a_line_for_each_command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    text = page(capsys, *arguments)
+    for found in every_command():
+        (line,) = re.findall(rf"^  {found.name} +(\S.*)$", text, re.MULTILINE)
+        assert line == found.help.splitlines()[0]
+    assert max(map(len, text.splitlines())) <= 120
+    assert text.index("Train a model:") < text.index("Use a model:") < text.index("Data:") < text.index("Studies:")
+
+
+def test_the_list_of_a_group(capsys: pytest.CaptureFixture[str]) -> None:
+    text = page(capsys, "data")
+    assert text == page(capsys, "data", "--help")
+    assert all(f"  {name} " in text for name in ("check", "fetch", "domains"))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_shows_what_people_use_and_help_all_everything(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    short, whole = page(capsys, *name.split(), "--help"), page(capsys, *name.split(), "--help-all")
+    options = [*COMMANDS[name].declared(), *COMMANDS[name].general()]
+
+    def in_page(text: str) -> set[str]:
+        shown = re.findall(r"^  (--[a-z0-9-]+|[A-Z_]+)", text, re.MULTILINE)
+        return {flag if flag.startswith("--") else flag.lower() for flag in shown}
+
+    assert in_page(whole) == {option.flag for option in options}
+    assert in_page(short) <= in_page(whole)
+    assert len(in_page(short)) <= 18
+    assert short.splitlines()[-1] == f"--help-all shows all options ({len(options)})."
+    assert "--config" in short
+    assert "--help-all" not in whole
+
+
+def test_common_options_exist() -> None:
+    for name, command in COMMANDS.items():
+        assert set(command.common) <= {option.name for option in command.declared()}, name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_a_help_text_and_a_name_of_its_own(name: str) -> None:
+    options = [*COMMANDS[name].declared(), *COMMANDS[name].general()]
+    assert [option.flag for option in options if not option.help] == []
+    assert len({option.name for option in options}) == len(options)
+
+
+def test_a_flag_means_one_thing() -> None:
+    """The first sentences of its help texts are equal in all commands."""
+    meanings = defaultdict(set)
+    for command in COMMANDS.values():
+        for option in (option for option in command.declared() if not option.positional):
+            meanings[option.flag].add(re.split(r"(?<=\.)\s", option.help)[0])
+    assert {flag for flag, texts in meanings.items() if len(texts) > 1} == EXPLAINED_BY_EACH
+
+
+def test_help_shows_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    text = " ".join(page(capsys, "fuse", "--help-all").split())
+    assert "(default: all-minilm-l6-v2)" in text
+    assert "(default: sentiment)" in text  # of the fusion's own tasks, not of the class that declares them
+    assert "Also keep the best checkpoint of each task, for ensembles. (default: on)" in text
+    assert "10% replaced" in " ".join(page(capsys, "mlm", "--help-all").split())
+
+
+@pytest.mark.parametrize("command", ["pretrain", "fuse", "probe"])
+def test_objectives_are_named_and_explained(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = page(capsys, command, "--help-all")
+    assert "--objective NAME[:PARAMETER=VALUE,...]" in text
+    labelled = {name for name, kind in OBJECTIVES.items() if kind.takes_labels != "none"}
+    assert set(OBJECTIVES) - (labelled if command == "probe" else set()) <= set(re.findall(r"\w+", text))
+    assert page(capsys, command, "--help-objective", "vicreg") == describe("vicreg") + "\n"
+    assert main([command, "--help-objective", "infonse"]) == 2
+    assert 'error: unknown objective "infonse"; expected one of: align_uniform' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["pretrain", "fuse", "probe"])
+def test_a_wrong_objective_is_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--objective", "vicreg:tau=0.3"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith('error: vicreg has no parameter "tau"; it takes uniformity_weight: a number at least 0;')
+    assert error.count("\n") == 1
+    assert main([command, "--objective", "infonce:temperature=0"]) == 2
+    assert capsys.readouterr().err == "error: infonce: temperature is 0.0; expected a number above 0\n"
+
+
+@pytest.mark.parametrize("command", [[], *(name.split() for name in COMMANDS)], ids=" ".join)
+def test_help_imports_nothing_heavy(command: list[str]) -> None:
+    code = inspect.cleandoc(f"""
+        import sys
+        from multitask.cli.main import main
+        assert main({[*command, "--help"]!r}) == 0
+        slow = {{"torch", "transformers", "tokenizers", "sklearn", "scipy", "matplotlib"}} & set(sys.modules)
+        assert not slow, slow
+    """)
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("usage: multitask")

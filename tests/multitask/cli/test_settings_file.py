@@ -1,0 +1,225 @@
+"""Settings in files and runs: saving and loading is a round trip, the command line overrides, errors name the key."""
+
+import json
+import tomllib
+from dataclasses import MISSING
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from minbert.errors import InputError
+from multitask.cli.main import main
+from multitask.cli.options import build, optional, options_of
+from multitask.cli.settings_file import read_settings, write_settings
+from multitask.objectives.config import ObjectiveConfig
+from multitask.stages.registry import Stage, stages
+from tests.multitask.cli.test_help import COMMANDS
+
+CPU = ("--device", "cpu", "--precision", "fp32")
+TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8).filter(lambda text: text != "none")
+OBJECTIVES = [
+    ObjectiveConfig.of("vicreg", dissipation=0.3, weight=0.05),
+    ObjectiveConfig.of("gradient", dissipation=None),
+    ObjectiveConfig.of("mixed", ratio_of="met"),
+]
+
+
+def values_of(kind: Any) -> st.SearchStrategy[Any]:
+    """Values that an option of this type may have. Most numbers are small, so that configurations accept them."""
+    kind, may_be_none = optional(kind)
+    if get_origin(kind) is tuple:
+        values: st.SearchStrategy[Any] = st.lists(values_of(get_args(kind)[0]), max_size=3).map(tuple)
+    elif get_origin(kind) is Literal:
+        values = st.sampled_from(get_args(kind))
+    else:
+        values = {
+            bool: st.booleans(),
+            int: st.one_of(st.integers(1, 300), st.integers(1, 2**63 - 1)),
+            float: st.one_of(st.floats(0.01, 0.5), st.floats(1e-9, 1e9)),
+            str: TEXTS,
+            ObjectiveConfig: st.sampled_from(OBJECTIVES),
+            Path: TEXTS.map(lambda text: Path(f"{text}.npy")),
+        }[kind]
+    return st.one_of(st.none(), values) if may_be_none else values
+
+
+@st.composite
+def configurations(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    """Values of all options of a command, most of them defaults, of which some configuration can be built."""
+    options = COMMANDS[name].declared()
+    changed = draw(st.lists(st.sampled_from(options), max_size=6, unique=True))
+    values = {option.name: option.default for option in options}
+    for option in options:
+        if option in changed or option.default is MISSING:
+            values[option.name] = draw(values_of(option.kind))
+    try:
+        build(COMMANDS[name].options, values)
+    except InputError:
+        assume(False)
+    return values
+
+
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.declared()])
+@given(data=st.data())
+def test_what_is_saved_is_loaded(name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    command, values = COMMANDS[name], data.draw(configurations(name))
+    options, path = command.declared(), tmp_path_factory.getbasetemp() / "settings.toml"
+    write_settings(path, name, options, values)
+    loaded = read_settings(path, name, command.stage, options)
+    assert {option.name: option.default for option in options} | loaded == values
+    assert all(loaded[option.name] != option.default for option in options if option.name in loaded)
+    assert build(command.options, values) == build(command.options, {**values, **loaded})
+
+
+@pytest.mark.parametrize("stage", stages().values(), ids=lambda stage: stage.name)
+def test_a_configuration_may_be_nested_in_tables_as_it_is_flat(stage: Stage, tmp_path: Path) -> None:
+    """The keys of a run's config.json are nested; those of a saved file are not."""
+    options = list(options_of(stage.config, values=stage.config()))
+    for option in options:
+        default = str(option.default) if isinstance(option.default, ObjectiveConfig) else option.default
+        value = json.dumps("none" if default is None else default)
+        flat, nested = tmp_path / "flat.toml", tmp_path / "nested.toml"
+        flat.write_text(f"{option.name} = {value}")
+        nested.write_text("".join(f"[{'.'.join(option.path[:-1])}]\n" * (len(option.path) > 1)) + flat.read_text())
+        if optional(option.kind) != (str, True):  # a text may be "none"
+            assert read_settings(nested, "x", None, options) == {option.name: option.default}
+            assert read_settings(flat, "x", None, options) == {option.name: option.default}
+
+
+@pytest.fixture(scope="module")
+def where(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    runs = tmp_path_factory.mktemp("runs")
+    return ["--start", str(tiny_encoder), "--data", str(small_data), "--runs", str(runs), *CPU]
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
+    """The lines that a command prints."""
+    assert main([str(argument) for argument in arguments]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_command_saves_what_it_used_and_repeats_it(where: list[str], tmp_path: Path, capsys) -> None:
+    file = tmp_path / "new" / "settings.toml"
+    settings = ["--tasks", "sentiment", "--epochs", 1, "--epoch-size", 16, "--dropout", 0.2, "--clip", "none"]
+    *_, run = call(capsys, "finetune", *where, *settings, "--save-config", file)
+    first = file.read_text().splitlines()[0]
+    assert first == "# Settings of: multitask finetune --config settings.toml"
+    written = tomllib.loads(file.read_text())
+    assert (written["tasks"], written["epochs"], written["dropout"], written["clip"]) == (["sentiment"], 1, 0.2, "none")
+    assert "batch_size" not in written
+    assert call(capsys, "finetune", "--config", file)[-1] == run
+    other = call(capsys, "finetune", "--config", file, "--epoch-size", 8)[-1]  # the command line overrides
+    assert json.loads(Path(other, "config.json").read_text())["epoch_size"] == 8
+    assert json.loads(Path(other, "config.json").read_text())["optimizer"]["clip"] is None
+    # A run gives its settings too, with its start weights and its data.
+    again = ["finetune", "--config", run, *where[4:]]
+    assert call(capsys, *again)[-1] == run
+    assert call(capsys, *again, "--epoch-size", 8)[-1] == other
+
+
+def test_a_run_gives_its_objective(where: list[str], capsys) -> None:
+    options = ["--sources", "similarity", "--train-limit", 32, "--objective", "vicreg:dissipation=0.3,weight=0.05"]
+    *_, run = call(capsys, "pretrain", *where, *options)
+    assert call(capsys, "pretrain", "--config", run, *where[4:])[-1] == run
+
+
+def test_a_pruned_run_gives_what_it_was_rewound_to(where: list[str], tiny_encoder: Path, capsys) -> None:
+    options = ["--score", "magnitude", "--share", 0.5, "--rewind-to", tiny_encoder]
+    *_, run = call(capsys, "prune", *where, *options)
+    assert call(capsys, "prune", "--config", run, *where[4:])[-1] == run
+
+
+def test_a_run_from_scratch_gives_the_start_of_its_tokenizer(where: list[str], capsys) -> None:
+    options = ["--from-scratch", "--num-hidden-layers", 1, "--sources", "similarity", "--train-limit", 32]
+    *_, run = call(capsys, "mlm", *where, *options)
+    assert call(capsys, "mlm", "--config", run, *where[4:])[-1] == run
+
+
+def test_a_label_with_a_revision(tmp_path: Path) -> None:
+    stage = stages()["finetune"]
+    options = COMMANDS["finetune"].declared()
+    labels = {"start": "owner/model@main", "data": "data"}
+    (tmp_path / "inputs.json").write_text(json.dumps({"stage": "finetune", "labels": labels}))
+    (tmp_path / "config.json").write_text(json.dumps({"epochs": 3, "epoch_size": None, "heads": {"dropout": 0.1}}))
+    assert read_settings(tmp_path, "multitask finetune", stage, options) == {
+        "start": "owner/model",
+        "revision": "main",
+        "data": Path("data"),
+        "epochs": 3,
+        "epoch_size": None,
+        "dropout": 0.1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epochs = ", "not valid TOML"),
+        ("epoch = 3", "epoch: no such setting of `multitask finetune`; did you mean epochs?"),
+        ("[heads]\nepochs = 3", "heads.epochs: no such setting of `multitask finetune`"),
+        ("[colour]\nred = 3", "colour.red: no such setting"),
+        ('epochs = "3"', 'epochs is "3"; expected a whole number'),
+        ("epochs = 3.0", "epochs is 3.0; expected a whole number"),
+        ("epochs = true", "epochs is True; expected a whole number"),
+        ("epochs = nan", "epochs is nan; expected a whole number"),
+        ("data = 3", "data is 3; expected a path"),
+        ("name = 3", "name is 3; expected text"),
+        ("residual = 1", "residual is 1; expected true or false"),
+        ("patience = 'soon'", 'patience is "soon"; expected a whole number, or "none"'),
+        ("tasks = 'sentiment'", 'tasks is "sentiment"; expected a list, each item text'),
+        ("task_weights = ['a']", "task_weights is ['a']; expected a list, each item a number"),
+        ("sharing = 'all'", 'sharing is "all"; expected one of: separate, shared_first_layer, shared, none'),
+        ("epochs = 0", "epochs is 0; expected at least 1"),
+        ("learning_rate = inf", "learning_rate is inf; expected at least 0"),
+        ("[heads]\ndropout = 1", "dropout is 1.0; expected 0 to 0.99"),
+        ("dropout = 0.1\n[heads]\ndropout = 0.2", "dropout is given twice, at the top level and in a table"),
+    ],
+)
+def test_a_bad_file_is_one_line_and_nothing_is_written(text, message, where, tmp_path, capsys) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(text)
+    assert main(["finetune", *where, "--config", str(file), "--save-config", str(tmp_path / "saved.toml")]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"error: {file}: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+    assert [path.name for path in tmp_path.iterdir()] == ["settings.toml"]
+
+
+def test_a_value_of_the_command_line_is_not_the_files_fault(tmp_path: Path, capsys) -> None:
+    (tmp_path / "settings.toml").write_text("epochs = 3")
+    assert main(["finetune", "--config", str(tmp_path / "settings.toml"), "--epochs", "0"]) == 2
+    assert capsys.readouterr().err == "error: epochs is 0; expected at least 1\n"
+
+
+def test_what_is_no_settings_file(tmp_path: Path, capsys) -> None:
+    def error(*arguments: str) -> str:
+        assert main(arguments) == 2
+        return capsys.readouterr().err
+
+    assert "missing.toml: no such file or run" in error("mlm", "--config", str(tmp_path / "missing.toml"))
+    assert "not a run (it has no inputs.json)" in error("mlm", "--config", str(tmp_path))
+    (tmp_path / "inputs.json").write_text('{"stage": "prune", "labels": {}}')
+    (tmp_path / "config.json").write_text("{}")
+    refused = error("mlm", "--config", str(tmp_path))
+    assert "a run of prune; `multitask mlm --config` takes a TOML file or a run of mlm" in refused
+    refused = error("predict", "--config", str(tmp_path), "--model", "m")
+    assert "a run of prune; `multitask predict --config` takes a TOML file" in refused
+
+
+def test_only_the_first_rank_saves(monkeypatch, where, tmp_path) -> None:
+    monkeypatch.setenv("RANK", "1")
+    assert main(["finetune", *where, "--save-config", str(tmp_path / "saved.toml"), "--start", "/no/such"]) == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_positional_option_may_come_from_the_file(tiny_encoder: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "text.txt").write_text("good time\n")
+    file, output = tmp_path / "settings.toml", tmp_path / "e.npy"
+    call(capsys, "embed", tmp_path / "text.txt", output, "--model", tiny_encoder, *CPU, "--save-config", file)
+    output.unlink()
+    assert call(capsys, "embed", "--config", file) == [f"{output}: 1 embeddings of size 32"]

@@ -1,0 +1,101 @@
+"""A stage is a command: its models, data, configuration and run options are the options."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from minbert.files import write_json
+from multitask.cli.main import main
+from multitask.cli.stage_commands import stage_commands
+from multitask.runs.artefact import Artefact, Weights
+from multitask.runtime.options import RunOptions, check_range
+from multitask.stages import registry
+from multitask.stages.registry import START, ModelInput, Stage, register
+
+
+@dataclass(frozen=True)
+class Stirring:
+    """How to stir."""
+
+    speed: float = 1.0
+    """Turns a second."""
+
+    def __post_init__(self) -> None:
+        check_range(self, 0, ("speed",))
+
+
+@dataclass(frozen=True)
+class ToyConfig:
+    """A toy."""
+
+    spoons: int = 2
+    """Number of spoons."""
+    stirring: Stirring = field(default_factory=Stirring)
+
+
+def _run(models: Sequence[Weights], data: Path, config: ToyConfig, options: RunOptions) -> Artefact:
+    """Stir the weights."""
+    inputs = {"models": [str(model) for model in models]}
+    with Artefact.building(options.runs, TOY.key(config, inputs), options.name, {"data": str(data)}) as artefact:
+        write_json(artefact.folder / "stirred.json", inputs)
+        artefact.finish()
+    return artefact
+
+
+SALT = ModelInput("salt", "salt_revision", "A pinch of this.")
+TOY = Stage(
+    "stir",
+    ToyConfig,
+    _run,
+    cost=lambda planned: 1.0,
+    inputs=(START, SALT),
+    summary=lambda run: f"stirred {run.folder.name}",
+    common=("spoons",),
+)
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The stage `stir`, registered."""
+    monkeypatch.setattr(registry, "_REGISTERED", dict(registry.stages()))
+    registry.stages.cache_clear()
+    stage_commands.cache_clear()
+    register(TOY)
+    yield
+    monkeypatch.undo()
+    registry.stages.cache_clear()
+    stage_commands.cache_clear()
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_registered_stage_is_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert "  stir        Stir the weights.\n" in capsys.readouterr().out
+    assert main(["stir", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(flag in text for flag in ("--start", "--data", "--spoons", "--runs", "--device"))
+    assert not any(flag in text for flag in ("--salt", "--speed", "--precision", "--name", "--revision"))
+    command = ["stir", "--runs", str(tmp_path), "--name", "soup", "--spoons", "3", "--speed", "0.5"]
+    assert main([*command, "--start", "owner/broth", "--revision", "v1"]) == 0
+    summary, folder = capsys.readouterr().out.splitlines()
+    assert Path(folder).parent == tmp_path
+    assert summary == f"stirred {Path(folder).name}"
+    assert Path(folder).name.startswith("stir-soup-")
+    assert json.loads(Path(folder, "config.json").read_text()) == {"spoons": 3, "stirring": {"speed": 0.5}}
+    assert json.loads(Path(folder, "stirred.json").read_text()) == {"models": ["owner/broth@v1"]}
+    assert main([*command, "--salt", "sea"]) == 0
+    folder = capsys.readouterr().out.splitlines()[-1]
+    assert json.loads(Path(folder, "stirred.json").read_text()) == {"models": ["all-minilm-l6-v2", "sea"]}
+    assert main(["stir", "--speed", "-1"]) == 2
+    assert "speed is -1.0; expected at least 0" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_stage_that_is_not_distributed_refuses_torchrun(monkeypatch, tmp_path, capsys) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "any")
+    assert main(["stir", "--runs", str(tmp_path)]) == 2
+    assert "torchrun is for finetune, fuse, mlm and pretrain; run other commands without it" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,65 @@
+"""A preset small enough to run whole: a random encoder, a few rows of every file, an epoch of each training."""
+
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from multitask.runs.artefact import Weights
+from multitask.stages.evaluate import SuitesConfig
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.fuse import REPORT, FuseConfig
+from multitask.stages.mlm import MlmConfig
+from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.prune import PruneConfig
+from multitask.training.config import OptimizerConfig
+from studies.engine.presets import GIVEN, UNSUPERVISED
+from studies.engine.recipes import Recipes
+from studies.gradient_paradigm.simulate import SimulationConfig
+from tests.multitask.evaluation.folder import write_sts
+
+FAST = OptimizerConfig(learning_rate=1e-3)
+MULTITASK = FinetuneConfig(epochs=1, batch_size=32, optimizer=FAST, keep_task_bests=False)
+
+
+@pytest.fixture(scope="session")
+def grid_data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small data with a few NLI triplets and unlabelled sentences."""
+    folder = tmp_path_factory.mktemp("grid-data")
+    for path in small_data.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    with (sample_data / "nli_triplets.csv").open(encoding="utf-8", newline="") as file:
+        (folder / "nli_triplets.csv").write_text("".join(islice(file, 17)), encoding="utf-8", newline="")
+    with (sample_data / "sentences.txt").open(encoding="utf-8") as file:
+        (folder / "sentences.txt").write_text("".join(islice(file, 32)), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def suites_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SentEval's similarity tasks, small."""
+    folder = tmp_path_factory.mktemp("senteval")
+    write_sts(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def recipes(tiny_encoder: Path, grid_data: Path, suites_data: Path) -> Recipes:
+    supervised = PretrainConfig(sources=GIVEN, epochs=5, select="last", train_limit=16, optimizer=FAST)
+    return Recipes(
+        start=Weights(str(tiny_encoder)),
+        data=grid_data,
+        multitask=MULTITASK,
+        supervised=supervised,
+        unsupervised=replace(supervised, sources=UNSUPERVISED, epochs=1, select="similarity"),
+        fusion=FuseConfig(replace(REPORT, epochs=1, batch_size=32, train_limit=32, keep_task_bests=False)),
+        reviews=replace(MULTITASK, tasks=("reviews",), epoch_size=32, max_length=32),
+        masked=MlmConfig(train_limit=32, optimizer=FAST),
+        views=PretrainConfig(train_limit=32, optimizer=FAST, probe_every=1),
+        pruning=PruneConfig(train_limit=16),
+        recovery=PretrainConfig(train_limit=32, optimizer=FAST),
+        suites=SuitesConfig(("sts",), limit=100),
+        suites_data=suites_data,
+        simulation=SimulationConfig(grid=10, batches=20, batch_size=16, trials=20, training_trials=5, training_steps=2),
+    )

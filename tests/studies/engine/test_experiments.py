@@ -1,0 +1,92 @@
+"""Experiments: all tables in their order, chosen by key, with recipes that begin with one start."""
+
+import pytest
+
+from minbert.errors import InputError
+from multitask.runs.artefact import Weights
+from studies.engine.experiments import all_experiments
+from studies.engine.presets import ONLY, PRESETS, PresetName, load_preset
+from studies.engine.recipes import Node, Recipes
+from studies.study import all_studies
+
+NUMBERED = [str(number) for number in range(1, 11)]
+OTHERS = """batch-sizes best best-parts components data-sizes decoupled domains figure2 gradient mixed objectives
+objectives-suites pairs reviews schedulers shapes simulations sparsity sparsity-encoders sparsity-own sparsity-scores"""
+
+
+def test_every_folder_with_a_study_is_found() -> None:
+    assert sum(len(study.tables) for study in all_studies()) == len(NUMBERED) + len(OTHERS.split())
+    assert [paper.key for study in all_studies() for paper in study.papers] == ["paradigm", "inadequacy", "sparse"]
+
+
+def test_all_tables_are_there_in_their_order(recipes: Recipes) -> None:
+    experiments = all_experiments(recipes)
+    assert [experiment.table.key for experiment in experiments] == NUMBERED + OTHERS.split()
+    for experiment in experiments:
+        keys = [row.key for row in experiment.table.rows if row.key in experiment.models]
+        assert keys == list(experiment.models)
+        assert len(set(experiment.models.values())) == len(keys)
+
+
+def test_every_row_but_the_test_scores_can_be_computed(recipes: Recipes) -> None:
+    missing = [
+        (e.table.key, row.key) for e in all_experiments(recipes) for row in e.table.rows if row.key not in e.models
+    ]
+    assert missing == [("2", "ensemble-test")]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_all_rows_of_a_preset_begin_with_one_start(name: PresetName) -> None:
+    recipes = PRESETS[name]
+    models = [model for experiment in all_experiments(recipes) for model in experiment.models.values()]
+    nodes = {node for model in models for node in model.chain()}
+    assert {parent for node in nodes for parent in node.parents if isinstance(parent, Weights)} == {recipes.start}
+
+
+def ensemble(recipes: Recipes) -> Node:
+    return next(e.models["ensemble-dev"] for e in all_experiments(recipes) if e.table.key == "2")
+
+
+def test_a_seed_goes_along_the_whole_chain(recipes: Recipes) -> None:
+    model = ensemble(recipes)
+    seeds = {getattr(node.config, "seed", None) for node in model.seeded(3).chain()}
+    assert seeds == {3, None}  # an ensemble has none of its own
+    assert model.seeded(3).seeded(0) == model
+
+
+def test_a_chain_has_every_stage_once_and_parents_first(recipes: Recipes) -> None:
+    seen: list[Node] = []
+    for node in ensemble(recipes).chain():
+        assert node not in seen
+        assert set(node.needs) <= set(seen)
+        seen.append(node)
+    assert seen[-1] == ensemble(recipes)
+    assert len(seen) == 9  # two pre-trainings, six fine-tunings, the ensemble
+
+
+def keys(name: PresetName, *tables: str) -> list[str]:
+    return [experiment.table.key for experiment in load_preset(name, tables=tables or None).experiments]
+
+
+def test_tables_are_chosen_by_key_and_unknown_keys_are_listed() -> None:
+    assert keys("sample", "7", "2") == ["2", "7"]
+    with pytest.raises(InputError, match=r"no table 11; there are 1, 2,.*figure2"):
+        load_preset("sample", tables=["2", "11"])
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name not in ONLY])
+def test_a_preset_runs_all_tables_but_those_on_request(name: PresetName) -> None:
+    assert keys(name) == [e.table.key for e in all_experiments(PRESETS[name]) if not e.on_request]
+    assert {*NUMBERED, "reviews", "figure2"} <= set(keys(name))
+    assert not {"schedulers", "objectives", "best"} & set(keys(name))
+
+
+def test_the_preset_best_runs_its_own_table() -> None:
+    [best] = load_preset("best").experiments
+    assert (best.table.key, list(best.models)) == ("best", ["best"])
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_named_tables_take_the_place_of_a_presets_own(name: PresetName) -> None:
+    assert keys(name, "2") == ["2"]
+    assert keys(name, "objectives", "2") == ["2", "objectives"]

@@ -1,0 +1,165 @@
+"""Tables scored on SentEval's tasks: the scores are those of the command, and what was trained on is marked."""
+
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from minbert.errors import InputError
+from minbert.files import read_json
+from multitask.data.contamination import TrainedOn
+from multitask.evaluation import transfer_scores as transfer
+from multitask.evaluation.embedding_suites import evaluate_model
+from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS
+from multitask.runs.artefact import Artefact
+from multitask.runtime.options import RunOptions
+from multitask.stages.evaluate import SuitesConfig
+from studies.engine.experiments import GROUPS, STS, TRANSFER, all_experiments, suites_experiment
+from studies.engine.local_engine import InProcess
+from studies.engine.plan import make_plan
+from studies.engine.presets import Preset
+from studies.engine.recipes import Recipes
+from studies.engine.record import Record
+from studies.engine.run import run_preset
+from studies.engine.table import Row
+from studies.report.preset_results import PresetResults
+from studies.report.report import write_report
+from studies.report.table_results import TableResults
+from tests.multitask.evaluation.folder import write, write_sts, write_transfer
+
+STSB, MR = STS_SETS[5], TRANSFER_SETS[0]
+
+
+@pytest.fixture(scope="module")
+def preset(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> Preset:
+    """One row, trained on three sentences that are scored."""
+    folder, data = tmp_path_factory.mktemp("senteval"), tmp_path_factory.mktemp("data")
+    write_sts(folder)
+    write_transfer(folder)
+    for path in recipes.data.iterdir():
+        (data / path.name).write_bytes(path.read_bytes())
+    first, second = STSB.read(STSB.paths(folder)).columns
+    review = MR.read(MR.paths(folder)).columns[0][1]
+    write(data / "sentences.txt", [first[0], second[1], review] * 8)
+    with_suites = replace(recipes, data=data, suites_data=folder, suites=SuitesConfig())
+    line = Row("row", "Row"), with_suites.pretrain(with_suites.start, with_suites.views)
+    return Preset("sample", with_suites, (suites_experiment(with_suites, "suites", "Suites", "A note.", [line]),))
+
+
+@pytest.fixture(scope="module")
+def runs(preset: Preset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transfer, "FOLDS", 4)
+        record = run_preset(preset, 2, RunOptions("cpu", "fp32", folder), InProcess())
+    assert not record.failures
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(runs: Path) -> TableResults:
+    [results] = PresetResults.read(runs, "sample").tables
+    return results
+
+
+def test_scores_are_those_of_the_command(preset: Preset, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "FOLDS", 4)
+    for run in Record.read(runs, "sample").of_row("suites", "row"):
+        evaluation = read_json(runs / str(run.evaluation) / "evaluation.json")
+        expected = {}
+        for suite in ("sts", "transfer"):
+            of = (preset.recipes.suites_data, None)
+            result = evaluate_model(suite, str(runs / str(run.model)), *of, device="cpu", precision="fp32")
+            expected |= {task: result.main(found.scores) for task, found in result.tasks.items()}
+        for name in GROUPS[STS]:
+            assert evaluation["scores"][name] == pytest.approx(expected[name], abs=1e-6)
+        for name in GROUPS[TRANSFER]:  # embedded together with other sentences, one row in 80 may fall differently
+            assert evaluation["scores"][name] == pytest.approx(expected[name], abs=1.5 / 80)
+        assert evaluation["overall"] == pytest.approx(np.mean(list(evaluation["scores"].values())))
+        with np.load(runs / str(run.evaluation) / "predictions.npz") as arrays:
+            for name in GROUPS[STS]:
+                kept = [arrays[f"{name}_{part}"] for part in ("labels", "predictions")]
+                assert spearmanr(*kept).statistic == pytest.approx(evaluation["scores"][name], abs=1e-9)
+            for name in GROUPS[TRANSFER]:
+                right = arrays[f"{name}_labels"] == arrays[f"{name}_predictions"]
+                assert right.mean() == pytest.approx(evaluation["scores"][name], abs=1e-9)
+
+
+def test_columns_are_the_means_of_the_suites_and_their_tasks(results: TableResults) -> None:
+    assert results.table.score_columns == (STS, TRANSFER, *GROUPS[STS], *GROUPS[TRANSFER])
+    means = {column: estimate.mean for (_, column), estimate in results.estimates.items()}
+    for group, names in GROUPS.items():
+        assert means[group] == pytest.approx(np.mean([means[name] for name in names]))
+    assert all(estimate.low <= estimate.mean <= estimate.high for estimate in results.estimates.values())
+    headings = [results.heading(name) for name in ("STSBenchmark", "MR", STS)]
+    assert headings == ["STSBenchmark Spearman correlation", "MR accuracy", "STS"]
+
+
+def test_scores_on_what_was_trained_on_are_marked(preset: Preset, runs: Path, results: TableResults) -> None:
+    first = Record.read(runs, "sample").of_row("suites", "row")[0]
+    seen = TrainedOn.of_folder(runs / str(first.model), "model")
+    data = STSB.read(STSB.paths(preset.recipes.suites_data))
+    counts = [int(seen.sentences_seen(column).sum()) for column in data.columns]
+    evaluation = read_json(runs / str(first.evaluation) / "evaluation.json")
+    assert min(counts) >= 1
+    assert evaluation["overlap"]["STSBenchmark"]["rows_seen"] == 0  # sentences were read, no pair as a pair
+    assert evaluation["overlap"]["STSBenchmark"]["sentences_seen"] == 2
+    assert evaluation["overlap"]["STSBenchmark"]["untouched"] != evaluation["scores"]["STSBenchmark"]
+    assert not results.estimates["row", "STSBenchmark"].seen
+    [overlap] = [overlap for overlap in results.overlaps if overlap.task == "MR"]
+    marked = evaluation["overlap"]["MR"]
+    assert overlap.seen == marked["rows_seen"] == 1
+    assert marked["clean"] != pytest.approx(evaluation["scores"]["MR"], abs=1e-12)
+    assert results.estimates["row", "MR"].seen
+    assert results.estimates["row", TRANSFER].seen
+    assert not results.estimates["row", STS].seen
+
+
+def test_pages_show_the_table_without_torch_models(runs: Path, tmp_path: Path) -> None:
+    page = write_report(runs, "sample", tmp_path / "report").read_text(encoding="utf-8")
+    for text in ("SICKRelatedness Spearman correlation", "TREC accuracy", "A note. Scores are SentEval", "1 of 80"):
+        assert text in page
+    assert "SST2 accuracy" in (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+    latex = (tmp_path / "report" / "tables" / "suites.tex").read_text(encoding="utf-8")
+    assert "& STS & Transfer" in latex
+    assert not [name for names in GROUPS.values() for name in names if name in latex]  # no page is that wide
+
+
+def test_a_second_run_and_its_plan_have_nothing_to_do(preset: Preset, runs: Path) -> None:
+    plan = make_plan(preset, 2, RunOptions("cpu", "fp32", runs))
+    assert [(stage.stage, stage.missing) for stage in plan.stages] == [("pretrain", 0), ("suites", 0)]
+
+
+def test_a_limit_is_another_evaluation(preset: Preset, recipes: Recipes, tmp_path: Path) -> None:
+    limited = replace(preset.recipes, suites=SuitesConfig(("sts",), limit=100))
+    line = Row("row", "Row"), limited.pretrain(limited.start, limited.views)
+    suites = suites_experiment(limited, "suites", "Suites", "A note.", [line])
+    record = run_preset(Preset("sample", limited, (suites,)), 1, RunOptions("cpu", "fp32", tmp_path), InProcess())
+    [run] = record.runs
+    evaluation = read_json(tmp_path / str(run.evaluation) / "evaluation.json")
+    assert set(evaluation["scores"]) == set(GROUPS[STS])
+    assert evaluation["overlap"]["STS12"]["rows"] == 100
+    assert evaluation["overlap"]["STSBenchmark"]["rows"] == 24
+    assert Artefact(tmp_path / str(run.evaluation)).done
+    page = unescape(write_report(tmp_path, "sample", tmp_path / "report").read_text(encoding="utf-8"))
+    assert "SentEval's tasks are cut to about 100 pairs" in page
+    assert all(f"Not known of the training data: {line}." in page for line in evaluation["unknown"])
+    assert evaluation["unknown"]  # nobody recorded what the start weights were trained on
+
+
+def test_a_missing_folder_is_found_before_anything_runs(preset: Preset, tmp_path: Path) -> None:
+    elsewhere = replace(preset.recipes, suites_data=tmp_path / "nowhere")
+    tables = tuple(replace(table, evaluation=elsewhere.on_suites) for table in preset.tables)
+    missing = replace(preset, recipes=elsewhere, tables=tables)
+    with pytest.raises(InputError, match=r"nowhere: has no data set of sts; .*--suites-data"):
+        run_preset(missing, 1, RunOptions("cpu", "fp32", tmp_path), InProcess())
+
+
+def test_tables_on_suites_run_on_request_only(recipes: Recipes) -> None:
+    found = [experiment for experiment in all_experiments(recipes) if experiment.table.groups]
+    pruning = {"sparsity", "sparsity-own", "sparsity-encoders", "sparsity-scores"}
+    assert {experiment.table.key for experiment in found} >= pruning | {"objectives-suites"}
+    assert all(experiment.on_request for experiment in found)

@@ -1,0 +1,54 @@
+"""What the gradient papers say of their tables' rows, and the contrary, for synthetic stores."""
+
+from studies.engine.table import Row
+from studies.gradient_paradigm.tables_of_losses import MODIFIED, WITHOUT_NEGATIVES
+from studies.gradient_paradigm.tables_of_sweeps import DEFAULTS
+from studies.gradient_paradigm.training_claims import NO_DISSIPATION, WITHOUT_DISSIPATION, swept
+
+ENDS = {end for parameter in DEFAULTS for end in (min(swept(parameter).items())[1], max(swept(parameter).items())[1])}
+
+
+def as_published(key: str, row: Row, task: str) -> float:
+    """Contrastive and modified losses are good, the others not; optima lie within the ranges."""
+    if key == "objectives":
+        return 0.4 if row.key in WITHOUT_NEGATIVES else 0.9
+    if key == "objectives-suites":
+        return 0.8 if row.key in MODIFIED.values() else 0.75
+    if key == "gradient":
+        return 0.4 if row.key in ENDS else 0.9
+    if key == "decoupled":
+        return 0.5 if row.key in WITHOUT_DISSIPATION else 0.9
+    if key == "components":
+        components = row.point["components"]
+        assert isinstance(components, tuple)
+        return 0.4 + 0.15 * len(components)
+    return 0.8
+
+
+def contrary(key: str, row: Row, task: str) -> float:
+    """The losses that ought to fail are best, those that ought to be as good as InfoNCE worst; ends beat optima."""
+    if key == "gradient":
+        return 1.3 - as_published(key, row, task)
+    return 0.9 if as_published(key, row, task) < 0.9 else 0.6 if row.key == "infonce" else 0.3
+
+
+def falls_as_published(row: Row, seed: int) -> float:
+    """Decoupled losses overfit."""
+    return 0.2 if row.key in WITHOUT_DISSIPATION else 0.0
+
+
+def probed_as_published(row: Row) -> dict[str, float]:
+    """What the probe would see at the end of training."""
+    ratio = row.point.get("ratio", 1.0)
+    decoupled = row.key in WITHOUT_DISSIPATION
+    return {
+        "distance gap": 0.9 if row.key == NO_DISSIPATION else 0.5,
+        "dissipated anchors": 0.5,
+        "hardest negative push": 0.2 if row.key == max(swept("temperature").items())[1] else 0.8,
+        "closer to positive": 0.3 + 0.3 * (ratio if isinstance(ratio, float) else 1.0),
+        "alignment": 0.2 if decoupled else 0.5,
+        "uniformity": -2.0,
+        "alignment gradient": 0.9 if decoupled else 0.1,
+        "uniformity gradient": 0.9 if decoupled else 0.1,
+        "median ratio": 1.0,
+    }

@@ -1,0 +1,72 @@
+"""The gradient study's tables: rows differ in what is compared only, and points say how."""
+
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+
+from multitask.stages.pretrain import PretrainConfig
+from studies.engine.experiments import Experiment
+from studies.engine.recipes import Recipes
+from studies.gradient_paradigm.tables_of_losses import components, decoupled, mixed, objectives
+from studies.gradient_paradigm.tables_of_sweeps import batch_sizes, data_sizes, domains, gradient
+
+Make = Callable[[Recipes], Experiment]
+
+
+def configs(recipes: Recipes, make: Make) -> dict[str, PretrainConfig]:
+    """A table's pre-trainings by the row's key; they all start from one encoder."""
+    models = make(recipes).models
+    assert len({node.parents for node in models.values()}) == 1
+    return {key: node.config for key, node in models.items() if isinstance(node.config, PretrainConfig)}
+
+
+def test_the_components_are_every_subset_on_every_loss(recipes: Recipes) -> None:
+    parts = ("dissipation", "weight", "ratio")
+    cells = set()
+    found = configs(recipes, components)
+    for row in components(recipes).table.rows:
+        objective = found[row.key].objective
+        given = dict(objective.parameters)
+        on = tuple(part for part in parts if part in given)
+        assert row.point == {"loss": objective.name, "components": on}
+        assert given["uniformity_weight"] == 1 or "weight" not in on
+        cells.add((objective.name, *(part in on for part in parts)))
+    full = {(name, *on) for name in ("mhe", "barlow_twins", "vicreg") for on in product((False, True), repeat=3)}
+    assert cells == full | {("mhs", d, False, r) for d in (False, True) for r in (False, True)}
+
+
+def test_the_gradient_form_differs_from_its_defaults_in_one_component(recipes: Recipes) -> None:
+    names = {"margin": "dissipation", "temperature": "weight", "ratio": "ratio"}
+    default, *others = gradient(recipes).table.rows
+    found = configs(recipes, gradient)
+    for row in others:
+        [(parameter, value)] = row.point.items() - default.point.items()
+        assert found[row.key].objective.changed() == {names[parameter]: value}
+        assert row.key == f"{parameter}={value:g}"
+    assert not found[default.key].objective.changed()
+    assert len(others) == 3 * 6
+
+
+@pytest.mark.parametrize(
+    ("make", "varied"),
+    [
+        (components, {"objective"}),
+        (objectives, {"objective", "optimizer"}),
+        (gradient, {"objective"}),
+        (mixed, {"objective"}),
+        (decoupled, {"objective"}),
+        (batch_sizes, {"objective", "batch_size", "chunk", "optimizer"}),
+        (data_sizes, {"objective", "train_limit"}),
+        (domains, {"objective", "sources"}),
+    ],
+)
+def test_rows_differ_in_what_is_compared_only(recipes: Recipes, make: Make, varied: set[str]) -> None:
+    found = list(configs(recipes, make).values())
+    assert {name for name in vars(found[0]) if len({vars(config)[name] for config in found}) > 1} == varied
+
+
+def test_plain_mhs_alone_learns_at_half_the_rate(recipes: Recipes) -> None:
+    rates = {key: config.optimizer.learning_rate for key, config in configs(recipes, objectives).items()}
+    usual = recipes.views.optimizer.learning_rate
+    assert {key: rate for key, rate in rates.items() if rate != usual} == {"mhs": usual / 2}

@@ -1,0 +1,106 @@
+"""Verdicts on claims about trained models follow from the results: they turn when the results do."""
+
+from pathlib import Path
+
+import pytest
+
+from studies.gradient_paradigm.training_claims import ON_SUITES, TRAINED_CLAIMS, WITHOUT_DISSIPATION
+from studies.report.preset_results import PresetResults
+from studies.report.table_results import TableResults
+from studies.report.verdicts import Judged, judge
+from tests.studies.gradient_paradigm.published import as_published, contrary, falls_as_published, probed_as_published
+from tests.studies.synthetic import Falls, Probe, Quality, write_store
+
+
+def judged(
+    runs: Path,
+    *keys: str,
+    quality: Quality = as_published,
+    falls: Falls = falls_as_published,
+    probe: Probe = probed_as_published,
+    seeds: int = 3,
+) -> dict[str, Judged]:
+    """Claims with their verdicts by their text, from a store of these tables."""
+    return of(PresetResults.read(write_store(runs, keys, quality, falls, probe, seeds), "sample").finished_tables)
+
+
+def of(tables: dict[str, TableResults]) -> dict[str, Judged]:
+    return {one.claim.text: one for one in judge(TRAINED_CLAIMS, tables)}
+
+
+def test_verdicts_are_those_of_the_papers_where_the_results_are(tmp_path: Path) -> None:
+    found = judged(tmp_path, "objectives", "gradient", "decoupled")
+    untested = [text for text, one in found.items() if one.verdict.status == "not tested here"]
+    assert untested == ["The modified losses keep their performance on transfer tasks."]
+    assert [text for text, one in found.items() if one.verdict.status == "not reproduced"] == []
+
+
+def test_verdicts_turn_when_the_results_do(tmp_path: Path) -> None:
+    found = judged(tmp_path, "objectives", "gradient", "decoupled", quality=contrary)
+    turned = [one for one in found.values() if "score" in one.claim.criterion]
+    others = ("dev score", "transfer", "sum of both metrics")
+    scores = [one.verdict.status for one in turned if not any(word in one.claim.criterion for word in others)]
+    assert len(scores) >= 8
+    assert set(scores) == {"not reproduced"}
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_measure_of_training_needs_three_seeds(seeds: int, tmp_path: Path) -> None:
+    found = judged(tmp_path, "decoupled", seeds=seeds)
+    assert found["Training with decoupled losses is prone to overfitting."].verdict.status == "not tested here"
+    assert found["Overfitting does not occur with the contrastive loss."].verdict.status == "not tested here"
+
+
+def test_rows_whose_measures_vary_do_not_hide_one_that_does_not(tmp_path: Path) -> None:
+    falls: Falls = lambda row, seed: 0.1 * seed if row.key in WITHOUT_DISSIPATION else 0.001 * seed  # noqa: E731
+    found = judged(tmp_path, "decoupled", falls=falls)
+    assert found["Overfitting does not occur with the contrastive loss."].verdict.status == "reproduced"
+    overfitting = found["Training with decoupled losses is prone to overfitting."]
+    assert overfitting.verdict.status == "not reproduced"  # too uncertain
+
+
+@pytest.mark.parametrize(
+    ("statistic", "value", "claim", "evidence"),
+    [
+        ("dissipated anchors", 0.0, "Conjecture 1 in training", "the gate stops with the defaults: 0.5% at most"),
+        ("closer to positive", 0.99, "Conjecture 3 in training", "nearly all anchors come closer with either ratio"),
+    ],
+)
+def test_what_could_not_show_is_not_tested(
+    statistic: str, value: float, claim: str, evidence: str, tmp_path: Path
+) -> None:
+    found = judged(tmp_path, "gradient", probe=lambda row: {**probed_as_published(row), statistic: value})
+    [verdict] = [one.verdict for text, one in found.items() if claim in text]
+    assert verdict.status == "not tested here"
+    assert evidence in verdict.evidence
+
+
+@pytest.mark.parametrize(
+    ("quality", "alignment", "status"),
+    [(0.5, 0.9, "not reproduced"), (0.9, 0.2, "not tested here")],
+    ids=["the metric is worse too", "no score is lower"],
+)
+def test_metrics_hide_what_decoupled_losses_lose(quality: float, alignment: float, status: str, tmp_path: Path) -> None:
+    found = judged(
+        tmp_path,
+        "decoupled",
+        quality=lambda key, row, task: quality if row.key in WITHOUT_DISSIPATION else 0.9,
+        probe=lambda row: {
+            **probed_as_published(row),
+            "alignment": alignment if row.key in WITHOUT_DISSIPATION else 0.5,
+        },
+    )
+    [verdict] = [one.verdict for text, one in found.items() if "alignment and uniformity metrics" in text]
+    assert verdict.status == status
+
+
+@pytest.mark.parametrize(("modified", "status"), [(0.8, "reproduced"), (0.6, "not reproduced")])
+def test_modified_losses_keep_their_transfer_if_it_is_as_high(modified: float, status: str, tmp_path: Path) -> None:
+    found = judged(
+        tmp_path,
+        ON_SUITES,
+        quality=lambda key, row, task: modified if "modified" in row.key else 0.75,
+    )
+    [verdict] = [one.verdict for text, one in found.items() if "transfer" in text]
+    assert verdict.status == status
+    assert "VICReg, modified less VICReg " in verdict.evidence

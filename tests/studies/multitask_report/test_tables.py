@@ -1,0 +1,102 @@
+"""The multi-task report's tables: every row of the report, equal rows are one recipe, the report's settings."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+
+from multitask.objectives.config import ObjectiveConfig
+from multitask.schedulers import SCHEDULERS
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.fuse import FuseConfig
+from multitask.stages.pretrain import PretrainConfig
+from studies.engine.experiments import Experiment, all_experiments
+from studies.engine.presets import PRESETS, PresetName, load_preset
+from studies.engine.recipes import Recipes
+from studies.engine.table import OVERALL, Row
+from studies.multitask_report.beyond_the_report import schedulers
+from studies.multitask_report.tables_1_to_10 import TABLES, table_5, table_8, table_9, table_10
+
+ROWS = {"1": 4, "2": 6, "3": 3, "4": 3, "5": 4, "6": 3, "7": 2, "8": 2, "9": 2, "10": 3}  # as counted in the report
+
+
+def reported(recipes: Recipes) -> list[tuple[Experiment, Row]]:
+    """All rows for which the report has scores."""
+    made = [make(recipes) for make in TABLES]
+    return [(experiment, row) for experiment in made for row in experiment.table.rows if row.published]
+
+
+def test_tables_have_the_reports_rows(recipes: Recipes) -> None:
+    tables = {experiment.table.key: experiment.table for experiment in all_experiments(recipes)}
+    assert {key: len(tables[key].rows) for key in ROWS} == ROWS
+    assert len(reported(recipes)) == sum(ROWS.values())
+
+
+def test_published_overall_scores_are_the_means_of_the_three(recipes: Recipes) -> None:
+    for _, row in reported(recipes):
+        tasks = [score for column, score in row.published.items() if column != OVERALL]
+        if OVERALL in row.published:
+            assert row.published[OVERALL] == pytest.approx(sum(tasks) / 3, abs=0.0011)
+
+
+def test_rows_with_the_same_published_scores_are_one_recipe(recipes: Recipes) -> None:
+    equal = [(a, b) for a, b in combinations(reported(recipes), 2) if a[1].published == b[1].published]
+    assert len(equal) == 8  # Table 2's in 5, 6, 8 and 10, Table 5's in 7 and 10
+    for (first, row), (second, other) in equal:
+        assert first.models[row.key] == second.models[other.key]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_have_the_reports_epochs_of_pre_training(name: PresetName) -> None:
+    lengths = {
+        row: [node.config.epochs for node in model.chain() if isinstance(node.config, PretrainConfig)]
+        for make in (table_5, table_8, table_9)
+        for row, model in make(PRESETS[name]).models.items()
+    }
+    assert lengths == {
+        "nli-given": [3, 5],
+        "given-nli": [5, 3],
+        "nli": [3],
+        "given": [5],
+        "epochs=1": [1],
+        "epochs=2": [2],
+        "epochs=3": [3],
+    }
+
+
+def test_the_paper_preset_has_the_settings_of_section_5_3() -> None:
+    models = [model for experiment in load_preset("paper").experiments for model in experiment.models.values()]
+    for node in {node for model in models for node in model.chain()}:
+        config = node.config
+        if isinstance(config, PretrainConfig):
+            rate = config.optimizer.learning_rate
+            assert min(abs(rate - reported) for reported in (1e-5, 2e-5, 3e-5)) < 1e-12
+            assert (config.batch_size, config.pooling, config.projection) == (16, "cls", "mlp")
+            assert config.objective == ObjectiveConfig("infonce")
+        supervised = config.finetune if isinstance(config, FuseConfig) else config
+        if isinstance(supervised, FinetuneConfig):
+            config = supervised
+            assert (config.epochs, config.batch_size, config.pooling) == (10, 16, "cls")
+            assert config.optimizer.learning_rate == 1e-5
+            assert config.heads.dropout == 0.3
+            assert config.heads.head_hidden_size in (None, 768)  # the encoder's own width is 768 too
+        if isinstance(node.config, FuseConfig):
+            assert node.config.contrastive.quora_share == 0.06
+        if isinstance(config, PretrainConfig) and "paraphrase" in config.sources:
+            assert (config.epochs, config.quora_share) == (10, 0.06)
+
+
+def test_labels_of_learning_rates_are_the_presets_own() -> None:
+    assert [row.label for row in table_10(PRESETS["paper"]).table.rows] == ["1e-5", "2e-5", "3e-5"]
+    supervised = PRESETS["paper"].supervised
+    faster = replace(supervised, optimizer=replace(supervised.optimizer, learning_rate=1e-4))
+    other = table_10(replace(PRESETS["paper"], supervised=faster)).table
+    assert other.rows[0].label == "1e-4 (report: 1e-5)"
+    assert other.reference == "rate=2"
+
+
+def test_the_table_of_schedulers_has_all_of_them(recipes: Recipes) -> None:
+    models = schedulers(recipes).models
+    assert {key: model.config.scheduler for key, model in models.items()} == {key: key for key in models}
+    assert sorted(models) == sorted(set(SCHEDULERS) - {"single"})
+    assert len({replace(model.config, scheduler="average") for model in models.values()}) == 1

@@ -1,0 +1,90 @@
+"""What verdicts are made of: measures of training, contrasts of rows, families of tests."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_ind
+
+from multitask.evaluation.statistics import SAMPLES, Uncertain
+from studies.engine.table import Row
+from studies.report.preset_results import PresetResults
+from studies.report.run_results import RunResult
+from studies.report.table_results import TableResults
+from studies.report.verdicts import each, family, last, measured
+from tests.studies.gradient_paradigm.published import as_published, probed_as_published
+from tests.studies.synthetic import fair, without_rows, write_store
+
+
+def fall(run: RunResult) -> float:
+    curve = run.curve("similarity")
+    return max(curve) - curve[-1]
+
+
+@pytest.mark.parametrize("exponent", [1.2, 3])
+def test_differences_of_measures_are_welchs(exponent: float, tmp_path: Path) -> None:
+    def falls(row: Row, seed: int) -> float:
+        return 0.02 * seed ** (exponent if row.key == "dcl" else 1)
+
+    write_store(tmp_path, ["decoupled"], fair, falls, seeds=4)
+    [results] = PresetResults.read(tmp_path, "sample").tables
+    difference = measured(results, fall, {"dcl": 1, "infonce": -1})
+    a, b = (np.array([falls(Row(key, key), seed) for seed in range(4)]) for key in ("dcl", "infonce"))
+    expected = ttest_ind(a, b, equal_var=False)
+    assert difference.interval() == pytest.approx(tuple(expected.confidence_interval()), rel=0.05)
+    assert difference.p_value() == pytest.approx(expected.pvalue, rel=0.05)
+
+
+@pytest.fixture(scope="module")
+def gradient(tmp_path_factory: pytest.TempPathFactory) -> TableResults:
+    runs = write_store(tmp_path_factory.mktemp("runs"), ["gradient"], as_published, probe=probed_as_published)
+    [results] = PresetResults.read(runs, "sample").tables
+    return results
+
+
+def test_rows_that_vary_differently_tell_of_themselves_alone(gradient: TableResults) -> None:
+    rows = gradient.table.rows[:2]
+    weights = {rows[0].key: 1, rows[1].key: -1}
+    alone = replace(gradient, table=replace(gradient.table, rows=rows))
+    own, pooled = (
+        [of.contrast(weights, "similarity", alike=alike).interval() for of in (gradient, alone)]
+        for alike in (False, True)
+    )
+    assert own[0] == own[1]
+    assert pooled[0] != pooled[1]
+    less = replace(gradient, runs={**gradient.runs, rows[0].key: gradient.runs[rows[0].key][:1]})
+    own_way, pooled_way = (less.contrast(weights, "similarity", alike=alike) for alike in (False, True))
+    assert own_way.interval() == pooled_way.interval()  # the others tell how much a single seed may be off
+
+
+def test_a_contrast_needs_every_row(gradient: TableResults) -> None:
+    weights = {"defaults": 1.0, "ratio=2": -1.0}
+    assert gradient.contrast(weights, "similarity") is not None
+    assert gradient.contrast({**weights, "ratio=3": 1.0}, "similarity") is None
+    assert without_rows(gradient, "ratio=2").contrast(weights, "similarity") is None
+
+
+def test_all_must_hold_or_any_may() -> None:
+    draws = np.random.default_rng(0).normal(size=SAMPLES)
+    differences = {name: Uncertain(2.3, 2.3 + draws) for name in ("a", "b", "c")}  # p 0.02 each
+    assert all(test.significant for test in each(differences).values())
+    assert not any(test.significant for test in family(differences).values())
+    assert each({**differences, "d": None}) is family({**differences, "d": None}) is None
+
+
+def test_the_end_of_training_is_its_last_line_or_nothing(gradient: TableResults) -> None:
+    run = gradient.runs["defaults"][0]
+    lines = [{**line, "training": dict(line["training"])} for line in run.history]
+    assert last("distance gap")(run) == lines[-1]["training"]["unlabelled distance gap"]
+    del lines[-1]["training"]["unlabelled distance gap"]
+    dissipated = replace(run)
+    dissipated.__dict__["history"] = lines
+    assert last("distance gap")(dissipated) is None
+
+
+def test_probed_values_are_found_by_their_exact_names(gradient: TableResults) -> None:
+    run = gradient.runs["defaults"][0]
+    assert [step for step, _ in run.probed("distance gap")] == [8, 16, 24]
+    assert run.probed("ratio") == run.probed("gap") == []  # the median is another statistic, and a part is none
+    assert run.probed("none") == []

@@ -1,0 +1,144 @@
+"""Synthetic stores: finished runs of any table, whose models are as good as a test says, without any training."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from multitask.runtime.options import RunOptions
+from multitask.tasks.accuracy_and_correlation import classification_metrics, correlation_metrics
+from studies.engine.experiments import GROUPS, STS, all_experiments
+from studies.engine.presets import PRESETS
+from studies.engine.record import Record, RecordedRun, RecordedStage
+from studies.engine.table import Row, Table
+from studies.gradient_paradigm.simulate import SimulationConfig, simulate
+from studies.report.table_results import TableResults
+
+TABLES = {experiment.table.key: experiment.table for experiment in all_experiments(PRESETS["sample"])}
+SIMULATION = SimulationConfig(grid=10, batches=20, batch_size=16, trials=20, training_trials=5, training_steps=2)
+EXAMPLES = 150
+LABELS = np.linspace(0, 5, EXAMPLES, dtype=np.float32)
+NOISE = np.random.default_rng(0).normal(size=EXAMPLES)  # what all models get wrong alike
+SUITE_EXAMPLES = 60
+CLASSES = {"sentiment": 5}
+
+Quality = Callable[[str, Row, str], float]  # a table's key, a row and a task -> how good its models are, 0 to 1
+Falls = Callable[[Row, int], float]  # a row and a seed -> by how much its score falls towards the end of training
+Probe = Callable[[Row], Mapping[str, float]]  # a row -> what the gradient probe sees at the end of training
+
+
+def fair(key: str, row: Row, task: str) -> float:
+    """All models are equally good."""
+    return 0.8
+
+
+def flat(row: Row, seed: int) -> float:
+    """No score falls."""
+    return 0.0
+
+
+def blind(row: Row) -> Mapping[str, float]:
+    """Nothing was probed."""
+    return {}
+
+
+def answers(task: str, quality: float, generator: np.random.Generator) -> tuple[str, Any, Any, dict[str, Any]]:
+    """A task's measure, labels, a model's predictions and their metrics."""
+    if task == "similarity":
+        noise = (NOISE + 0.1 * generator.normal(size=EXAMPLES)) * LABELS.std()
+        predictions = (quality * LABELS + np.sqrt(1 - quality**2) * noise).astype(np.float32)
+        return "pearson", LABELS, predictions, correlation_metrics(predictions, LABELS)
+    if task in GROUPS[STS]:
+        labels = np.linspace(0, 5, SUITE_EXAMPLES)
+        noise = np.random.default_rng(3).permutation(labels) + 0.2 * generator.normal(size=SUITE_EXAMPLES)
+        predictions = quality * labels + (1 - quality) * noise
+        return "spearman", labels, predictions, correlation_metrics(predictions, labels)
+    classes = CLASSES.get(task, 2)
+    labels = np.arange(SUITE_EXAMPLES) % classes
+    wrong = generator.permutation(SUITE_EXAMPLES) >= round(quality * SUITE_EXAMPLES)
+    predictions = np.where(wrong, (labels + 1) % classes, labels)
+    return "accuracy", labels, predictions, classification_metrics(predictions, labels, classes)
+
+
+def add_run(
+    runs: Path, table: Table, row: Row, seed: int, quality: Quality, falls: Falls = flat, probe: Probe = blind
+) -> RecordedRun:
+    """A training with three evaluations, and its scores."""
+    name = re.sub(r"\W+", "-", f"{table.key}-{row.key}")
+    model, evaluation = f"pretrain-{name}-{seed}", f"evaluate-{name}-{seed}"
+    metrics, scores, measures, arrays = {}, {}, {}, {}
+    for task in table.columns:
+        generator = np.random.default_rng([seed, *f"{name}{task}".encode()])
+        measures[task], labels, predictions, metrics[task] = answers(task, quality(table.key, row, task), generator)
+        scores[task] = metrics[task][measures[task]]
+        arrays |= {f"{task}_labels": labels, f"{task}_predictions": predictions}
+    overall = float(np.mean(list(scores.values())))
+    history = []
+    for number, share in enumerate((0.5, 1.0, 0.0), start=1):
+        less = 0.1 - (0.1 + falls(row, seed)) * share if number < 3 else 0.0
+        dev = {task: {**of, measures[task]: scores[task] - less} for task, of in metrics.items()}
+        passed = (number - 1) / 2
+        seen = {
+            f"unlabelled {statistic}": (1 - passed) * (statistic != "dissipated anchors")
+            + passed * value
+            + 0.005 * seed
+            for statistic, value in probe(row).items()
+        }
+        line = {"step": 8 * number, "epoch": 1, "training": {"unlabelled": 1.0, **seen}, "dev": dev}
+        history.append({**line, "scores": {"overall": overall}, "tokens": 100 * number, "seconds": 1.0 * number})
+    for folder in (model, evaluation):
+        (runs / folder).mkdir(parents=True)
+    (runs / model / "config.json").write_text(json.dumps({"seed": seed, "sources": ["unlabelled"]}))
+    (runs / model / "inputs.json").write_text("{}")
+    (runs / model / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history))
+    (runs / evaluation / "config.json").write_text("{}")
+    found = {"overall": overall, "scores": scores, "measures": measures, "metrics": metrics}
+    (runs / evaluation / "evaluation.json").write_text(json.dumps(found))
+    np.savez(runs / evaluation / "predictions.npz", **arrays)
+    chain = (RecordedStage("pretrain", model, 3.0), RecordedStage("evaluate", evaluation, 1.0))
+    return RecordedRun(table.key, row.key, seed, model, evaluation, chain=chain)
+
+
+def write_store(
+    runs: Path,
+    keys: Sequence[str],
+    quality: Quality = fair,
+    falls: Falls = flat,
+    probe: Probe = blind,
+    seeds: Mapping[str, int] | int = 3,
+    without: Callable[[Row], bool] = lambda row: False,
+) -> Path:
+    """A record of some tables and all artefacts behind it.
+
+    Args:
+        runs: folder to write to.
+        keys: of the tables.
+        quality: how good models are.
+        falls: how far their scores fall.
+        probe: what was seen in training.
+        seeds: how many, of all tables or by key.
+        without: rows that were not run.
+    """
+    runs.mkdir(parents=True, exist_ok=True)
+    found: list[RecordedRun] = []
+    for table in (TABLES[key] for key in TABLES if key in keys):
+        count = seeds if isinstance(seeds, int) else seeds[table.key]
+        if table.kind == "simulations":
+            artefact = simulate(SIMULATION, RunOptions(runs=runs)).folder.name
+            run = RecordedRun(table.key, table.rows[0].key, 0, artefact)
+            found += [replace(run, seed=seed, chain=(RecordedStage("simulate", artefact, 14.0),)) for seed in range(2)]
+            continue
+        rows = [row for row in table.rows if row.key != "ensemble-test" and not without(row)]
+        found += [add_run(runs, table, row, s, quality, falls, probe) for row in rows for s in range(count)]
+    tables = tuple(TABLES[key] for key in TABLES if key in keys)
+    Record("sample", "some-weights", "data", ("Beware.",), tables, tuple(found)).write(runs)
+    return runs
+
+
+def without_rows(results: TableResults, *keys: str) -> TableResults:
+    """The same results as if some rows had not been run."""
+    return replace(results, runs={key: runs for key, runs in results.runs.items() if key not in keys})

@@ -1,0 +1,103 @@
+"""Nothing depends on the text of a label: with every label reworded, verdicts, figures and pages are the same."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from multitask.evaluation.markup import latex
+from studies.engine.record import Record
+from studies.engine.table import Row, Table
+from studies.report import preset_results
+from studies.report.preset_results import PresetResults
+from studies.report.report import write_report
+from studies.study import all_studies
+from tests.studies.gradient_paradigm.published import as_published, falls_as_published, probed_as_published
+from tests.studies.sparse_cse.test_claims import as_claimed
+from tests.studies.synthetic import TABLES, write_store
+
+SEEDS = {key: 3 if table.columns == ("similarity",) else 1 for key, table in TABLES.items()}
+
+
+def as_said(key: str, row: Row, task: str) -> float:
+    """What the papers say, where they say anything; else rows differ."""
+    if key in ("sparsity", "sparsity-own"):
+        return as_claimed(key, row, task)
+    if key in ("objectives", "objectives-suites", "gradient", "decoupled", "components"):
+        return as_published(key, row, task)
+    return 0.5 + 0.4 * np.random.default_rng([*f"{key} {row.key} {task}".encode()]).random()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    runs = tmp_path_factory.mktemp("all") / "runs"
+    return write_store(runs, list(TABLES), as_said, falls_as_published, probed_as_published, SEEDS)
+
+
+def reworded(table: Table) -> tuple[Table, dict[str, str]]:
+    """The table with another title, note and labels, and what each of them was."""
+    labels = {f"@{table.key}:{place}@": row.label for place, row in enumerate(table.rows)}
+    rows = tuple(replace(row, label=label) for row, label in zip(table.rows, labels, strict=True))
+    title, note = f"@title of {table.key}@", f"@note of {table.key}@"
+    return replace(table, title=title, note=note, rows=rows), {**labels, title: table.title, note: table.note}
+
+
+def drawn_data(figures: list[list[bytes]]) -> Callable[..., str]:
+    """In place of `render`: keeps the data of what is drawn, and returns the description alone."""
+
+    def render(draw: Callable[[Figure], None], inches: tuple[float, float], description: str) -> str:
+        figure = Figure(figsize=inches)
+        draw(figure)
+        data = [line.get_xydata() for axes in figure.axes for line in axes.get_lines()]
+        data += [image.get_array() for axes in figure.axes for image in axes.get_images()]
+        data += [path.vertices for axes in figure.axes for of in axes.collections for path in of.get_paths()]
+        figures.append([np.asarray(values).tobytes() for values in data])
+        return f"<svg>{description}</svg>"
+
+    return render
+
+
+def pages(store: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, str], list[list[bytes]]]:
+    """All pages' texts by file, and the data of all figures."""
+    figures: list[list[bytes]] = []
+    for module in ("studies.report.figures", "studies.gradient_paradigm.simulation_figures"):
+        monkeypatch.setattr(f"{module}.render", drawn_data(figures))
+    write_report(store, "sample", output)
+    files = [path for path in output.rglob("*") if path.is_file()]
+    return {path.relative_to(output).as_posix(): path.read_text(encoding="utf-8") for path in files}, figures
+
+
+def test_reworded_labels_change_nothing_else(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = Record.read(store, "sample")
+    samples = PresetResults.read(store, "sample").tables[0].samples
+    monkeypatch.setattr(preset_results, "Samples", lambda runs: samples)  # do not depend on labels: computed once
+    statuses = verdicts(store)
+    texts, figures = pages(store, tmp_path / "before", monkeypatch)
+    made = [reworded(table) for table in record.tables]
+    replace(record, tables=tuple(table for table, _ in made)).write(store)
+    assert verdicts(store) == statuses
+    assert set(statuses) == {"reproduced", "not reproduced"}  # every claim is tested
+    others, drawn = pages(store, tmp_path / "after", monkeypatch)
+    assert drawn == figures
+    assert len(figures) > 100
+    assert others.keys() == texts.keys()
+    originals = {label: original for _, labels in made for label, original in labels.items()}
+    for name, text in others.items():
+        assert restored(name, text, originals) == unescape(texts[name]), name
+
+
+def restored(name: str, text: str, originals: dict[str, str]) -> str:
+    """A page with the original labels."""
+    text = unescape(text)
+    for label, original in originals.items():
+        text = text.replace(label, latex(original) if name.endswith(".tex") else original)
+    return text
+
+
+def verdicts(store: Path) -> list[str]:
+    results = PresetResults.read(store, "sample")
+    return [one.verdict.status for study in all_studies() for one in study.judge(results)]
