@@ -188,9 +188,14 @@ def _bounds(rates: Sequence[Estimate]) -> Rates:
     return np.array([rate.rate for rate in rates]), low, high
 
 
+def _percent(rate: float) -> str:
+    return "unknown" if np.isnan(rate) else f"{rate:.0%}"
+
+
 def _rates_described(title: str, panels: Panels, places: Sequence[float]) -> str:
     parts = [
-        f"{statement}: " + "; ".join(f"{name} {rate[0]:.0%} to {rate[-1]:.0%}" for name, (rate, _, _) in lines.items())
+        f"{statement}: "
+        + "; ".join(f"{name} {_percent(rate[0])} to {_percent(rate[-1])}" for name, (rate, _, _) in lines.items())
         for statement, lines in panels.items()
     ]
     return f"{title}, rates from {places[0]:g} to {places[-1]:g}. " + ". ".join(parts) + "."
