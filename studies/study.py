@@ -1,4 +1,4 @@
-"""What a study contributes: tables, claims of papers, figures. Each folder here with a module `study` is a study."""
+"""What a study consists of: tables, claims and figures. Each folder here that has a module `study` is a study."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,10 +44,10 @@ class Study:
     """The object `STUDY` of a folder's module `study`.
 
     Args:
-        tables: a function for each table, from a preset's recipes to the table and how its rows are made.
+        tables: a function for each table, from a preset's recipes to the table and the recipes of its rows.
         papers: the papers whose claims are checked.
         judge: from results to the papers' claims with their verdicts.
-        sections: the parts of the study's page; each is None where its results are missing.
+        sections: makers of the page's sections; each returns None if its results are missing.
     """
 
     tables: "tuple[Callable[[Recipes], Experiment], ...]"

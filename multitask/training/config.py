@@ -21,7 +21,7 @@ class OptimizerConfig:
     weight_decay: float = 0.01
     """Decoupled weight decay. Biases and norms are never decayed."""
     clip: float | None = 1.0
-    """Largest norm of the gradient; a larger gradient is scaled down to it. None: no clipping."""
+    """Largest norm of the gradient; a larger gradient is scaled down to it. `none` switches clipping off."""
 
     def __post_init__(self) -> None:
         check_range(self, 0, ("learning_rate", "head_learning_rate", "weight_decay"))

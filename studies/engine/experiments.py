@@ -1,4 +1,4 @@
-"""Experiments: a table with the recipe of each row. All studies' experiments, and those with SentEval's scores."""
+"""Experiments: tables with the recipes of their rows, scored on the dev sets or on SentEval's tasks."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from studies.engine.table import MAIN_TASKS, Row, Table, TableKind
 from studies.study import all_studies
 
 Line = tuple[Row, Node | None]
-"""A row and the recipe of its model; None for a row that only the report can have."""
+"""A row and the recipe of its model. A row that only the report can have has no recipe."""
 
 STS, TRANSFER = "STS", "Transfer"
 SUITE_COLUMNS = {"sts": STS, "transfer": TRANSFER}
@@ -23,9 +23,9 @@ class Experiment:
 
     Args:
         table: what is compared.
-        models: the recipe of each row's model by the row's key, without rows that only the report can have.
+        models: the recipe of each row's model, by the row's key and in the table's order.
         evaluation: from a row's model to the stage with its scores.
-        on_request: run only where it is named.
+        on_request: run only if it is named.
     """
 
     table: Table
@@ -45,7 +45,7 @@ def experiment(
     kind: TableKind = "table",
     on_request: bool = False,
 ) -> Experiment:
-    """A table scored on the dev sets, from its rows with their recipes; see `Table` and `Experiment`."""
+    """A table scored on the dev sets, from its rows and their recipes; see `Table` and `Experiment`."""
     lines = tuple(lines)
     table = Table(key, title, note, tuple(row for row, _ in lines), reference, columns, kind=kind)
     return Experiment(table, _models(lines), on_request=on_request)
@@ -82,7 +82,7 @@ def _place(key: str) -> tuple[bool, int, str]:
 
 
 def choose(experiments: tuple[Experiment, ...], keys: Collection[str]) -> tuple[Experiment, ...]:
-    """The experiments whose tables have these keys, in their own order. Raises InputError for an unknown key."""
+    """The experiments whose tables have these keys, in the usual order. Raises InputError for an unknown key."""
     known = [experiment.table.key for experiment in experiments]
     if unknown := [key for key in keys if key not in known]:
         raise InputError(f"--tables {','.join(keys)}: no table {', '.join(unknown)}; there are {', '.join(known)}")

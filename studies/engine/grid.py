@@ -1,4 +1,4 @@
-"""A grid: the recipes of all rows and seeds as one graph; each is computed once, parents before children."""
+"""A grid: the stages of all rows and seeds as one graph. Each stage is computed once, parents before children."""
 
 import logging
 import re
@@ -26,9 +26,9 @@ class Grid:
     """All stages of some experiments.
 
     Args:
-        targets: what rows are made of, models and their evaluations; anything else is on the way to them.
+        targets: the stages whose artefacts rows name: models and their evaluations.
         stages: every stage, parents before children, with the first row that needs it.
-        needed: how many rows need each, counted over tables and seeds.
+        needed: how many rows need each stage, counted over tables and seeds.
     """
 
     targets: frozenset[Node]
@@ -37,7 +37,7 @@ class Grid:
 
     @classmethod
     def of(cls, experiments: Sequence[Experiment], seeds: int) -> Self:
-        """The grid with the seeds 0 to `seeds` less one; the first seed of all rows comes first."""
+        """The grid for the seeds 0 to `seeds` - 1. The first seed of all rows comes before the second."""
         stages: dict[Node, Row] = {}
         needed: Counter[Node] = Counter()
         targets: set[Node] = set()
@@ -52,7 +52,7 @@ class Grid:
         return cls(frozenset(targets), stages, needed)
 
     def missing(self, found: Mapping[Node, object]) -> list[Node]:
-        """The stages that have to be computed, in order: targets not found, and parents of those, where not found."""
+        """The stages to compute, in order: the targets that were not found, and their parents that were not found."""
         needed: set[Node] = set()
         for node in reversed(list(self.stages)):
             if node not in found and (node in self.targets or any(node in child.needs for child in needed)):
@@ -63,20 +63,20 @@ class Grid:
 def compute_grid(
     grid: Grid, store: Store, engine: Engine, options: RunOptions, report: Callable[[Outcomes], object]
 ) -> Outcomes:
-    """Compute what is missing.
+    """Compute the missing stages.
 
     Args:
-        grid: what is wanted.
-        store: what is there.
-        engine: what computes.
+        grid: the stages that rows need.
+        store: the stages that are computed already.
+        engine: computes the others.
         options: where to compute and to write.
-        report: called after every stage with all results so far.
+        report: called after every stage with all outcomes so far.
 
     Returns:
-        For every stage that is there what is remembered of it, for one that is not why.
+        The note of every computed stage, and the failure of every other stage.
 
     Raises:
-        Interrupted: a signal asked to stop; the same call goes on from there.
+        Interrupted: a signal asked to stop; the same call resumes.
     """
     outcomes: dict[Node, Note | Failed] = {node: note for node in grid.stages if (note := store.note(node))}
     waiting = grid.missing(outcomes)

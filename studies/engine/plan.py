@@ -1,4 +1,4 @@
-"""What a preset would compute: the graph of its stages, what of it is there, and how long the rest may take."""
+"""The plan of a preset: its stages, which of them are computed already, and how long the others may take."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from studies.engine.store import Store
 
 @dataclass(frozen=True)
 class PlannedStage:
-    """A stage, all its seeds together.
+    """A stage with all its seeds.
 
     Args:
-        depth: stages before it.
+        depth: the number of stages before it.
         stage: the stage's name.
         label: of the first row that needs it.
         rows: how many rows need it.
-        seeds: how many seeds of it are wanted.
-        cached: how many of them are there.
-        missing: how many have to be computed; one that nothing else needs may be neither.
-        seconds: that a seed took, or may take; None when nothing like it was measured yet.
+        seeds: how many seeds are wanted.
+        cached: how many seeds are computed already.
+        missing: how many seeds have to be computed. A seed that no missing stage needs is neither cached nor missing.
+        seconds: that a seed took or may take; None if no similar stage was measured yet.
     """
 
     depth: int
@@ -39,27 +39,27 @@ class PlannedStage:
 
 @dataclass(frozen=True)
 class Plan:
-    """All stages of a preset, each below the one that it starts from."""
+    """All stages of a preset, each below the stage that it starts from."""
 
     stages: tuple[PlannedStage, ...]
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated time of what is missing, one after the other; None when something cannot be estimated."""
+        """Estimated time of all missing stages, one after the other. None if a stage cannot be estimated."""
         left = [(stage.missing, stage.seconds) for stage in self.stages if stage.missing]
         known = [missing * seconds for missing, seconds in left if seconds is not None]
         return sum(known) if len(known) == len(left) else None
 
     @property
     def shared(self) -> float | None:
-        """Share of the time of all rows apart that they save by sharing stages; None when no time is known."""
+        """Share of the time of all rows that they save by sharing stages. None if no time is known."""
         known = [(stage.seconds * stage.seeds, stage.rows) for stage in self.stages if stage.seconds is not None]
         apart = sum(seconds * rows for seconds, rows in known)
         return 1 - sum(seconds for seconds, _ in known) / apart if apart else None
 
 
 def make_plan(preset: Preset, seeds: int, options: RunOptions) -> Plan:
-    """The plan of a preset. Computes nothing and loads no weights, but reads all files behind them.
+    """The plan of a preset. Computes nothing and loads no weights, but reads all files that the stages depend on.
 
     Raises:
         InputError: as `run_preset`.
@@ -88,7 +88,7 @@ def make_plan(preset: Preset, seeds: int, options: RunOptions) -> Plan:
 
 
 def _tree(nodes: list[Node]) -> Iterator[tuple[Node, int]]:
-    """Every stage below the first that it starts from, with its depth."""
+    """Every stage with its depth, below the first stage that it starts from."""
 
     def below(parent: Node | None, depth: int) -> Iterator[tuple[Node, int]]:
         for node in nodes:
@@ -100,7 +100,7 @@ def _tree(nodes: list[Node]) -> Iterator[tuple[Node, int]]:
 
 
 def rows_of(plan: Plan) -> list[list[str]]:
-    """The plan's stages as cells, a heading first: stage, first row, rows, state, time."""
+    """The plan's stages as cells: stage, first row, rows, state, time. The first line is the heading."""
     lines = [["stage", "first needed by", "rows", "state", "time"]]
     for stage in plan.stages:
         state = "cached" if stage.cached == stage.seeds else "to do" if stage.missing else "not needed"

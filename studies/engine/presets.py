@@ -1,4 +1,4 @@
-"""Presets: which start weights and data, at which size; the tables are the same. Imports nothing heavy."""
+"""Presets: start weights, data and size. All presets have the same tables. Imports nothing heavy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +19,9 @@ from studies.engine.recipes import Recipes
 
 PresetName = Literal["sample", "small", "best", "paper"]
 
-GIVEN = ("quora", "sentiment", "similarity")  # supervised on Quora first, then the others in two views (section 4.1)
-UNSUPERVISED = ("sentiment", "paraphrase", "similarity")  # in two views, in the order of section 5.3
-AT_THE_END = 10**9  # steps between evaluations: a pre-training of fixed length has nothing to select
+GIVEN = ("quora", "sentiment", "similarity")  # Quora with labels, then dropout views of the others (section 4.1)
+UNSUPERVISED = ("sentiment", "paraphrase", "similarity")  # dropout views, in the order of section 5.3
+AT_THE_END = 10**9  # steps between evaluations: a pre-training of fixed length selects no checkpoint
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Preset:
 
     Args:
         name: how the command line calls it.
-        recipes: what their rows are made of.
-        experiments: which.
+        recipes: start weights, data and settings of all rows.
+        experiments: the experiments.
     """
 
     name: PresetName
@@ -39,10 +39,10 @@ class Preset:
     experiments: tuple[Experiment, ...]
 
 
-# The report's (section 5.3): learning rate 1e-5, temperature 0.05, batch 16, 10 epochs, heads of 768, dropout 0.3, the
-# first token as embedding; contrastive pre-training of 5 epochs on the given sets and 3 on NLI, unsupervised training
-# of 10 with 6% of Quora in each. A supervised pre-training is kept as it is at its end, since Tables 8 and 9 compare
-# its length. Reviews are not the report's.
+# The report's settings (section 5.3): learning rate 1e-5, temperature 0.05, batch 16, 10 epochs, heads of 768, dropout
+# 0.3, the first token as embedding. Contrastive pre-training takes 5 epochs on the given sets and 3 on NLI, and
+# unsupervised training 10 epochs with 6% of Quora in each. A supervised pre-training keeps its last checkpoint, because
+# Tables 8 and 9 compare its length. The report has no reviews.
 _PAPER_VIEWS = PretrainConfig(  # as the scripts of arXiv 2402.18281
     pooling="cls", batch_size=128, max_length=32, projection="linear", evaluate_every=125, probe_every=25
 )
@@ -130,12 +130,12 @@ SAMPLE = Recipes(
 )
 
 PRESETS: dict[PresetName, Recipes] = {"sample": SAMPLE, "small": SMALL, "best": SMALL, "paper": PAPER}
-ONLY: dict[PresetName, tuple[str, ...]] = {"best": ("best",)}  # presets that are a few tables rather than a size
+ONLY: dict[PresetName, tuple[str, ...]] = {"best": ("best",)}  # tables of presets that do not run all
 
-# What a reader of scores must know about sizes, start weights and data, by the names they are called by.
+# What a reader of scores must know, by the name of the preset, the start weights or the data.
 _FEWER = (
-    "Training data is sub-sampled, epochs are fewer and learning rates larger than the report's: its numbers stand "
-    "beside for their orderings only."
+    "Training data is sub-sampled, epochs are fewer and learning rates are larger than the report's. Compare the "
+    "orderings of its scores with ours, not the scores."
 )
 NOTES = {
     "sample": _FEWER,
@@ -144,7 +144,7 @@ NOTES = {
     "sentence pairs, Quora questions and NLI among them. Scores from them must not be compared with scores from plain "
     "BERT.",
     "data/sample": "The data is the bundled sample: short texts composed by a script. It is not a benchmark; the "
-    "scores say that everything works and that a model learns, nothing more.",
+    "scores show only that everything works and that a model learns.",
 }
 
 
@@ -158,10 +158,10 @@ def load_preset(
     """A preset with its tables.
 
     Args:
-        name: which.
+        name: the preset's name.
         start: other start weights: a folder, a run or a hub id.
         data: another data folder.
-        tables: keys of the tables; when left out the preset's own, or all that are not run on request only.
+        tables: keys of the tables. By default the preset's own tables, or all tables that are not run on request.
         suites_data: another folder of SentEval's data.
 
     Raises:

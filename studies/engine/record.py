@@ -1,4 +1,4 @@
-"""What a preset ran: its tables, and the artefacts of each row and seed. A report is made from a record alone."""
+"""What a preset ran: its tables, and the artefacts of each row and seed. Reports are made from records."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +15,7 @@ from multitask.runs.run_hash import FORMAT_VERSION
 from studies.engine.table import Table
 
 SCHEMA = 2
-"""Version of the record's own fields. 1 had labels in place of keys."""
+"""Version of the record's fields. Version 1 had no keys."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class RecordedStage:
     """One artefact on the way to a row.
 
     Args:
-        stage: pretrain, finetune, fuse, mlm, prune, ensemble, evaluate or simulate.
+        stage: the stage's name.
         artefact: name of its folder.
-        seconds: wall time that it took to compute, loading and evaluation included; 0 when that is not known.
+        seconds: wall time of its computation, including loading and evaluation; 0 if unknown.
     """
 
     stage: str
@@ -40,15 +40,12 @@ class RecordedRun:
     Args:
         table: the table's key.
         row: the row's key.
-        seed: of the whole chain.
-        model: name of the artefact that holds the row's final model, None if there is none. An ensemble is its own
-            evaluation, and has no metrics.jsonl.
-        evaluation: name of the artefact that holds its scores and predictions; None if there is none, which is so for
-            simulations.
-        error: why there is none.
+        seed: of all its stages.
+        model: name of the artefact with the row's final model, if it is computed. An ensemble is its own evaluation.
+        evaluation: name of the artefact with its scores and predictions, if it is computed. Simulations have none.
+        error: why a stage failed.
         log: of the stage that failed, a path within the folder of artefacts.
-        chain: all artefacts behind the row that were computed, parents before children, the evaluation last. An
-            artefact that several rows share is in the chain of each.
+        chain: all computed artefacts of the row, parents before children. Rows can share artefacts.
     """
 
     table: str
@@ -71,7 +68,7 @@ class Record:
         data: folder of the data as it was called.
         notes: warnings that belong next to the scores.
         tables: what was run.
-        runs: one for each seed of each row, in the tables' order. A row that only the report can have has none.
+        runs: one for each seed of each row, in the tables' order. Rows without a recipe have none.
         format_version: of the artefacts.
         schema: of the record.
     """
@@ -87,7 +84,7 @@ class Record:
 
     @property
     def failures(self) -> list[tuple[str, RecordedRun]]:
-        """Runs that failed, with the labels of their rows, in the tables' order."""
+        """Failed runs with the labels of their rows."""
         tables = {table.key: table for table in self.tables}
         return [(tables[run.table].label(run.row), run) for run in self.runs if run.error is not None]
 
@@ -96,16 +93,16 @@ class Record:
         return tuple(run for run in self.runs if (run.table, run.row) == (table, row))
 
     def artefacts(self, *tables: str) -> set[str]:
-        """Names of all artefacts behind the rows of some tables, given by key, or of all tables."""
+        """Names of all artefacts of the tables with these keys, or of all tables."""
         return {stage.artefact for run in self.runs if not tables or run.table in tables for stage in run.chain}
 
     def with_tables_of(self, earlier: "Record", folder: Path, order: Sequence[str]) -> "Record":
-        """The record with the tables that only an earlier one has, if that is of the same start weights and data.
+        """The record plus the tables that only an earlier record has, if it has the same start weights and data.
 
         Args:
-            earlier: of the same preset.
-            folder: of all artefacts; a table that has lost one is left out.
-            order: keys of all tables there are.
+            earlier: a record of the same preset.
+            folder: of all artefacts. Tables whose artefacts are incomplete are left out.
+            order: keys of all tables.
         """
         if (earlier.start, earlier.data, earlier.format_version) != (self.start, self.data, self.format_version):
             return self
@@ -125,15 +122,7 @@ class Record:
         return replace(self, tables=tuple(tables), runs=tuple(runs))
 
     def best_model(self, folder: Path, tasks: Collection[str]) -> str | None:
-        """The model with the best overall dev score among those that were scored on exactly these tasks.
-
-        Args:
-            folder: of all artefacts.
-            tasks: names of the tasks.
-
-        Returns:
-            The artefact's name, or None when no such run succeeded.
-        """
+        """The artefact of the model with the best overall dev score on exactly these tasks. None if no run has it."""
         scores: dict[str, float] = {}
         for run in self.runs:
             if run.model is not None and run.evaluation is not None:
@@ -144,7 +133,7 @@ class Record:
 
     @staticmethod
     def path(folder: Path, preset: str) -> Path:
-        """Where the record of a preset lies."""
+        """The file of a preset's record."""
         return folder / f"experiments-{preset}.json"
 
     def write(self, folder: Path) -> None:
@@ -164,10 +153,8 @@ class Record:
         if not path.is_file():
             raise InputError(f"{path}: no such file; run {command} first")
         found = read_json(path)
-        if not isinstance(found, dict) or (found.get("schema"), found.get("format_version")) != (
-            SCHEMA,
-            FORMAT_VERSION,
-        ):
+        version = isinstance(found, dict) and (found.get("schema"), found.get("format_version"))
+        if version != (SCHEMA, FORMAT_VERSION):
             raise InputError(f"{path}: written by another version; run {command} again")
         try:
             record: Record = parsed(cls, found)
@@ -180,7 +167,7 @@ class Record:
 
 
 def duration(seconds: float | None) -> str:
-    """`12.3 s`, `4 min 10 s`, `3 h 05 min`; a question mark for an unknown duration."""
+    """`12.3 s`, `4 min 10 s`, `3 h 05 min`, or a question mark if unknown."""
     if seconds is None:
         return "?"
     if seconds < 60:

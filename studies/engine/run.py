@@ -29,17 +29,17 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
 
     Args:
         preset: what to run.
-        seeds: each row is computed with the seeds 0 to this number less one, along its whole chain.
-        options: where to compute and to write; its name is replaced by the rows' labels.
-        engine: what computes.
+        seeds: the number of seeds, from 0. A seed applies to all stages of a row.
+        options: where to compute and to write; its name is replaced by the rows' keys.
+        engine: computes the stages.
 
     Returns:
-        The record. A failed row stands in it with its error. In the folder of artefacts it keeps the tables of earlier
-        runs that this one leaves out.
+        The record of these tables, with the errors of failed rows. The record that is written also keeps the tables of
+        earlier runs that this run leaves out.
 
     Raises:
         InputError: the data folder or the start weights are missing.
-        Interrupted: stopped by a signal; the same call goes on from there.
+        Interrupted: a signal asked to stop; the same call resumes.
     """
     check_preset(preset, seeds)
     grid, store = Grid.of(preset.experiments, seeds), Store(options)
@@ -48,9 +48,9 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
     def record_so_far(outcomes: Outcomes) -> Record:
         record = _record(preset, seeds, outcomes, options.runs)
         united = record
-        with suppress(InputError):  # there is none yet, or none that can be read
+        with suppress(InputError):  # no earlier record, or none that can be read
             united = record.with_tables_of(Record.read(options.runs, preset.name), options.runs, order)
-        united.write(options.runs)  # after every stage: what is there can be reported while the rest runs
+        united.write(options.runs)  # after every stage, so that results can be reported while the others run
         return record
 
     with shared(options.runs / LOCKS / GRIDS), engine:
@@ -58,7 +58,7 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
 
 
 def check_preset(preset: Preset, seeds: int) -> None:
-    """Find what is missing before the first stage, so that it is one error instead of one a row."""
+    """Raise one error for missing files before the first stage, instead of one error for each row."""
     data = preset.recipes.data
     if not data.is_dir():
         remedy = "pass a data folder with --data" if preset.name == "sample" else "run `multitask data fetch` first"
@@ -76,10 +76,9 @@ def _record(preset: Preset, seeds: int, outcomes: Outcomes, folder: Path) -> Rec
     data, start = str(preset.recipes.data), preset.recipes.start.name
     tables = tuple(experiment.table for experiment in preset.experiments)
     runs = (
-        _run(experiment, row.key, seed, outcomes, folder)
+        _run(experiment, row, seed, outcomes, folder)
         for experiment in preset.experiments
-        for row in experiment.table.rows
-        if row.key in experiment.models
+        for row in experiment.models
         for seed in range(seeds)
     )
     notes = tuple(NOTES[name] for name in (data, start.lower(), preset.name) if name in NOTES)
@@ -87,7 +86,7 @@ def _record(preset: Preset, seeds: int, outcomes: Outcomes, folder: Path) -> Rec
 
 
 def _run(experiment: Experiment, row: str, seed: int, outcomes: Outcomes, folder: Path) -> RecordedRun:
-    """A row's run as far as it is; with neither scores nor an error while it is waited for."""
+    """A row's run so far. An unfinished run has neither scores nor an error."""
     model = experiment.models[row].seeded(seed)
     scores = experiment.evaluation(model)
     found = {node: outcomes[node] for node in scores.chain() if node in outcomes}
@@ -103,11 +102,11 @@ def _run(experiment: Experiment, row: str, seed: int, outcomes: Outcomes, folder
 
 
 def write_best_predictions(preset: Preset, record: Record, options: RunOptions, output: Path) -> list[Path]:
-    """Write the course's prediction files: of the best model of all three tasks, and of the reviews' best.
+    """Write the course's prediction files: of the best model of all three tasks, and of the best model of reviews.
 
     Returns:
-        The files written; none for a group of tasks of which no run succeeded, or whose test file is missing (a
-        warning says so: the scores stand without it).
+        The files written. A group of tasks has none if no run succeeded, or if a test file is missing; a warning says
+        so.
     """
     paths: list[Path] = []
     for tasks in (MAIN_TASKS, ("reviews",)):
@@ -130,7 +129,7 @@ class PredictionFiles:
 
 
 def _predictions(model: Artefact, data: Path, options: RunOptions) -> list[Path]:
-    """A model's prediction files, made once; an ensemble has made its own."""
+    """A model's prediction files, computed once. An ensemble has them already."""
     if (model.folder / "predictions").is_dir():
         return sorted((model.folder / "predictions").iterdir())
     inputs = {"model": model.digest, "data": Store(options).key(data), "device": options.device}

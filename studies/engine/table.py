@@ -1,4 +1,4 @@
-"""A table of a study: rows with keys, and the published scores. Recipes and results are attached to it by key."""
+"""A table of a study: rows with keys, and published scores. Recipes and results are attached to it by key."""
 
 import re
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ class Row:
     """One line of a table.
 
     Args:
-        key: identifies the row within its table: stable, short, ASCII.
+        key: identifies the row within its table; stable, short, ASCII.
         label: its name for readers; nothing else depends on it.
-        point: its parameters; empty where no other row differs by a parameter.
-        published: the paper's scores by column, without the columns that the paper leaves out.
+        point: its parameters; empty if rows do not differ by parameters.
+        published: the paper's scores by column; columns without a score are missing.
     """
 
     key: str
@@ -37,7 +37,7 @@ class Row:
 
 
 def key_of(point: Point) -> str:
-    """`margin=0.3`, or `loss=vicreg,components=weight+ratio`: the key of a row that is identified by its point."""
+    """The key of a row that its point identifies: `margin=0.3`, or `loss=vicreg,components=weight+ratio`."""
     return ",".join(f"{name}={_text(value)}" for name, value in point.items())
 
 
@@ -54,12 +54,12 @@ class Table:
     Args:
         key: how the command line calls it: 1 to 10 for the report's tables, else a name.
         title: what is compared.
-        note: what a reader must know to read the rows, in a sentence or two.
+        note: what a reader must know about the rows.
         rows: with different keys and different labels.
         reference: key of the row that the others are compared with.
         columns: the tasks that rows are scored on.
-        groups: columns that are means of others, by name. Several columns without groups have one mean, `overall`.
-        kind: shown as a table, or as curves over the epochs. Simulations have no scores and are shown in the study.
+        groups: means of columns by name. Several columns without groups have one mean, `overall`.
+        kind: shown as a table or as curves over the epochs. Simulations have no scores; the study's page shows them.
 
     Raises:
         ValueError: two rows have the same key or label, or no row has the reference's key.
@@ -82,7 +82,7 @@ class Table:
             raise ValueError(f"table {self.key}: no row has the key {self.reference}; there are {', '.join(keys)}")
 
     def label(self, key: str) -> str:
-        """The label of a row; its key where the table lacks the row."""
+        """The label of a row, or its key if the table lacks the row."""
         return next((row.label for row in self.rows if row.key == key), key)
 
     @property
@@ -92,20 +92,20 @@ class Table:
 
     @property
     def numbered_title(self) -> str:
-        """The title after the number that the report gives the table or figure."""
+        """The title with the report's number of the table or figure, if it has one."""
         numbered = re.fullmatch(r"(figure)?(\d+)", self.key)
         return f"{(numbered[1] or 'table').capitalize()} {numbered[2]}: {self.title}" if numbered else self.title
 
     @cached_property
     def score_columns(self) -> tuple[str, ...]:
-        """All columns with scores: the means of several tasks first, then the tasks."""
+        """All columns with scores: means first, then tasks."""
         return (*(tuple(self.groups) or (OVERALL,)), *self.columns) if len(self.columns) > 1 else self.columns
 
     def tasks(self, column: str) -> tuple[str, ...]:
-        """The tasks that a column's scores are the mean of."""
+        """The tasks of which a column is the mean."""
         return {OVERALL: self.columns, **self.groups}.get(column, (column,))
 
     @property
     def has_published(self) -> bool:
-        """Whether the paper gives any number for the table."""
+        """Whether the paper gives any score for the table."""
         return any(row.published for row in self.rows)

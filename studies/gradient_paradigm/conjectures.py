@@ -1,9 +1,9 @@
 """How often Conjectures 1 to 3 of arXiv 2402.18281 (section 3.1) hold over random configurations of embeddings.
 
-And how often losses with a margin are above the contrastive loss, as the gradient dissipation paper (ICLR 2023, section
-1) says. The conjectures are about trained networks. What is checked is what they say of the embeddings alone: that the
-update which the paradigm prescribes, applied to freely movable unit vectors, has the property. Each statement below
-says how it was made decidable. Configurations are those of `studies.gradient_paradigm.random_configurations`.
+It also checks how often losses with a margin are above the contrastive loss (gradient dissipation paper, ICLR 2023,
+section 1). The conjectures are about trained networks. The check is about embeddings only: does the paradigm's update
+of freely movable unit vectors have the property? Each function below says how a conjecture becomes decidable.
+Configurations come from `studies.gradient_paradigm.random_configurations`.
 """
 
 import math
@@ -16,7 +16,6 @@ from torch.nn.functional import one_hot
 from multitask.objectives import unit
 from multitask.objectives.base import Objective, Pairs
 from multitask.objectives.closed_forms import INFONCE, MAT, MET, MPT, RATIOS, Negatives
-from studies.gradient_paradigm.paradigm import DISSIPATIONS, PARADIGM, lemma_1_bounds
 from studies.gradient_paradigm.random_configurations import Configurations, Tally, tangent
 from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import (
@@ -41,12 +40,13 @@ from studies.gradient_paradigm.simulation_outcomes import (
     Estimate,
     case_of,
 )
+from studies.gradient_paradigm.simulations import DISSIPATIONS, PARADIGM
 
 ROUNDING = 1e-5
 SLOPES = {MPT: 1, MET: 2, MAT: 1}
-"""How fast the difference of two cosines can rise with that of a loss's measures."""
+"""How fast the difference of two cosines can rise with the difference of a loss's measures."""
 ENSURED_GAPS = {MPT: MPT.margin, MET: MET.margin**2 / 2, MAT: 1 - math.cos(MAT.margin * math.pi)}
-"""By how much a loss of 0 keeps the positive's cosine above the hardest negative's, at least."""
+"""The least gap of cosines, positive less hardest negative, that a loss of 0 ensures."""
 
 
 def check_conjectures(config: SimulationConfig) -> list[Estimate]:
@@ -73,8 +73,8 @@ def dissipation(drawn: Configurations, steps: int, tally: Tally) -> None:
 
     A batch is trained twice from the same start by the paradigm's update with weight 0.05 and ratio 1, for both views
     x ← unit(x − λ GD (Σ_j W_j y_j − y_i)): once with GD of the loss, once with GD = 1. The gap is the mean angle of
-    negatives less that of positives. Counted is every batch in which the two trainings differ; the step sizes λ take
-    turns. The weaker statement compares the gaps after the last step, the stronger one after every step.
+    negatives less the mean angle of positives. A batch counts if the two trainings differ. Batches take the step sizes
+    λ in turn. The weaker statement compares the gaps after the last step, the stronger statement after every step.
     """
     turn = torch.arange(len(drawn.u)) % len(STEP_SIZES)
     step_size = torch.tensor(STEP_SIZES)[turn]
@@ -91,7 +91,7 @@ def dissipation(drawn: Configurations, steps: int, tally: Tally) -> None:
 
 
 def trained_gaps(drawn: Configurations, step_size: Tensor, steps: int, loss: str | None) -> Tensor:
-    """Gap before the first and after every step, with the loss's dissipation or none  # [steps + 1, trials]."""
+    """The gap before the first step and after every step. `loss` None is without dissipation  # [steps + 1, trials]."""
     u, v = drawn.u, drawn.v
     pairs = u.shape[1]
     diagonal = torch.eye(pairs, dtype=torch.bool)
@@ -116,7 +116,7 @@ def _moved(x: Tensor, y: Tensor, others: Tensor, positive: Tensor, step_size: Te
 
 
 class Anchor:
-    """The first anchor of each configuration, by its inner products with its candidates: its positive, its negatives.
+    """The first anchor of each configuration, with inner products of its candidates: its positive and its negatives.
 
     Args: drawn: of one batch size and dimension, [trials, pairs, dim].
     """
@@ -130,7 +130,7 @@ class Anchor:
         self.hardest_cosine, self.hardest = self.negatives.max(-1)
         assert PARADIGM.dissipation is not None
         self.trained = self.positive - self.hardest_cosine < PARADIGM.dissipation
-        """Where the paradigm's gate lets the gradient through."""
+        """Whether the paradigm's gate lets the gradient through."""
 
     def weights(self, temperature: float) -> Tensor:
         """Softmax weights of the negatives  # [trials, negatives]."""
@@ -149,16 +149,18 @@ class Anchor:
         coefficients = step_size * torch.cat([ratio[:, None], -weights], -1)[:, None]  # [trials, 1, pairs]
         towards = (coefficients @ self.products[..., :1])[:, 0, 0]
         square = (coefficients @ self.products @ coefficients.mT)[:, 0, 0]
-        return towards > self.positive * square / (1 + (1 + square).sqrt())  # no difference of nearly equal numbers
+        return towards > self.positive * square / (
+            1 + (1 + square).sqrt()
+        )  # avoids a difference of nearly equal numbers
 
 
 def weight(anchor: Anchor, tally: Tally) -> None:
     """Conjecture 2: the hardest negative has a dominant position in the gradient.
 
-    A negative's part in the gradient is the projection of W_j v_j on the direction of Σ_j W_j v_j, both less their
-    part along the anchor, divided by that sum's length, so that the parts add up to 1 (as the paper's statistics have
-    it). Dominant is read as more than half, or as more than any other negative's part. Counted are the anchors that
-    the paradigm's gate lets through.
+    A negative's part in the gradient is the projection of W_j v_j on the direction of Σ_j W_j v_j, both without their
+    part along the anchor, divided by the length of that sum. The parts add up to 1, as in the paper's statistics.
+    Dominant means more than half, or more than any other negative's part. An anchor counts if the paradigm's gate lets
+    its gradient through.
     """
     for temperature in TEMPERATURES:
         weights = anchor.weights(temperature)
@@ -173,11 +175,11 @@ def weight(anchor: Anchor, tally: Tally) -> None:
 def ratio(anchor: Anchor, tally: Tally) -> None:
     """Conjecture 3: the ratio meets Lemma 1's condition more often, and the anchor comes closer to its positive.
 
-    The condition is on the ratio, the step size, and the angles to the positive and to the hardest negative. That one
-    of two ratios meets it more often is decided on the anchors where just one does. Whether the anchor comes closer is
-    decided by the step itself, with all negatives, W at temperature 0.05, and back to the sphere; whether the condition
-    suffices, by the step with the hardest negative alone, for which it is made. Counted are the anchors that the
-    paradigm's gate lets through.
+    The condition is on the ratio, the step size, and the angles to the positive and to the hardest negative. Which of
+    two ratios meets it more often is decided on the anchors where exactly one of them does. Whether the anchor comes
+    closer is decided by the step with all negatives, W at temperature 0.05, and the way back to the sphere. Whether the
+    condition suffices is decided by the step with the hardest negative only, as in the lemma. An anchor counts if the
+    paradigm's gate lets its gradient through.
     """
     alpha, beta = anchor.positive.acos(), anchor.hardest_cosine.acos()
     between = anchor.products[:, 0, 1:].gather(1, anchor.hardest[:, None])[:, 0] / (alpha.sin() * beta.sin())
@@ -198,13 +200,40 @@ def ratio(anchor: Anchor, tally: Tally) -> None:
             tally.count(CLOSER, case, anchor.comes_closer(together, value, step_size), anchor.trained, found)
 
 
+def lemma_1_bounds(positive: Tensor, negative: Tensor, cosine: Tensor, step_size: float) -> tuple[Tensor, Tensor]:
+    """Between which ratios r a step of the anchor brings it closer to its positive (arXiv 2402.18281, Lemma 1).
+
+    The anchor moves by λ(r v − w) less the part along itself, v its positive and w a negative. In the tangent plane
+    at the anchor v lies at distance sin(α), w at sin(β), and the angle between them is φ. The new anchor is closer to
+    v there than the old one was iff
+
+        |r − 1/λ − sin β cos φ / sin α| < sqrt(1/λ² − sin²β sin²φ / sin²α).
+
+    Lengths are the tangent plane's: the way back to the sphere is left out.
+
+    Args:
+        positive: α, [...].
+        negative: β, [...].
+        cosine: of φ, [...].
+        step_size: λ.
+
+    Returns:
+        Both bounds, [...] each; NaN where no ratio will do.
+    """
+    relative = negative.sin() / positive.sin()
+    centre = 1 / step_size + relative * cosine
+    half = (1 / step_size**2 - relative.square() * (1 - cosine.square())).sqrt()
+    return centre - half, centre + half
+
+
 def bounds(drawn: Configurations, tally: Tally) -> None:
     """Losses with a margin are upper bounds of the contrastive loss.
 
-    As they are: the loss is at least τ times InfoNCE, on whose scale its cosines are. With constants: InfoNCE is at
-    most c / τ times the loss, plus log(1 + (N − 1) e^(−k/τ)) with N pairs. That must hold: with x_i = max_j s_ij − s_ii
-    InfoNCE is at most the mean of log(1 + (N − 1) e^(x_i/τ)), and each x_i at most c times the anchor's part of the
-    loss, less k. c is how fast cosines can rise (`SLOPES`), k what the margin ensures (`ENSURED_GAPS`).
+    Without constants: the loss is at least τ times InfoNCE, which puts both on the scale of cosines. With constants:
+    InfoNCE is at most c / τ times the loss, plus log(1 + (N − 1) e^(−k/τ)) with N pairs. The second bound must hold:
+    with x_i = max_j s_ij − s_ii, InfoNCE is at most the mean of log(1 + (N − 1) e^(x_i/τ)), and each x_i is at most c
+    times the anchor's part of the loss, less k. c is how fast cosines can rise (`SLOPES`), and k is the gap that the
+    margin ensures (`ENSURED_GAPS`).
     """
 
     def values(objective: Objective) -> Tensor:

@@ -1,14 +1,12 @@
 """Which components of a loss matter, and whether they interact: a full two-level factorial for each loss.
 
-With every factor coded +1 (on) or −1 (off), each cell is Σ_S b_S Π_{f∈S} x_f over all subsets S of the factors.
-The effect of S is 2 b_S (Box, Hunter and Hunter 2005, chapter 5): of one factor the mean with it on less the mean with
-it off; of two, half of how much the effect of one grows when the other is switched on.
+Every factor x_f is +1 (on) or −1 (off), and a cell is Σ_S b_S Π_{f∈S} x_f over all subsets S of the factors. The effect
+of S is 2 b_S (Box, Hunter and Hunter 2005, chapter 5). For one factor it is the mean with the factor on less the mean
+with it off. For two it is half of the growth of one's effect when the other is switched on.
 """
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-
-from markupsafe import Markup
 
 from multitask.evaluation.statistics import Uncertain
 from studies.gradient_paradigm.tables_of_losses import COMPONENTS, LABELS, WITHOUT_NEGATIVES
@@ -25,15 +23,15 @@ TABLE = "components"
 
 
 def subsets(factors: Sequence[str]) -> list[tuple[str, ...]]:
-    """All subsets of the factors, the smaller first, the empty one too."""
+    """All subsets of the factors, from the empty one to the largest."""
     return [subset for size in range(len(factors) + 1) for subset in combinations(factors, size)]
 
 
 def effect(factors: Sequence[str], of: Sequence[str]) -> dict[Cell, float]:
-    """Weights of the cells whose weighted sum is the effect of some factors (main effect of one, interaction of more).
+    """Weights of the cells whose sum is the effect of some factors: a main effect of one, an interaction of more.
 
     Raises:
-        ValueError: `of` is empty or has what is no factor.
+        ValueError: `of` is empty or has a name that is no factor.
     """
     if not of or not set(of) <= set(factors):
         raise ValueError(f"effect of {list(of)}; expected one or more of {list(factors)}")
@@ -42,9 +40,9 @@ def effect(factors: Sequence[str], of: Sequence[str]) -> dict[Cell, float]:
 
 
 def effects_of_components(results: TableResults) -> dict[str, dict[str, Comparison]]:
-    """Main effects, then interactions, of the components of each loss whose cells are all there.
+    """Main effects and then interactions of the components, for each loss with scores of all its cells.
 
-    p is adjusted over all effects of all losses (Holm).
+    p is corrected over all effects of all losses (Holm 1979).
     """
     found: dict[tuple[str, str], Uncertain] = {}
     for loss in WITHOUT_NEGATIVES:
@@ -72,7 +70,7 @@ def _on(components: object) -> tuple[str, ...]:
 
 
 def factorial_section(results: PresetResults) -> Section | None:
-    """A forest of effects for each loss, and a table of them all."""
+    """A forest of effects for each loss, and a table of all effects."""
     if TABLE not in results.finished_tables:
         return None
     found = effects_of_components(results.finished_tables[TABLE])
@@ -86,8 +84,8 @@ def factorial_section(results: PresetResults) -> Section | None:
         "factorial",
         "Do the components act by themselves or together?",
         "Beyond the papers: every subset of the components that a loss can have. A main effect is the mean score with "
-        "the component on less that with it off, over all settings of the others; an interaction is half of how much "
-        "one's effect grows when the other is switched on. Filled marks: intervals, uncorrected, that leave out zero.",
+        "the component on less the mean score with it off, over all settings of the others. An interaction is half of "
+        "the growth of one's effect when the other is switched on. Filled marks: uncorrected intervals exclude zero.",
         tuple(_forest(LABELS[loss], effects) for loss, effects in found.items()),
         table=tuple(rows),
     )
@@ -100,4 +98,4 @@ def _forest(loss: str, effects: Mapping[str, Comparison]) -> Illustration:
     bounds = {name: (e.difference, e.low, e.high) for name, e in effects.items()}
     description = f"Effects of components in {loss}: {described}."
     svg = figures.forest(bounds, "effect on similarity", description, loss, zero=True)
-    return Illustration(Markup(svg), f"{loss}: effects and their 95% intervals.")
+    return Illustration(svg, f"{loss}: effects and their 95% intervals.")

@@ -1,13 +1,13 @@
-"""The space of configurations on which conjectures are checked, and how often a statement holds there.
+"""The random configurations on which conjectures are checked, and how often a statement holds on them.
 
-A configuration is a batch of pairs of unit vectors. Given a batch size and a dimension it is drawn as follows.
+A configuration is a batch of pairs of unit vectors. For a batch size and a dimension it is drawn as follows.
 
-- ρ, uniform from 0 to 0.95, is the mean cosine between different anchors: u_i = sqrt(ρ) e + sqrt(1 − ρ) w_i with e one
-  direction for all and w_i uniform on the unit sphere orthogonal to it. (Sentence embeddings lie in such a cone before
-  training, ρ large, and leave it during training.)
-- μ, uniform from π/20 to π/2, is the mean angle of anchor and positive; a pair's angle is normal around it with
-  deviation 0.05 as in the paper's simulations, at least 0.01 and at most π − 0.01. The positive lies in a uniform
-  direction from its anchor.
+- ρ, uniform from 0 to 0.95, is the mean cosine between different anchors: u_i = sqrt(ρ) e + sqrt(1 − ρ) w_i, where e is
+  one direction for all and w_i is uniform on the unit sphere orthogonal to e. (Before training, sentence embeddings lie
+  in such a cone with a large ρ; training spreads them.)
+- μ, uniform from π/20 to π/2, is the mean angle between anchor and positive. A pair's angle is normal around μ with
+  deviation 0.05, as in the paper's simulations, and clipped to 0.01 and π − 0.01. The direction from the anchor to its
+  positive is uniform.
 """
 
 import math
@@ -27,14 +27,14 @@ SIMILARITIES = (0.0, 0.95)
 POSITIVE_ANGLES = (math.pi / 20, math.pi / 2)
 DEVIATION = 0.05
 CHUNK = 2**20
-"""Coordinates that are drawn at once; which configurations a seed gives depends on it."""
+"""Coordinates that are drawn at once. The configurations of a seed depend on it."""
 KEPT = 2
-"""Counter-examples that are kept of each statement, case and size."""
+"""Counter-examples that are kept for each statement, case and size."""
 
 
 @dataclass(frozen=True)
 class Configurations:
-    """Of one batch size and dimension."""
+    """Configurations of one batch size and dimension."""
 
     u: Tensor  # [trials, pairs, dim] anchors, fp32
     v: Tensor  # [trials, pairs, dim] positives
@@ -43,7 +43,7 @@ class Configurations:
 
     @classmethod
     def draw(cls, seed: int, pairs: int, dim: int, chunk: int) -> Self:
-        """The configurations numbered from chunk · size_of_chunk on, always the same ones for the same arguments."""
+        """The configurations with numbers from chunk · size_of_chunk on. Equal arguments give equal configurations."""
         random, size = generator(seed, "random configurations", pairs, dim, chunk), size_of_chunk(pairs, dim)
 
         def uniform(low: float, high: float) -> Tensor:
@@ -60,16 +60,16 @@ class Configurations:
         return cls(u, v, similarity, angle)
 
     def first(self, count: int) -> Self:
-        """The first so many of them."""
+        """The first `count` configurations."""
         return type(self)(self.u[:count], self.v[:count], self.similarity[:count], self.angle[:count])
 
     def describe(self, trial: int) -> dict[str, float]:
-        """What a configuration was drawn with, as JSON types."""
+        """The parameters of a configuration, as JSON types."""
         return {"similarity": float(self.similarity[trial]), "angle": float(self.angle[trial])}
 
 
 def configuration(seed: int, pairs: int, dim: int, trial: int) -> Configurations:
-    """A single configuration by its number; the first axis of its tensors has length 1."""
+    """A single configuration by its number. The first axis of its tensors has length 1."""
     chunk, place = divmod(trial, size_of_chunk(pairs, dim))
     drawn = Configurations.draw(seed, pairs, dim, chunk)
     one = slice(place, place + 1)
@@ -77,12 +77,12 @@ def configuration(seed: int, pairs: int, dim: int, trial: int) -> Configurations
 
 
 def size_of_chunk(pairs: int, dim: int) -> int:
-    """How many configurations are drawn at once."""
+    """The number of configurations that are drawn at once."""
     return min(1000, max(1, CHUNK // (pairs * dim)))
 
 
 def tangent(x: Tensor, at: Tensor) -> Tensor:
-    """Vectors less their part along unit vectors  # [..., dim]."""
+    """Vectors without their part along unit vectors  # [..., dim]."""
     return x - (x * at).sum(-1, keepdim=True) * at
 
 
@@ -96,7 +96,7 @@ class Tally:
         self._counts: dict[tuple[str, str], tuple[int, int, list[dict[str, float]]]] = {}
 
     def __iter__(self) -> Iterator[Configurations]:
-        """The configurations, a chunk at a time; `count` belongs to the chunk that was given out last."""
+        """The configurations in chunks. `count` adds trials of the last chunk."""
         size = size_of_chunk(self.pairs, self.dim)
         for chunk in range(math.ceil(self.trials / size)):
             self._begin = chunk * size
@@ -110,22 +110,22 @@ class Tally:
         """Add the trials of a chunk.
 
         Args:
-            statement: which one.
-            case: of what.
-            holds: [trials] bool.
-            applies: [trials] bool, where the statement says something.
-            found: values to keep of counter-examples where they are finite, [trials] each.
+            statement: the statement.
+            case: its case.
+            holds: whether it holds, [trials] bool.
+            applies: whether it applies, [trials] bool.
+            found: values to keep of counter-examples if they are finite, [trials] each.
         """
         held, trials, examples = self._counts.get((statement, case), (0, 0, []))
         against = (applies & ~holds).nonzero()[:, 0].tolist()
         for trial in against[: KEPT - len(examples)]:
             values = {name: float(value[trial]) for name, value in (found or {}).items()}
-            finite = {name: value for name, value in values.items() if math.isfinite(value)}  # all that JSON knows
+            finite = {name: value for name, value in values.items() if math.isfinite(value)}  # JSON has no others
             examples.append({"trial": self._begin + trial, **self._drawn.describe(trial), **finite})
         self._counts[statement, case] = (held + int((holds & applies).sum()), trials + int(applies.sum()), examples)
 
     def estimates(self) -> list[Estimate]:
-        """One for each statement and case."""
+        """An estimate for each statement and case."""
         return [
             Estimate(statement, case, self.pairs, self.dim, *counted)
             for (statement, case), counted in self._counts.items()

@@ -56,9 +56,8 @@ def simulate(config: SimulationConfig, options: RunOptions) -> Artefact:
     """
     # Imports torch, which registering the stage must not.
     from studies.gradient_paradigm.conjectures import check_conjectures
-    from studies.gradient_paradigm.paradigm import USED
     from studies.gradient_paradigm.simulation_outcomes import as_json
-    from studies.gradient_paradigm.simulations import run_simulations
+    from studies.gradient_paradigm.simulations import USED, run_simulations
 
     key = STAGE.key(config, {"objectives": [str(objective) for objective in USED]})
     with Artefact.building(options.runs, key, options.name, {}, options.keep) as artefact:

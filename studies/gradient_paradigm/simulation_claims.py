@@ -159,14 +159,9 @@ def shown_rate(rate: Estimate) -> str:
 def _in_all(
     statement: str, names: Sequence[str], steps: Sequence[float], least: float, beside: str | None = None
 ) -> Callable[[Estimates], Verdict]:
-    """Whether the rate's lower bound is at least `least` for each loss or ratio and step size.
+    """Whether the rate's lower bound is at least `least` for each loss or ratio, by name, and step size.
 
-    Args:
-        statement: which.
-        names: of losses or ratios.
-        steps: step sizes.
-        least: the demand.
-        beside: a ratio that is shown for comparison only.
+    The ratio `beside` is shown for comparison only.
     """
 
     def decide(estimates: Estimates) -> Verdict:

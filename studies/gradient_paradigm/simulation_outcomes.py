@@ -1,4 +1,4 @@
-"""What simulations and checks of conjectures leave behind, and what its parts are called; read without torch."""
+"""Results of simulations and of checks of conjectures, and the names of their parts. Read without torch."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,16 +19,16 @@ NAMES = {"infonce": "InfoNCE", "arccon": "ArcCon", "mpt": "MPT", "met": "MET"}
 TRIPLETS = {"mpt": "MPT", "met": "MET", "mat": "MAT"}
 """The losses with a margin, which imitate the dissipation of InfoNCE."""
 RATIO_MAPS = ("arccon", "met")
-"""Those whose ratio depends on the angles."""
+"""The losses whose ratio depends on the angles."""
 TEMPERATURES = (0.3, 0.1, 0.05, 0.03, 0.01, 0.005)
 TEMPERATURE = 0.05
-"""Of the paradigm's weights."""
+"""The temperature of the paradigm's weights."""
 DISSIPATED = 0.01
-"""A dissipation term below this leaves no gradient worth the name (the papers' simulation cuts there too)."""
+"""A gradient counts as dissipated below this dissipation term, as in the papers' simulation."""
 
 PAIRS, DIMENSIONS = (8, 32, 128), (8, 64, 768)
 TRAINED_PAIRS, TRAINED_DIMENSIONS = (8, 32), (8, 64)
-"""Smaller, since each configuration is trained several times."""
+"""Smaller sizes, because each configuration is trained several times."""
 STEP_SIZES = (0.01, 0.1, 0.3, 0.5, 1.0)
 CONSTANT_RATIOS = (1.0, 1.5, 2.0)
 DYNAMIC_RATIOS = ("arccon", "met")
@@ -54,9 +54,9 @@ class Simulations:
         weights: of the hardest negative in a softmax, the mean over all batches, [temperatures, columns] fp32.
         kept: the share of batches whose dissipation (of infonce at the same temperature, positives around 0.5) is at
             least 0.01, [temperatures, columns] fp32.
-        kept_weights: the mean over these batches alone; NaN where there is none. (The paper's script writes 1 there.)
-        ratio: of arccon and met at the mean angles themselves, [rows, columns] fp32 each.
-        ratio_dissipated: where the loss has no gradient left at these angles, [rows, columns] bool each.
+        kept_weights: the mean over these batches; NaN without such a batch, where the paper's script writes 1.
+        ratio: of arccon and met at the mean angles, [rows, columns] fp32 each.
+        ratio_dissipated: whether the loss has no gradient left at these angles, [rows, columns] bool each.
     """
 
     positive_means: Array
@@ -70,7 +70,7 @@ class Simulations:
     ratio_dissipated: Mapping[str, Array]
 
     def save(self, path: Path) -> None:
-        """Write an .npz; a mapping's arrays are named `dissipation.infonce`."""
+        """Write an .npz. The arrays of a mapping are named like `dissipation.infonce`."""
         arrays: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -98,14 +98,14 @@ class Estimate:
     """How often a statement holds over random configurations.
 
     Args:
-        statement: which one.
-        case: of what, e.g. the temperature.
-        pairs: batch size; 0 where several are pooled.
-        dim: dimension; 0 where several are pooled.
-        holds: in so many of the trials.
-        trials: independent configurations that the statement says something about.
-        counter_examples: some configurations in which it does not hold: `trial`, what it was drawn with, and what was
-            found there. `configuration(seed, pairs, dim, trial)` draws it again.
+        statement: the statement.
+        case: the case, e.g. a temperature.
+        pairs: batch size; 0 if several sizes are pooled.
+        dim: dimension; 0 if several dimensions are pooled.
+        holds: the number of trials in which it holds.
+        trials: the number of independent configurations to which it applies.
+        counter_examples: some configurations in which it does not hold, with their number `trial`, what they were drawn
+            with, and what was found. `configuration(seed, pairs, dim, trial)` draws a configuration again.
     """
 
     statement: str
@@ -118,7 +118,7 @@ class Estimate:
 
     @property
     def rate(self) -> float:
-        """The share; NaN of no trials."""
+        """The share of trials in which it holds; NaN without trials."""
         return self.holds / self.trials if self.trials else math.nan
 
     @property
@@ -130,9 +130,8 @@ class Estimate:
 def clopper_pearson(successes: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
     """Exact bounds of a probability from independent trials (Clopper and Pearson 1934).
 
-    Each of the bounds errs with a probability of at most level / 2. Of trials whose probabilities differ, like those of
-    several batch sizes, they bound the mean probability over the trials, still with at most that error (Hoeffding
-    1956).
+    Each bound errs with a probability of at most level / 2. If the trials have different probabilities, as with several
+    batch sizes, the bounds hold for the mean probability with at most the same error (Hoeffding 1956).
     """
     low = float(betaincinv(successes, trials - successes + 1, level / 2)) if successes else 0.0
     high = float(betaincinv(successes + 1, trials - successes, 1 - level / 2)) if successes < trials else 1.0
@@ -140,7 +139,7 @@ def clopper_pearson(successes: int, trials: int, level: float = LEVEL) -> tuple[
 
 
 def rate_of(estimates: Sequence[Estimate], statement: str, case: str, pairs: int = 0) -> Estimate:
-    """Of a statement and a case, all sizes pooled; or all dimensions of one batch size."""
+    """The estimate of a statement and a case, pooled over all sizes, or over all dimensions of one batch size."""
     chosen = [e for e in estimates if (e.statement, e.case) == (statement, case) and pairs in (0, e.pairs)]
     return Estimate(statement, case, pairs, 0, sum(e.holds for e in chosen), sum(e.trials for e in chosen))
 

@@ -1,12 +1,12 @@
 """Components of gradients where the angles of positives and negatives are drawn at random around two means.
 
-Source: arXiv 2402.18281, section 3.1. An anchor's angle to its positive is normal with mean μ_pos and deviation 0.05,
-those to its negatives are independent and normal with mean μ_neg and deviation 0.10; μ_pos runs from π/20 to π/2 and
-μ_neg from π/20 to π on 100 x 100 values; the batch size is 128, and each value is a mean over 1000 batches.
+Source: arXiv 2402.18281, section 3.1. An anchor's angle to its positive is normal with mean μ_pos and deviation 0.05.
+Its angles to negatives are independent and normal with mean μ_neg and deviation 0.10. μ_pos runs from π/20 to π/2 and
+μ_neg from π/20 to π on 100 x 100 values. The batch size is 128, and each value is a mean over 1000 batches.
 
-The paper's script draws every batch of every cell anew. Here one set of standard normals is drawn, shifted and scaled
-for each mean: every cell has the distribution that it has there, and what concerns the negatives alone is computed
-once for each μ_neg. Cells are no longer independent of each other, so that they differ by their means, not by chance.
+The paper's script draws every batch of every cell anew. Here one set of standard normals is drawn, then shifted and
+scaled for each mean. Every cell has the paper's distribution, and terms that depend on the negatives only are computed
+once for each μ_neg. The cells share their draws, so they differ by their means and not by chance.
 """
 
 import math
@@ -15,20 +15,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from multitask.objectives import closed_forms
 from multitask.objectives.closed_forms import RATIOS, Negatives
+from multitask.objectives.gradient_paradigm import GradientParadigm
 from multitask.runtime.random_streams import generator
-from studies.gradient_paradigm.paradigm import DISSIPATIONS
 from studies.gradient_paradigm.simulate import SimulationConfig
-from studies.gradient_paradigm.simulation_outcomes import DISSIPATED, RATIO_MAPS, TEMPERATURES, Array, Simulations
+from studies.gradient_paradigm.simulation_outcomes import (
+    DISSIPATED,
+    NAMES,
+    RATIO_MAPS,
+    TEMPERATURES,
+    Array,
+    Simulations,
+)
 
+PARADIGM = GradientParadigm()
+USED = (closed_forms.INFONCE, closed_forms.ARCCON, PARADIGM, closed_forms.MPT, closed_forms.MET, closed_forms.MAT)
+"""Every objective whose defaults affect a simulation or a check of conjectures."""
+DISSIPATIONS = {name: closed_forms.DISSIPATIONS[name] for name in NAMES}
+"""The dissipation terms of the papers' simulation."""
 POSITIVE_MEANS = (math.pi / 20, math.pi / 2)
 NEGATIVE_MEANS = (math.pi / 20, math.pi)
 WEIGHT_POSITIVE_MEAN = 0.5
-"""Mean angle of the positives, in radians, that decides which batches of the weights keep a gradient."""
+"""Mean angle of the positives, in radians, at which batches of the weights keep a gradient or not."""
 
 
 def run_simulations(config: SimulationConfig) -> Simulations:
-    """All simulations. Peak memory grows with batches · (batch size + grid), time with that times the grid."""
+    """All simulations. Memory grows with batches · (batch size + grid), time with the grid times that."""
     positive_means = torch.linspace(*POSITIVE_MEANS, config.grid)
     negative_means = torch.linspace(*NEGATIVE_MEANS, config.grid)
     positive, negative = standard_normals(config)
@@ -54,7 +67,7 @@ def run_simulations(config: SimulationConfig) -> Simulations:
 
 
 def standard_normals(config: SimulationConfig) -> tuple[Tensor, Tensor]:
-    """What the positives' and the negatives' angles are made from  # [batches], [batches, batch_size - 1]."""
+    """The draws of the positives' and the negatives' angles  # [batches], [batches, batch_size - 1]."""
     random = generator(config.seed, "simulated angles")
     positive = random.standard_normal(config.batches, dtype=np.float32)
     negative = random.standard_normal((config.batches, config.batch_size - 1), dtype=np.float32)
@@ -72,7 +85,7 @@ def _weights(negatives: Negatives, positive: Tensor, temperature: float) -> Tens
 def _ratio_maps(
     positive_means: Tensor, negative_means: Tensor, batch_size: int
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Ratio and where it acts on nothing, with all negatives of an anchor at the same angle."""
+    """The ratio, and whether the gradient is dissipated, with all negatives of an anchor at the same angle."""
     angles = torch.meshgrid(positive_means, negative_means, indexing="ij")  # [rows, columns] twice
     ratio = {name: RATIOS[name](*angles).numpy() for name in RATIO_MAPS}
     equal = [Negatives.of_cosines(mean.cos().expand(batch_size - 1)) for mean in negative_means]

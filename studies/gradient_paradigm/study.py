@@ -1,4 +1,4 @@
-"""The study of the two gradient papers: simulations, tables of losses and of sweeps, claims, figures."""
+"""The study of the two gradient papers: simulations, tables, claims and figures."""
 
 from studies.engine.experiments import Experiment, experiment
 from studies.engine.recipes import Recipes
@@ -14,10 +14,7 @@ from studies.study import Study
 
 
 def simulations(recipes: Recipes) -> Experiment:
-    """Simulations and checks of conjectures (arXiv 2402.18281, section 3.1), which train no model.
-
-    One artefact, the same for every seed.
-    """
+    """Simulations and checks of conjectures (arXiv 2402.18281, section 3.1). All seeds share one artefact."""
     row = Row("simulations", "Simulations")
     return experiment(
         "simulations",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 
 from multitask.objectives.config import ObjectiveConfig
@@ -9,9 +10,11 @@ from studies.engine.experiments import Experiment, Line, experiment, suites_expe
 from studies.engine.recipes import Recipes
 from studies.engine.table import Row
 
+similarity_table = partial(experiment, columns=("similarity",), on_request=True)
+"""A table scored on the dev set of similarity, run on request."""
 WITHOUT_NEGATIVES = ("mhe", "mhs", "barlow_twins", "vicreg")
 MODIFIED = {name: f"{name}-modified" for name in WITHOUT_NEGATIVES}
-"""Keys of the losses without negatives when they have the three components."""
+"""Keys of the losses without negatives that have the three components."""
 LABELS = {
     "infonce": "InfoNCE",
     "met": "MET",
@@ -37,13 +40,13 @@ OBJECTIVES = {
     "vicreg": ObjectiveConfig.of("vicreg", uniformity_weight=30.0),
     "vicreg-modified": ObjectiveConfig.of("vicreg", uniformity_weight=1.0, dissipation=0.30, weight=0.05, ratio=1.5),
 }
-"""The settings of the scripts of arXiv 2402.18281."""
+"""The settings are those of the scripts of arXiv 2402.18281."""
 SLOWER = {"mhs": 0.5}
-"""Shares of the learning rate, where it is not the others'."""
+"""Learning rates that differ from the usual one, as shares of it."""
 
 
 def objective_lines(recipes: Recipes) -> Iterator[Line]:
-    """One encoder that is not tuned contrastively, then each objective on the same sentences."""
+    """Each objective on the same sentences, from one encoder that is not tuned contrastively."""
     for key, objective in OBJECTIVES.items():
         optimizer = recipes.views.optimizer
         optimizer = replace(optimizer, learning_rate=SLOWER.get(key, 1.0) * optimizer.learning_rate)
@@ -52,21 +55,19 @@ def objective_lines(recipes: Recipes) -> Iterator[Line]:
 
 
 def objectives(recipes: Recipes) -> Experiment:
-    """Unsupervised pre-training under different objectives (arXiv 2402.18281, section 4), without any trained head.
+    """Unsupervised pre-training under different objectives (arXiv 2402.18281, section 4), without a trained head.
 
-    Do losses without negatives fail on semantic similarity, and do the three components repair them? Batch, projection
-    and length are those of the paper's scripts too (128, linear, 32 tokens).
+    Do losses without negatives fail on semantic similarity, and do the three components repair them? Batch size,
+    projection and length are those of the paper's scripts: 128, linear, 32 tokens.
     """
-    return experiment(
+    return similarity_table(
         "objectives",
         "Objectives of unsupervised pre-training",
         "Similarity is the cosine of two embeddings. Each row is trained on dropout views of the same sentences, from "
-        "the same encoder; where the start weights are contrastively tuned, masked language modelling on the "
-        "sentences comes first. Plain MHS has half of the others' learning rate, as in the paper's scripts.",
+        "the same encoder. If the start weights are tuned contrastively, masked language modelling on the sentences "
+        "comes first. Plain MHS has half of the usual learning rate, as in the paper's scripts.",
         objective_lines(recipes),
         reference="infonce",
-        columns=("similarity",),
-        on_request=True,
     )
 
 
@@ -97,16 +98,15 @@ EPOCHS = 3  # over the same sentences
 def decoupled(recipes: Recipes) -> Experiment:
     """Do decoupled losses overfit where contrastive ones do not? Long training on few sentences.
 
-    Source: "On the Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of Sentence
-    Representations", ICLR 2023. `align_uniform` and `dcl` have no gradient dissipation; `infonce` has; `met`, `mat` and
-    `mpt` imitate it by a margin, `dcl_positive` by a loss that ends at zero.
+    Source: the gradient dissipation paper (ICLR 2023). `infonce` has gradient dissipation; `align_uniform` and `dcl`
+    have none. `met`, `mat` and `mpt` imitate it by a margin, `dcl_positive` by a loss that ends at zero.
     """
     views = replace(recipes.views, epochs=EPOCHS)
-    return experiment(
+    return similarity_table(
         "decoupled",
         "Contrastive and decoupled losses over several epochs",
-        f"Similarity is the cosine of two embeddings; {EPOCHS} epochs over the same sentences. Scores are those of the "
-        "best state of each training; the curves show how far it falls afterwards.",
+        f"Similarity is the cosine of two embeddings. Each training takes {EPOCHS} epochs over the same sentences. "
+        "Scores are those of its best checkpoint; the curves show how far the scores fall afterwards.",
         (
             (
                 Row(name, label, {"objective": name}),
@@ -115,8 +115,6 @@ def decoupled(recipes: Recipes) -> Experiment:
             for name, label in DECOUPLING.items()
         ),
         reference="infonce",
-        columns=("similarity",),
-        on_request=True,
     )
 
 
@@ -124,14 +122,14 @@ def decoupled(recipes: Recipes) -> Experiment:
 class Settings:
     """The paper's settings of the components of a loss without negatives."""
 
-    uniformity_weight: float  # without the weight component
+    uniformity_weight: float  # if the weight component is off
     ratio: float
     weight: float | None = 0.05
 
 
 SETTINGS = {
     "mhe": Settings(10.0, 1.75),
-    "mhs": Settings(1.0, 1.75, weight=None),  # its weight is on the hardest negative alone already
+    "mhs": Settings(1.0, 1.75, weight=None),  # its weight is on the hardest negative already
     "barlow_twins": Settings(30.0, 1.5),
     "vicreg": Settings(30.0, 1.5),
 }
@@ -142,17 +140,18 @@ COMPONENTS = ("dissipation", "weight", "ratio")
 def components(recipes: Recipes) -> Experiment:
     """Do the three components act by themselves or together? All their subsets on the four losses without negatives.
 
-    Source: arXiv 2402.18281, section 4 adds all three at once; which of them matter, and whether they interact, it
-    leaves open. The weight of the spreading part belongs to the weight component: the paper's scripts use a large one
-    where all pairs count alike and 1 where the closest dominate, so both change together here.
+    arXiv 2402.18281, section 4, adds all three at once. It leaves open which of them matter, and whether they interact.
+    The weight component also sets the weight of the uniformity part, as in the paper's scripts: large if all pairs
+    count alike, 1 if the closest pairs dominate.
     """
-    return experiment(
+    return similarity_table(
         "components",
         "Components of losses without negatives, switched on and off",
         "Beyond the papers. Similarity is the cosine of two embeddings. Each row is trained on dropout views of the "
-        "same sentences from the same encoder. With the weight the spreading part counts once, without it as often as "
-        "the paper's plain loss has it (MHE 10, others 30 times): the weight's effect is that of both. MHS has its "
-        "weight on the hardest negative already. All rows have the same learning rate, plain MHS too.",
+        "same sentences from the same encoder. The uniformity part has weight 1 with the weight component, and the "
+        "weight of the paper's plain loss without it (MHE 10, Barlow Twins and VICReg 30); the component's effect "
+        "includes this change. MHS already puts its weight on the hardest negative. All rows have the same learning "
+        "rate, including plain MHS.",
         (
             (
                 Row.at({"loss": loss, "components": on}, f"{LABELS[loss]}, {' + '.join(on) or 'plain'}"),
@@ -161,13 +160,11 @@ def components(recipes: Recipes) -> Experiment:
             for loss, settings in SETTINGS.items()
             for on, objective in _subsets(loss, settings)
         ),
-        columns=("similarity",),
-        on_request=True,
     )
 
 
 def _subsets(loss: str, settings: Settings) -> Iterator[tuple[tuple[str, ...], ObjectiveConfig]]:
-    """Every subset of the components that the loss can have, with the objective that has them."""
+    """Every subset of the components that the loss can have, with its objective."""
     weights = (None,) if settings.weight is None else (None, settings.weight)
     for values in product((None, DISSIPATION), weights, (None, settings.ratio)):
         on = {name: value for name, value in zip(COMPONENTS, values, strict=True) if value is not None}
@@ -176,8 +173,8 @@ def _subsets(loss: str, settings: Settings) -> Iterator[tuple[tuple[str, ...], O
 
 
 MIXED = {"infonce": "InfoNCE", "arccon": "ArcCon", "mpt": "MPT", "met": "MET"}
-DISSIPATIONS = ("infonce", "mpt", "met")  # soft, and two gates; that of arccon is close to that of infonce
-WEIGHTS = ("infonce", "met")  # a softmax, or all on the hardest negative: there are no others among the losses
+DISSIPATIONS = ("infonce", "mpt", "met")  # soft, and two gates; arccon's is close to infonce's
+WEIGHTS = ("infonce", "met")  # a softmax, or the hardest negative only; the losses have no others
 RATIOS = ("infonce", "arccon", "met")  # 1, and two that depend on angles
 
 
@@ -191,17 +188,15 @@ def mixed(recipes: Recipes) -> Experiment:
         return row, recipes.self_supervised(objective)
 
     lines = [line(*losses) for losses in product(DISSIPATIONS, WEIGHTS, RATIOS)]
-    return experiment(
+    return similarity_table(
         "mixed",
         "Components of different losses, mixed",
         "Beyond the papers. Similarity is the cosine of two embeddings. A row names the losses whose dissipation, "
-        "weight and ratio make up the gradient; each row is trained on dropout views of the same sentences from the "
-        "same encoder. The losses' own constant factors, such as InfoNCE's 1/τ, are left out, so that rows are alike; "
-        "as AdamW's ε and clipping are not scaled with them, a row of one loss alone is close to that loss, not equal.",
+        "weight and ratio make up the gradient. Each row is trained on dropout views of the same sentences from the "
+        "same encoder. Constant factors of the losses, such as InfoNCE's 1/τ, are left out. AdamW's ε and clipping do "
+        "not scale with these factors, so a row of a single loss is close to that loss, but not equal.",
         lines,
         reference=lines[0][0].key,
-        columns=("similarity",),
-        on_request=True,
     )
 
 

@@ -1,4 +1,4 @@
-"""Tables in which one parameter varies: margin, temperature, ratio; batch, data, domain, encoder."""
+"""Tables that vary one parameter: margin, temperature or ratio, batch size, data size, domain, encoder."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -9,19 +9,19 @@ from minbert.config import ModelType
 from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE
 from multitask.objectives.config import ObjectiveConfig
 from multitask.stages.mlm import MlmConfig, ShapeConfig
-from studies.engine.experiments import Experiment, Line, experiment
+from studies.engine.experiments import Experiment, Line
 from studies.engine.recipes import Node, Recipes
 from studies.engine.table import Row, key_of
-from studies.gradient_paradigm.tables_of_losses import LABELS, OBJECTIVES
+from studies.gradient_paradigm.tables_of_losses import LABELS, OBJECTIVES, similarity_table
 
 V = TypeVar("V", bound=str | int | None)
 
 DEFAULTS = {"margin": 0.30, "temperature": 0.05, "ratio": 1.0}
-"""The gradient form's own parameters."""
+"""The gradient form's default parameters."""
 SYMBOLS = {"margin": "m", "temperature": "τ", "ratio": "r"}
 MEANINGS = {"margin": "margin of the dissipation", "temperature": "temperature of the weight", "ratio": "ratio"}
 FIELDS = {"margin": "dissipation", "temperature": "weight", "ratio": "ratio"}
-"""The objective's names of these parameters: those of the components that they belong to."""
+"""The objective names its parameters by their components."""
 VARIED = {
     "margin": (0.05, 0.10, 0.20, 0.45, 0.60, 2.00),
     "temperature": (0.01, 0.02, 0.10, 0.20, 0.50, 1.00),
@@ -31,7 +31,7 @@ DEFAULT_ROW = "defaults"
 
 
 def component_row(parameter: str, value: float) -> str:
-    """The key of the row of the gradient form in which this parameter has this value, the others their defaults."""
+    """The key of the gradient form's row that has this value, and defaults otherwise."""
     return DEFAULT_ROW if value == DEFAULTS[parameter] else key_of({parameter: value})
 
 
@@ -44,9 +44,9 @@ DEFAULT_LABEL = ", ".join(component_label(parameter, value) for parameter, value
 
 
 def gradient(recipes: Recipes) -> Experiment:
-    """One component of the gradient form varied at a time (arXiv 2402.18281, section 3.2), the others at defaults.
+    """The gradient form with one parameter varied and the others at defaults (arXiv 2402.18281, section 3.2).
 
-    One encoder that is not tuned contrastively, then the gradient form with each setting on the same sentences.
+    Each setting is trained on the same sentences, from one encoder that is not tuned contrastively.
     """
     default = Row(DEFAULT_ROW, DEFAULT_LABEL, DEFAULTS)
     lines = [(default, recipes.self_supervised(ObjectiveConfig("gradient")))]
@@ -56,16 +56,14 @@ def gradient(recipes: Recipes) -> Experiment:
             row = Row(component_row(parameter, value), label, point)
             objective = ObjectiveConfig.of("gradient", **{FIELDS[parameter]: value})
             lines.append((row, recipes.self_supervised(objective)))
-    return experiment(
+    return similarity_table(
         "gradient",
         "The gradient form, one component varied at a time",
-        "Similarity is the cosine of two embeddings. m: margin of the dissipation; τ: temperature of the weight; r: "
-        "ratio. No gap exceeds 2, so m 2 is no dissipation. Each row is trained on "
-        "dropout views of the same sentences from the same encoder.",
+        "Similarity is the cosine of two embeddings. m is the margin of the dissipation, τ the temperature of the "
+        "weight, r the ratio. No gap exceeds 2, so m 2 means no dissipation. Each row is trained on dropout views of "
+        "the same sentences from the same encoder.",
         lines,
         reference=DEFAULT_ROW,
-        columns=("similarity",),
-        on_request=True,
     )
 
 
@@ -76,9 +74,9 @@ CHUNK = 64  # rows that are encoded at a time
 
 
 def batch_sizes(recipes: Recipes) -> Experiment:
-    """How losses depend on the number of negatives: batches of 16 to 1,024 of the same sentences.
+    """How losses depend on the number of negatives: the same sentences in batches of 16 to 1,024.
 
-    Gradient caching makes large batches fit.
+    Large batches use gradient caching.
     """
 
     def trained(objective: str, size: int) -> Node:
@@ -88,15 +86,13 @@ def batch_sizes(recipes: Recipes) -> Experiment:
         config = replace(views, objective=OBJECTIVES[objective], batch_size=size, optimizer=optimizer)
         return recipes.pretrain(recipes.untuned, replace(config, chunk=CHUNK if size > CHUNK else None))
 
-    return experiment(
+    return similarity_table(
         "batch-sizes",
         "Batch size of unsupervised pre-training",
-        "Beyond the papers. The same number of sentences, so larger batches take fewer steps; the learning rate grows "
-        "with the square root of the batch.",
+        "Beyond the papers. All rows see the same number of sentences, so larger batches take fewer steps. The "
+        "learning rate grows with the square root of the batch size.",
         _each_loss("batch_size", {size: str(size) for size in SIZES}, trained),
         reference=key_of({"objective": "infonce", "batch_size": 128}),  # the papers' size
-        columns=("similarity",),
-        on_request=True,
     )
 
 
@@ -104,20 +100,18 @@ LIMITS = {1024: "1,024", 4096: "4,096", 16384: "16,384", 65536: "65,536", None: 
 
 
 def data_sizes(recipes: Recipes) -> Experiment:
-    """How losses depend on the number of sentences: the first so many, each seen once."""
+    """How losses depend on the number of sentences. Each sentence is seen once."""
 
     def trained(objective: str, limit: int | None) -> Node:
         config = replace(recipes.views, objective=OBJECTIVES[objective], train_limit=limit)
         return recipes.pretrain(recipes.untuned, config)
 
-    return experiment(
+    return similarity_table(
         "data-sizes",
         "Data size of unsupervised pre-training",
-        "Beyond the papers. One pass over the first so many sentences; more sentences are more steps.",
+        "Beyond the papers. One pass over the first sentences of the data; more sentences take more steps.",
         _each_loss("limit", LIMITS, trained),
         reference=key_of({"objective": "infonce", "limit": 4096}),
-        columns=("similarity",),
-        on_request=True,
     )
 
 
@@ -128,31 +122,29 @@ DOMAINS = {
     NEWS_FILE: "news",
     "unlabelled": "unlabelled text",
 }
-"""Sources of sentences and what they are about."""
-SENTENCES = 3000  # fewer than the smallest domain of the course's data has, the captions
+"""Sources of sentences, with their domains."""
+SENTENCES = 3000  # the smallest domain of the course's data, captions, has more
 
 
 def domains(recipes: Recipes) -> Experiment:
-    """How losses depend on what the sentences are about: dropout views of as many sentences of each domain."""
+    """How losses depend on the domain: dropout views of the same number of sentences of each domain."""
     views = replace(recipes.views, train_limit=min(SENTENCES, recipes.views.train_limit or SENTENCES))
 
     def trained(objective: str, source: str) -> Node:
         return recipes.pretrain(recipes.untuned, replace(views, sources=(source,), objective=OBJECTIVES[objective]))
 
-    return experiment(
+    return similarity_table(
         "domains",
         "Domain of unsupervised pre-training",
-        f"Beyond the papers. At most {SENTENCES:,} sentences of each. Similarity is tested on other captions, news and "
-        "forum posts.",
+        f"Beyond the papers. At most {SENTENCES:,} sentences of each domain. Similarity is tested on other captions, "
+        "news and forum posts.",
         _each_loss("source", DOMAINS, trained),
         reference=key_of({"objective": "infonce", "source": "unlabelled"}),
-        columns=("similarity",),
-        on_request=True,
     )
 
 
 def _each_loss(parameter: str, values: Mapping[V, str], trained: Callable[[str, V], Node]) -> Iterator[Line]:
-    """Every compared loss at every value of a parameter, by the value's name."""
+    """Every compared loss at every value of a parameter, given with the values' names."""
     for objective in COMPARED:
         for value, name in values.items():
             row = Row.at({"objective": objective, parameter: value}, f"{LABELS[objective]}, {name}")
@@ -178,18 +170,17 @@ def from_scratch(recipes: Recipes, shape: ShapeConfig) -> Node:
 
 
 def shapes(recipes: Recipes) -> Experiment:
-    """Do the components act alike in encoders of other sizes, BERT's and RoBERTa's?
+    """Do the components have the same effect in BERT and RoBERTa encoders of several sizes?
 
-    Each is trained from scratch with a vocabulary of its own, then under each objective on dropout views of the same
-    sentences.
+    Each encoder is trained from scratch with its own vocabulary, then under each objective on the same sentences.
     """
     starts = {name: from_scratch(recipes, shape) for name, shape in SHAPES.items()}
-    return experiment(
+    return similarity_table(
         "shapes",
         "Family and size of the encoder in unsupervised pre-training",
         "Beyond the papers. Each encoder is trained from random weights by masked language modelling on the sentences, "
-        "then on dropout views of them. BERT has an uncased WordPiece vocabulary, RoBERTa one of byte pairs, both "
-        "learned from the sentences.",
+        "then on dropout views of them. BERT has an uncased WordPiece vocabulary and RoBERTa a byte-pair vocabulary, "
+        "both learned from the sentences.",
         (
             (
                 Row.at(
@@ -201,8 +192,6 @@ def shapes(recipes: Recipes) -> Experiment:
             for (architecture, size), start in starts.items()
             for objective in ("infonce", "vicreg", "vicreg-modified")
         ),
-        columns=("similarity",),
-        on_request=True,
     )
 
 

@@ -1,12 +1,10 @@
-"""Figures of trained models for the study's page: sweeps over a parameter, values over training, forests of scores."""
+"""Figures of trained models for the study's page: sweeps over a parameter, values over training, scores of rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 from typing import Any
-
-from markupsafe import Markup
 
 from studies.engine.table import Point, Table, Value
 from studies.gradient_paradigm.factorial import factorial_section
@@ -26,7 +24,7 @@ from studies.report import figures
 from studies.report.format import score
 from studies.report.preset_results import PresetResults
 from studies.report.run_results import RunResult
-from studies.report.sections import Illustration, Section
+from studies.report.sections import Illustration, Section, table_section
 from studies.report.table_results import TableResults
 from studies.report.verdicts import SCORE
 
@@ -38,19 +36,19 @@ NAMES: dict[str, Mapping[Any, str]] = {
     "source": DOMAINS,
     "limit": LIMITS,
 }
-"""Names for readers of the values of parameters in points."""
+"""Names for readers of values in points, by parameter."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Rows of a table along one parameter of their points; rows that agree in the others are a line.
+    """Rows of a table along one parameter of their points. Rows with equal other parameters form a line.
 
     Args:
         table: its key.
-        parameter: what varies.
+        parameter: the parameter.
         axis: its name for readers.
         caption: of the figure.
-        ordered: whether the values follow each other.
+        ordered: whether to connect the values.
     """
 
     table: str
@@ -76,7 +74,7 @@ OTHER_SWEEPS = (
 def rows_along(table: Table, parameter: str) -> dict[str, dict[Value, str]]:
     """Rows along one parameter: a line's name -> the row's key at each value.
 
-    A line is two or more rows whose points differ in this parameter only; its name is made from the others.
+    A line is two or more rows whose points differ by this parameter only. Its name is made from the other parameters.
     """
     lines: list[tuple[Point, dict[Value, str]]] = []
     for row in table.rows:
@@ -93,14 +91,14 @@ def _name(point: Point) -> str:
 
 
 def _in_order(values: Sequence[Value]) -> list[Value]:
-    """Numbers in rising order, no limit last; other values as they are."""
+    """Numbers in rising order, then all other values in the given order."""
     numbers = [value for value in values if isinstance(value, int | float)]
     rest = [value for value in values if value not in numbers]
     return [*sorted(numbers), *rest]
 
 
 def sweep_figure(sweep: Sweep, results: PresetResults) -> Illustration | None:
-    """Mean dev scores along a parameter; None where none of the rows has one."""
+    """Mean dev scores along a parameter. None if no row has a score."""
     if sweep.table not in results.finished_tables:
         return None
     found = results.finished_tables[sweep.table]
@@ -119,7 +117,7 @@ def sweep_figure(sweep: Sweep, results: PresetResults) -> Illustration | None:
     )
     description = f"{found.table.numbered_title}, by {sweep.axis}. {described}."
     svg = figures.sweep(lines, places, sweep.axis, YLABEL, description, sweep.ordered)
-    return Illustration(Markup(svg), sweep.caption)
+    return Illustration(svg, sweep.caption)
 
 
 def _mean(results: TableResults, row: str | None) -> tuple[float, float | None] | None:
@@ -135,15 +133,15 @@ def trajectory_figure(
     caption: str,
     graded: bool = False,
 ) -> Illustration | None:
-    """A value over training, a line for each row; None where it was looked at once at most.
+    """A value over training, a line for each row. None if no row has two points.
 
     Args:
-        results: of the table that the rows are in.
+        results: of the rows' table.
         rows: a line's name -> its row's key.
         track: from a run to steps and values.
-        ylabel: what the values are.
+        ylabel: of the values.
         caption: of the figure.
-        graded: whether the lines are values of a parameter.
+        graded: whether lines are values of a parameter.
     """
     seen = {name: [track(run) for run in results.runs.get(row, ())] for name, row in rows.items()}
     lines = {name: seeds for name, seeds in seen.items() if seeds and min(map(len, seeds)) > 1}
@@ -155,7 +153,7 @@ def trajectory_figure(
     )
     title = results.table.numbered_title
     svg = figures.trajectories(lines, ylabel, f"{title}: {ylabel} over training; {ends}.", graded)
-    return Illustration(Markup(svg), caption)
+    return Illustration(svg, caption)
 
 
 def estimates_section(key: str, results: PresetResults) -> Section | None:
@@ -165,11 +163,8 @@ def estimates_section(key: str, results: PresetResults) -> Section | None:
         return None
     estimates = {found.table.label(row): (e.mean, e.low, e.high) for (row, _), e in found.estimates.items()}
     described = ", ".join(f"{label} {score(mean)}" for label, (mean, _, _) in estimates.items())
-    title = found.table.numbered_title
-    drawn = Illustration(
-        Markup(figures.forest(estimates, YLABEL, f"{title}: {described}.")), "Dev scores and their 95% intervals."
-    )
-    return Section(key, title, found.table.note, (drawn,))
+    svg = figures.forest(estimates, YLABEL, f"{found.table.numbered_title}: {described}.")
+    return table_section(found, [Illustration(svg, "Dev scores and their 95% intervals.")])
 
 
 PROBED = (
@@ -180,7 +175,7 @@ PROBED = (
 
 
 def component_sweeps(results: PresetResults) -> Section | None:
-    """The gradient form's scores, and what the probe saw in training."""
+    """The gradient form's scores, and statistics of the gradient probe over training."""
     scores = [figure for sweep in COMPONENT_SWEEPS if (figure := sweep_figure(sweep, results))]
     if not scores:
         return None
@@ -199,8 +194,8 @@ def component_sweeps(results: PresetResults) -> Section | None:
     return Section(
         "sweeps",
         "One component varied at a time",
-        "The gradient form with one of its components varied, the others at their defaults (arXiv 2402.18281, section "
-        "3.2): the score, then what the gradient probe saw between one evaluation and the next.",
+        "The gradient form with one of its components varied and the others at their defaults (arXiv 2402.18281, "
+        "section 3.2). First the score, then statistics of the gradient probe, averaged between evaluations.",
         (*scores, *(figure for figure in drawn if figure)),
     )
 
@@ -223,13 +218,12 @@ def decoupling_section(results: PresetResults) -> Section | None:
                 rows,
                 partial(RunResult.probed, statistic=statistic),
                 f"norm of the {part} part",
-                f"Norm of the {part} part of the anchors' gradient, mean since the evaluation before.",
+                f"Norm of the {part} part of the anchors' gradient, averaged since the previous evaluation.",
             )
             for part, statistic in (("alignment", ALIGNMENT), ("uniformity", UNIFORMITY))
         ),
     ]
-    there = tuple(figure for figure in drawn if figure)
-    return Section("decoupled", found.table.numbered_title, found.table.note, there) if there else None
+    return table_section(found, [figure for figure in drawn if figure])
 
 
 def other_sweeps(results: PresetResults) -> Section | None:
@@ -240,8 +234,7 @@ def other_sweeps(results: PresetResults) -> Section | None:
     return Section(
         "conditions",
         "Batch, data, domain and encoder",
-        "Beyond the papers: whether losses keep their places under other conditions. Bars: one standard deviation over "
-        "seeds.",
+        "Beyond the papers: do losses keep their order under other conditions? Bars: one standard deviation.",
         there,
     )
 

@@ -12,7 +12,7 @@ from studies.engine.table import Row
 
 
 def reviews(recipes: Recipes) -> Experiment:
-    """The course's fourth task, long reviews, positive or negative: one fine-tuning on reviews alone."""
+    """The course's fourth task: long reviews, positive or negative, fine-tuned alone."""
     return experiment(
         "reviews",
         "Long reviews",
@@ -23,7 +23,7 @@ def reviews(recipes: Recipes) -> Experiment:
 
 
 def pairs(recipes: Recipes) -> Experiment:
-    """Other ways to compare a pair than transforming each sentence by itself."""
+    """Ways to compare the two sentences of a pair. The report transforms each sentence by itself."""
     report = recipes.multitask.heads
 
     def heads(config: HeadsConfig) -> Node:
@@ -32,8 +32,8 @@ def pairs(recipes: Recipes) -> Experiment:
     return experiment(
         "pairs",
         "Other ways to compare a pair",
-        "Not in the report. Residual transforms begin as the identity; pair features are |x-y|, x*y and x+y, read by "
-        "an MLP for each task.",
+        "Not in the report. Residual transforms begin as the identity. Pair features are |x-y|, x*y and x+y, and an "
+        "MLP for each task reads them.",
         (
             (Row("report", "Shared 1st linear layer"), heads(report)),
             (Row("residual", "Shared 1st linear layer, residual"), heads(replace(report, residual=True))),
@@ -67,7 +67,7 @@ SCHEDULERS = {
 
 
 def schedulers(recipes: Recipes) -> Experiment:
-    """Tables 6 and 7 extended to every scheduler: how the tasks share the steps, and how their gradients become one.
+    """Tables 6 and 7 for every scheduler: how tasks share the steps, and how their gradients are combined.
 
     Fine-tuning without pre-training, on the same number of rows of each task.
     """
@@ -76,7 +76,7 @@ def schedulers(recipes: Recipes) -> Experiment:
         "schedulers",
         "All schedulers",
         "Beyond the report. Fine-tuned from the start weights on the same number of examples of each task. Round robin "
-        "and sampling make an optimizer step of each task's batch, the others one of all tasks' together.",
+        "and sampling take an optimizer step for each task's batch; the others take one step for all tasks.",
         (
             (
                 Row(name, label, {"scheduler": name}),
@@ -99,22 +99,22 @@ BEST = FinetuneConfig(
 
 
 def best(recipes: Recipes) -> Experiment:
-    """The best recipe for all-MiniLM-L6-v2 that was found on the dev sets; the README lists what was tried.
+    """The best recipe for all-MiniLM-L6-v2 that we found on the dev sets.
 
-    The preset's start weights fine-tuned with every example of the smallest set in each epoch.
+    Fine-tunes the preset's start weights with every example of the smallest set in each epoch.
     """
     return experiment(
         "best",
         "The best recipe",
         "Beyond the report: pair features for paraphrase, transforms that begin as the identity, no dropout within the "
-        "encoder, five times the weight on similarity. Chosen on the dev sets that are shown.",
+        "encoder, five times the weight on similarity. Selected on the dev sets shown here.",
         [(Row("best", "Best"), recipes.finetune(recipes.start, BEST))],
         on_request=True,
     )
 
 
 def best_parts(recipes: Recipes) -> Experiment:
-    """The best recipe without each of its parts, at the preset's size: fine-tunings that each undo one choice."""
+    """The best recipe without each of its parts, at the preset's size. Each fine-tuning undoes one choice."""
     size = recipes.multitask
     whole = replace(
         BEST, epochs=size.epochs, epoch_size=size.epoch_size, optimizer=size.optimizer, keep_task_bests=False
@@ -129,7 +129,7 @@ def best_parts(recipes: Recipes) -> Experiment:
     return experiment(
         "best-parts",
         "The best recipe without each of its parts",
-        "Beyond the report. Every row is one change of the best recipe, at the preset's size.",
+        "Beyond the report. Every row changes the best recipe in one place, at the preset's size.",
         ((row, recipes.finetune(recipes.start, config)) for row, config in rows),
         reference="best",
         on_request=True,

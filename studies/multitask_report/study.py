@@ -1,4 +1,4 @@
-"""The multi-task report: Tables 1 to 10, Figure 2, and tables beyond it. It makes no claims that are checked here."""
+"""The study of the multi-task report: its tables, and tables beyond it. No claims of the report are checked."""
 
 from studies.multitask_report import beyond_the_report, tables_1_to_10
 from studies.study import Study

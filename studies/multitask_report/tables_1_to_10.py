@@ -1,6 +1,6 @@
-"""Tables 1 to 10 and Figure 2 of the multi-task report, each with the choices that the report leaves open.
+"""Tables 1 to 10 and Figure 2 of the multi-task report, with the choices that the report leaves open.
 
-Where two rows have the same published numbers, they are one recipe here.
+Rows with the same published scores have the same recipe.
 """
 
 from dataclasses import replace
@@ -13,28 +13,28 @@ from studies.engine.table import MAIN_TASKS, OVERALL, Point, Row, key_of
 
 
 def row(key: str, label: str, *scores: float | None) -> Row:
-    """A row with the report's overall, sentiment, paraphrase and similarity scores on the dev sets; None is no score.
+    """A row with the report's overall, sentiment, paraphrase and similarity scores on the dev sets.
 
-    Sentiment and paraphrase are accuracies of 0 to 1, similarity is a Pearson correlation.
+    Sentiment and paraphrase are accuracies from 0 to 1, similarity is a Pearson correlation. None is a missing score.
     """
     published = dict(zip((OVERALL, *MAIN_TASKS), scores, strict=True))
     return Row(key, label, published={column: score for column, score in published.items() if score is not None})
 
 
 def row_at(point: Point, label: str, *scores: float) -> Row:
-    """The same for a row that differs from the others by a parameter."""
+    """The same for a row that is identified by parameters."""
     return replace(row(key_of(point), label, *scores), point=point)
 
 
 def table_1(recipes: Recipes) -> Experiment:
-    """Report, sections 4.1 to 4.3 and 5.3: contrastive training without labels beside supervision on sentiment.
+    """Report, sections 4.1 to 4.3 and 5.3: contrastive training without labels, and supervision on sentiment.
 
     Paraphrase and similarity are the cosine of the two embeddings ("without introducing additional layers or
-    parameters", section 4.3). Where the report leaves a choice, all four rows make the same one: paraphrase is a cosine
-    above 0, as in a logit's sign; the model of a fine-tuning is that of the epoch with the best overall dev score, and
-    of a contrastive training that of the epoch with the best correlation on the similarity dev set. "Fusion" has "the
-    same batch of STS data" in section 4.2, although the classification objective needs sentiment labels, which only the
-    SST data has: read as a slip for SST.
+    parameters", section 4.3). The report leaves some choices open; all four rows make the same ones. A pair is a
+    paraphrase if its cosine is above 0, like the sign of a logit. A fine-tuning keeps the epoch with the best overall
+    dev score, a contrastive training the epoch with the best correlation on the similarity dev set. Section 4.2 trains
+    "Fusion" on "the same batch of STS data", but its classification objective needs sentiment labels, which only SST
+    has. We read it as a slip for SST.
     """
     sentiment = replace(
         recipes.multitask,
@@ -69,9 +69,9 @@ def table_2(recipes: Recipes) -> Experiment:
     """Report, section 5.4.2: supervised fine-tuning from different pre-trainings, and an ensemble.
 
     The single-task row "comes from 3 different models", each scored on the task that it was trained on. The report does
-    not say which models are in the ensemble: here those of this table, and of each task the best on the dev set. The
-    course's test labels are not published, so the test row has the report's numbers only; prediction files for the test
-    sets are written beside the report.
+    not name the models of the ensemble; here they are the models of this table, and each task takes the best one on its
+    dev set. The course does not publish its test labels, so the test row has the report's scores only. Prediction files
+    for the test sets are written next to the report.
     """
     none, nli, given = (recipes.finetune(start) for start in (recipes.start, recipes.nli(), recipes.given()))
     single = [recipes.finetune(recipes.given(), replace(recipes.multitask, tasks=(task,))) for task in MAIN_TASKS]
@@ -79,9 +79,9 @@ def table_2(recipes: Recipes) -> Experiment:
     return experiment(
         "2",
         "Supervised methods",
-        "The rows are named by their contrastive pre-training. The single-task row has a model for each task, all from "
-        "the pre-training of 3 given. The ensemble takes for each task the model of this table that is best on its dev "
-        "set. The test row cannot be computed here: the labels of the test sets are not published.",
+        "Rows are named by their contrastive pre-training. The single-task row has one model for each task, all from "
+        'the pre-training of "3 given". For each task, the ensemble takes the model of this table that is best on the '
+        "dev set. The test row cannot be computed here, because the labels of the test sets are not published.",
         (
             (row("none", "None (baseline)", 0.540, 0.490, 0.726, 0.404), none),
             (row("nli", "NLI", 0.661, 0.500, 0.746, 0.735), nli),
@@ -100,8 +100,8 @@ def table_2(recipes: Recipes) -> Experiment:
 def figure_2(recipes: Recipes) -> Experiment:
     """Report, section 5.4.2: overall dev score of the supervised models after every fine-tuning epoch.
 
-    "It takes all major models only a few fine-tuning epochs": Table 2's three models of all tasks. The figure's values
-    are not printed in the report.
+    "It takes all major models only a few fine-tuning epochs": the curves are Table 2's three models of all tasks. The
+    report does not print the figure's values.
     """
     return experiment(
         "figure2",
@@ -119,8 +119,8 @@ def figure_2(recipes: Recipes) -> Experiment:
 def table_3(recipes: Recipes) -> Experiment:
     """Report, section 6.1: what the prediction heads share.
 
-    The report does not say what the fine-tuning started from. Its best row (0.539) is close to the baseline without
-    contrastive pre-training (0.540), so: from the start weights themselves. The bold row is then that baseline.
+    The report does not say where the fine-tuning starts. Its best row (0.539) is close to the baseline without
+    contrastive pre-training (0.540), so we start from the start weights. The bold row is then that baseline.
     """
 
     def heads(sharing: Sharing) -> Node:
@@ -144,11 +144,12 @@ def table_3(recipes: Recipes) -> Experiment:
 
 
 def table_4(recipes: Recipes) -> Experiment:
-    """Report, sections 6.2 and 6.3: Quora's pairs that are no paraphrases as negatives, and the other two sets.
+    """Report, sections 6.2 and 6.3: Quora's non-paraphrases as negative pairs, and the other two sets.
 
-    Section 5.3's defaults: learning rate as everywhere, five epochs. The report's numbers of "All 3 given" are neither
-    those of the same settings in Table 10 (0.637) nor of another table. Pairs with label 0 are pushed apart in a
-    bounded form of the report's "whose contrastive loss is maximized instead", which as worded has no bound.
+    The settings are section 5.3's defaults: the usual learning rate, five epochs. The report's scores of "All 3 given"
+    differ from those of the same settings in Table 10 (0.637) and appear in no other table. For pairs with label 0, the
+    report maximises the contrastive loss ("whose contrastive loss is maximized instead"), which has no bound; here a
+    bounded loss pushes them apart.
     """
     positives = replace(recipes.supervised, negative_pairs="left_out")
     return experiment(
@@ -173,8 +174,8 @@ def table_4(recipes: Recipes) -> Experiment:
 def table_5(recipes: Recipes) -> Experiment:
     """Report, section 6.3: the data of the contrastive pre-training.
 
-    Both "NLI" and "3 given" are bold in the report; the others are compared with "3 given", the better of the two. One
-    pre-training after another starts from the last's encoder; each has its own epochs and a projection of its own.
+    Both "NLI" and "3 given" are bold in the report. The reference row is "3 given", the better of the two. A second
+    pre-training starts from the encoder of the first; each has its own epochs and its own projection.
     """
     nli, given = recipes.nli(), recipes.given()
     return experiment(
@@ -200,9 +201,9 @@ def table_5(recipes: Recipes) -> Experiment:
 def table_6(recipes: Recipes) -> Experiment:
     """Report, sections 4.2 and 6.4: how the three tasks share the steps.
 
-    The row of the average loss has the numbers of Table 2's baseline, so all three are fine-tuned without pre-training.
-    The report's epoch round robin trains "on each entire dataset sequentially"; where a preset sets an epoch's size,
-    that is the size here too, the same for every row.
+    The row of the average loss has the scores of Table 2's baseline, so all three rows are fine-tuned without
+    pre-training. The report's epoch round robin trains "on each entire dataset sequentially". If a preset sets the size
+    of an epoch, all rows have that size.
     """
     epoch, batch, average = (
         recipes.finetune(recipes.start, replace(recipes.multitask, scheduler=scheduler))
@@ -211,8 +212,8 @@ def table_6(recipes: Recipes) -> Experiment:
     return experiment(
         "6",
         "The multi-task objective",
-        "Fine-tuned from the start weights: one task after another in every epoch, in turn by batch, or all in every "
-        "step.",
+        "Fine-tuned from the start weights. In every epoch the tasks follow one another, alternate by batch, or share "
+        "every step.",
         (
             (row_at({"scheduler": "epoch_round_robin"}, "Epoch round robin", 0.493, 0.507, 0.519, 0.453), epoch),
             (row_at({"scheduler": "batch_round_robin"}, "Batch round robin", 0.491, 0.510, 0.520, 0.442), batch),
@@ -225,9 +226,9 @@ def table_6(recipes: Recipes) -> Experiment:
 def table_7(recipes: Recipes) -> Experiment:
     """Report, sections 4.2 and 6.4: PCGrad (Yu et al. 2020, arXiv 2001.06782) instead of the average loss.
 
-    The row of the average loss has the numbers of Table 5's "NLI before 3 given", so both start from that pre-training.
-    The tasks' gradients are averaged after the projection, as in the code that the report took
-    (https://github.com/WeiChengTseng/Pytorch-PCGrad), and so that both rows make steps of the same scale.
+    The row of the average loss has the scores of Table 5's "NLI before 3 given", so both rows start from that
+    pre-training. The tasks' gradients are averaged after the projection, as in the code that the report uses
+    (https://github.com/WeiChengTseng/Pytorch-PCGrad). Both rows then make steps of the same scale.
     """
     start = recipes.given(start=recipes.nli())
     surgery = replace(recipes.multitask, scheduler="pcgrad", scheduling=SchedulerConfig(reduction="mean"))
@@ -250,7 +251,7 @@ def table_7(recipes: Recipes) -> Experiment:
 
 
 def table_8(recipes: Recipes) -> Experiment:
-    """Report, section 6.5: epochs of the contrastive pre-training on NLI. Three are Table 2's row."""
+    """Report, section 6.5: epochs of the contrastive pre-training on NLI. Three epochs are Table 2's row."""
     one, three = (recipes.finetune(recipes.nli(epochs=epochs)) for epochs in (1, 3))
     return experiment(
         "8",
@@ -267,7 +268,7 @@ def table_8(recipes: Recipes) -> Experiment:
 def table_9(recipes: Recipes) -> Experiment:
     """Report, section 6.5: epochs of the contrastive pre-training on the three given sets.
 
-    The learning rate is not said; here the default one. Neither row's numbers are in another table.
+    The report does not give the learning rate; here it is the default one. No other table has the scores of these rows.
     """
     two, three = (recipes.finetune(recipes.given(rate=1, epochs=epochs)) for epochs in (2, 3))
     return experiment(
@@ -285,8 +286,8 @@ def table_9(recipes: Recipes) -> Experiment:
 def table_10(recipes: Recipes) -> Experiment:
     """Report, section 6.5: learning rate of the contrastive pre-training on the three given sets.
 
-    Rows have one, two and three times the default rate. Labels are the report's rates where the preset's default is the
-    report's 1e-5, otherwise the preset's own beside them. The fine-tuning keeps its own rate.
+    The rows have one, two and three times the default rate. If the preset's default is not the report's 1e-5, labels
+    give both rates. The rate of the fine-tuning does not change.
     """
     default = recipes.supervised.optimizer.learning_rate
 

@@ -1,14 +1,12 @@
-"""What the rows cost and what exactly they ran: an artefact that rows share is counted, and shown, once."""
+"""Cost of rows, and what exactly they ran. Artefacts that rows share are counted and shown once."""
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 from minbert.files import read_json
-from studies.engine.record import RecordedStage
 from studies.engine.table import Row, Table
 from studies.report.preset_results import PresetResults
 from studies.report.run_results import RunResult, history
@@ -16,17 +14,17 @@ from studies.report.run_results import RunResult, history
 
 @dataclass(frozen=True)
 class RowCost:
-    """What a row's artefacts took, all seeds together.
+    """Cost of all artefacts of a row, all seeds together.
 
     Args:
-        table: its title.
+        table: the table's title.
         label: of the row.
-        stages: of one seed, how many of each; scoring left out.
-        seeds: how many.
-        tokens: trained on; nothing is padded, so all of them are real.
-        training_seconds: of the training steps alone.
-        seconds: of all stages, as if the row had been alone.
-        added: of those stages that no row above has.
+        stages: the number of stages of each kind in one seed, without evaluations.
+        seeds: the number of seeds.
+        tokens: trained on, without padding.
+        training_seconds: of the training steps.
+        seconds: of all stages.
+        added: of the stages that no earlier row has.
     """
 
     table: str
@@ -40,34 +38,34 @@ class RowCost:
 
     @property
     def tokens_per_second(self) -> float:
-        """Of the training steps; 0 where none were made."""
+        """Of the training steps; 0 without training."""
         return self.tokens / self.training_seconds if self.training_seconds else 0.0
 
 
 @dataclass(frozen=True)
 class Cost:
-    """All rows' costs."""
+    """Costs of all rows."""
 
     rows: tuple[RowCost, ...]
 
     @property
     def spent(self) -> float:
-        """Seconds, every artefact once."""
+        """Seconds of all artefacts, each counted once."""
         return sum(row.added for row in self.rows)
 
     @property
     def alone(self) -> float:
-        """Seconds that the rows would have taken without sharing anything."""
+        """Seconds that the rows would have taken without sharing stages."""
         return sum(row.seconds for row in self.rows)
 
     @property
     def saved(self) -> float:
-        """Share of the time that sharing saved."""
+        """Share of the time that sharing stages saved."""
         return 1 - self.spent / self.alone if self.alone else 0.0
 
 
 def cost_of(results: PresetResults) -> Cost:
-    """Costs of all finished rows, in the tables' order; rows of a figure only if no table has them."""
+    """Costs of all finished rows in the tables' order. A figure's row counts only if no table has its stages."""
     seen: set[str] = set()
     rows = []
     for table, row, runs in _rows(results):
@@ -93,14 +91,14 @@ def cost_of(results: PresetResults) -> Cost:
 
 @dataclass(frozen=True)
 class StageDetails:
-    """Exactly what a stage ran, in all seeds.
+    """What exactly a stage ran, with all seeds.
 
     Args:
         label: of the first row that has it.
         stage: its name.
-        artefacts: names of the folders, one a seed.
+        artefacts: names of the folders, one for each seed.
         config: the first seed's full configuration.
-        inputs: hashes of all that the first seed read, device and precision.
+        inputs: hashes of the first seed's inputs, device and precision.
     """
 
     label: str
@@ -111,28 +109,23 @@ class StageDetails:
 
 
 def stages_of(results: PresetResults) -> list[StageDetails]:
-    """Every stage but scoring, once, in the tables' order."""
+    """Every stage once, without evaluations, in the tables' order."""
     seen: set[str] = set()
     details = []
     for table, row, runs in _rows(results):
-        for same in zip_longest(*(run.chain for run in runs)):  # chains of one row differ in the seed only
+        for same in zip_longest(*(run.chain for run in runs)):  # chains of one row differ only by the seed
             stages = [stage for stage in same if stage is not None and stage.stage != "evaluate"]
             if stages and stages[0].artefact not in seen:
-                seen |= {stage.artefact for stage in stages}
-                details.append(_details(f"{table.numbered_title}, {row.label}", stages, results.folder))
+                names = tuple(stage.artefact for stage in stages)
+                seen |= set(names)
+                label, folder = f"{table.numbered_title}, {row.label}", results.folder / names[0]
+                config, inputs = read_json(folder / "config.json"), read_json(folder / "inputs.json")
+                details.append(StageDetails(label, stages[0].stage, names, config, inputs))
     return details
 
 
-def _details(label: str, stages: list[RecordedStage], runs: Path) -> StageDetails:
-    folder = runs / stages[0].artefact
-    names = tuple(stage.artefact for stage in stages)
-    return StageDetails(
-        label, stages[0].stage, names, read_json(folder / "config.json"), read_json(folder / "inputs.json")
-    )
-
-
 def _rows(results: PresetResults) -> Iterator[tuple[Table, Row, tuple[RunResult, ...]]]:
-    """Finished rows, those of figures last: they are mostly rows of tables drawn again."""
+    """Finished rows. Rows of figures come last: most of them are rows of tables, too."""
     for of in sorted(results.tables, key=lambda of: of.table.kind == "curves"):
         for row, runs in of.rows:
             if runs:

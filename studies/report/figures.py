@@ -1,4 +1,4 @@
-"""Figures as SVG for the inside of a page: transparent, their text in the page's own colour, with alternative text."""
+"""Drawing: numbers become SVG figures within a page, transparent, in the page's text colour, with alternative text."""
 
 import io
 import re
@@ -8,6 +8,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
@@ -15,7 +16,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-# Mid-tones with a contrast of at least 3 to both white and near-black, and a marker each for those who see no colours.
+# Mid-tones with a contrast of at least 3 to white and to near-black. Each has a marker for readers who see no colours.
 COLOURS = ("#3b82d6", "#d9731a", "#2f9e6e", "#9b6ad6", "#d6455d", "#7f8790")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 GLYPHS = ("●", "■", "▲", "◆", "▼", "✚")
@@ -25,7 +26,7 @@ GRADED = LinearSegmentedColormap.from_list("graded", [COLOURS[0], COLOURS[3], CO
 Bounded = tuple[float, float, float]
 """A value, its lower and its upper bound."""
 
-# matplotlib knows no currentColor: text and axes are drawn in a colour of their own, replaced in the SVG.
+# matplotlib has no currentColor. Text and axes are drawn in this colour, which the SVG replaces by currentColor.
 INK = "#010203"
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -43,19 +44,19 @@ STYLE: dict[Any, Any] = {
 
 def learning_curve(
     title: str, curves: Mapping[int, Sequence[Sequence[float]]], description: str, legend: Sequence[str] = ()
-) -> str:
+) -> Markup:
     """Dev score after every epoch: the mean over seeds, with a band of one standard deviation.
 
     Args:
         title: of the panel.
         curves: a line's place, which decides its colour and mark -> for each seed its score after every epoch.
         description: alternative text.
-        legend: a name for every place, for a large panel with a legend of its own.
+        legend: a name for every place, for a large panel with a legend.
     """
 
     def draw(axes: Axes) -> None:
         for place, seeds in curves.items():
-            epochs = min(map(len, seeds))  # early stopping may end one seed before another
+            epochs = min(map(len, seeds))  # early stopping may end seeds at different epochs
             scores = np.array([seed[:epochs] for seed in seeds])  # [seeds, epochs]
             x = np.arange(1, epochs + 1)
             colour = COLOURS[place % len(COLOURS)]
@@ -77,8 +78,8 @@ def learning_curve(
     return _svg(draw, (5.6, 3.6) if legend else (3.2, 2.4), description)
 
 
-def confusion_matrix(counts: Sequence[Sequence[int]], description: str) -> str:
-    """Rows are gold classes, columns predicted ones; the deeper a cell, the larger its share of the row."""
+def confusion_matrix(counts: Sequence[Sequence[int]], description: str) -> Markup:
+    """Rows are gold classes, columns are predicted classes. A deeper colour is a larger share of the row."""
     matrix = np.asarray(counts)
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
 
@@ -97,8 +98,8 @@ def confusion_matrix(counts: Sequence[Sequence[int]], description: str) -> str:
     return _svg(draw, (3.4, 3.2), description)
 
 
-def scatter(labels: NDArray[np.float32], predictions: NDArray[np.float32], description: str) -> str:
-    """Predicted against gold values, and the line on which they would be equal."""
+def scatter(labels: NDArray[np.float32], predictions: NDArray[np.float32], description: str) -> Markup:
+    """Predicted against gold values, and the line of equal values."""
 
     def draw(axes: Axes) -> None:
         top = float(max(labels.max(), predictions.max()))
@@ -109,15 +110,17 @@ def scatter(labels: NDArray[np.float32], predictions: NDArray[np.float32], descr
     return _svg(draw, (3.4, 3.2), description)
 
 
-def forest(estimates: Mapping[str, Bounded], xlabel: str, description: str, title: str = "", zero: bool = False) -> str:
-    """A row for each estimate, the first at the top: its value and its interval.
+def forest(
+    estimates: Mapping[str, Bounded], xlabel: str, description: str, title: str = "", zero: bool = False
+) -> Markup:
+    """A row with value and interval for each estimate, the first at the top.
 
     Args:
         estimates: a row's name -> value, lower and upper bound.
         xlabel: what the values are.
         description: alternative text.
         title: of the panel.
-        zero: draw a line at zero, and fill the marks of intervals that leave it out.
+        zero: draw a line at zero, and fill the marks of intervals that exclude it.
     """
 
     def draw(figure: Figure) -> None:
@@ -143,16 +146,16 @@ def sweep(
     ylabel: str,
     description: str,
     ordered: bool = True,
-) -> str:
-    """Means over seeds at places in order, equally far apart; a bar of one standard deviation where there is one.
+) -> Markup:
+    """Means over seeds at equidistant places, with bars of one standard deviation.
 
     Args:
-        lines: a line's name -> mean and deviation at each place, None where there is none.
+        lines: a line's name -> mean and deviation at each place, None if missing.
         places: their names.
-        xlabel: what the places are.
-        ylabel: what the means are of.
+        xlabel: of the places.
+        ylabel: of the means.
         description: alternative text.
-        ordered: whether a line from place to place means anything.
+        ordered: whether to connect the places.
     """
     turned = max(map(len, places)) > 6
 
@@ -178,13 +181,13 @@ def sweep(
 
 def bands(
     panels: Mapping[str, Mapping[str, Sequence[Bounded | None]]], places: Sequence[str], xlabel: str, description: str
-) -> str:
-    """Values with a band between their bounds at places in order, equally far apart; three panels a row.
+) -> Markup:
+    """Values at equidistant places with a band between their bounds, three panels in a row.
 
     Args:
-        panels: a panel's title -> a line's name -> value and bounds at each place, None where there are none.
+        panels: a panel's title -> a line's name -> value and bounds at each place, None if missing.
         places: their names.
-        xlabel: what the places are.
+        xlabel: of the places.
         description: alternative text.
     """
     rows = -(-len(panels) // 3)
@@ -217,14 +220,14 @@ def bands(
 
 def trajectories(
     lines: Mapping[str, Sequence[Sequence[tuple[int, float]]]], ylabel: str, description: str, graded: bool = False
-) -> str:
+) -> Markup:
     """A value over the steps of training: the mean over seeds, with a band of one standard deviation.
 
     Args:
         lines: a line's name -> for each seed, steps and values.
         ylabel: what the values are.
         description: alternative text.
-        graded: colour the lines by their order, as those of a parameter.
+        graded: colour the lines by their order, for values of a parameter.
     """
     colours = [to_hex(colour) for colour in GRADED(np.linspace(0, 1, len(lines)))] if graded else COLOURS
 
@@ -251,29 +254,29 @@ def trajectories(
 
 
 def _legend(figure: Figure, axes: Axes) -> None:
-    """Above the axes, in as many columns as there is room for."""
+    """A legend above the axes, in as many columns as fit."""
     handles, names = axes.get_legend_handles_labels()
     columns = 4 if max(map(len, names)) < 8 else 2
     figure.legend(handles, names, frameon=False, loc="outside upper left", ncols=columns, fontsize=9)
 
 
-def _svg(draw: Callable[[Axes], None], inches: tuple[float, float], description: str) -> str:
+def _svg(draw: Callable[[Axes], None], inches: tuple[float, float], description: str) -> Markup:
     return render(lambda figure: draw(figure.subplots()), inches, description)
 
 
-def render(draw: Callable[[Figure], None], inches: tuple[float, float], description: str) -> str:
-    """A figure of any number of panels as an <svg> element."""
-    # The salt makes the ids of two figures on one page differ, and the same figure the same in every run.
+def render(draw: Callable[[Figure], None], inches: tuple[float, float], description: str) -> Markup:
+    """A figure as an <svg> element."""
+    # The salt makes ids differ between the figures of a page, and makes a figure equal in every run.
     with mpl.rc_context({**STYLE, "svg.hashsalt": description}):
         figure = Figure(figsize=inches, layout="constrained")
         draw(figure)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    return _inline(buffer.getvalue(), description)
+    return Markup(_inline(buffer.getvalue(), description))
 
 
 def _inline(document: str, description: str) -> str:
-    """The <svg> element alone: no prologue, metadata, namespaces or unused ids; ink as currentColor; scalable."""
+    """The <svg> element without prologue, metadata, namespaces, unused ids and size, with INK as currentColor."""
     svg = document[document.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r' (xmlns(:xlink)?|version|width|height)="[^"]*"', "", svg[: svg.index(">")]) + svg[svg.index(">") :]
@@ -284,8 +287,8 @@ def _inline(document: str, description: str) -> str:
 
 
 def standalone(svg: str) -> str:
-    """An <svg> element as a file of its own: with its namespaces, and ink that suits a light or a dark viewer."""
+    """An <svg> element as the text of a file: with namespaces, and a text colour for light and dark viewers."""
     namespaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     style = "<style>svg { color: #1b1f24 } @media (prefers-color-scheme: dark) { svg { color: #e6e9ed } }</style>"
-    head, _, rest = svg.partition(">")
+    head, _, rest = str(svg).partition(">")  # Markup would escape what is inserted
     return f"{head.replace('<svg', f'<svg {namespaces}', 1)}>{style}{rest}\n"

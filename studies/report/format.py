@@ -7,7 +7,7 @@ from studies.report.table_results import Agreement, Comparison, Estimate
 
 
 def score(value: float | None) -> str:
-    """Three decimals, or a dash of none."""
+    """Three decimals, or a dash for None."""
     return "–" if value is None else f"{value:.3f}".replace("-", MINUS)
 
 
@@ -17,15 +17,15 @@ def share(part: float, whole: int) -> str:
 
 
 def signed(value: float) -> str:
-    """Three decimals with a sign; none of zero."""
+    """Three decimals with a sign, zero without a sign."""
     text = f"{value:+.3f}".replace("-", MINUS)
     return text if float(f"{value:.3f}") else "0.000"
 
 
 def mean_and_deviation(estimate: Estimate | None) -> str:
-    """`0.783`, or `0.783 ± 0.004` (sample standard deviation over seeds) of several seeds, or a dash of none.
+    """`0.783`; with several seeds `0.783 ± 0.004` (sample standard deviation over seeds); a dash for None.
 
-    A score that is partly on what was trained on is marked.
+    A score is marked if the model was trained on some of the scored examples.
     """
     if estimate is None:
         return "–"
@@ -34,20 +34,20 @@ def mean_and_deviation(estimate: Estimate | None) -> str:
 
 
 def interval(value: Estimate | Comparison) -> str:
-    """`[0.770, 0.791]`; with signs for a difference."""
+    """`[0.770, 0.791]`, with signs for a difference."""
     shown = signed if isinstance(value, Comparison) else score
     return f"[{shown(value.low)}, {shown(value.high)}]"
 
 
 def verdict(comparison: Comparison, what: str = "difference") -> str:
-    """What a test says."""
+    """The result of a test."""
     if not comparison.significant:
         return f"no significant {what}"
     return "p < 0.001" if comparison.p < 0.001 else f"p = {comparison.p:.3f}"
 
 
 def agreement(counts: Agreement) -> str:
-    """`4 of 6`, or a dash where the report tells nothing apart."""
+    """`4 of 6`, or a dash if no published scores differ."""
     return f"{counts.agree} of {counts.total}" if counts.total else "–"
 
 

@@ -1,4 +1,4 @@
-"""The results of a preset: its record and the results of every table, read from the folder of artefacts."""
+"""Results of a preset: its record and the results of every table, read from the folder of artefacts."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,16 +48,16 @@ class PresetResults:
 
     @cached_property
     def finished_tables(self) -> dict[str, TableResults]:
-        """The tables of which any run has finished, by key."""
+        """The tables with a finished run, by key."""
         return {results.table.key: results for results in self.tables if any(results.runs.values())}
 
     def last_stage(self, table: str) -> RecordedStage | None:
-        """The last stage of a table's first run, for tables without scores; None where nothing was computed."""
+        """The last computed stage of a table's first run, for tables without scores. None if nothing was computed."""
         return next((run.chain[-1] for run in self.record.runs if run.table == table and run.chain), None)
 
     @cached_property
     def finished_runs(self) -> dict[str, tuple[str, RunResult]]:
-        """Every finished run once, by the name of its evaluation, with the title and label of its first row."""
+        """Every finished run once, by the name of its evaluation, with the title and the label of its first row."""
         found: dict[str, tuple[str, RunResult]] = {}
         for results in self.tables:
             for row, runs in results.rows:
@@ -68,7 +68,7 @@ class PresetResults:
 
     @cached_property
     def best(self) -> tuple[str, RunResult] | None:
-        """Label and run of the best model of the three main tasks."""
+        """Label and run of the model with the best overall score on the three main tasks."""
         finished = self.finished_runs.values()
         scored = [found for found in finished if set(found[1].evaluation["scores"]) == set(MAIN_TASKS)]
         return max(scored, key=lambda found: found[1].evaluation[OVERALL], default=None)

@@ -1,4 +1,4 @@
-"""The report of a preset: one self-contained page, the same as Markdown, and its tables for LaTeX; from the store."""
+"""The report of a preset: a self-contained page, the same as Markdown, and LaTeX tables, from the artefacts alone."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from studies.report.templates import environment
 
 
 def write_report(runs: Path, preset: str, output: Path) -> Path:
-    """Write index.html, report.md, and a LaTeX file for each table; the study, if there is anything for it.
+    """Write index.html, report.md, a LaTeX file for each table, and the study if it has any result.
 
     Args:
         runs: folder of all artefacts.
@@ -72,13 +72,13 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
 
 
 def _warnings(results: PresetResults, stages: Sequence[StageDetails]) -> list[str]:
-    """What a reader must know beside the preset's own notes."""
+    """What a reader must know in addition to the preset's notes."""
     found = []
     seeds = {len(runs) for found in results.tables for runs in found.runs.values() if runs}
     if seeds == {1}:
         found.append(
-            "Every row was trained with a single seed: there is no spread over seeds. Intervals and tests say how far "
-            "these models would differ on other dev examples, not whether another seed would give the same."
+            "Every row was trained with a single seed, so there is no spread over seeds. Intervals and tests tell how "
+            "these models would differ on other dev examples, not whether another seed would give the same result."
         )
     elif len(seeds) > 1:
         found.append("Some rows have fewer seeds than others.")

@@ -1,4 +1,4 @@
-"""The results of single runs, read from their artefacts without a model and without torch; resampled scores."""
+"""Results of single runs, read from their artefacts without torch, and their scores on resampled examples."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ class RunResult:
     """One finished run.
 
     Args:
-        folder: of the final model: a training, or an ensemble of several.
+        folder: of the final model: a training or an ensemble.
         evaluation_folder: of its scores and predictions.
         seed: of the run.
-        chain: all artefacts behind it, parents first.
+        chain: all its artefacts, parents first.
     """
 
     folder: Path
@@ -48,7 +48,7 @@ class RunResult:
 
     @property
     def chosen_on_dev(self) -> bool:
-        """Whether it is an ensemble that chose among several models of a task by their dev scores."""
+        """Whether it is an ensemble that selected a task's model among several by their dev scores."""
         members = self.evaluation.get("members", {}).values()
         tasks = [task for member in members for task in member["scores"]]
         return self.evaluation.get("selected_on_dev", False) and len(set(tasks)) < len(tasks)
@@ -59,7 +59,7 @@ class RunResult:
             return arrays[f"{task}_labels"], arrays[f"{task}_predictions"]
 
     def curve(self, column: str) -> list[float]:
-        """The dev score at every evaluation in training; empty where training did not measure it."""
+        """The dev score at every evaluation in training; empty if training did not measure it."""
         scores = [self._score(line, column) for line in self.history]
         return [] if None in scores else scores
 
@@ -69,25 +69,22 @@ class RunResult:
         return line["dev"].get(column, {}).get(self.evaluation["measures"].get(column))
 
     def probed(self, statistic: str) -> list[tuple[int, float]]:
-        """What the gradient probe saw: step of each evaluation, mean of the statistic since the evaluation before.
+        """A statistic of the gradient probe: the step of each evaluation, the mean since the previous evaluation.
 
-        A line of metrics.jsonl calls it `SOURCE STATISTIC`; the run's configuration names the sources.
+        metrics.jsonl calls it `SOURCE STATISTIC`; the sources are those of the run's configuration.
         """
-        names = [f"{source} {statistic}" for source in self._sources]
+        sources = read_json(self.folder / "config.json").get("sources", ())
+        names = [f"{source} {statistic}" for source in sources]
         return [(line["step"], line["training"][n]) for line in self.history for n in names if n in line["training"]]
-
-    @cached_property
-    def _sources(self) -> list[str]:
-        return read_json(self.folder / "config.json").get("sources", [])
 
 
 def history(folder: Path) -> list[dict[str, Any]]:
-    """The lines of an artefact's metrics.jsonl, one an evaluation; none where nothing was trained."""
+    """The lines of an artefact's metrics.jsonl, one for each evaluation; none if nothing was trained."""
     return Artefact(folder).history() if (folder / "metrics.jsonl").is_file() else []
 
 
 class Samples:
-    """Scores of all runs on resampled examples. Each task's set is resampled once, for all runs together.
+    """Scores of all runs on resampled examples. Each dev set is resampled once for all runs.
 
     Args:
         runs: with different evaluations.
@@ -99,7 +96,7 @@ class Samples:
 
     @cached_property
     def _dev_sets(self) -> dict[tuple[str, str], DevSet]:
-        """What each run was scored on, by the name of its evaluation and the task."""
+        """The dev set of each run and task, by the name of the run's evaluation."""
         return {
             (run.evaluation_folder.name, task): (task, run.predictions(task)[0].tobytes())
             for run in self.runs
@@ -115,7 +112,7 @@ class Samples:
         return found
 
     def dev_set(self, run: RunResult, task: str) -> DevSet:
-        """What the run was scored on."""
+        """The dev set on which a run was scored."""
         return self._dev_sets[run.evaluation_folder.name, task]
 
     def resampled(self, run: RunResult, task: str) -> Values:

@@ -1,7 +1,7 @@
-"""Which figures a report shows, with captions and alternative text. Each section is a function of the results."""
+"""The report's figures with captions and alternative text, in sections. A section is a function of the results."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,32 +26,47 @@ class Illustration:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a sentence or two, and figures."""
+    """A part of a page.
 
-    key: str  # the page's anchor
+    Args:
+        key: the page's anchor.
+        title: its heading.
+        text: a sentence or two.
+        figures: its figures.
+        wide: put the figures below each other.
+        table: cells of a table below the figures; the first row is the header.
+    """
+
+    key: str
     title: str
     text: str
     figures: tuple[Illustration, ...]
-    wide: bool = False  # figures stand below each other
-    table: tuple[tuple[str, ...], ...] = ()  # below the figures, its first row the header
+    wide: bool = False
+    table: tuple[tuple[str, ...], ...] = ()
+
+
+def table_section(results: TableResults, figures: Sequence[Illustration], wide: bool = False) -> Section | None:
+    """A section with a table's title and note. None without figures."""
+    table = results.table
+    return Section(table.key, table.numbered_title, table.note, tuple(figures), wide) if figures else None
 
 
 def learning_curves(results: TableResults) -> list[Markup]:
-    """A panel for each column that any row has a history of; lines are marked as rows are in the table."""
+    """A panel for each column that training measured. Lines have the marks of the rows in the table."""
     return [
-        Markup(learning_curve(results.heading(column), curves, _described(results, column, curves)))
+        learning_curve(results.heading(column), curves, _described(results, column, curves))
         for column in results.table.score_columns
         if (curves := _curves(results, column))
     ]
 
 
 def overall_curves(results: TableResults) -> Markup | None:
-    """One large panel of the overall dev score after every epoch, with a legend (report, Figure 2); None of no runs."""
+    """A large panel of the overall dev score after every epoch, as the report's Figure 2. None without runs."""
     curves = _curves(results, OVERALL)
     if not curves:
         return None
     labels = [row.label for row in results.table.rows]
-    return Markup(learning_curve("", curves, _described(results, OVERALL, curves), labels))
+    return learning_curve("", curves, _described(results, OVERALL, curves), labels)
 
 
 def best_predictions(results: PresetResults) -> Section | None:
@@ -62,46 +77,38 @@ def best_predictions(results: PresetResults) -> Section | None:
     counts = run.evaluation["metrics"]["sentiment"]["confusion"]
     right, total = sum(row[i] for i, row in enumerate(counts)), sum(map(sum, counts))
     labels, predictions = run.predictions("similarity")
-    confusion = confusion_matrix(
-        counts, f"Confusion matrix of sentiment: {right} of {total} dev sentences on the diagonal"
-    )
-    points = scatter(
-        labels,
-        predictions,
-        f"Predicted against gold similarity of {len(labels)} dev pairs; "
-        f"Pearson correlation {score(run.evaluation['scores']['similarity'])}",
-    )
+    confusion = f"Confusion matrix of sentiment: {right} of {total} dev sentences on the diagonal"
+    correlation = score(run.evaluation["scores"]["similarity"])
+    points = f"Predicted against gold similarity of {len(labels)} dev pairs; Pearson correlation {correlation}"
     return Section(
         "predictions",
         "Predictions of the best model",
         f"{label}, seed {run.seed}: overall {score(run.evaluation[OVERALL])} on the dev sets, the highest of all runs.",
         (
+            Illustration(confusion_matrix(counts, confusion), "Sentiment: dev sentences by gold class and prediction."),
             Illustration(
-                Markup(confusion),
-                "Sentiment: how many dev sentences of each gold class got which prediction.",
-            ),
-            Illustration(
-                Markup(points), "Similarity: a point a dev pair; on the dashed line prediction and gold are equal."
+                scatter(labels, predictions, points),
+                "Similarity: each point is a dev pair. On the dashed line, prediction and gold are equal.",
             ),
         ),
     )
 
 
 def conflicts(results: PresetResults) -> Section | None:
-    """A panel for each row whose runs looked at the tasks' gradients: the cosine of every two tasks, seeds' mean."""
+    """A panel for each row that measured the cosine between the gradients of every two tasks; means over seeds."""
     panels: dict[tuple[str, ...], Illustration] = {}
     for row, finished in (line for table in results.tables for line in table.rows):
         runs = [run for run in finished if any(map(_cosines, run.history))]
         if runs:
-            # Rows of several tables are the same runs.
+            # Rows of several tables can have the same runs.
             panels.setdefault(tuple(run.folder.name for run in runs), _conflicts(row.label, runs))
     if not panels:
         return None
     return Section(
         "conflicts",
         "Conflicts between the tasks",
-        "Cosine between the gradients of two tasks' losses over the parameters that they share, averaged over the "
-        "steps at which it was taken since the last evaluation. Below 0 what serves one task harms the other.",
+        "Cosine between the gradients of two tasks' losses over their shared parameters, averaged over the measured "
+        "steps since the last evaluation. Below 0, a step that helps one task harms the other.",
         tuple(panels.values()),
     )
 
@@ -116,11 +123,11 @@ def _conflicts(label: str, runs: list[RunResult]) -> Illustration:
     described = ", ".join(f"{pair} {mean:.2f}" for pair, mean in means.items())
     marks = ", ".join(f"{GLYPHS[place % len(GLYPHS)]} {pair}" for place, pair in enumerate(pairs))
     svg = learning_curve(label, curves, f"Cosines between tasks' gradients by epoch, {label}; their means: {described}")
-    return Illustration(Markup(svg), marks)
+    return Illustration(svg, marks)
 
 
 def _cosines(line: dict[str, Any]) -> dict[str, float]:
-    """The cosines of an evaluation's line, by pair of tasks."""
+    """The cosines in a line of metrics.jsonl, by pair of tasks; the line calls them `cosine TASK/TASK`."""
     seen = line["training"].items()
     return {name.removeprefix("cosine "): value for name, value in seen if name.startswith("cosine ")}
 

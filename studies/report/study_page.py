@@ -1,4 +1,4 @@
-"""The written study of a preset: what the papers claim, what these results say of it, and figures."""
+"""The study of a preset as a page: the papers' claims, their verdicts by these results, and figures."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class JudgedPaper:
 
 
 def write_study(results: PresetResults, warnings: Sequence[str], output: Path) -> bool:
-    """Write study.html, study.md and, for the latter, its figures into the folder `study`.
+    """Write study.html, study.md, and the figures of study.md into the folder `study`.
 
     Args:
         results: of a preset.
@@ -39,7 +39,7 @@ def write_study(results: PresetResults, warnings: Sequence[str], output: Path) -
         output: folder to write to.
 
     Returns:
-        Whether there is anything to write of: a claim that was tested, or a figure.
+        Whether anything was written, which needs a tested claim or a section.
     """
     studies = all_studies()
     judged = [one for study in studies for one in study.judge(results)]
@@ -64,5 +64,5 @@ def write_study(results: PresetResults, warnings: Sequence[str], output: Path) -
         write_text(output / f"study.{suffix}", page)
     for section in sections:
         for number, figure in enumerate(section.figures, start=1):
-            write_text(output / "study" / f"{section.key}-{number}.svg", standalone(str(figure.svg)))
+            write_text(output / "study" / f"{section.key}-{number}.svg", standalone(figure.svg))
     return True

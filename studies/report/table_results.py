@@ -1,4 +1,4 @@
-"""The results of a table: estimates with intervals, differences to the reference row, and the published order."""
+"""Results of a table: estimates with intervals, differences to the reference row, agreement with published orders."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ class Estimate:
 
     Args:
         mean: over seeds.
-        deviation: over seeds; None of one.
-        low: of a 95% interval.
-        high: of the interval.
-        seen: whether the row's models were trained on some of what is scored.
+        deviation: over seeds; None with one seed.
+        low: lower end of a 95% interval.
+        high: its upper end.
+        seen: whether the row's models were trained on some of the scored examples.
     """
 
     mean: float
@@ -39,7 +39,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A paired difference of two rows in a column, its 95% interval, and p adjusted for all tests of the table."""
+    """A paired difference of two rows in a column, its 95% interval, and p corrected for all tests of the table."""
 
     difference: float
     low: float
@@ -48,19 +48,19 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """At the 5% level, of all tests of the table together."""
+        """At the 5% level, corrected for all tests of the table."""
         return self.p < LEVEL
 
 
 @dataclass(frozen=True)
 class Ordering:
-    """Two rows that the report tells apart in a column.
+    """Two rows with different published scores in a column.
 
     Args:
-        column: where.
-        better: key of the row with the report's higher score.
-        worse: key of the other.
-        published: the report's difference, above zero.
+        column: the column.
+        better: key of the row with the higher published score.
+        worse: key of the other row.
+        published: the published difference, above zero.
         ours: our difference, better less worse.
     """
 
@@ -72,13 +72,13 @@ class Ordering:
 
     @property
     def agrees(self) -> bool:
-        """Whether our scores have the report's order; equal ones have not."""
+        """Whether our scores have the published order; equal scores do not."""
         return self.ours.difference > 0
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How many orderings of a column agree with the report, and how many of either kind are significant."""
+    """How many orderings agree with the published scores, and how many are significant on either side."""
 
     agree: int
     total: int
@@ -87,7 +87,7 @@ class Agreement:
 
     @classmethod
     def of(cls, orderings: Sequence[Ordering]) -> "Agreement":
-        """Count."""
+        """Count orderings."""
         agreeing = [ordering for ordering in orderings if ordering.agrees]
         others = [ordering for ordering in orderings if not ordering.agrees]
         return cls(
@@ -100,15 +100,15 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Overlap:
-    """A row's models were trained on some of the rows that a task scores; means over seeds.
+    """How many examples of a task a row's models were trained on; means over seeds.
 
     Args:
-        row: the table's row, by key.
+        row: the row's key.
         task: the task.
-        rows: that the task scores.
-        seen: how many of them were trained on.
-        score: on all of them.
-        clean: on the others; None where too few are left.
+        rows: the number of scored examples.
+        seen: how many of them the models were trained on.
+        score: on all examples.
+        clean: on the examples that were not seen; None if too few are left.
     """
 
     row: str
@@ -121,7 +121,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class TableResults:
-    """A table, its finished runs, and what they say.
+    """A table with its finished runs, and the statistics of their scores.
 
     Args:
         table: the table.
@@ -154,17 +154,17 @@ class TableResults:
 
     @property
     def chosen_on_dev(self) -> list[str]:
-        """Labels of rows of which a task's model was chosen among several by the very dev scores that are shown."""
+        """Labels of rows whose model of some task was selected among several by the dev scores that are shown."""
         return [row.label for row, runs in self.rows if any(run.chosen_on_dev for run in runs)]
 
     @cached_property
     def overlaps(self) -> list[Overlap]:
-        """Of every row and task that it was trained on some rows of."""
+        """The overlap of every row and task that has any."""
         places = ((row.key, task) for row in self.table.rows for task in self.table.columns)
         return [overlap for row, task in places if (overlap := self._overlap(row, task))]
 
     def _overlap(self, row: str, task: str) -> Overlap | None:
-        """How much of a task's rows the models were trained on; None if nothing of it, or where that is not known."""
+        """The overlap of a row and a task. None if there is none, or if it is not known."""
         runs = [run.evaluation for run in self.runs.get(row, ()) if task in run.evaluation.get("overlap", {})]
         parts = [evaluation["overlap"][task] for evaluation in runs]
         if not any(part["rows_seen"] for part in parts):
@@ -181,12 +181,12 @@ class TableResults:
 
     @cached_property
     def scores(self) -> dict[Cell, SampledScores]:
-        """The scores of every cell that has any."""
+        """The scores of every cell that has scores."""
         cells = ((row.key, column) for row in self.table.rows for column in self.table.score_columns)
         return {cell: scores for cell in cells if (scores := self._scores(*cell))}
 
     def _scores(self, row: str, column: str) -> SampledScores | None:
-        """A cell's scores, None where it has none. A mean needs scores of all its tasks."""
+        """A cell's scores, if it has any. The mean of several tasks needs scores of all of them."""
         tasks = self.table.tasks(column)
         runs = self.scored(row, tasks)
         if not runs:
@@ -211,7 +211,7 @@ class TableResults:
 
     @cached_property
     def estimates(self) -> dict[Cell, Estimate]:
-        """Of every cell that has scores."""
+        """The estimate of every cell that has scores."""
         seen = {(overlap.row, overlap.task) for overlap in self.overlaps}
 
         def estimate(row: str, column: str) -> Estimate:
@@ -236,7 +236,7 @@ class TableResults:
 
     @cached_property
     def against_reference(self) -> dict[Cell, Comparison]:
-        """Each row less the reference; p adjusted over all of them (Holm)."""
+        """Each row less the reference row, with p corrected over all cells (Holm 1979)."""
         reference = self.table.reference
         if reference is None:
             return {}
@@ -251,7 +251,7 @@ class TableResults:
 
     @cached_property
     def orderings(self) -> list[Ordering]:
-        """Every pair of rows that the report tells apart and we have both of; p adjusted over all of them (Holm)."""
+        """Every pair of finished rows with different published scores, with p corrected over all pairs (Holm 1979)."""
         pairs = [
             (column, *ranked)
             for column in self.table.score_columns
@@ -262,17 +262,17 @@ class TableResults:
         return [Ordering(*pair, ours) for pair, ours in zip(pairs, tests, strict=True)]
 
     def agreement(self, column: str) -> Agreement:
-        """Of a column's orderings."""
+        """The agreement of a column's orderings."""
         return Agreement.of([ordering for ordering in self.orderings if ordering.column == column])
 
     def contrast(self, weights: Mapping[str, float], column: str, alike: bool = True) -> Uncertain | None:
-        """Σ weight · mean of the row of this key; None where a row has no scores, or has them on other examples.
+        """Σ weight · mean over rows. None if a row has no scores, or has scores on other examples.
 
         Args:
             weights: by the row's key.
             column: of the scores.
-            alike: whether scores vary alike over the seeds of all of the table's rows; else each row counts with its
-                own variance, if all of these have two seeds.
+            alike: pool the variance over seeds over all rows of the table. Otherwise each row has its own variance, if
+                all rows of the contrast have two seeds.
         """
         rows = [row.key for row in self.table.rows if row.key in weights]
         if len(rows) < len(weights) or not all(self.comparable(rows[0], row, column) for row in rows):
@@ -286,7 +286,7 @@ class TableResults:
 
 
 def _ranked(first: Row, second: Row, column: str) -> tuple[str, str, float] | None:
-    """The report's better and worse row and their difference; None where it does not tell them apart."""
+    """The rows with the higher and the lower published score and their difference. None if they do not differ."""
     ours, theirs = first.published.get(column), second.published.get(column)
     if ours is None or theirs is None or ours == theirs:
         return None
@@ -294,7 +294,7 @@ def _ranked(first: Row, second: Row, column: str) -> tuple[str, str, float] | No
 
 
 def compared(differences: Sequence[Uncertain]) -> list[Comparison]:
-    """Of a family of tests."""
+    """A family of tests, with p corrected for their number (Holm 1979)."""
     adjusted = holm([difference.p_value() for difference in differences])
     return [
         Comparison(difference.value, *difference.interval(), p)

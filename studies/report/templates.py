@@ -1,4 +1,4 @@
-"""Templates of the reports, which escape what is put into them as their format needs it."""
+"""Templates of the reports. They escape inserted text as their format requires."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,11 +8,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from multitask.evaluation.markup import latex
 from multitask.evaluation.text_tables import capitalized
 
-DELIMITERS = {"block": "%", "variable": "=", "comment": "#"}  # braces are LaTeX's own
+DELIMITERS = {"block": "%", "variable": "=", "comment": "#"}  # for LaTeX, which uses braces itself
 
 
 def environment(kind: str) -> Environment:
-    """Of templates that escape what is put into them as their format needs it."""
+    """The environment of templates in html, markdown or latex."""
     delimiters: dict[str, Any] = {}
     finalize: Callable[[Any], Any] | None = None
     if kind == "latex":

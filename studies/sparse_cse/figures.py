@@ -1,17 +1,15 @@
-"""SparseCSE's figures: score against sparsity, and what a score leaves less what random draws leave."""
+"""SparseCSE's figures: score against sparsity, and pruning by scores compared with pruning at random."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
-
-from markupsafe import Markup
 
 from studies.engine.experiments import GROUPS, STS, TRANSFER
 from studies.engine.table import key_of
 from studies.report import figures
 from studies.report.format import score
 from studies.report.preset_results import PresetResults
-from studies.report.sections import Illustration, Section
+from studies.report.sections import Illustration, Section, table_section
 from studies.report.table_results import TableResults
 from studies.report.verdicts import family, shown
 from studies.sparse_cse.claims import OWN, START, contrast
@@ -22,7 +20,7 @@ PLACES = ["0%", *(f"{share:.0%}" for share in SHARES)]
 
 
 def curves_section(key: str, results: PresetResults) -> Section | None:
-    """Score against sparsity of a table's encoder, by score and at random."""
+    """Score against sparsity of a table's encoder, pruned by score and at random."""
     found = results.finished_tables.get(key)
     if found is None or not found.estimates:
         return None
@@ -30,15 +28,15 @@ def curves_section(key: str, results: PresetResults) -> Section | None:
     panels = {column: lines for column, lines in panels.items() if any(map(any, lines.values()))}
     described = "; ".join(f"{column}: {_described(lines)}" for column, lines in panels.items())
     drawn = Illustration(
-        Markup(figures.bands(panels, PLACES, "share removed", described)),
+        figures.bands(panels, PLACES, "share removed", described),
         "Mean scores and their 95% intervals, over seeds and examples: pruned by the gradient of alignment and "
         "uniformity, and at random. STS and Transfer are the means of the seven tasks.",
     )
-    return Section(key, found.table.numbered_title, found.table.note, (drawn,), wide=True)
+    return table_section(found, [drawn], wide=True)
 
 
 def _lines(found: TableResults, column: str) -> dict[str, Points]:
-    """Value and bounds at each place, of each criterion; both begin with the whole encoder."""
+    """Value and bounds of each criterion at each share. Both begin with the whole encoder."""
 
     def point(row: str) -> figures.Bounded | None:
         estimate = found.estimates.get((row, column))
@@ -59,11 +57,11 @@ def _described(lines: Mapping[str, Points]) -> str:
 
 
 def scores_section(results: PresetResults) -> Section | None:
-    """What each score leaves of the start weights, less what random draws leave."""
+    """The start weights pruned by each score, less pruned at random."""
     pairs = {
         share: {
-            change.name: (pruned(share, criterion), pruned(share, "random"))
-            for criterion, change in SCORES.items()
+            name: (pruned(share, criterion), pruned(share, "random"))
+            for criterion, (name, _) in SCORES.items()
             if criterion != "random"
         }
         for share in SCORE_SHARES
@@ -72,7 +70,7 @@ def scores_section(results: PresetResults) -> Section | None:
 
 
 def encoders_section(results: PresetResults) -> Section | None:
-    """What the score leaves of each encoder, less what random draws leave."""
+    """Each encoder pruned by the score, less pruned at random."""
 
     def left(encoder: str, share: float, criterion: str) -> str:
         return key_of({"encoder": encoder, "share": share, "criterion": criterion})
@@ -93,7 +91,7 @@ def _against_random(
 
     Args:
         key: of the table.
-        pairs: for each share and by a name for readers, the keys of the row of a score and of the row at random.
+        pairs: for each share, a name for readers -> keys of the rows pruned by a score and at random.
         results: of the preset.
     """
     if key not in results.finished_tables:
@@ -109,8 +107,8 @@ def _against_random(
             bounds = {name: (d.value, *d.interval()) for name, d in differences.items()}
             described = f"{column}, {share:.0%} removed, less at random: {shown(family(differences) or {})}"
             svg = figures.forest(bounds, f"{column}, less at random", described, f"{share:.0%} removed", zero=True)
-            panels.append(Illustration(Markup(svg), "Differences of means and their 95% intervals, uncorrected."))
-    return Section(key, found.table.numbered_title, found.table.note, tuple(panels)) if panels else None
+            panels.append(Illustration(svg, "Differences of means and their 95% intervals, uncorrected."))
+    return table_section(found, panels)
 
 
 SECTIONS = (partial(curves_section, START), partial(curves_section, OWN), scores_section, encoders_section)

@@ -1,7 +1,7 @@
 """SparseCSE's tables: does an encoder without its least useful heads and neurons embed better (arXiv 2311.03881)?
 
-Encoders are pruned by the paper's score and, as a control that the paper lacks, at random; what is left is trained
-contrastively, as its whole counterpart is. Every seed has a random draw of its own.
+Encoders are pruned by the paper's score and, as a control that the paper lacks, at random. A pruned encoder is trained
+contrastively in the same way as the whole encoder. Every seed has its own random draw.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,19 +19,19 @@ from studies.gradient_paradigm.tables_of_sweeps import SHAPES, from_scratch
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5, 0.9, 0.99)
 CRITERIA = {"score": "by score", "random": "at random"}
-"""What decides which heads and neurons are removed."""
+"""The criteria that decide which heads and neurons are removed."""
 WHOLE = "whole"
 
 
 def pruned(share: float, criterion: str) -> str:
-    """The key of the row that lacks a share of its heads and neurons."""
+    """The key of the row without a share of heads and neurons."""
     return key_of({"share": share, "criterion": criterion})
 
 
 def _curve(
     recipes: Recipes, model: Node | Weights, rewind_to: Node | Weights | None = None, shares: Sequence[float] = SHARES
 ) -> Iterator[Line]:
-    """A model's prunings of every share by both criteria, each trained; rewound, if so, before that."""
+    """A model pruned by every share and both criteria, rewound if `rewind_to` is given, then trained."""
     configs = {"score": recipes.pruning, "random": replace(recipes.pruning, score="random")}
     for criterion, config in configs.items():
         for share in shares:
@@ -41,14 +41,14 @@ def _curve(
 
 
 def sparsity(recipes: Recipes) -> Experiment:
-    """The start weights as they are, whole and at every share."""
+    """The start weights, whole and at every share."""
     whole = recipes.pretrain(recipes.start, recipes.recovery)
     return suites_experiment(
         recipes,
         "sparsity",
         "Sparsity of the start weights",
-        "The start weights are pruned by the gradient of alignment and uniformity or at random, and what is left is "
-        "trained contrastively. Shares are those of the neurons and of the heads, of which each layer keeps one.",
+        "The start weights are pruned by the gradient of alignment and uniformity or at random, then trained "
+        "contrastively. A share is that of the neurons and of the heads. Each layer keeps a head.",
         [(Row(WHOLE, "Nothing removed"), whole), *_curve(recipes, recipes.start)],
     )
 
@@ -59,17 +59,16 @@ def sparsity_own(recipes: Recipes) -> Experiment:
     return suites_experiment(
         recipes,
         "sparsity-own",
-        "Sparsity of an encoder of one's own",
-        "An encoder that is trained contrastively here is pruned by the gradient of alignment and uniformity or at "
-        "random; what is left is rewound to the weights that training began with, and trained as before. Each layer "
-        "keeps a head.",
+        "Sparsity of an encoder trained here",
+        "An encoder is trained contrastively here and pruned by the gradient of alignment and uniformity or at random. "
+        "The remaining weights are rewound to the start of the training and trained again. Each layer keeps a head.",
         [(Row(WHOLE, "Nothing removed"), whole), *_curve(recipes, whole, recipes.untuned)],
     )
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """How an encoder is trained: its name, its objective, its shape where that is not the start weights'."""
+    """An encoder's name, training objective, and shape if it is not the start weights' shape."""
 
     name: str
     objective: ObjectiveConfig
@@ -86,7 +85,7 @@ ENCODER_SHARES = (0.05, 0.2)
 
 
 def sparsity_encoders(recipes: Recipes) -> Experiment:
-    """Does the score know what is harmful in encoders of other objectives and shapes? Controls beyond the paper.
+    """Does the score find harmful units in encoders of other objectives and shapes? Controls beyond the paper.
 
     Each encoder is trained, pruned, rewound and trained again under its objective.
     """
@@ -102,50 +101,43 @@ def sparsity_encoders(recipes: Recipes) -> Experiment:
         recipes,
         "sparsity-encoders",
         "Sparsity of encoders of other objectives and shapes",
-        "Beyond the paper. An encoder that is trained here is pruned by the gradient of alignment and uniformity or at "
-        "random; what is left is rewound and trained again as before.",
+        "Beyond the paper. An encoder is trained here and pruned by the gradient of alignment and uniformity or at "
+        "random. The remaining weights are rewound and trained again.",
         lines,
     )
 
 
-@dataclass(frozen=True)
-class Change:
-    """What differs from the paper's pruning: its name and the changed settings."""
-
-    name: str
-    settings: dict[str, Any]
-
-
-SCORES = {
+SCORES: dict[str, tuple[str, dict[str, Any]]] = {
     **{
-        f"lambda-{weight:g}": Change(f"λ = {weight:g}", {"uniformity_weight": weight})
+        f"lambda-{weight:g}": (f"λ = {weight:g}", {"uniformity_weight": weight})
         for weight in (0.0, 0.25, 0.5, 0.75, 1.0)
     },
-    "similarity": Change("loss of similarity", {"score": "task"}),
-    "sentiment": Change("loss of sentiment", {"score": "task", "task": "sentiment"}),
-    "magnitude": Change("magnitude", {"score": "magnitude"}),
-    "random": Change("at random", {"score": "random"}),
-    "signed": Change("signed", {"signed": True}),
-    "normalised": Change("normalised in layers", {"normalize_scores": True}),
-    "layer": Change("each layer alike", {"scope": "layer"}),
-    "rounds": Change("in three rounds", {"rounds": 3}),
-    "heads": Change("heads only", {"what": "heads"}),
-    "neurons": Change("neurons only", {"what": "neurons"}),
+    "similarity": ("loss of similarity", {"score": "task"}),
+    "sentiment": ("loss of sentiment", {"score": "task", "task": "sentiment"}),
+    "magnitude": ("magnitude", {"score": "magnitude"}),
+    "random": ("at random", {"score": "random"}),
+    "signed": ("signed", {"signed": True}),
+    "normalised": ("normalised in layers", {"normalize_scores": True}),
+    "layer": ("each layer alike", {"scope": "layer"}),
+    "rounds": ("in three rounds", {"rounds": 3}),
+    "heads": ("heads only", {"what": "heads"}),
+    "neurons": ("neurons only", {"what": "neurons"}),
 }
+"""Names of the changes of the paper's pruning, and the changed settings, by key."""
 SCORE_SHARES = (0.1, 0.3)
 
 
 def sparsity_scores(recipes: Recipes) -> Experiment:
-    """Which score tells best what to remove? Controls that the paper lacks, at a low and at a moderate share.
+    """Which score selects best what to remove? Controls that the paper lacks, at a low and at a moderate share.
 
-    The start weights without a share, by every score; kinds of units and ways to remove them by the paper's score.
+    The start weights are pruned by every score. Kinds of units and ways of removal vary with the paper's score.
     """
 
     def left(share: float, settings: dict[str, Any]) -> Node:
         config = replace(recipes.pruning, share=share, **settings)
         if "task" not in settings:
             return recipes.pretrain(recipes.prune(recipes.start, config), recipes.recovery)
-        tuned = recipes.finetune(recipes.start)  # only there is a head whose loss can be asked
+        tuned = recipes.finetune(recipes.start)  # a loss of sentiment needs a trained head
         return recipes.pretrain(recipes.prune(tuned, config, recipes.start), recipes.recovery)
 
     whole = recipes.pretrain(recipes.start, recipes.recovery)
@@ -153,18 +145,18 @@ def sparsity_scores(recipes: Recipes) -> Experiment:
         recipes,
         "sparsity-scores",
         "Scores that decide what is pruned",
-        "Beyond the paper. A share of the start weights' heads and neurons is removed, and what is left is trained "
-        "contrastively. λ is the weight of uniformity in the score. The loss of similarity is that of "
-        "the start weights' cosine, that of sentiment the three tasks' model's, whose units are then rewound to them.",
+        "Beyond the paper. A share of the start weights' heads and neurons is removed, and the rest is trained "
+        "contrastively. λ is the weight of uniformity in the score. The loss of similarity is the loss of the start "
+        "weights' cosine. The loss of sentiment is that of a model fine-tuned on three tasks, rewound after pruning.",
         [
             (Row(WHOLE, "Nothing removed"), whole),
             *(
                 (
-                    Row.at({"share": share, "criterion": key}, f"{share:.0%}, {change.name}"),
-                    left(share, change.settings),
+                    Row.at({"share": share, "criterion": key}, f"{share:.0%}, {name}"),
+                    left(share, settings),
                 )
                 for share in SCORE_SHARES
-                for key, change in SCORES.items()
+                for key, (name, settings) in SCORES.items()
             ),
         ],
     )

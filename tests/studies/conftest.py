@@ -1,11 +1,14 @@
 """A preset small enough to run whole: a random encoder, a few rows of every file, an epoch of each training."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from multitask.evaluation.statistics import resampled_scores
 from multitask.runs.artefact import Weights
 from multitask.stages.evaluate import SuitesConfig
 from multitask.stages.finetune import FinetuneConfig
@@ -17,10 +20,19 @@ from multitask.training.config import OptimizerConfig
 from studies.engine.presets import GIVEN, UNSUPERVISED
 from studies.engine.recipes import Recipes
 from studies.gradient_paradigm.simulate import SimulationConfig
+from studies.report import run_results
 from tests.multitask.evaluation.folder import write_sts
 
 FAST = OptimizerConfig(learning_rate=1e-3)
 MULTITASK = FinetuneConfig(epochs=1, batch_size=32, optimizer=FAST, keep_task_bests=False)
+
+
+@pytest.fixture(scope="module")
+def few_resamples() -> Iterator[None]:
+    """Resample a fifth as often as in a report, for scores that are far apart."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_results, "resampled_scores", partial(resampled_scores, samples=2000))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from multitask.evaluation.markup import latex
@@ -18,9 +19,9 @@ from studies.report.report import write_report
 from studies.study import all_studies
 from tests.studies.gradient_paradigm.published import as_published, falls_as_published, probed_as_published
 from tests.studies.sparse_cse.test_claims import as_claimed
-from tests.studies.synthetic import TABLES, write_store
+from tests.studies.synthetic import SEEDS, TABLES, write_store
 
-SEEDS = {key: 3 if table.columns == ("similarity",) else 1 for key, table in TABLES.items()}
+pytestmark = pytest.mark.usefixtures("few_resamples")
 
 
 def as_said(key: str, row: Row, task: str) -> float:
@@ -46,17 +47,17 @@ def reworded(table: Table) -> tuple[Table, dict[str, str]]:
     return replace(table, title=title, note=note, rows=rows), {**labels, title: table.title, note: table.note}
 
 
-def drawn_data(figures: list[list[bytes]]) -> Callable[..., str]:
+def drawn_data(figures: list[list[bytes]]) -> Callable[..., Markup]:
     """In place of `render`: keeps the data of what is drawn, and returns the description alone."""
 
-    def render(draw: Callable[[Figure], None], inches: tuple[float, float], description: str) -> str:
+    def render(draw: Callable[[Figure], None], inches: tuple[float, float], description: str) -> Markup:
         figure = Figure(figsize=inches)
         draw(figure)
         data = [line.get_xydata() for axes in figure.axes for line in axes.get_lines()]
         data += [image.get_array() for axes in figure.axes for image in axes.get_images()]
         data += [path.vertices for axes in figure.axes for of in axes.collections for path in of.get_paths()]
         figures.append([np.asarray(values).tobytes() for values in data])
-        return f"<svg>{description}</svg>"
+        return Markup("<svg>{}</svg>").format(description)
 
     return render
 

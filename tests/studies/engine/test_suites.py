@@ -152,8 +152,8 @@ def test_a_limit_is_another_evaluation(preset: Preset, recipes: Recipes, tmp_pat
 
 def test_a_missing_folder_is_found_before_anything_runs(preset: Preset, tmp_path: Path) -> None:
     elsewhere = replace(preset.recipes, suites_data=tmp_path / "nowhere")
-    tables = tuple(replace(table, evaluation=elsewhere.on_suites) for table in preset.tables)
-    missing = replace(preset, recipes=elsewhere, tables=tables)
+    experiments = tuple(replace(e, evaluation=elsewhere.on_suites) for e in preset.experiments)
+    missing = replace(preset, recipes=elsewhere, experiments=experiments)
     with pytest.raises(InputError, match=r"nowhere: has no data set of sts; .*--suites-data"):
         run_preset(missing, 1, RunOptions("cpu", "fp32", tmp_path), InProcess())
 

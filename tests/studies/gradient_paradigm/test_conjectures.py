@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import binomtest
 
 from studies.gradient_paradigm import conjectures as about
-from studies.gradient_paradigm.conjectures import Anchor, check_conjectures, trained_gaps
+from studies.gradient_paradigm.conjectures import Anchor, check_conjectures, lemma_1_bounds, trained_gaps
 from studies.gradient_paradigm.random_configurations import Configurations, Tally, configuration, size_of_chunk
 from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import Estimate, as_json, clopper_pearson, from_json, rate_of
@@ -177,6 +177,22 @@ def test_lemma_1_suffices_on_the_sphere(estimates):
     rates = [e for e in estimates if e.statement == about.SUFFICIENT]
     assert sum(rate.trials for rate in rates) > 1000
     assert all(rate.holds == rate.trials for rate in rates)
+
+
+def test_lemma_1_bounds_are_where_the_distance_in_the_tangent_plane_shrinks():
+    random = np.random.default_rng(0)
+    inside = []
+    for _ in range(300):
+        alpha, beta, phi = random.uniform(0.05, 3.0, 3)
+        step, ratio = 10 ** random.uniform(-2, 0), random.uniform(0, 4)
+        positive = np.array([np.sin(alpha), 0])
+        negative = np.sin(beta) * np.array([np.cos(phi), np.sin(phi)])
+        moved = step * (ratio * positive - negative)
+        closer = np.linalg.norm(moved - positive) < np.linalg.norm(positive)
+        low, high = lemma_1_bounds(torch.tensor(alpha), torch.tensor(beta), torch.tensor(np.cos(phi)), step)
+        assert closer == bool((low < ratio) & (ratio < high))
+        inside.append(closer)
+    assert 50 < sum(inside) < 250
 
 
 # Losses with a margin.

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from studies.gradient_paradigm import simulation_outcomes as about
-from studies.gradient_paradigm.paradigm import DISSIPATIONS
 from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.gradient_paradigm.simulation_claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS, fall
 from studies.gradient_paradigm.simulation_outcomes import Estimate, Simulations
-from studies.gradient_paradigm.simulations import run_simulations
+from studies.gradient_paradigm.simulations import DISSIPATIONS, run_simulations
 from studies.report.verdicts import judge
 
 

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from minbert.errors import InputError
+from multitask.objectives import closed_forms
+from multitask.objectives.closed_forms import RATIOS, WEIGHTS
 from studies.gradient_paradigm.simulate import SimulationConfig
-from studies.gradient_paradigm.simulation_outcomes import TEMPERATURES, Simulations
-from studies.gradient_paradigm.simulations import run_simulations, standard_normals
+from studies.gradient_paradigm.simulation_outcomes import NAMES, RATIO_MAPS, TEMPERATURE, TEMPERATURES, Simulations
+from studies.gradient_paradigm.simulations import DISSIPATIONS, PARADIGM, run_simulations, standard_normals
 
 SMALL = SimulationConfig(grid=10, batches=20, batch_size=9)
 
@@ -112,3 +114,9 @@ def test_what_is_saved_is_loaded(simulations, tmp_path):
 def test_too_coarse_a_grid_is_refused():
     with pytest.raises(InputError, match="grid is 3; expected at least 10"):
         SimulationConfig(grid=3)
+
+
+def test_what_is_said_without_torch_is_so():
+    assert list(NAMES) == list(DISSIPATIONS)
+    assert set(RATIO_MAPS) < set(RATIOS) == set(WEIGHTS) == set(closed_forms.DISSIPATIONS)
+    assert PARADIGM.weight == TEMPERATURE

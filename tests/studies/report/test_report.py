@@ -354,7 +354,7 @@ def test_a_single_seed_is_said_to_have_no_spread(tmp_path: Path) -> None:
 
 
 def test_an_ensemble_chosen_by_its_dev_scores_says_so(store: Path) -> None:
-    assert "flatters it" not in render(store)[0]
+    assert "makes the scores too high" not in render(store)[0]
     for seed in (0, 1):
         path = store / f"evaluate-good-{seed}" / "evaluation.json"
         evaluation = json.loads(path.read_text())
@@ -362,8 +362,8 @@ def test_an_ensemble_chosen_by_its_dev_scores_says_so(store: Path) -> None:
         path.write_text(json.dumps({**evaluation, "selected_on_dev": True, "members": members}))
         (store / f"finetune-good-{seed}" / "metrics.jsonl").unlink()  # nothing is trained in an ensemble
     html, markdown = render(store)
-    assert "flatters it: Good" in html
-    assert "flatters it: Good" in markdown
+    assert "makes the scores too high: Good" in html
+    assert "makes the scores too high: Good" in markdown
 
 
 def test_latex_tables_are_whole(store: Path) -> None:

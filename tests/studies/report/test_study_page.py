@@ -15,7 +15,7 @@ from studies.report.study_page import write_study
 from studies.study import all_studies
 from tests.studies.gradient_paradigm.published import as_published, falls_as_published, probed_as_published
 from tests.studies.report.test_report import Page
-from tests.studies.synthetic import SIMULATION, TABLES, write_store
+from tests.studies.synthetic import SEEDS, SIMULATION, TABLES, write_store
 
 STUDIED = [key for key, table in TABLES.items() if table.columns in ((), ("similarity",))]
 
@@ -23,7 +23,7 @@ STUDIED = [key for key, table in TABLES.items() if table.columns in ((), ("simil
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study") / "runs"
-    return write_store(folder, STUDIED, as_published, falls_as_published, probed_as_published)
+    return write_store(folder, STUDIED, as_published, falls_as_published, probed_as_published, SEEDS)
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,8 @@ from studies.sparse_cse.tables import ENCODERS, SCORES, SHARES, WHOLE, pruned
 from tests.studies.report.test_report import Page
 from tests.studies.synthetic import Quality, without_rows, write_store
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
 
 def as_claimed(key: str, row: Row, task: str) -> float:
     """An optimum at a low share by score, at another for TREC; nothing of the kind at random."""
@@ -32,8 +34,8 @@ def as_harmless(key: str, row: Row, task: str) -> float:
     return 0.8 - 0.4 * share
 
 
-def results(runs: Path, quality: Quality, key: str = OWN) -> PresetResults:
-    return PresetResults.read(write_store(runs, [key], quality, seeds=4), "sample")
+def results(runs: Path, quality: Quality, key: str = OWN, seeds: int = 4) -> PresetResults:
+    return PresetResults.read(write_store(runs, [key], quality, seeds=seeds), "sample")
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +98,7 @@ def test_a_half_finished_table_has_its_report(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "good", "other"),
     [
-        ("sparsity-scores", SCORES["magnitude"].name, "signed"),
+        ("sparsity-scores", SCORES["magnitude"][0], "signed"),
         ("sparsity-encoders", ENCODERS["infonce-4x256"].name, ENCODERS["align_uniform"].name),
     ],
 )
@@ -105,7 +107,7 @@ def test_what_is_left_is_compared_with_random_draws(key: str, good: str, other: 
         best = {"magnitude", "infonce-4x256"} & set(row.point.values())
         return 0.9 if best and row.point.get("criterion") != "random" else 0.6
 
-    found = results(tmp_path, quality, key)
+    found = results(tmp_path, quality, key, seeds=3)
     [section] = [section for build in SECTIONS if (section := build(found))]
     assert len(section.figures) == 2 * len(GROUPS)
     for figure in section.figures:
