@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from multitask.runtime.random_streams import generator
+
 Rows = NDArray[np.int64]
 
 # Rows are sorted by length within stretches of this many batches: lengths are similar within a batch, and the order of
@@ -22,10 +24,10 @@ def drawn_rows(size: int, limit: int | None) -> Rows:
     """
     if limit is None or limit >= size:
         return np.arange(size)
-    return np.sort(np.random.default_rng(size).permutation(size)[:limit])
+    return np.sort(generator(0, "rows of a limit", size).permutation(size)[:limit])
 
 
-def epoch_rows(size: int, take: int, epoch: int, seed: tuple[int, ...]) -> Rows:
+def epoch_rows(size: int, take: int, epoch: int, seed: int, source: str) -> Rows:
     """The rows of one epoch: the next `take` rows of an endless stream of new permutations of all `size` rows.
 
     A set larger than `take` is thus sampled differently in each epoch, and is seen whole after size / take epochs.
@@ -34,20 +36,21 @@ def epoch_rows(size: int, take: int, epoch: int, seed: tuple[int, ...]) -> Rows:
         size: rows in the set.
         take: rows in an epoch.
         epoch: from 0.
-        seed: keys of the random stream.
+        seed: of the run.
+        source: name of the set; each has its own order.
     """
-    return rows_from(size, epoch * take, take, seed)
+    return rows_from(size, epoch * take, take, seed, source)
 
 
-def rows_from(size: int, first: int, take: int, seed: tuple[int, ...]) -> Rows:
+def rows_from(size: int, first: int, take: int, seed: int, source: str) -> Rows:
     """`take` rows (0 or more) of the same stream, after its first `first` rows: for epochs of different lengths."""
     passes = range(first // size, -(-(first + take) // size))
-    permutations = [np.random.default_rng((*seed, number)).permutation(size) for number in passes]
+    permutations = [generator(seed, "row order", source, number).permutation(size) for number in passes]
     return np.concatenate([np.empty(0, np.int64), *permutations])[first - passes.start * size :][:take]
 
 
 def batches_of_similar_length(
-    rows: Rows, lengths: NDArray[np.int64], batch_size: int, generator: np.random.Generator
+    rows: Rows, lengths: NDArray[np.int64], batch_size: int, order: np.random.Generator
 ) -> list[Rows]:
     """Cut shuffled rows into batches of similar length, in random order. One batch may be smaller: the remainder.
 
@@ -55,7 +58,7 @@ def batches_of_similar_length(
         rows: row numbers, shuffled.
         lengths: number of tokens of each row of the set.
         batch_size: rows in a batch.
-        generator: for the order of the batches.
+        order: draws the order of the batches.
     """
     stretch = batch_size * BATCHES_PER_STRETCH
     batches = []
@@ -63,7 +66,7 @@ def batches_of_similar_length(
         part = rows[start : start + stretch]
         part = part[np.argsort(lengths[part], kind="stable")]
         batches += [part[i : i + batch_size] for i in range(0, len(part), batch_size)]
-    return [batches[i] for i in generator.permutation(len(batches))]
+    return [batches[i] for i in order.permutation(len(batches))]
 
 
 def batches_by_tokens(lengths: NDArray[np.int64], budget: int, most_rows: int | None = None) -> Iterator[Rows]:

@@ -12,7 +12,7 @@ from multitask.data.read_task_files import read_examples
 from multitask.evaluation.gradient_probe import GradientComponents, probe
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective
-from multitask.runtime.device import generator
+from multitask.runtime.random_streams import generator, torch_seed
 from multitask.tasks.kinds import POSITIVE, TASKS
 
 
@@ -44,7 +44,7 @@ def probe_checkpoint(
     rows = _without_repetitions(texts)
     if not 2 <= batch_size <= len(rows):
         raise InputError(f"batch_size is {batch_size}; expected 2 to {len(rows)}, the number of different texts")
-    order = generator(seed).permutation(len(rows))
+    order = generator(seed, "probed sentences").permutation(len(rows))
     parts = [order[start : start + batch_size] for start in range(0, len(rows) - batch_size + 1, batch_size)]
     found = []
     with _training_mode(encoder, len(texts) == 1, seed):
@@ -83,7 +83,7 @@ def _training_mode(encoder: SentenceEncoder, dropout: bool, seed: int) -> Iterat
     """Switch dropout on or off, draw it from the seed, and restore mode and random state at the end."""
     was_training = encoder.model.training
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
+        torch.manual_seed(torch_seed(seed, "dropout of a probe"))
         encoder.model.train(dropout)
         try:
             yield

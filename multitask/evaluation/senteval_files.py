@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from multitask.data.parse_rows import NUMBER, decode, quote
+from multitask.runtime.random_streams import generator
 
 Mask = NDArray[np.bool_]
 
@@ -93,7 +94,7 @@ def _chosen(column: Sequence[str], rows: Mask) -> list[str]:
 def _drawn(size: int, count: int) -> Mask:
     """A mask [size] with `count` random places, or all places if there are not more."""
     rows = np.zeros(size, bool)
-    rows[np.random.default_rng(0).permutation(size)[:count]] = True
+    rows[generator(0, "rows of a suite", size).permutation(size)[:count]] = True
     return rows
 
 

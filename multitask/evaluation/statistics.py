@@ -32,6 +32,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from multitask.runtime.random_streams import generator
+
 Measure = Literal["accuracy", "pearson", "spearman"]
 Values = NDArray[np.float64]
 
@@ -42,16 +44,11 @@ CHUNK = 200_000  # number of weights computed at once; they fit into the process
 ROUNDING = 1e-12  # smaller differences between numbers of size 1 count as zero
 
 
-def random_stream(name: str) -> np.random.Generator:
-    """A fixed stream of random numbers for each name, independent of the others."""
-    return np.random.default_rng([SEED, *name.encode()])
-
-
 def resampled_scores(
     labels: NDArray[Any],
     predictions: NDArray[Any],
     measure: Measure,
-    generator: np.random.Generator,
+    draws: np.random.Generator,
     samples: int = SAMPLES,
 ) -> Values:
     """Scores of all models on resampled examples; all models are scored on the same resamples.
@@ -60,7 +57,7 @@ def resampled_scores(
         labels: [examples].
         predictions: [models, examples], in the labels' units.
         measure: kind of score. As in `multitask.tasks.accuracy_and_correlation`, a correlation with a constant is 0.
-        generator: draws the examples. The draws depend only on it and on the number of examples.
+        draws: draws the examples. The draws depend only on it and on the number of examples.
         samples: number of resamples, each with as many examples as there are.
 
     Returns:
@@ -70,7 +67,7 @@ def resampled_scores(
     size, parts = len(labels), []
     for start in range(0, samples, max(1, CHUNK // size)):
         rows = min(max(1, CHUNK // size), samples - start)
-        drawn = generator.integers(size, size=(rows, size)) + size * np.arange(rows)[:, None]
+        drawn = draws.integers(size, size=(rows, size)) + size * np.arange(rows)[:, None]
         counts = np.bincount(drawn.ravel(), minlength=rows * size).reshape(rows, size)
         parts.append(score(counts / size, labels, predictions))
     return np.concatenate(parts)
@@ -212,7 +209,7 @@ def contrast(terms: Sequence[tuple[float, SampledScores]], spread: Spread) -> Un
     share = sum(weight**2 / len(scores.observed) for weight, scores in terms)
     if not spread.degrees:
         return Uncertain(float(value), resampled)
-    student = random_stream("seeds").standard_t(spread.degrees, size=len(resampled))
+    student = generator(SEED, "seeds of other runs").standard_t(spread.degrees, size=len(resampled))
     return Uncertain(float(value), resampled + np.sqrt(share * spread.variance) * student)
 
 

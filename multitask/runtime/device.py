@@ -1,4 +1,4 @@
-"""Where and how a run computes: device, precision, seeds, determinism."""
+"""Where and how a run computes: device, precision, determinism."""
 
 import contextlib
 import ctypes
@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 
 from minbert.errors import InputError
@@ -72,13 +71,8 @@ def _keep_freed_memory() -> None:
 
 
 def seed_everything(seed: int) -> None:
-    """Seed torch on all devices; data orders take their own generators from `generator`."""
+    """Seed torch on all devices: new layers and dropout. Everything else draws from `random_streams`."""
     torch.manual_seed(seed)
-
-
-def generator(*keys: int) -> np.random.Generator:
-    """An independent random stream for a tuple of non-negative integers, e.g. (seed, epoch, task)."""
-    return np.random.default_rng(np.random.SeedSequence(keys))
 
 
 def _cuda_has_bf16() -> bool:

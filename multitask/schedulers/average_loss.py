@@ -24,7 +24,7 @@ class AverageLoss(Scheduler):
     def epoch_sizes(self, sizes: Mapping[str, int], config: ScheduledTraining, epoch: int) -> dict[str, int]:
         return dict.fromkeys(sizes, config.epoch_size or min(sizes.values()))
 
-    def arrange(self, batches: Mapping[str, Sequence[Rows]], generator: np.random.Generator) -> list[Update]:
+    def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
         return [
             tuple(Batch(name, rows) for name, rows in zip(batches, step, strict=True))
             for step in zip(*batches.values(), strict=True)

@@ -39,7 +39,7 @@ class Scheduler(nn.Module, ABC):
         """How many rows of each task an epoch (from 0) has, given the sizes of the training sets."""
 
     @abstractmethod
-    def arrange(self, batches: Mapping[str, Sequence[Rows]], generator: np.random.Generator) -> list[Update]:
+    def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
         """Arrange each task's batches as the updates of an epoch."""
 
     @abstractmethod

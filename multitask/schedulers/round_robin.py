@@ -19,8 +19,8 @@ class BatchRoundRobin(AverageLoss):
     there are tasks.
     """
 
-    def arrange(self, batches: Mapping[str, Sequence[Rows]], generator: np.random.Generator) -> list[Update]:
-        return [(batch,) for update in super().arrange(batches, generator) for batch in update]
+    def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
+        return [(batch,) for update in super().arrange(batches, order) for batch in update]
 
 
 @register("epoch_round_robin")
@@ -30,5 +30,5 @@ class EpochRoundRobin(AverageLoss):
     def epoch_sizes(self, sizes: Mapping[str, int], config: ScheduledTraining, epoch: int) -> dict[str, int]:
         return {name: config.epoch_size or size for name, size in sizes.items()}
 
-    def arrange(self, batches: Mapping[str, Sequence[Rows]], generator: np.random.Generator) -> list[Update]:
+    def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
         return [(Batch(name, rows),) for name, parts in batches.items() for rows in parts]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from multitask.data.shuffle_and_batch import Rows
-from multitask.runtime.device import generator as random_stream
+from multitask.runtime.random_streams import generator
 from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import register
 from multitask.schedulers.config import ScheduledTraining
@@ -31,12 +31,12 @@ class ProportionalSampling(AverageLoss):
         balanced = sum(super().epoch_sizes(sizes, config, epoch).values())
         steps = -(-balanced // config.batch_size)
         # Drawing each task's number of steps here and their order later equals drawing the tasks one by one.
-        draws = random_stream(config.seed, len(sizes) + 1, epoch).multinomial(steps, chances / chances.sum())
+        draws = generator(config.seed, "task of each step", epoch).multinomial(steps, chances / chances.sum())
         return {name: int(count) * config.batch_size for name, count in zip(sizes, draws, strict=True)}
 
-    def arrange(self, batches: Mapping[str, Sequence[Rows]], generator: np.random.Generator) -> list[Update]:
+    def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
         updates = [(Batch(name, rows),) for name, parts in batches.items() for rows in parts]
-        return [updates[i] for i in generator.permutation(len(updates))]
+        return [updates[i] for i in order.permutation(len(updates))]
 
 
 @register("annealed")

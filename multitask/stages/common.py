@@ -26,8 +26,9 @@ from multitask.models.pooling import PoolingMethod
 from multitask.runs.artefact import Artefact, Weights, locate_model
 from multitask.runs.run_hash import RunKey
 from multitask.runtime import distributed
-from multitask.runtime.device import Runtime, generator, make_deterministic, seed_everything, start
+from multitask.runtime.device import Runtime, make_deterministic, seed_everything, start
 from multitask.runtime.options import RunOptions
+from multitask.runtime.random_streams import torch_seed
 from multitask.training.loop import LoopConfig, train
 from multitask.training.tensorboard import tensorboard_log
 from multitask.training.trainable import Losses, Trainable, Update
@@ -158,7 +159,7 @@ def train_once(
             logger.info("already computed")
             return run
         if rank := distributed.rank():  # all ranks begin with the same weights; from here on each has its own dropout
-            seed_everything(int(generator(seed, rank).integers(2**63)))
+            seed_everything(torch_seed(seed, "dropout of a rank", rank))
         events = run.folder if options.tensorboard and distributed.is_first() else None
         with tensorboard_log(events) as on_evaluation:
             train(problem, backward, loop, run.folder, runtime, options.save_every, on_evaluation)

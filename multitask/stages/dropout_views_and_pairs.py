@@ -138,9 +138,7 @@ def build_projection(kind: Literal["mlp", "linear", "none"], width: int) -> nn.M
     return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
 
 
-def contrastive_batches(
-    name: str, size: int, epoch: int, batch_size: int, quora_share: float, keys: tuple[int, ...]
-) -> list[Rows]:
+def contrastive_batches(name: str, size: int, epoch: int, batch_size: int, quora_share: float, seed: int) -> list[Rows]:
     """An epoch's batches of a source in random order, hard negatives and lengths mixed; Quora down-sampled.
 
     Args:
@@ -149,10 +147,10 @@ def contrastive_batches(
         epoch: from 0.
         batch_size: rows in a batch.
         quora_share: share of the Quora rows that an epoch uses.
-        keys: of the random stream.
+        seed: of the run.
     """
     share = quora_share if name in ("quora", "paraphrase") else 1.0
-    rows = epoch_rows(size, max(round(share * size), 1), epoch, keys)
+    rows = epoch_rows(size, max(round(share * size), 1), epoch, seed, f"{name} views")
     # A last batch of one row has no negatives; its row comes again in another epoch.
     return [rows[s : s + batch_size] for s in range(0, len(rows), batch_size) if len(rows) - s > 1]
 
@@ -186,7 +184,7 @@ def load_contrastive(
     texts = [[column[row] for row in rows] for column in texts]
     labels = labels if labels is None else labels[rows]
     # The cache's key names the texts: Quora's rows differ with and without its negative pairs.
-    selection = f"{fingerprint} {name} {'all' if labels is None else 'labelled'} drawn"
+    selection = f"{fingerprint} {name} {'all' if labels is None else 'labelled'} limited"
     columns = [tokenise(c, tokenizer, max_length, f"{selection} {i} {len(c)}") for i, c in enumerate(texts)]
     numbers: dict[str, int] = {}
     identities = [np.array([numbers.setdefault(text, len(numbers)) for text in column]) for column in texts]

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from multitask.objectives import unit
-from multitask.runtime.device import generator
+from multitask.runtime.random_streams import generator
 from studies.gradient_paradigm.simulation_outcomes import Estimate
 
 SIMILARITIES = (0.0, 0.95)
@@ -44,7 +44,7 @@ class Configurations:
     @classmethod
     def draw(cls, seed: int, pairs: int, dim: int, chunk: int) -> Self:
         """The configurations with numbers from chunk · size_of_chunk on. Equal arguments give equal configurations."""
-        random, size = generator(seed, pairs, dim, chunk), size_of_chunk(pairs, dim)
+        random, size = generator(seed, "random configurations", pairs, dim, chunk), size_of_chunk(pairs, dim)
 
         def uniform(low: float, high: float) -> Tensor:
             return torch.from_numpy(random.uniform(low, high, size).astype(np.float32))

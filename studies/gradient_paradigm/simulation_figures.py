@@ -227,13 +227,18 @@ def _weight_curves(simulations: Simulations) -> Markup:
     return render(draw, (6.4, 3.4), description)
 
 
+def _percent(rate: float) -> str:
+    return "unknown" if np.isnan(rate) else f"{rate:.0%}"
+
+
 def _rate_curves(title: str, panels: Panels, places: Sequence[float], xlabel: str) -> Markup:
     """Rates with exact bounds over a parameter on a logarithmic axis, a panel for each statement.
 
     All panels have the same lines. A dashed line marks the rate that a claim demands.
     """
     parts = [
-        f"{statement}: " + "; ".join(f"{name} {rate[0]:.0%} to {rate[-1]:.0%}" for name, (rate, _, _) in lines.items())
+        f"{statement}: "
+        + "; ".join(f"{name} {_percent(rate[0])} to {_percent(rate[-1])}" for name, (rate, _, _) in lines.items())
         for statement, lines in panels.items()
     ]
     description = f"{title}, rates from {places[0]:g} to {places[-1]:g}. " + ". ".join(parts) + "."

@@ -18,7 +18,7 @@ from torch import Tensor
 from multitask.objectives import closed_forms
 from multitask.objectives.closed_forms import RATIOS, Negatives
 from multitask.objectives.gradient_paradigm import GradientParadigm
-from multitask.runtime.device import generator
+from multitask.runtime.random_streams import generator
 from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import (
     DISSIPATED,
@@ -68,7 +68,7 @@ def run_simulations(config: SimulationConfig) -> Simulations:
 
 def standard_normals(config: SimulationConfig) -> tuple[Tensor, Tensor]:
     """The draws of the positives' and the negatives' angles  # [batches], [batches, batch_size - 1]."""
-    random = generator(config.seed)
+    random = generator(config.seed, "simulated angles")
     positive = random.standard_normal(config.batches, dtype=np.float32)
     negative = random.standard_normal((config.batches, config.batch_size - 1), dtype=np.float32)
     return torch.from_numpy(positive), torch.from_numpy(negative)

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.files import read_json
-from multitask.evaluation.statistics import Values, random_stream, resampled_scores
+from multitask.evaluation.statistics import Values, resampled_scores
 from multitask.runs.artefact import Artefact
+from multitask.runtime.random_streams import generator
 from studies.engine.record import RecordedStage
 from studies.engine.table import OVERALL
 
@@ -121,7 +122,8 @@ class Samples:
             runs = self._scored_on[dev_set]
             labels = run.predictions(task)[0]
             predictions = np.stack([other.predictions(task)[1] for other in runs])
-            scores = resampled_scores(labels, predictions, run.evaluation["measures"][task], random_stream(task))
+            draws = generator(0, "resampled examples", task)
+            scores = resampled_scores(labels, predictions, run.evaluation["measures"][task], draws)
             names = [other.evaluation_folder.name for other in runs]
             self.computed[dev_set] = dict(zip(names, scores.T.copy(), strict=True))
         return self.computed[dev_set][run.evaluation_folder.name]

@@ -96,6 +96,7 @@ ON_SUITES = register(
         SuitesConfig,
         _run_suites,
         _suites_cost,
+        version=2,
         with_seed=None,
         command=False,
         files=suite_files,

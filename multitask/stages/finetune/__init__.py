@@ -113,6 +113,7 @@ STAGE = register(
         FinetuneConfig,
         _run,
         lambda planned: planned.config.epochs * training_cost(planned.config, planned.data),
+        version=2,
         summary=scores_of_epochs,
         common=COMMON,
         distributed=True,

@@ -15,8 +15,9 @@ from multitask.evaluation.task_predictions import load_split
 from multitask.evaluation.task_scores import evaluate
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.device import Runtime, generator
+from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
+from multitask.runtime.random_streams import generator
 from multitask.schedulers import build_scheduler
 from multitask.stages.common import Start, begin_stage, train_once, trained_on
 from multitask.stages.finetune import STAGE, FinetuneConfig
@@ -119,12 +120,12 @@ class Finetuning:
         sizes = self.sizes
         *before, takes = (self.scheduler.epoch_sizes(sizes, config, number) for number in range(epoch + 1))
         batches = {}
-        for number, (name, size) in enumerate(sizes.items()):
-            rows = rows_from(size, sum(taken[name] for taken in before), takes[name], (config.seed, number))
+        for name, size in sizes.items():
+            rows = rows_from(size, sum(taken[name] for taken in before), takes[name], config.seed, name)
             rows = self.rows[name][rows]
-            order = generator(config.seed, number, epoch)
+            order = generator(config.seed, "batch order", name, epoch)
             batches[name] = batches_of_similar_length(rows, self.training[name].lengths, config.batch_size, order)
-        return self.scheduler.arrange(batches, generator(config.seed, len(sizes), epoch))
+        return self.scheduler.arrange(batches, generator(config.seed, "update order", epoch))
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -137,7 +138,7 @@ class Finetuning:
     def watch(self, update: Update, step: int) -> dict[str, Tensor]:
         """Conflicts between the tasks' gradients: on the update, or where it lacks a task on other random batches."""
         if {batch.source for batch in update} != set(self.sizes):
-            draws = generator(self.config.seed, len(self.sizes) + 2, step)
+            draws = generator(self.config.seed, "watched rows", step)
             update = tuple(
                 Batch(name, draws.choice(rows, min(len(rows), self.config.batch_size), replace=False))
                 for name, rows in self.rows.items()

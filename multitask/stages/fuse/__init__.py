@@ -65,6 +65,7 @@ STAGE = register(
         FuseConfig,
         _run,
         _cost,
+        version=2,
         with_seed=_with_seed,
         summary=scores_of_epochs,
         common=(*COMMON, "objective", "unlabelled"),

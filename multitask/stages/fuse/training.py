@@ -93,10 +93,10 @@ class Fusing(Finetuning):
             parts = [(batch.source, self._sentences(batch)) for batch in update]
             views = tuple(Batch(_views(name), rows) for name, rows in parts if len(rows) > 1)
             updates += [(*update, *views)] if fusion.steps == "one" or not views else [update, views]
-        for number, name in enumerate(fusion.unlabelled, start=len(config.tasks) + 1):
+        for name in fusion.unlabelled:
             rows = drawn_rows(len(self.views[name]), config.train_limit)  # a trained task's source is whole
-            share, keys = fusion.contrastive.quora_share, (config.seed, number)
-            batches = contrastive_batches(name, len(rows), epoch, config.batch_size, share, keys)
+            share, size = fusion.contrastive.quora_share, config.batch_size
+            batches = contrastive_batches(name, len(rows), epoch, size, share, config.seed)
             updates += [(Batch(_views(name), rows[batch]),) for batch in batches]
         return updates
 

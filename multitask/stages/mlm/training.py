@@ -20,8 +20,9 @@ from multitask.data.shuffle_and_batch import batches_by_tokens, batches_of_simil
 from multitask.data.tokenize_and_truncate import Tokens, tokenise
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.device import Runtime, generator
+from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
+from multitask.runtime.random_streams import generator, torch_seed
 from multitask.schedulers import AverageLoss
 from multitask.stages.common import Start, begin_stage, train_once, trained_on
 from multitask.stages.masked_words import MaskedSource
@@ -110,8 +111,8 @@ class MaskedTraining:
 
     def plan(self, epoch: int) -> Sequence[Update]:
         size = len(self.training)
-        rows = epoch_rows(size, size, epoch, (self.config.seed,))
-        order = generator(self.config.seed, 0, epoch)
+        rows = epoch_rows(size, size, epoch, self.config.seed, SOURCE)
+        order = generator(self.config.seed, "order of masked batches", epoch)
         batches = batches_of_similar_length(rows, self.training.lengths, self.config.batch_size, order)
         return [(Batch(SOURCE, rows),) for rows in batches]
 
@@ -125,7 +126,9 @@ class MaskedTraining:
         """Loss, perplexity and accuracy on held-out sentences, with the same masks every time."""
         if not len(self.dev):
             return Evaluation({}, {})
-        source = self._source(self.dev, torch.Generator().manual_seed(self.config.seed))
+        source = self._source(
+            self.dev, torch.Generator().manual_seed(torch_seed(self.config.seed, "masks of held-out sentences"))
+        )
         batches = list(batches_by_tokens(source.lengths, TOKENS_PER_BATCH[self.runtime.device.type]))
         seen = [self._losses(source, (Batch(SOURCE, rows),)) for rows in batches]
         words = np.array([losses.watched[f"{SOURCE} words"].item() for losses in seen])
@@ -162,7 +165,7 @@ def _from_scratch(begin: Start, shape: ShapeConfig, sentences: list[str]) -> Sta
 def _split(sentences: list[list[str]], config: MlmConfig) -> tuple[list[str], list[str]]:
     """Different sentences of all sources in a fixed random order, cut into training and dev."""
     different = list(dict.fromkeys(text for part in sentences for text in part))
-    order = np.random.default_rng(0).permutation(len(different))  # the same split for every seed
+    order = generator(0, "held-out sentences").permutation(len(different))  # the same split for every seed
     cut = len(different) - round(config.dev_share * len(different))
     if cut < 1:
         raise InputError(f"sources {', '.join(config.sources)}: no sentence to train on; lower --dev-share")

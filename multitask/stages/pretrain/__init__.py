@@ -104,4 +104,4 @@ COMMON = (
     "select",
     "seed",
 )
-STAGE = register(Stage("pretrain", PretrainConfig, _run, _cost, common=COMMON, distributed=True))
+STAGE = register(Stage("pretrain", PretrainConfig, _run, _cost, version=2, common=COMMON, distributed=True))

@@ -130,10 +130,9 @@ class Pretraining:
     def plan(self, epoch: int) -> Sequence[Update]:
         """The sources one after the other, each in random order: hard negatives must not share a length by design."""
         updates: list[Update] = []
-        for number, (name, source) in enumerate(self.contrastive.items()):
-            keys = (self.config.seed, number)
+        for name, source in self.contrastive.items():
             for rows in contrastive_batches(
-                name, len(source), epoch, self.config.batch_size, self.config.quora_share, keys
+                name, len(source), epoch, self.config.batch_size, self.config.quora_share, self.config.seed
             ):
                 batch = Batch(name, rows)
                 updates.append((batch, Batch(_masked(name), rows)) if self.config.mlm_weight else (batch,))

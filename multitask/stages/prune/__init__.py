@@ -89,4 +89,6 @@ REWIND = ModelInput(
     "from, or a shorter run of it). Default: the start's own weights.",
 )
 COMMON = ("rewind_to", "share", "what", "score", "signed", "rounds", "train_limit", "seed")
-STAGE = register(Stage("prune", PruneConfig, _run, _cost, inputs=(START, REWIND), summary=_summary, common=COMMON))
+STAGE = register(
+    Stage("prune", PruneConfig, _run, _cost, version=2, inputs=(START, REWIND), summary=_summary, common=COMMON)
+)

@@ -23,6 +23,7 @@ from multitask.data.shuffle_and_batch import Rows
 from multitask.models.pooling import PoolingMethod
 from multitask.objectives import alignment, uniformity, unit
 from multitask.runtime.device import Runtime
+from multitask.runtime.random_streams import torch_seed
 from multitask.stages.prune import PruneConfig
 from multitask.tasks.kinds import POSITIVE
 from multitask.training.source import Encoded, Inputs, Source, losses_of
@@ -118,7 +119,7 @@ def magnitude(encoder: BertModel) -> Units:
 
 def random_scores(shape: BertConfig, seed: int) -> Units:
     """Uniform draws from 0 to 1 for the units of an encoder."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(torch_seed(seed, "random scores"))
     return Units.full(shape, 0.0).map(lambda values: torch.rand(len(values), generator=generator))
 
 

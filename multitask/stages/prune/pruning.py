@@ -32,8 +32,9 @@ from multitask.models.model_folder import heads_files
 from multitask.models.multitask_model import load_model
 from multitask.models.pooling import PoolingMethod
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.device import Runtime, generator
+from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
+from multitask.runtime.random_streams import generator
 from multitask.stages.common import Start, begin_stage
 from multitask.stages.prune import STAGE, PruneConfig
 from multitask.stages.prune.importance_scores import AlignUniformSource, choose, magnitude, random_scores, sensitivity
@@ -181,7 +182,7 @@ def _gradient(
     encoder: BertModel, pooling: PoolingMethod, source: Source, config: PruneConfig, runtime: Runtime
 ) -> Callable[[Units], Units]:
     """Sensitivity on random batches of about equal size."""
-    rows = generator(config.seed).permutation(drawn_rows(len(source), config.train_limit))
+    rows = generator(config.seed, "scored rows").permutation(drawn_rows(len(source), config.train_limit))
     batches = np.array_split(rows, -(-len(rows) // config.batch_size))
     encoder.to(runtime.device)
     return lambda factors: sensitivity(encoder, pooling, source, batches, factors, config.signed, runtime)

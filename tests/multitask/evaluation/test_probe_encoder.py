@@ -13,7 +13,7 @@ from multitask.evaluation.gradient_probe import probe
 from multitask.evaluation.probe_encoder import probe_checkpoint, similar_pairs
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import build_objective
-from multitask.runtime.device import generator
+from multitask.runtime.random_streams import generator
 
 OBJECTIVE = build_objective("met")
 SENTENCES = [f"a band of {number} plays" for number in range(20)]
@@ -28,7 +28,7 @@ def test_pairs_are_embedded_without_dropout_in_the_seeds_order(encoder: Sentence
     columns = [SENTENCES[:10], SENTENCES[10:]]
     found = probe_checkpoint(encoder, columns, OBJECTIVE, batch_size=4, seed=3)
     assert len(found) == 2  # two rows are left over
-    order = generator(3).permutation(10)
+    order = generator(3, "probed sentences").permutation(10)
     for number, components in enumerate(found):
         rows = order[4 * number : 4 * number + 4]
         views = [torch.from_numpy(encoder.encode([column[row] for row in rows])) for column in columns]
@@ -55,7 +55,7 @@ def test_texts_that_come_again_are_left_out(encoder: SentenceEncoder) -> None:
     texts = [["one", "two", "one", "three", "four"], ["uno", "due", "eins", "uno", "quattro"]]
     kept = probe_checkpoint(encoder, texts, OBJECTIVE, batch_size=3)[0]
     views = [torch.from_numpy(encoder.encode(column)) for column in (["one", "two", "four"], ["uno", "due", "quattro"])]
-    order = generator(0).permutation(3)
+    order = generator(0, "probed sentences").permutation(3)
     expected = probe(OBJECTIVE, *(view[order] for view in views))
     torch.testing.assert_close(kept.dissipation, expected.dissipation)
     with pytest.raises(InputError, match="batch_size is 4; expected 2 to 3, the number of different texts"):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from multitask.evaluation.statistics import SampledScores, Spread, holm, random_stream, resampled_scores
+from multitask.evaluation.statistics import SampledScores, Spread, holm, resampled_scores
 from multitask.tasks.accuracy_and_correlation import correlation_metrics
 
 MEASURES = ("accuracy", "pearson", "spearman")
@@ -61,23 +61,17 @@ def test_a_resample_of_equal_labels_has_correlation_zero(measure):
 @pytest.mark.parametrize("measure", ["pearson", "spearman"])
 def test_large_sets_are_drawn_in_pieces_with_the_same_outcome(measure, monkeypatch):
     labels, predictions = outputs(measure, 40, 2, np.random.default_rng(1))
-    whole = resampled_scores(labels, predictions, measure, random_stream("x"), samples=30)
+    whole = resampled_scores(labels, predictions, measure, np.random.default_rng(5), samples=30)
     for chunk in (1, 40, 41, 170):
         monkeypatch.setattr("multitask.evaluation.statistics.CHUNK", chunk)
-        pieces = resampled_scores(labels, predictions, measure, random_stream("x"), samples=30)
+        pieces = resampled_scores(labels, predictions, measure, np.random.default_rng(5), samples=30)
         np.testing.assert_allclose(pieces, whole, atol=1e-12)
-
-
-def test_streams_are_fixed_and_differ_by_name():
-    first, again, other = (random_stream(name).random(4) for name in ("sentiment", "sentiment", "paraphrase"))
-    assert (first == again).all()
-    assert not (first == other).any()
 
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_the_interval_of_one_model_is_scipys_percentile_bootstrap(measure):
     labels, predictions = outputs(measure, 150, 1, np.random.default_rng(2))
-    resampled = resampled_scores(labels, predictions, measure, random_stream("x"))
+    resampled = resampled_scores(labels, predictions, measure, np.random.default_rng(5))
     ours = scores_of([0.0], resampled).mean(Spread(0.0, 0)).interval()
 
     def score(x, y):
@@ -109,7 +103,7 @@ def test_where_only_seeds_vary_the_test_is_students():
 
 def test_one_seed_has_no_deviation_and_identical_models_do_not_differ():
     labels, predictions = outputs("accuracy", 100, 1, np.random.default_rng(3))
-    resampled = resampled_scores(labels, predictions, "accuracy", random_stream("x"), samples=200)
+    resampled = resampled_scores(labels, predictions, "accuracy", np.random.default_rng(5), samples=200)
     row = scores_of([np.mean(predictions == labels)], resampled)
     assert row.deviation is None
     assert pooled(row, row) == Spread(0.0, 0)
@@ -128,7 +122,11 @@ def test_overall_is_the_mean_of_independent_tasks():
     for name in ("sentiment", "paraphrase", "similarity"):
         labels, predictions = outputs("accuracy", 200, 2, generator)
         scores = (predictions == labels).mean(axis=1)
-        tasks.append(scores_of(scores, resampled_scores(labels, predictions, "accuracy", random_stream(name))))
+        tasks.append(
+            scores_of(
+                scores, resampled_scores(labels, predictions, "accuracy", np.random.default_rng([*name.encode()]))
+            )
+        )
     overall = SampledScores.mean_of(tasks)
     assert overall.observed == pytest.approx(np.mean([task.observed for task in tasks], axis=0))
     variances = [task.resampled.var(axis=0) for task in tasks]  # a mean of three has a ninth of their sum

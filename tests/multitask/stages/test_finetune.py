@@ -241,7 +241,7 @@ def test_a_limit_reads_rows_drawn_from_the_whole_file(run, small_data, tmp_path)
 def test_an_epoch_may_be_larger_than_the_sets(run):
     artefact = run(replace(CONFIG, train_limit=5, epoch_size=23, epochs=1, batch_size=4))
     assert [line["step"] for line in artefact.history()] == [6]
-    assert sorted(np.bincount(epoch_rows(5, 23, 0, (0, 0)))) == [4, 4, 5, 5, 5]
+    assert sorted(np.bincount(epoch_rows(5, 23, 0, 0, "a"))) == [4, 4, 5, 5, 5]
 
 
 def test_one_row_is_enough(run, small_data, tmp_path):

@@ -263,7 +263,7 @@ def test_scores_are_those_of_the_round_that_removed_the_unit() -> None:
 
 def test_normalising_makes_layers_alike() -> None:
     def score(factors: Units) -> Units:
-        raw = random_scores(SHAPE, 3)
+        raw = random_scores(SHAPE, 4)
         return Units(*(tuple(10.0**i * layer for i, layer in enumerate(kind)) for kind in (raw.heads, raw.neurons)))
 
     raw, even = (choose(SHAPE, score, PruneConfig(share=0.5, normalize_scores=n))[0].neurons for n in (False, True))

@@ -28,6 +28,7 @@ from multitask.data.tokenize_and_truncate import Tokens
 from multitask.models.model_folder import resolve_pooling
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
+from multitask.runtime.random_streams import torch_seed
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
 from multitask.stages.mlm import MaskingConfig, MlmConfig, ShapeConfig
@@ -172,7 +173,9 @@ def test_the_kept_model_has_the_recorded_dev_metrics_in_transformers(run: Run, t
     problem = trained()
     artefact = run()
     (line,) = artefact.history()
-    source = problem._source(problem.dev, torch.Generator().manual_seed(CONFIG.seed))
+    source = problem._source(
+        problem.dev, torch.Generator().manual_seed(torch_seed(CONFIG.seed, "masks of held-out sentences"))
+    )
     longest_first = np.argsort(-source.lengths, kind="stable")  # one batch: the order in which masks are drawn
     inputs = source.inputs(longest_first)
     model = AutoModelForMaskedLM.from_pretrained(artefact.model_folder()).eval()
@@ -191,7 +194,9 @@ def test_dev_batches_count_by_their_words_to_predict(trained, monkeypatch: pytes
     problem = trained()
     problem.module.eval()
     monkeypatch.setattr(stage, "TOKENS_PER_BATCH", {"cpu": 30})
-    source = problem._source(problem.dev, torch.Generator().manual_seed(CONFIG.seed))
+    source = problem._source(
+        problem.dev, torch.Generator().manual_seed(torch_seed(CONFIG.seed, "masks of held-out sentences"))
+    )
     words, losses = [], []
     for rows in stage.batches_by_tokens(source.lengths, 30):
         found = problem._losses(source, (stage.Batch("mlm", rows),))

@@ -1,0 +1,30 @@
+"""One random stream for each use: every draw outside torch's own generators comes from `generator` or `torch_seed`.
+
+A use has a name, and each name stands at one place in the code (a test checks it), so no two uses share random numbers.
+"""
+
+from hashlib import sha256
+
+import numpy as np
+
+
+def generator(seed: int, use: str, *keys: int | str) -> np.random.Generator:
+    """The random stream of a use, e.g. `generator(seed, "batch order", task, epoch)`.
+
+    Args:
+        seed: of the run, or a constant for draws that are the same in every run.
+        use: what is drawn.
+        keys: which of several streams of this use.
+    """
+    return np.random.default_rng(_entropy(seed, use, keys))
+
+
+def torch_seed(seed: int, use: str, *keys: int | str) -> int:
+    """A seed for a torch generator, from the stream of a use."""
+    return int(generator(seed, use, *keys).integers(2**63))
+
+
+def _entropy(seed: int, use: str, keys: tuple[int | str, ...]) -> list[int]:
+    # repr tells 1 from "1"; the digest makes streams of similar names unrelated.
+    digest = sha256(repr((use, *keys)).encode()).digest()
+    return [seed, *np.frombuffer(digest, np.uint32).tolist()]
