@@ -23,7 +23,7 @@ from benchmarks.machine import machine
 from multitask import SentenceEncoder
 from multitask.runs.artefact import locate_model
 from multitask.runtime.device import start
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 from multitask.tasks.training_sentences import training_sentences
 
 SOURCES = ("sentiment", "paraphrase", "similarity")

@@ -28,7 +28,7 @@ from multitask.runtime.device import seed_everything, start
 from multitask.runtime.options import Precision
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 from multitask.training.optimizer_and_clipping import Optimizer
 from multitask.training.trainable import Batch, Update
 

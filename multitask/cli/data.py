@@ -19,7 +19,7 @@ class Check:
 def check(options: Check) -> int:
     """Print what is in a data folder and what is wrong with it."""
     from multitask.data.check import check_folder
-    from multitask.tasks.kinds import TASKS
+    from multitask.tasks.all_tasks import TASKS
 
     report, problems = check_folder(options.folder, {name: task.schema for name, task in TASKS.items()})
     print(report.render())

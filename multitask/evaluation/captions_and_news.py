@@ -13,7 +13,7 @@ from multitask.data.contamination import hash_sentences
 from multitask.data.read_task_files import read_examples
 from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE
 from multitask.evaluation.senteval_files import read_genres
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 
 FILES = {"main-captions": CAPTIONS_FILE, "main-news": NEWS_FILE}
 

@@ -13,7 +13,8 @@ from multitask.evaluation.gradient_probe import GradientComponents, probe
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective
 from multitask.runtime.random_streams import generator, torch_seed
-from multitask.tasks.kinds import POSITIVE, TASKS
+from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.kinds import POSITIVE
 
 
 def probe_checkpoint(

@@ -18,7 +18,7 @@ from multitask.data.shuffle_and_batch import Rows
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runtime.device import Runtime
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 
 
 def load_split(

@@ -14,7 +14,7 @@ from multitask.evaluation.task_predictions import predict
 from multitask.evaluation.training_overlap import ScoresWithOverlap, SeenRows, scores_with_overlap
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runtime.device import Runtime
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 
 
 @dataclass(frozen=True)

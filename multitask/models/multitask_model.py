@@ -20,7 +20,7 @@ from multitask.models.model_folder import DESCRIPTION, HEADS, resolve_pooling
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.models.prediction_heads import build_heads, pair_input
 from multitask.runs.artefact import is_run, locate_model
-from multitask.tasks.kinds import TASKS, task_named
+from multitask.tasks.all_tasks import TASKS, task_named
 
 
 class MultitaskModel(nn.Module):

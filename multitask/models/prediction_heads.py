@@ -10,7 +10,8 @@ from torch.nn.functional import cosine_similarity
 
 from minbert.errors import InputError
 from multitask.models.config import HeadsConfig, PairInput
-from multitask.tasks.kinds import PairRegression, Task
+from multitask.tasks.all_tasks import Task
+from multitask.tasks.kinds import PairRegression
 
 
 class Mlp(nn.Module):

@@ -10,7 +10,8 @@ from torch import nn
 from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import register, task_weights
 from multitask.schedulers.config import ScheduledTraining
-from multitask.tasks.kinds import TASKS, PairRegression
+from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.kinds import PairRegression
 from multitask.training.trainable import Losses, Trainable, Update
 
 

@@ -8,7 +8,7 @@ from multitask.data.read_task_files import Split
 from multitask.data.read_unlabelled_files import PAIRS_FILE, TRIPLETS_FILE
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.registry import Planned
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 from multitask.tasks.training_sentences import text_file
 
 FORWARD_SHARE = 1 / 3

@@ -23,7 +23,8 @@ from multitask.objectives.infonce import InfoNCE
 from multitask.objectives.labelled_pairs import LabelledPairs
 from multitask.runtime import distributed
 from multitask.stages.pretrain import ContrastiveConfig
-from multitask.tasks.kinds import TASKS, labels_to_tensor
+from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.kinds import labels_to_tensor
 from multitask.tasks.training_sentences import text_file, training_sentences
 from multitask.training.source import Encoded, Inputs, Source
 

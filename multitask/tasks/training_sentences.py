@@ -6,7 +6,7 @@ from pathlib import Path
 from minbert.errors import InputError
 from multitask.data.read_task_files import read_examples
 from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE, SENTENCES_FILE, read_sentences
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 
 
 def training_sentences(name: str, folder: Path, limit: int | None = None) -> tuple[Sequence[str], str]:

@@ -21,7 +21,8 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.models.pooling import pool
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
-from multitask.tasks.kinds import TASKS, labels_to_tensor
+from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.kinds import labels_to_tensor
 from multitask.training.trainable import Losses, Update
 
 

@@ -33,7 +33,7 @@ from multitask.stages.ensemble.votes_and_soups import (
     soup,
 )
 from multitask.stages.evaluate.scoring import write_evaluation
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 
 logger = logging.getLogger("multitask")
 

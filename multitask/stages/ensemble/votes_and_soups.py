@@ -25,7 +25,8 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, locate_model
 from multitask.runtime.device import Runtime
 from multitask.stages.ensemble import Kept
-from multitask.tasks.kinds import TASKS, Kind
+from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.kinds import Kind
 
 Estimates = dict[str, NDArray[np.float64]]  # of each task, [rows, classes] or [rows]
 

@@ -24,7 +24,7 @@ from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import ON_DEV, ON_SUITES, EvaluateConfig, SuitesConfig
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 
 
 def evaluate_run(run: Artefact, data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:

@@ -33,7 +33,7 @@ from multitask.stages.dropout_views_and_pairs import (
 from multitask.stages.masked_words import MaskedSource
 from multitask.stages.pretrain import STAGE, PretrainConfig
 from multitask.tasks.accuracy_and_correlation import correlation_metrics
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 from multitask.training.gradient_cache import backward_in_chunks
 from multitask.training.loop import LoopConfig
 from multitask.training.source import Source, losses_of

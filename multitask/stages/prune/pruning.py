@@ -38,7 +38,8 @@ from multitask.runtime.random_streams import generator
 from multitask.stages.common import Start, begin_stage
 from multitask.stages.prune import STAGE, PruneConfig
 from multitask.stages.prune.importance_scores import AlignUniformSource, choose, magnitude, random_scores, sensitivity
-from multitask.tasks.kinds import POSITIVE, TASKS
+from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.kinds import POSITIVE
 from multitask.training.source import Source, TaskSource
 
 logger = logging.getLogger("multitask")

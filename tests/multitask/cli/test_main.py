@@ -13,7 +13,7 @@ from scipy.stats import pearsonr
 from multitask.cli.main import main
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 from tests.conftest import SMALL_ROWS
 
 TRAINED = ("sentiment", "paraphrase", "similarity")

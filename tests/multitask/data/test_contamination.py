@@ -37,7 +37,7 @@ from multitask.stages.mlm import MlmConfig
 from multitask.stages.mlm.training import mlm
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import pretrain
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 from multitask.training.source import TaskSource
 
 SHARED_DATA = os.environ.get("MINBERT_SHARED_DATA")

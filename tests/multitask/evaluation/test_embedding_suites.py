@@ -20,7 +20,7 @@ from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.embedding_suites import SUITES, evaluate_model, evaluate_suite
 from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS
 from multitask.evaluation.training_overlap import SeenRows, scores_with_overlap
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 from tests.multitask.evaluation.folder import BagOfWords, write, write_sts, write_transfer
 
 SHARED = Path(os.environ.get("MINBERT_SHARED_DATA", "missing")) / "senteval"

@@ -26,7 +26,7 @@ from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 from tests.multitask.evaluation.folder import write
 
 SENTENCES = ["A man is playing a guitar.", "", "two dogs run in the snow " * 60, "ein Hund", "?"]

@@ -19,7 +19,7 @@ from multitask.models.config import HeadsConfig
 from multitask.models.model_folder import DESCRIPTION, HEADS, resolve_pooling
 from multitask.models.multitask_model import MultitaskModel, load_model
 from multitask.runs.artefact import Artefact
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 
 SENTENCES = {
     "sentiment": (["The band seemed to have a good time.", "", "It falls short of what was promised. " * 3],),

@@ -17,7 +17,7 @@ from multitask.models.prediction_heads import (
     SentenceHead,
     build_heads,
 )
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 
 WIDTH, HIDDEN, ROWS = 6, 4, 5
 ALL = list(TASKS.values())

@@ -35,7 +35,7 @@ from multitask.stages.ensemble.combining import ensemble
 from multitask.stages.ensemble.votes_and_soups import Member, blend, find_members, select_greedily, select_soup, soup
 from multitask.stages.finetune import STAGE as FINETUNE
 from multitask.stages.finetune import FinetuneConfig
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 from tests.conftest import SMALL_ROWS, sample_vocabulary, word_piece
 
 TRAINED = ("sentiment", "paraphrase", "similarity")

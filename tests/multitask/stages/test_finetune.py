@@ -33,7 +33,7 @@ from multitask.runtime.options import RunOptions
 from multitask.stages import common as stage
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 from multitask.training.config import OptimizerConfig
 from tests.conftest import ROOT
 

@@ -31,7 +31,7 @@ from multitask.stages.finetune.training import finetune
 from multitask.stages.fuse import REPORT, FuseConfig
 from multitask.stages.fuse import training as stage
 from multitask.stages.fuse.training import Fusing, fuse
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 from multitask.training.config import OptimizerConfig
 from multitask.training.optimizer_and_clipping import build_adamw
 from multitask.training.trainable import Update

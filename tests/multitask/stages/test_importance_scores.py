@@ -27,7 +27,7 @@ from multitask.stages.prune.importance_scores import (
     random_scores,
     sensitivity,
 )
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 from multitask.training.source import losses_of
 from multitask.training.trainable import Batch
 

@@ -40,7 +40,7 @@ from multitask.stages.mlm import MlmConfig
 from multitask.stages.mlm.training import mlm
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import Pretraining, pretrain
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 from multitask.training.config import OptimizerConfig
 from multitask.training.optimizer_and_clipping import build_adamw
 

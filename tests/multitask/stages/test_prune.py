@@ -28,7 +28,7 @@ from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import pretrain
 from multitask.stages.prune import PruneConfig
 from multitask.stages.prune.pruning import prune
-from multitask.tasks.kinds import TASKS
+from multitask.tasks.all_tasks import TASKS
 from multitask.training.checkpoints_and_resume import RunState
 from multitask.training.config import OptimizerConfig
 

@@ -8,7 +8,8 @@ from scipy.stats import pearsonr
 
 from minbert.errors import InputError
 from multitask.stages.finetune import FinetuneConfig
-from multitask.tasks.kinds import TASKS, labels_to_tensor, task_named
+from multitask.tasks.all_tasks import TASKS, task_named
+from multitask.tasks.kinds import labels_to_tensor
 
 ROWS = 9
 
