@@ -134,7 +134,7 @@ SIMULATION_CLAIMS: tuple[Claim[Simulations], ...] = (
     _simulated(
         "section 3.1",
         "The weight term puts the hardest negative in a dominant position (simulated angles).",
-        "At temperature 0.05 its mean weight is more than half, for every mean angle of the negatives.",
+        "At temperature 0.05, the hardest negative's mean weight is above half for every mean angle of the negatives.",
         _simulated_weight_dominates,
     ),
     *(
@@ -234,12 +234,13 @@ CONJECTURE_CLAIMS: tuple[Claim[Estimates], ...] = (
     ),
     _conjecture(
         CONJECTURE_2,
-        f"At temperature {TEMPERATURE:g} it makes up more than half of the negatives' gradient, {_ENSURED}.",
+        f"At temperature {TEMPERATURE:g}, the hardest negative makes up more than half of the negatives' gradient, "
+        f"{_ENSURED}.",
         partial(_hardest, about.MAJORITY),
     ),
     _conjecture(
         CONJECTURE_2,
-        f"At temperature {TEMPERATURE:g} it makes up more than any other negative, {_ENSURED}.",
+        f"At temperature {TEMPERATURE:g}, the hardest negative makes up more than any other negative, {_ENSURED}.",
         partial(_hardest, about.LARGEST),
     ),
     *(
@@ -271,9 +272,8 @@ CONJECTURE_CLAIMS: tuple[Claim[Estimates], ...] = (
             (about.BOUND, "Without constants: with the papers' margins the loss is at least τ times InfoNCE"),
             (
                 about.BOUND_WITH_CONSTANTS,
-                "Up to constants: InfoNCE is at most c / τ times the loss, plus log(1 + (N − 1) exp(−k / τ)). N is the "
-                "number of pairs, c is 1 (MPT, MAT) or 2 (MET), and k is the gap of cosines that the margin ensures. "
-                "This holds",
+                "Up to constants: InfoNCE is at most c / τ times the loss plus log(1 + (N − 1) exp(−k / τ)), with N pairs, "
+                "c = 1 (MPT, MAT) or 2 (MET), and k the gap of cosines that the margin ensures",
             ),
         )
     ),

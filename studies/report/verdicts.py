@@ -79,7 +79,7 @@ Measure = Callable[[RunResult], float | None]
 RowPairs = Sequence[tuple[str, str]]
 """Keys of rows that are compared."""
 
-SURE = f"at the {LEVEL:.0%} level"
+SURE = f"significantly at the {LEVEL:.0%} level"
 SURE_OF_ANY = f"{SURE}, corrected for the number of tests"
 SCORE = "similarity"
 LEAST_SEEDS = 3

@@ -7,16 +7,10 @@ from multitask.runs.artefact import Weights
 from studies.engine.experiments import all_experiments
 from studies.engine.presets import ONLY, PRESETS, PresetName, load_preset
 from studies.engine.recipes import Node, Recipes
-from studies.study import all_studies
 
 NUMBERED = [str(number) for number in range(1, 11)]
 OTHERS = """batch-sizes best best-parts components data-sizes decoupled domains figure2 gradient mixed objectives
 objectives-suites pairs reviews schedulers shapes simulations sparsity sparsity-encoders sparsity-own sparsity-scores"""
-
-
-def test_every_folder_with_a_study_is_found() -> None:
-    assert sum(len(study.tables) for study in all_studies()) == len(NUMBERED) + len(OTHERS.split())
-    assert [paper.key for study in all_studies() for paper in study.papers] == ["paradigm", "inadequacy", "sparse"]
 
 
 def test_all_tables_are_there_in_their_order(recipes: Recipes) -> None:

@@ -1,0 +1,48 @@
+"""Studies: a folder with a module `study` is found by itself, and what all studies share knows none of them."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import studies
+from studies.engine.experiments import all_experiments
+from studies.engine.recipes import Recipes
+from studies.study import all_studies
+from tests.conftest import ROOT
+
+PAPERS = {path.parent.name for path in ROOT.glob("studies/*/study.py")}
+NEW = """
+from studies.engine.experiments import experiment
+from studies.engine.table import Row
+from studies.study import Paper, Study
+
+PAPER = Paper("new", "New paper", "arXiv 0000.00000", "A new paper")
+
+def table(recipes):
+    return experiment("new", "A new table", "", [(Row("row", "Row"), recipes.finetune(recipes.start))])
+
+STUDY = Study((table,), (PAPER,))
+"""
+
+
+def test_every_folder_with_a_study_is_found() -> None:
+    assert len(all_studies()) == len(PAPERS) == 3
+    assert [paper.key for study in all_studies() for paper in study.papers] == ["paradigm", "inadequacy", "sparse"]
+
+
+def test_a_new_folder_is_a_new_study(recipes: Recipes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "a_new_paper"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "study.py").write_text(NEW)
+    monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(tmp_path)])
+    assert [paper.citation for paper in all_studies()[-1].papers] == ["New paper (arXiv 0000.00000)"]
+    assert [experiment.table.title for experiment in all_experiments(recipes) if experiment.table.key == "new"]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("studies/report/*.py")), ids=lambda path: path.name)
+def test_reports_know_no_paper(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert not [name for name in imported if PAPERS & set(str(name).split("."))]
