@@ -86,7 +86,7 @@ Launch = Callable[..., Ranks]
 def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
     """Start ranks that need not import torch again."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "scipy.stats", "sklearn.metrics"])
+    context.set_forkserver_preload([__name__, "scipy.stats"])
 
     def call(function: Callable[..., Any], *arguments: Any, ranks: int = 2) -> Ranks:
         folder = tmp_path_factory.mktemp("ranks")

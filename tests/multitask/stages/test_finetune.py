@@ -338,7 +338,7 @@ def processes() -> multiprocessing.context.ForkServerContext:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__, "scipy.stats", "sklearn.metrics"])
+        context.set_forkserver_preload([__name__, "scipy.stats"])
         context.Process(target=print).start()
         return context
 

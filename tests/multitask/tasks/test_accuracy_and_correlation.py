@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import sklearn.metrics  # noqa: F401 - a slow first import would look like a slow example to hypothesis
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import rankdata
