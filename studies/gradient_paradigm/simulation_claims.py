@@ -272,8 +272,8 @@ CONJECTURE_CLAIMS: tuple[Claim[Estimates], ...] = (
             (about.BOUND, "Without constants: with the papers' margins the loss is at least τ times InfoNCE"),
             (
                 about.BOUND_WITH_CONSTANTS,
-                "Up to constants: InfoNCE is at most c / τ times the loss plus log(1 + (N − 1) exp(−k / τ)), with N pairs, "
-                "c = 1 (MPT, MAT) or 2 (MET), and k the gap of cosines that the margin ensures",
+                "Up to constants: InfoNCE is at most c / τ times the loss plus log(1 + (N − 1) exp(−k / τ)), with N "
+                "pairs, c = 1 (MPT, MAT) or 2 (MET), and k the gap of cosines that the margin ensures",
             ),
         )
     ),

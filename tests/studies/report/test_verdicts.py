@@ -32,7 +32,8 @@ def test_differences_of_measures_are_welchs(exponent: float, tmp_path: Path) -> 
     difference = measured(results, fall, {"dcl": 1, "infonce": -1})
     a, b = (np.array([falls(Row(key, key), seed) for seed in range(4)]) for key in ("dcl", "infonce"))
     expected = ttest_ind(a, b, equal_var=False)
-    assert difference.interval() == pytest.approx(tuple(expected.confidence_interval()), rel=0.05)
+    # The interval's bounds are quantiles of 10,000 draws of t with few degrees of freedom: they vary by some 4%.
+    assert difference.interval() == pytest.approx(tuple(expected.confidence_interval()), rel=0.12)
     assert difference.p_value() == pytest.approx(expected.pvalue, rel=0.05)
 
 
