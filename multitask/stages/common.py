@@ -1,4 +1,4 @@
-"""What all training stages share: read the start weights, train once into an artefact."""
+"""Code shared by all training stages: load the start weights, train once into an artefact."""
 
 import logging
 import shutil
@@ -54,10 +54,10 @@ class Start:
         Args:
             weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
             pooling: as configured.
-            seed: for the layers that the stage adds, and for its dropout.
+            seed: random seed of the layers that the stage adds, and of its dropout.
 
         Raises:
-            InputError: no such checkpoint, or a damaged one.
+            InputError: the checkpoint is missing or damaged.
         """
         folder = locate_model(weights.name, weights.revision)
         seed_everything(seed)
@@ -76,15 +76,15 @@ class Start:
         return {"start": weights, "tokenizer": self.tokenizer.fingerprint(), "pooling": self.pooling}
 
     def labels(self, data: Path) -> dict[str, str]:
-        """What people call the inputs."""
+        """Readable names of the inputs; they do not enter the hash."""
         return {"start": self.name, "data": str(data)}
 
     def save(self, folder: Path, head: Mapping[str, Tensor] | None = None, keep: Sequence[Path] = ()) -> None:
-        """Write the encoder as it is now as a checkpoint, with its pooling in sentence-transformers' format.
+        """Write the encoder's current weights as a checkpoint, with its pooling in sentence-transformers' format.
 
         Args:
             folder: where to write, atomically.
-            head: tensors to write with the encoder's.
+            head: tensors to write together with the encoder's.
             keep: files to copy into the folder.
         """
         with atomic_folder(folder) as temporary:
@@ -108,9 +108,9 @@ def trained_on(problem: Trainable, epochs: int, sentences: Mapping[str, Sequence
 
     Args:
         problem: what is trained.
-        epochs: how many.
-        sentences: for each source the hashes [rows] of every column of sentences. A source that reads the rows of
-            another may be left out.
+        epochs: number of planned epochs.
+        sentences: hashes [rows] of every column of sentences, for each source. A source may be left out if it reads
+            the rows of another source.
     """
     visited = {name: np.zeros(len(columns[0]), bool) for name, columns in sentences.items()}
     for batch in (batch for epoch in range(epochs) for update in problem.plan(epoch) for batch in update):
@@ -131,24 +131,24 @@ def train_once(
     options: RunOptions,
     runtime: Runtime,
 ) -> Artefact:
-    """Train into the artefact of this key, unless it is complete already.
+    """Train into the artefact of this key, unless the artefact is already complete.
 
     Args:
-        key: the stage, its resolved configuration, hashes of everything that it reads, and the runtime's description.
+        key: the stage, its resolved configuration, hashes of all its inputs, and the runtime's description.
         problem: what to train.
-        backward: puts an update's gradient into the parameters.
+        backward: computes an update's gradient and adds it to the parameters' gradients.
         loop: epochs, optimizer, evaluations.
-        seed: of each rank's dropout.
-        labels: what people call the inputs.
-        seen: what the model will have been trained on, kept with it.
+        seed: seeds each rank's dropout.
+        labels: readable names of the inputs.
+        seen: the data that the model will have been trained on; it is stored with the model.
         options: where to write.
         runtime: device and precision.
 
     Raises:
         TrainingError: training diverged.
-        Interrupted: stopped by a signal, to be resumed.
+        Interrupted: a signal stopped the run; it can be resumed.
     """
-    # Other versions and numbers of threads round differently: they are recorded, but do not change the hash.
+    # Results round differently under other torch versions and thread counts. Both are recorded, but not hashed.
     labels = {**labels, "torch": torch.__version__, "threads": str(torch.get_num_threads())}
     _check_ranks_read_the_same(key.inputs)
     with ExitStack() as stack:
@@ -158,7 +158,7 @@ def train_once(
         if distributed.from_first(lambda: run.done):
             logger.info("already computed")
             return run
-        if rank := distributed.rank():  # all ranks begin with the same weights; from here on each has its own dropout
+        if rank := distributed.rank():  # all ranks begin with the same weights, but each draws its own dropout
             seed_everything(torch_seed(seed, "dropout of a rank", rank))
         events = run.folder if options.tensorboard and distributed.is_first() else None
         with tensorboard_log(events) as on_evaluation:
@@ -168,7 +168,7 @@ def train_once(
 
 
 def _check_ranks_read_the_same(identity: Mapping[str, Any]) -> None:
-    """Raise InputError on every rank if a rank has other start weights, data, device or precision than the first."""
+    """Raise InputError on every rank if start weights, data, device or precision differ between ranks."""
     first, *others = distributed.all_of(dict(identity))
     for rank, other in enumerate(others, start=1):
         if different := [name for name in first if other.get(name) != first[name]]:

@@ -1,4 +1,4 @@
-"""Contrastive sources: which sentences are views of each other, under which objective, through which projection."""
+"""Contrastive sources: they pair sentences as views, and hold the objective and the projection."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -32,16 +32,16 @@ Columns = tuple[Tokens, ...]
 
 
 class ContrastiveSource(Source):
-    """Rows of two or three sentences: an anchor, its positive and, if there is a third, a hard negative.
+    """Rows of two or three sentences: an anchor, its positive and optionally a hard negative.
 
     Args:
-        columns: the sentences' tokens; the same tokens twice make two views that differ by dropout (SimCSE).
-        identities: for each column a number a row that is equal for equal sentences, across columns too.
-        sentences: hashes [rows] of each different column's sentences, to record what was trained on.
+        columns: the sentences' tokens; the same column twice gives two views that differ by dropout (SimCSE).
+        identities: one number per row for each column; equal sentences have equal numbers, also across columns.
+        sentences: hashes [rows] of the sentences of each distinct column, to record the training data.
         objective: the loss on the projected embeddings.
-        projection: from embeddings to what the objective compares.
+        projection: maps embeddings to the vectors that the objective compares.
         labels: [rows] for objectives that learn from labels.
-        mask_duplicates: leave equal sentences within a batch out of the negatives.
+        mask_duplicates: exclude equal sentences within a batch from the negatives.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ContrastiveSource(Source):
         self.projection = projection
         self.labels = labels
         self.mask_duplicates = mask_duplicates
-        # Decomposes the gradient of the last batch's anchors; for objectives without labels only.
+        # Decomposes the gradient of the last batch's anchors; only for objectives without labels.
         self.probe: Callable[[], GradientComponents] | None = None
         self.lengths = np.sum([tokens.lengths for tokens in columns], axis=0)
 
@@ -77,7 +77,7 @@ class ContrastiveSource(Source):
         return self.projection(embeddings).float().unflatten(0, (len(self.columns), -1))
 
     def loss_of_views(self, views: Tensor, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
-        """The objective on projected embeddings [columns, own rows, dim] of a batch's rows, and what to watch."""
+        """The loss on projected embeddings [columns, own rows, dim] of a batch's rows, and values to monitor."""
         anchors, positives, *hard = distributed.gather(views, len(rows), dim=1).unbind()
         duplicates, hard_duplicates = self._duplicates(rows, views.device)
         loss = self.objective(
@@ -95,9 +95,9 @@ class ContrastiveSource(Source):
         return loss, self._watched(anchors, positives, duplicates)
 
     def _duplicates(self, rows: Rows, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
-        """Masks [rows, rows] of false negatives among positives and among hard negatives; None where there are none.
+        """Masks [rows, rows] of false negatives among positives and among hard negatives; None for an empty mask.
 
-        Positive j is no negative of row i when it is one of i's two sentences, or belongs to the same anchor.
+        Positive j is a false negative of row i if it equals one of i's two sentences or has the same anchor.
         """
         if not self.mask_duplicates:
             return None, None
@@ -131,7 +131,7 @@ class ContrastiveSource(Source):
 
 
 def build_projection(kind: Literal["mlp", "linear", "none"], width: int) -> nn.Module:
-    """The head between embedding and objective, thrown away after the stage (report, section 4.1, after SimCLR)."""
+    """The head between embedding and objective; it is discarded after the stage (report, section 4.1, after SimCLR)."""
     if kind == "none":
         return nn.Identity()
     if kind == "linear":
@@ -140,19 +140,19 @@ def build_projection(kind: Literal["mlp", "linear", "none"], width: int) -> nn.M
 
 
 def contrastive_batches(name: str, size: int, epoch: int, batch_size: int, quora_share: float, seed: int) -> list[Rows]:
-    """An epoch's batches of a source in random order, hard negatives and lengths mixed; Quora down-sampled.
+    """A source's batches for one epoch, in random order and with mixed lengths; Quora is down-sampled.
 
     Args:
-        name: of the source.
-        size: its number of rows.
-        epoch: from 0.
+        name: the source's name.
+        size: number of rows of the source.
+        epoch: counted from 0.
         batch_size: rows in a batch.
         quora_share: share of the Quora rows that an epoch uses.
-        seed: of the run.
+        seed: the run's seed.
     """
     share = quora_share if name in ("quora", "paraphrase") else 1.0
     rows = epoch_rows(size, max(round(share * size), 1), epoch, seed, f"{name} views")
-    # A last batch of one row has no negatives; its row comes again in another epoch.
+    # A last batch of one row has no negatives, so it is dropped; other epochs use its row.
     return [rows[s : s + batch_size] for s in range(0, len(rows), batch_size) if len(rows) - s > 1]
 
 
@@ -168,23 +168,23 @@ def load_contrastive(
     """A contrastive source by name, and the fingerprint of its file.
 
     Args:
-        name: `unlabelled`, a text file's name, `nli`, `pairs`, `quora`, or a task whose training sentences are taken
-            without labels.
+        name: `unlabelled`, a text file's name, `nli`, `pairs`, `quora`, or a task. A task gives its training
+            sentences without labels.
         folder: the data folder.
         config: objective, negative pairs, masking of duplicates.
         tokenizer: the start weights' tokenizer.
         projection: shared by all sources of the stage.
         train_limit: number of rows to use; None: all.
-        max_length: tokens to cut sentences to; None: the encoder's limit.
+        max_length: maximum number of tokens of a sentence; None: the encoder's limit.
 
     Raises:
-        InputError: a missing or malformed file, or an objective that cannot use the source.
+        InputError: a file is missing or malformed, or the objective cannot use the source.
     """
     texts, labels, fingerprint = _read(name, folder, config, train_limit)
     rows = drawn_rows(len(texts[0]), train_limit)
     texts = [[column[row] for row in rows] for column in texts]
     labels = labels if labels is None else labels[rows]
-    # The cache's key names the texts: Quora's rows differ with and without its negative pairs.
+    # The cache's key must identify the texts: Quora's rows differ with and without its negative pairs.
     selection = f"{fingerprint} {name} {'all' if labels is None else 'labelled'} limited"
     columns = [tokenise(c, tokenizer, max_length, f"{selection} {i} {len(c)}") for i, c in enumerate(texts)]
     numbers: dict[str, int] = {}
@@ -212,7 +212,7 @@ def load_contrastive(
 def _read(
     name: str, folder: Path, config: ContrastiveConfig, train_limit: int | None
 ) -> tuple[list[Sequence[str]], NDArray[np.float32] | None, str]:
-    """Columns of texts, labels where the objective uses them, and the file's fingerprint."""
+    """Columns of texts, labels if the objective uses them, and the file's fingerprint."""
     if name not in (known := ("unlabelled", "nli", "pairs", "quora", *TASKS)) and not text_file(name, folder):
         raise InputError(f'unknown source "{name}"; expected a text file\'s name (.txt) or one of {", ".join(known)}')
     if name == "nli":

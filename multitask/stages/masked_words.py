@@ -1,6 +1,6 @@
-"""Masked language modelling as a source: some tokens are hidden, and the encoder is asked for them.
+"""Masked language modelling as a source: some tokens are hidden, and the encoder predicts them.
 
-Source: Devlin et al. 2019, section 3.1; masks are drawn anew each time a sentence is read, as RoBERTa does.
+Source: Devlin et al. 2019, section 3.1. As in RoBERTa, masks are drawn again each time a sentence is read.
 """
 
 from typing import Any
@@ -23,15 +23,15 @@ MASKED, REPLACED = 0.8, 0.1  # of the tokens to predict; the rest stay as they a
 
 
 class MaskedSource(Source):
-    """Sentences of which some tokens are to be predicted.
+    """Sentences with some tokens hidden, which the encoder must predict.
 
     Args:
         tokens: the sentences; several columns of the same rows are read together.
-        tokenizer: says which ids are special and which one masks.
-        config: how much is masked.
-        head: from token states to words.
-        word_embeddings: the encoder's, the head's output matrix.
-        generator: draws the masks; torch's global one when left out, whose state a resumed run restores.
+        tokenizer: gives the ids of the special tokens and of the mask token.
+        config: the share of tokens to mask.
+        head: maps token states to scores of words.
+        word_embeddings: the encoder's word embeddings, used as the head's output matrix.
+        generator: draws the masks. None: torch's global generator, whose state a resumed run restores.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class MaskedSource(Source):
         self.lengths = np.sum([column.lengths for column in tokens], axis=0)
 
     def inputs(self, rows: Rows) -> Inputs:
-        """The masked sentences; targets are the places of the tokens to predict and what stood there."""
+        """The masked sentences; targets are the positions and the original ids of the tokens to predict."""
         sequences = [column[row] for column in self.tokens for row in rows]
         ids = torch.from_numpy(np.concatenate(sequences).astype(np.int64))
         masked, places = self.mask(ids)
@@ -68,7 +68,7 @@ class MaskedSource(Source):
             ids: [tokens] int64.
 
         Returns:
-            The ids as the encoder sees them [tokens], and the places of the tokens to predict [places] int64.
+            The ids that the encoder reads [tokens], and the positions of the tokens to predict [places] int64.
         """
         chosen = torch.rand(len(ids), generator=self.generator) < self.config.mask_share
         places = (chosen & ~torch.isin(ids, self.special)).nonzero().squeeze(1)
@@ -82,7 +82,7 @@ class MaskedSource(Source):
         places, words = (part.to(encoded.hidden.device, non_blocking=True) for part in targets)
         scores = self.head(collect(encoded.hidden, places), self.word_embeddings.weight).float()
         count = int(distributed.total(torch.tensor(len(words)), len(rows)))
-        # A batch of very short sentences may have nothing to predict: its loss is 0.
+        # A batch of very short sentences may have no token to predict; its loss is then 0.
         loss = F.cross_entropy(scores, words, reduction="sum") / max(count, 1)
         right = (scores.detach().argmax(dim=1) == words).float().sum() / max(count, 1)
         watched = {"accuracy": distributed.total(right, len(rows)), "words": scores.new_full((), count)}

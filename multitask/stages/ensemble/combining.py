@@ -1,4 +1,4 @@
-"""Several fine-tuned models made one: by votes on each task, or by the mean of their weights."""
+"""Combine several fine-tuned models: by votes on each task, or by the mean of their weights."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -40,29 +40,29 @@ logger = logging.getLogger("multitask")
 SOUPS = ("soup", "greedy_soup")
 SELECTED_ON_DEV = ("best_per_task", "greedy", "greedy_soup")
 
-Votes = dict[str, dict[str, int]]  # of each task, by the members' labels
+Votes = dict[str, dict[str, int]]  # votes of each task's members, by the members' labels
 
 
 def ensemble(
     models: Sequence[Path], data: Path, config: EnsembleConfig, options: RunOptions, kept: Kept = "leading"
 ) -> Artefact:
-    """Combine models; each task is answered by the members that have a head for it.
+    """Combine models; the members with a head for a task answer that task.
 
-    The artefact holds evaluation.json and predictions.npz as those of `evaluate_run`; in evaluation.json also the
-    method, whether it chose by these dev scores (`selected_on_dev`: they are then optimistic), every member's dev
-    scores and, for each task, the members' weights. Prediction files for dev and test are in `predictions`. A soup is
-    kept as the run's model. Test files that are missing are passed over with a warning.
+    The artefact holds evaluation.json and predictions.npz, as `evaluate_run` writes them. evaluation.json also has the
+    method, whether it selected on these dev scores (`selected_on_dev`; the scores are then optimistic), every member's
+    dev scores and, for each task, the members' weights. Prediction files for dev and test are in `predictions`. A soup
+    is kept as the run's model. A missing test file only causes a warning.
 
     Args:
-        models: runs' folders or model folders; the first named win ties.
+        models: runs' folders or model folders; models named earlier win ties.
         data: folder with the tasks' files.
         config: how to combine them.
-        options: where to compute and to write.
-        kept: whether a run stands for its leading model or for all that it keeps.
+        options: device, precision, and where to write.
+        kept: use only a run's leading model, or all models that it keeps.
 
     Raises:
-        InputError: something that is no fine-tuned model, models of which there is no soup, a missing or malformed
-            file, or outputs that are not finite.
+        InputError: a folder holds no fine-tuned model, the models cannot form a soup, a file is missing or malformed,
+            or outputs are not finite.
     """
     runtime = start(options.device, options.precision)
     members = find_members(models, kept)
@@ -107,7 +107,7 @@ def ensemble(
 
 
 def _read(data: Path, tasks: Sequence[str]) -> dict[Split, dict[str, Examples]]:
-    """The tasks' dev sets, and their test sets without labels where there are any."""
+    """The tasks' dev sets, and the test sets whose files exist, without labels."""
     dev, test = {}, {}
     for name in tasks:
         schema = TASKS[name].schema
@@ -120,7 +120,7 @@ def _read(data: Path, tasks: Sequence[str]) -> dict[Split, dict[str, Examples]]:
 
 
 def _answers(member: Member, examples: Mapping[str, Examples], runtime: Runtime) -> Estimates:
-    """A member's estimates; the model is in memory meanwhile only."""
+    """A member's estimates; the model stays in memory only during this call."""
     logger.info("predictions of %s", member.label)
     model = MultitaskModel.load(member.folder).to(runtime.device)
     return estimate(model, load_tokenizer(str(member.folder)), examples, runtime)
@@ -131,7 +131,7 @@ def _decide(estimates: Estimates) -> dict[str, NDArray[Any]]:
 
 
 def _vote(config: EnsembleConfig, answers: Mapping[str, Estimates], dev: Mapping[str, Examples]) -> Votes:
-    """Each task's votes of those that answer it."""
+    """For each task, the number of votes of every member that answers it."""
     votes: Votes = {}
     for name, rows in dev.items():
         voters = [label for label, answer in answers.items() if name in answer]
@@ -145,7 +145,7 @@ def _vote(config: EnsembleConfig, answers: Mapping[str, Estimates], dev: Mapping
 
 
 def _on_test(members: Sequence[Member], votes: Votes, test: Mapping[str, Examples], runtime: Runtime) -> Estimates:
-    """Estimates on the test sets; a member without votes on a task is not asked."""
+    """Estimates on the test sets; members without votes on a task do not predict it."""
     answers: dict[str, Estimates] = {}
     for member in members:
         if asked := {name: rows for name, rows in test.items() if votes[name].get(member.label)}:
@@ -154,7 +154,7 @@ def _on_test(members: Sequence[Member], votes: Votes, test: Mapping[str, Example
 
 
 def _blended(votes: Votes, answers: Mapping[str, Estimates]) -> Estimates:
-    """Each task's estimates as the votes weight them."""
+    """Each task's mean estimates, weighted by the votes."""
     voters = {name: {label: given for label, given in of.items() if given} for name, of in votes.items()}
     return {
         name: blend([answers[label][name] for label in of], np.array(list(of.values()))) for name, of in voters.items()
@@ -169,7 +169,7 @@ def _soup(
     runtime: Runtime,
     folder: Path,
 ) -> tuple[Votes, dict[Split, Estimates]]:
-    """The soup, kept as the model of the run in `folder`: its members as votes, and its estimates."""
+    """Save the soup as the model of the run in `folder`; return its members as votes, and its estimates."""
     if len({member.seed for member in members}) > 1:
         logger.warning("the heads of these models began from different seeds, so their mean may be worse than each")
     tokenizer, dev = load_tokenizer(str(members[0].folder)), examples["dev"]
@@ -189,5 +189,5 @@ def _soup(
 
 
 def _shares(votes: Mapping[str, int]) -> dict[str, float]:
-    """Votes as weights that add up to 1, without the members that have none."""
+    """Votes as weights that add up to 1; members without votes are left out."""
     return {label: given / sum(votes.values()) for label, given in votes.items() if given}

@@ -1,6 +1,6 @@
-"""Ensembles of fine-tuned models: who belongs to one, how many votes each has, and averages of their weights.
+"""Ensembles of fine-tuned models: their members, the members' votes, and averages of the members' weights.
 
-Votes and weights are chosen on dev sets only; nothing here sees a test label.
+Votes and weights are chosen on dev sets only; this code never reads test labels.
 """
 
 import json
@@ -28,7 +28,7 @@ from multitask.stages.ensemble import Kept
 from multitask.tasks.all_tasks import TASKS
 from multitask.tasks.kinds import Kind
 
-Estimates = dict[str, NDArray[np.float64]]  # of each task, [rows, classes] or [rows]
+Estimates = dict[str, NDArray[np.float64]]  # by task: [rows, classes] or [rows]
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Member:
     """A fine-tuned model.
 
     Args:
-        folder: of the model.
-        tasks: that it has a head for.
-        shape: all that two models must have alike for a mean of their weights to be a model, as JSON types.
+        folder: the model's folder.
+        tasks: the tasks that it has a head for.
+        shape: properties that models must share before their weights can be averaged, as JSON types.
         start: SHA-256 of the weights that its run started from; None for a model outside a run.
-        seed: of its run.
-        identity: what decides the bits of its outputs, as JSON types.
+        seed: its run's seed; None for a model outside a run.
+        identity: everything that determines the bits of its outputs, as JSON types.
     """
 
     folder: Path
@@ -53,12 +53,12 @@ class Member:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Look at a model folder. Raises InputError if it is none, or a damaged one."""
+        """Read a model folder. Raises InputError if it is damaged or not a model folder."""
         model = MultitaskModel.load(folder)
         shape = {
             "tasks": list(model.tasks),
             "pooling": model.pooling,
-            "heads": asdict(replace(model.heads_config, dropout=0.0)),  # that of training; it changes no output
+            "heads": asdict(replace(model.heads_config, dropout=0.0)),  # dropout affects training only
             "max_length": model.max_length,
             "encoder": model.encoder.config.values(),
             "tokenizer": load_tokenizer(str(folder)).fingerprint(),
@@ -73,19 +73,19 @@ class Member:
 
     @property
     def label(self) -> str:
-        """How tables call it."""
+        """Its name in tables."""
         return str(self.folder)
 
 
 def find_members(models: Sequence[Path], kept: Kept) -> list[Member]:
-    """The members that a user names, in that order; models that are equal count once.
+    """The members that a user names, in that order; equal models count once.
 
     Args:
         models: runs' folders or model folders.
-        kept: whether a run stands for its leading model or for all that it keeps.
+        kept: use only a run's leading model, or all models that it keeps.
 
     Raises:
-        InputError: no model at all, or something that is not a fine-tuned model.
+        InputError: no model is given, or a folder holds no fine-tuned model.
     """
     members: dict[str, Member] = {}
     for folder in (folder for model in models for folder in _folders(model, kept)):
@@ -99,17 +99,17 @@ def find_members(models: Sequence[Path], kept: Kept) -> list[Member]:
 def _folders(model: Path, kept: Kept) -> Iterable[Path]:
     folders = [locate_model(model)]
     if kept == "all":
-        folders += Artefact(model).kept_models().values()  # none of a model folder
+        folders += Artefact(model).kept_models().values()  # empty for a model folder
     return dict.fromkeys(folders)
 
 
 def estimate(
     model: MultitaskModel, tokenizer: Tokenizer, examples: Mapping[str, Examples], runtime: Runtime
 ) -> Estimates:
-    """A model's estimates, as in `Kind.estimate`, for every row of the tasks that it has a head for, in file order.
+    """A model's estimates (see `Kind.estimate`) for all rows, in file order, of the tasks that it has a head for.
 
     Raises:
-        InputError: outputs that are not finite.
+        InputError: some outputs are not finite.
     """
 
     def of(name: str, rows: Examples) -> NDArray[np.float64]:
@@ -120,7 +120,7 @@ def estimate(
 
 
 def blend(estimates: Sequence[NDArray[np.float64]], votes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Mean of the members' estimates, each [rows, ...], weighted by their votes [members]."""
+    """Mean of the members' estimates, each [rows, ...], weighted by the members' votes [members]."""
     return np.average(np.stack(estimates), axis=0, weights=votes)
 
 
@@ -129,17 +129,17 @@ def select_greedily(
 ) -> NDArray[np.int64]:
     """Votes [members] by forward selection with replacement: each round adds the member that helps the score most.
 
-    The first round takes the best single member (the paper's sorted initialisation with one model), so one round is the
-    best member alone. Among members that help alike the one named first is added. The result is the selection after the
-    round with the best score, the earliest of equals; so it never scores below the best member on these labels.
+    The first round takes the best single member (the paper's sorted initialisation with one model), so one round gives
+    the best member alone. The member named first wins ties. The result is the selection after the round with the best
+    score, or the earliest such round. It therefore never scores below the best member on these labels.
 
     Source: Caruana et al. 2004, "Ensemble selection from libraries of models", sections 2 to 2.2.
 
     Args:
-        kind: of the task, for its score.
-        estimates: of each member on the dev set, [rows, ...].
-        labels: of the dev set, [rows].
-        rounds: how many members to add, with repetition.
+        kind: the task's kind, which defines the score.
+        estimates: each member's estimates on the dev set, [rows, ...].
+        labels: the dev set's labels, [rows].
+        rounds: number of members to add, with repetition.
     """
     votes = best = np.zeros(len(estimates), np.int64)
     best_score = -np.inf
@@ -157,10 +157,10 @@ def _score(kind: Kind, estimates: NDArray[np.float64], labels: NDArray[np.float3
 
 
 def check_soup(members: Sequence[Member]) -> None:
-    """Make sure that a mean of the members' weights makes sense.
+    """Make sure that the members' weights can be averaged.
 
     Raises:
-        InputError: members of different shape or start weights, or of unknown start weights.
+        InputError: the members differ in shape or start weights, or the start weights of one are unknown.
     """
     first, *others = members
     for member in members:
@@ -177,7 +177,7 @@ def check_soup(members: Sequence[Member]) -> None:
 
 
 def soup(folders: Sequence[Path]) -> MultitaskModel:
-    """The model whose weights are the mean of those of the models, summed in fp64; see `check_soup`.
+    """The model whose weights are the mean of the models' weights, summed in fp64; see `check_soup`.
 
     Source: Wortsman et al. 2022, "Model soups", arXiv 2203.05482, section 2 (uniform soup).
     """
@@ -191,13 +191,13 @@ def soup(folders: Sequence[Path]) -> MultitaskModel:
 
 
 def select_soup(ranked: Sequence[Member], score: Callable[[MultitaskModel], float]) -> list[Member]:
-    """The members of the greedy soup: one after the other they stay in it unless they lower its score.
+    """The members of the greedy soup: add one member after another, and keep it unless it lowers the soup's score.
 
     Source: Wortsman et al. 2022, "Model soups", arXiv 2203.05482, Recipe 1 (greedy soup).
 
     Args:
         ranked: the members, best dev score first.
-        score: of a model on the dev sets.
+        score: computes a model's score on the dev sets.
     """
     chosen, best = [ranked[0]], score(soup([ranked[0].folder]))
     for member in ranked[1:]:

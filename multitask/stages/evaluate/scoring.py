@@ -1,4 +1,4 @@
-"""Scoring a model, every prediction kept: what tables, figures and tests are made from."""
+"""Score a model and keep every prediction, as input for tables, figures and tests."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -28,20 +28,20 @@ from multitask.tasks.all_tasks import TASKS
 
 
 def evaluate_run(run: Artefact, data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:
-    """Score a run's best model on the dev sets that it was selected on; an encoder without heads on pairs alone.
+    """Score a run's best model on the dev sets that selected it; an encoder without heads, only on pair tasks.
 
-    The artefact holds evaluation.json (overall score, each task's own score and its name, all metrics, and how much of
+    The artefact holds evaluation.json (overall score, each task's main score and its name, all metrics, and how much of
     each task the model was trained on) and predictions.npz (`{task}_predictions` and `{task}_labels`, each [rows] in
     file order).
 
     Args:
-        run: a complete training.
+        run: a completed training run.
         data: the folder with its data.
         config: what it is scored on.
-        options: where to compute and to write.
+        options: device, precision, and where to write.
 
     Raises:
-        InputError: the dev files are not those of the run.
+        InputError: the dev files differ from those of the run.
     """
     runtime = start(options.device, options.precision)
     key = ON_DEV.key(config, {"model": run.digest, **runtime.describe()})
@@ -68,7 +68,7 @@ def write_evaluation(
     trained_on: TrainedOn,
     beside: Mapping[str, Any],
 ) -> None:
-    """Score predictions, [rows] in file order, and write evaluation.json, with `beside` in it, and predictions.npz."""
+    """Score predictions, [rows] in file order; write predictions.npz, and evaluation.json with the entries `beside`."""
     scores = score(predictions, examples)
     answers = {name: (np.asarray(examples[name].labels), values) for name, values in predictions.items()}
     parts = overlap(predictions, examples, trained_on).items()
@@ -87,17 +87,17 @@ def write_evaluation(
 def evaluate_suites(run: Artefact, folder: Path, config: SuitesConfig, options: RunOptions) -> Artefact:
     """Score the frozen embeddings of a run's model on SentEval's tasks.
 
-    The artefact holds the same as that of `evaluate_run`, with the scores of the papers' tables; tasks whose files are
-    missing are named in it.
+    The artefact has the same files as that of `evaluate_run`, with the scores that the papers' tables report. It also
+    lists the tasks whose files are missing.
 
     Args:
-        run: a complete training or pruning.
+        run: a completed training or pruning run.
         folder: SentEval's data folder.
-        config: which suites, and on how much of them.
-        options: where to compute and to write.
+        config: which suites, and how many of their rows.
+        options: device, precision, and where to write.
 
     Raises:
-        InputError: a malformed file, or none of a suite's sets is there.
+        InputError: a file is malformed, or all sets of a suite are missing.
     """
     runtime = start(options.device, options.precision)
     found = {suite: read_sets(suite, folder) for suite in config.suites}

@@ -27,18 +27,18 @@ from multitask.training.trainable import Batch, Evaluation, Losses, Update
 
 
 def finetune(start_weights: str | Weights, data: Path, config: FinetuneConfig, options: RunOptions) -> Artefact:
-    """Fine-tune an encoder with fresh heads; the artefact keeps the best models on the dev sets.
+    """Fine-tune an encoder with new heads; the artefact keeps the models that score best on the dev sets.
 
     Args:
         start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
         data: folder with the tasks' files.
         config: what to train and how.
-        options: where to compute and to write.
+        options: device, precision, and where to write.
 
     Raises:
         InputError: a bad checkpoint, file or setting.
         TrainingError: training diverged.
-        Interrupted: stopped by a signal, to be resumed.
+        Interrupted: a signal stopped the run; it can be resumed.
     """
     found = prepare(start_weights, data, config, options)
     problem = Finetuning(found.model, found.begin.tokenizer, found.training, found.dev, found.config, found.runtime)
@@ -52,9 +52,9 @@ def finetune(start_weights: str | Weights, data: Path, config: FinetuneConfig, o
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that training on tasks begins with."""
+    """The loaded model, data and settings for training on tasks."""
 
-    config: FinetuneConfig  # with the pooling that the start weights decide
+    config: FinetuneConfig  # its pooling is resolved from the start weights
     begin: Start
     model: MultitaskModel
     training: dict[str, LabelledData]
@@ -63,7 +63,7 @@ class Prepared:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """Hashes of everything that is read, and device and precision."""
+        """Hashes of all inputs, plus device and precision."""
         return {
             **self.begin.identity(),
             **self.runtime.describe(),
@@ -78,7 +78,7 @@ class Prepared:
 
 
 def prepare(start_weights: str | Weights, data: Path, config: FinetuneConfig, options: RunOptions) -> Prepared:
-    """Load start weights and data, and put fresh heads on the encoder; the arguments are those of `finetune`."""
+    """Load start weights and data, and add new heads to the encoder; the arguments are those of `finetune`."""
     begin, runtime = begin_stage(start_weights, config.pooling, config.seed, options)
     config = replace(config, pooling=begin.pooling)
     if config.encoder_dropout is not None:
@@ -129,14 +129,14 @@ class Finetuning:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Rows of each task that are trained on."""
+        """Number of training rows of each task."""
         return {name: len(rows) for name, rows in self.rows.items()}
 
     def losses(self, update: Update) -> Losses:
         return losses_of(self.model.encoder, self.model.pooling, self.sources, update, self.runtime)
 
     def watch(self, update: Update, step: int) -> dict[str, Tensor]:
-        """Conflicts between the tasks' gradients: on the update, or where it lacks a task on other random batches."""
+        """Conflicts between the tasks' gradients on the update, or on random batches if the update lacks a task."""
         if {batch.source for batch in update} != set(self.sizes):
             draws = generator(self.config.seed, "watched rows", step)
             update = tuple(

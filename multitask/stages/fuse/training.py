@@ -1,4 +1,4 @@
-"""Fusion training: a batch against its labels, then the same sentences against the contrastive objective.
+"""Fusion training: train on a labelled batch, then on the same sentences with the contrastive objective.
 
 Source: report, sections 4.2 and 5.3.
 """
@@ -29,18 +29,18 @@ from multitask.training.trainable import Batch, Losses, Trainable, Update
 
 
 def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: RunOptions) -> Artefact:
-    """Fine-tune an encoder with fresh heads and train it contrastively in turn; keeps the best models on the dev sets.
+    """Alternate fine-tuning with new heads and contrastive training; keep the models that score best on the dev sets.
 
     Args:
         start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
         data: folder with the tasks' and sources' files.
         config: what to train and how.
-        options: where to compute and to write.
+        options: device, precision, and where to write.
 
     Raises:
         InputError: a bad checkpoint, file or setting.
         TrainingError: training diverged.
-        Interrupted: stopped by a signal, to be resumed.
+        Interrupted: a signal stopped the run; it can be resumed.
     """
     found = prepare(start_weights, data, config.finetune, options)
     config = replace(config, finetune=found.config)
@@ -48,7 +48,7 @@ def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: 
     projection = build_projection(config.contrastive.projection, width).to(found.runtime.device)
     views = {}
     for name in dict.fromkeys((*found.config.tasks, *config.unlabelled)):
-        # A trained task's source is whole, because a batch's sentences are found by their place in the whole set.
+        # Load all rows of a trained task: `_sentences` finds a batch's sentences by their index in the full set.
         limit = None if name in found.config.tasks else found.config.train_limit
         views[name] = load_contrastive(
             name, data, config.contrastive, begin.tokenizer, projection, limit, found.config.max_length
@@ -70,8 +70,8 @@ class Fusing(Finetuning):
 
     Args:
         found: model, data and configuration of the supervised training.
-        config: of the fusion.
-        views: contrastive sources: each task's sentences, and the sources that are only trained contrastively.
+        config: configuration of the fusion.
+        views: contrastive sources: each task's sentences, and the sources used only for contrastive training.
         projection: the views' projection, discarded after training.
     """
 
@@ -85,23 +85,23 @@ class Fusing(Finetuning):
         self.view_sources: dict[str, Source] = {_views(name): source for name, source in views.items()}
 
     def plan(self, epoch: int) -> Sequence[Update]:
-        """Each supervised update with its sentences' views, as two updates or one; then the unlabelled sources."""
+        """Each supervised update and its sentences' views, as one update or two; then the unlabelled sources."""
         fusion, config = self.fusion, self.config
         updates: list[Update] = []
         for update in super().plan(epoch):
-            # One sentence alone has no negatives: its views would make an empty step.
+            # A single sentence has no negatives, so its views would give an empty step.
             parts = [(batch.source, self._sentences(batch)) for batch in update]
             views = tuple(Batch(_views(name), rows) for name, rows in parts if len(rows) > 1)
             updates += [(*update, *views)] if fusion.steps == "one" or not views else [update, views]
         for name in fusion.unlabelled:
-            rows = drawn_rows(len(self.views[name]), config.train_limit)  # a trained task's source is whole
+            rows = drawn_rows(len(self.views[name]), config.train_limit)  # a trained task's source has all rows
             share, size = fusion.contrastive.quora_share, config.batch_size
             batches = contrastive_batches(name, len(rows), epoch, size, share, config.seed)
             updates += [(Batch(_views(name), rows[batch]),) for batch in batches]
         return updates
 
     def backward(self, trainable: Trainable, update: Update) -> Losses:
-        """The scheduler's gradient of the labelled batches, plus that of the views."""
+        """Add the scheduler's gradient of the labelled batches and the gradient of the views' weighted loss."""
         labelled = tuple(batch for batch in update if batch.source in self.training)
         views = tuple(batch for batch in update if batch.source in self.view_sources)
         parts = [self.scheduler.backward(trainable, labelled)] if labelled else []
@@ -113,7 +113,7 @@ class Fusing(Finetuning):
         return parts[0].plus(parts[1], 1.0) if len(parts) == 2 else parts[0]
 
     def _sentences(self, batch: Batch) -> Rows:
-        """Rows of the views of a batch's sentences: the source has all first sentences, then all second ones."""
+        """Row numbers of a batch's sentences in its views' source, which lists all first, then all second sentences."""
         columns, size = len(self.training[batch.source].examples.sentences), len(self.training[batch.source])
         return np.concatenate([batch.rows + column * size for column in range(columns)])
 

@@ -1,4 +1,4 @@
-"""Masked-language-model pre-training: of an encoder on further text, or of a new one from scratch."""
+"""Masked-language-model pre-training: continue with an existing encoder, or train a new one from scratch."""
 
 import math
 from collections.abc import Sequence
@@ -40,15 +40,15 @@ def mlm(start_weights: str | Weights, data: Path, config: MlmConfig, options: Ru
 
     Args:
         start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it. Training from
-            scratch only takes its tokenizer and the sizes that the configuration leaves out.
+            scratch uses only its tokenizer and the sizes that the configuration leaves out.
         data: folder with the sources' files.
         config: what to train and how.
-        options: where to compute and to write.
+        options: device, precision, and where to write.
 
     Raises:
         InputError: a bad checkpoint, file or setting.
         TrainingError: training diverged.
-        Interrupted: stopped by a signal, to be resumed.
+        Interrupted: a signal stopped the run; it can be resumed.
     """
     begin, runtime = begin_stage(start_weights, config.pooling, config.seed, options)
     config = replace(config, pooling=begin.pooling)
@@ -66,7 +66,7 @@ def mlm(start_weights: str | Weights, data: Path, config: MlmConfig, options: Ru
         "training": {name: fingerprint for name, (_, fingerprint) in zip(config.sources, texts, strict=True)},
     }
     if config.from_scratch:
-        inputs["start"] = {"config": begin.encoder.config.values()}  # no weights are taken
+        inputs["start"] = {"config": begin.encoder.config.values()}  # the start weights are not used
     module = nn.ModuleDict({"encoder": begin.encoder, "head": head}).to(runtime.device)
     problem = MaskedTraining(module, begin, head, training, dev, config, runtime)
     loop = LoopConfig(config.epochs, config.optimizer, evaluate_every=config.evaluate_every)
@@ -132,12 +132,12 @@ class MaskedTraining:
         batches = list(batches_by_tokens(source.lengths, TOKENS_PER_BATCH[self.runtime.device.type]))
         seen = [self._losses(source, (Batch(SOURCE, rows),)) for rows in batches]
         words = np.array([losses.watched[f"{SOURCE} words"].item() for losses in seen])
-        if not words.any():  # a loss of 0 would be the best one for good
+        if not words.any():  # a loss of 0 would stay the best score of the run
             return Evaluation({}, {})
         shares = words / words.sum()
         loss = float(shares @ [losses.terms[SOURCE].item() for losses in seen])
         accuracy = float(shares @ [losses.watched[f"{SOURCE} accuracy"].item() for losses in seen])
-        # A diverging training ends with metrics, not with an overflow.
+        # The limit avoids an overflow if training diverges.
         metrics = {"loss": loss, "perplexity": math.exp(min(loss, 700)), "accuracy": accuracy}
         return Evaluation({SOURCE: metrics}, {SOURCE: -loss})
 
@@ -146,13 +146,13 @@ class MaskedTraining:
 
 
 def _from_scratch(begin: Start, shape: ShapeConfig, sentences: list[str]) -> Start:
-    """A new encoder in the start's place; with a new tokenizer, learned from the sentences, where a family is named.
+    """Replace the start's encoder by a new one; if a family is named, also learn a new tokenizer from the sentences.
 
-    Sizes not given are the start's; an inner size left out keeps its ratio of four to a hidden size that is given.
+    Missing sizes come from the start. If a hidden size but no inner size is given, the inner size is four times it.
     """
     config, tokenizer = begin.encoder.config, begin.tokenizer
     if shape.model_type is not None:
-        # Even where the run is done already: its artefact is named by what the tokenizer is.
+        # Needed even if the run is complete: the artefact's hash contains the tokenizer's fingerprint.
         tokenizer = train_tokenizer(shape.model_type, sentences, config.vocab_size, config.max_length)
         config = config.of_family(shape.model_type, tokenizer.vocabulary_size)
     given: dict[str, Any] = {name: size for name, size in vars(shape).items() if size is not None}
@@ -163,7 +163,7 @@ def _from_scratch(begin: Start, shape: ShapeConfig, sentences: list[str]) -> Sta
 
 
 def _split(sentences: list[list[str]], config: MlmConfig) -> tuple[list[str], list[str]]:
-    """Different sentences of all sources in a fixed random order, cut into training and dev."""
+    """Split the distinct sentences of all sources, in a fixed random order, into training and dev."""
     different = list(dict.fromkeys(text for part in sentences for text in part))
     order = generator(0, "held-out sentences").permutation(len(different))  # the same split for every seed
     cut = len(different) - round(config.dev_share * len(different))

@@ -1,4 +1,4 @@
-"""Contrastive pre-training: dropout SimCSE, Quora and NLI pairs, under any objective (report, section 4.1)."""
+"""Contrastive pre-training on dropout views (SimCSE), Quora and NLI, with any objective (report, section 4.1)."""
 
 import math
 from collections.abc import Sequence
@@ -45,14 +45,14 @@ def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, o
 
     Args:
         start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
-        data: folder with the sources' files, and the similarity dev set when the best state is selected on it.
+        data: folder with the sources' files, and with the similarity dev set if it selects the best state.
         config: what to train and how.
-        options: where to compute and to write.
+        options: device, precision, and where to write.
 
     Raises:
         InputError: a bad checkpoint, file or setting.
         TrainingError: training diverged.
-        Interrupted: stopped by a signal, to be resumed.
+        Interrupted: a signal stopped the run; it can be resumed.
     """
     begin, runtime = begin_stage(start_weights, config.pooling, config.seed, options)
     config = replace(config, pooling=begin.pooling)
@@ -92,8 +92,8 @@ class Pretraining:
     """Contrastive training of an encoder and a projection, as the loop's `Trainable`.
 
     Args:
-        module: `encoder`, `projection`, and `mlm` where masked words are predicted beside.
-        begin: the start weights, with the same encoder.
+        module: `encoder`, `projection`, and `mlm` if there is an auxiliary masked-language-model loss.
+        begin: the start weights; they hold the same encoder.
         sources: what to train on.
         dev: similarity pairs to select the best state on.
         config: how to train.
@@ -121,14 +121,14 @@ class Pretraining:
             head, words = module["mlm"], begin.encoder.embeddings.word
             assert isinstance(head, MaskedLanguageHead)
             for name, source in sources.items():
-                # Two views of a sentence are the same tokens: they are masked and read once.
+                # Two dropout views of a sentence have the same tokens, so one of them suffices here.
                 columns = tuple({id(column): column for column in source.columns}.values())
                 masked = MaskedSource(columns, begin.tokenizer, config.masking, head, words)
                 self.sources[_masked(name)] = masked
                 self.weights[_masked(name)] = config.mlm_weight
 
     def plan(self, epoch: int) -> Sequence[Update]:
-        """The sources one after the other, each in random order: hard negatives must not share a length by design."""
+        """One source after another, in random order. Sorting by length would give hard negatives similar lengths."""
         updates: list[Update] = []
         for name, source in self.contrastive.items():
             for rows in contrastive_batches(
@@ -142,7 +142,7 @@ class Pretraining:
         return losses_of(self.begin.encoder, self.begin.pooling, self.sources, update, self.runtime)
 
     def backward(self, trainable: Trainable, update: Update) -> Losses:
-        """The update's gradient, through gradient caching where a chunk size is set."""
+        """Compute the update's gradient, with gradient caching if a chunk size is set."""
         first, *masked = update
         chunk, ranks = self.config.chunk, distributed.ranks()
         if chunk is None or len(first.rows) <= chunk * ranks:
@@ -180,7 +180,7 @@ class Pretraining:
         return Losses({batch.source: loss}, int(source.lengths[batch.rows].sum()), seen)
 
     def watch(self, update: Update, step: int) -> dict[str, Tensor]:
-        """Dissipation, weights and ratio in the gradient of the update's anchors, as the step has just computed it."""
+        """Dissipation, weights and ratio of the gradient of the update's anchors, from the loss just computed."""
         name = update[0].source
         source = self.contrastive[name]
         if source.labels is not None:
@@ -188,7 +188,7 @@ class Pretraining:
         assert source.probe is not None, "the step has computed the loss"
         seen = source.probe().summary()
         device = self.runtime.device
-        # A batch in which every anchor is dissipated has no ratio.
+        # The ratio is undefined if every anchor of the batch is dissipated.
         return {f"{name} {key}": torch.tensor(v, device=device) for key, v in seen.items() if math.isfinite(v)}
 
     def evaluate(self) -> Evaluation:
@@ -198,7 +198,7 @@ class Pretraining:
         return Evaluation({"similarity": metrics}, {"similarity": metrics["spearman"]})
 
     def save(self, folder: Path) -> None:
-        """The encoder; and the start's heads, where it has any, so that the tasks can be scored before and after."""
+        """Save the encoder and any heads of the start, so that the tasks can be scored before and after."""
         self.begin.save(folder, keep=heads_files(self.begin.folder, self.begin.pooling))
 
 
@@ -209,7 +209,7 @@ def _masked(source: str) -> str:
 def zero_shot_similarity(
     encoder: BertModel, pooling: Literal["cls", "mean"], data: LabelledData, runtime: Runtime
 ) -> dict[str, Any]:
-    """Pearson and Spearman correlation of cosine and gold similarity, without any trained head."""
+    """Pearson and Spearman correlation between cosine and gold similarity, without any trained head."""
 
     def cosine(rows: Rows) -> Tensor:
         ids, types = data.sequences(rows)

@@ -1,7 +1,7 @@
-"""Which heads and feed-forward neurons matter: scores of the units of an encoder, and the choice of those to remove.
+"""Importance scores of an encoder's units (attention heads and feed-forward neurons), and the choice of removed units.
 
-A unit is scored by the gradient of a loss with respect to a factor of 1 on its result, which predicts to first order
-what its removal changes: ΔL = −∂L/∂m.
+A factor m = 1 multiplies a unit's output. The gradient of a loss with respect to m predicts, to first order, how much
+removing the unit changes the loss: ΔL = −∂L/∂m.
 
 Sources: Michel et al. 2019, arXiv 1905.10650, section 4.1; SparseCSE, arXiv 2311.03881 (the loss).
 """
@@ -33,7 +33,7 @@ SOURCE = "scoring"
 
 
 class AlignUniformSource(Source):
-    """(1 − λ)·alignment of the pairs that mean the same + λ·uniformity of a batch's different sentences.
+    """(1 − λ)·alignment of the pairs with the same meaning + λ·uniformity of a batch's distinct sentences.
 
     Args:
         data: pairs with similarities from 0 to 5.
@@ -50,7 +50,7 @@ class AlignUniformSource(Source):
         self.identities = np.array([[numbers.setdefault(t, len(numbers)) for t in c] for c in data.examples.sentences])
 
     def inputs(self, rows: Rows) -> Inputs:
-        """Each sentence once; as targets where the first and second sentences of the pairs to align are among them."""
+        """Each distinct sentence once; targets are the indices [2, pairs] of the sentences of the pairs to align."""
         ids, types = self.data.sequences(rows)
         pairs = self.identities[:, rows]  # [2, rows]
         _, first, places = np.unique(pairs, return_index=True, return_inverse=True)
@@ -75,15 +75,15 @@ def sensitivity(
     signed: bool,
     runtime: Runtime,
 ) -> Units:
-    """Mean over batches of |∂L/∂m|, or signed of −∂L/∂m: what the unit's removal adds to the loss, to first order.
+    """Mean over batches of |∂L/∂m|, or of −∂L/∂m if signed: the first-order change of the loss if the unit is removed.
 
     Args:
         encoder: in eval mode on the runtime's device.
         pooling: sentence embedding from the first token or the mean.
-        source: says the loss of a batch.
+        source: computes the loss of a batch.
         batches: rows of the source.
-        factors: m, where the gradient is taken: 1, or 0 for units that are masked.
-        signed: keep the sign; else units that harm count as much as those that help.
+        factors: m, at which the gradient is taken: 1, or 0 for masked units.
+        signed: keep the sign; otherwise harmful units score as high as equally helpful ones.
         runtime: device and precision.
 
     Returns:
@@ -104,7 +104,7 @@ def sensitivity(
 
 @torch.no_grad()
 def magnitude(encoder: BertModel) -> Units:
-    """Norm of all weights and biases that are removed with the unit."""
+    """L2 norm of all weights and biases that are removed with the unit."""
     heads, neurons = [], []
     for layer in encoder.layers:
         assert isinstance(layer, Layer)
@@ -118,24 +118,24 @@ def magnitude(encoder: BertModel) -> Units:
 
 
 def random_scores(shape: BertConfig, seed: int) -> Units:
-    """Uniform draws from 0 to 1 for the units of an encoder."""
+    """Scores of an encoder's units, drawn uniformly from 0 to 1."""
     generator = torch.Generator().manual_seed(torch_seed(seed, "random scores"))
     return Units.full(shape, 0.0).map(lambda values: torch.rand(len(values), generator=generator))
 
 
 def choose(shape: BertConfig, score: Callable[[Units], Units], config: PruneConfig) -> tuple[Units, Units]:
-    """Score and remove the lowest, in so many rounds; what is removed in a round is masked in the next.
+    """Score the units and remove the lowest, in several rounds; removed units are masked in later rounds.
 
     Args:
-        shape: of the encoder whose units they are.
-        score: from factors, 1 for what is left and 0 for the rest, to scores.
-        config: how many of which, over all layers or in each, in how many rounds.
+        shape: configuration of the encoder.
+        score: maps factors (1 for remaining units, 0 for removed ones) to scores.
+        config: which units, what share of them, over all layers or within each, and the number of rounds.
 
     Returns:
-        What is kept (bool), and each unit's score in the round that removed it, or in the last.
+        The units to keep (bool), and each unit's score in the round that removed it, or in the last round.
 
     Raises:
-        InputError: scores that are not finite.
+        InputError: some scores are not finite.
     """
     kept, scores = Units.full(shape, 1, torch.bool), Units.full(shape, 0.0)
     for number in range(1, config.rounds + 1):
@@ -157,17 +157,17 @@ def choose(shape: BertConfig, score: Callable[[Units], Units], config: PruneConf
 def drop_lowest(
     scores: Sequence[Tensor], kept: Sequence[Tensor], share: float, pooled: bool, spare_last: bool
 ) -> tuple[Tensor, ...]:
-    """Drop those with the lowest scores until a share of all is gone, or all that may go.
+    """Drop the lowest-scoring units until the given share of all units is gone, or no other unit may go.
 
     Args:
         scores: layers x [units].
-        kept: layers x [units] bool, what is left so far.
-        share: of all units, those that went before included.
-        pooled: rank over all layers; else within each.
-        spare_last: keep the highest-scoring unit of each layer whatever its rank.
+        kept: layers x [units] bool, the units that remain so far.
+        share: share of all units to be gone in total, including those dropped earlier.
+        pooled: rank units over all layers; otherwise within each layer.
+        spare_last: always keep the highest-scoring unit of each layer.
 
     Returns:
-        layers x [units] bool, what is left then.
+        layers x [units] bool, the units that remain afterwards.
     """
     if not pooled:
         layers = zip(scores, kept, strict=True)
@@ -184,12 +184,12 @@ def drop_lowest(
 
 
 def _combined(function: Callable[..., Tensor], *units: Units) -> Units:
-    """Units whose values are a function of other units' values, layer by layer."""
+    """Apply a function to the values of several `Units`, layer by layer."""
     heads = tuple(map(function, *(unit.heads for unit in units)))
     return Units(heads, tuple(map(function, *(unit.neurons for unit in units))))
 
 
 def _normalized(scores: Tensor, left: Tensor) -> Tensor:
-    """A layer's scores divided by the norm of those that are left (Michel et al. 2019, section 4.1)."""
+    """A layer's scores divided by the norm of the remaining units' scores (Michel et al. 2019, section 4.1)."""
     norm = scores[left].norm()
     return scores / norm if norm > 0 else scores

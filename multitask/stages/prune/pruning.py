@@ -1,10 +1,10 @@
-"""Pruning: score heads and feed-forward neurons, remove the lowest for good, and rewind what is left.
+"""Pruning: score heads and feed-forward neurons, remove the lowest-scoring ones, and rewind the remaining weights.
 
-Source: SparseCSE, arXiv 2311.03881. The pruned encoder is a start for `finetune` and `pretrain` like any other.
+Source: SparseCSE, arXiv 2311.03881. `finetune` and `pretrain` can start from the pruned encoder.
 
-Rewinding takes the remaining weights from an earlier state of training, which is any run or checkpoint of the same
-shape. The start weights of a training are one; a state early in it is the run of a shorter training: with a constant
-learning rate and the same seed the first epoch of many is bit by bit the only epoch of one.
+Rewinding takes the remaining weights from an earlier state of training: any run or checkpoint of the same shape, for
+example the start weights. For a state early in training, run a shorter training: with a constant learning rate and the
+same seed, a run of one epoch has exactly the weights of a longer run after its first epoch.
 """
 
 import logging
@@ -54,22 +54,22 @@ def prune(
     options: RunOptions,
     rewind_to: str | Weights | None = None,
 ) -> Artefact:
-    """Remove the heads and neurons of an encoder that score lowest.
+    """Remove the attention heads and neurons of an encoder that score lowest.
 
-    The artefact keeps the smaller encoder, with the heads of tasks of the model that its weights are from; scores.npz
-    (`head_scores`, `neuron_scores` and bool `heads_kept`, `neurons_kept`, each [layers, units of the start]; where the
-    start lacks units already, NaN and False fill the rows); and pruning.json (what is left in each layer, parameters
-    and bytes before and after). Scores are computed in fp32 whatever the precision.
+    The artefact keeps the smaller encoder, with the task heads of the model that provides its weights; scores.npz
+    (`head_scores`, `neuron_scores` and bool `heads_kept`, `neurons_kept`, each [layers, units of the start]; NaN and
+    False pad the layers in which the start already lacks units); and pruning.json (units of each layer, parameters and
+    bytes, before and after). Scores are always computed in fp32, also if the options ask for another precision.
 
     Args:
         start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
-        data: folder with the tasks' files; not read for scores by magnitude or at random.
+        data: folder with the tasks' files; magnitude and random scores do not read it.
         config: what to remove.
-        options: where to compute and to write.
-        rewind_to: the model whose weights the remaining units get; None: the start weights.
+        options: device, and where to write.
+        rewind_to: the model that provides the weights of the remaining units; None: the start weights.
 
     Raises:
-        InputError: a bad checkpoint, file or setting, or weights of another shape to rewind to.
+        InputError: a bad checkpoint, file or setting, or the weights to rewind to have another shape.
     """
     begin, runtime = begin_stage(start_weights, config.pooling, config.seed, replace(options, precision="fp32"))
     config = replace(config, pooling=begin.pooling)
@@ -86,7 +86,7 @@ def prune(
     labels = {**begin.labels(data), "rewind": source.name, "torch": torch.__version__}
     if rewind_to is not None:
         labels["--rewind-to"] = source.name
-    # Weights that are rewound were not trained on what the start was, but were chosen by it.
+    # Rewound weights were not trained on the start's data, but the start decided which of them remain.
     seen = source.trained_on | begin.trained_on | scoring.seen
     key = STAGE.key(config, inputs)
     with Artefact.building(options.runs, key, options.name, labels, options.keep) as artefact:
@@ -106,7 +106,7 @@ def prune(
 
 
 def _rewound(weights: Weights, begin: Start) -> Start:
-    """The weights to rewind to. Raises InputError unless they are of the same kind of encoder."""
+    """Load the weights to rewind to. Raises InputError unless shapes and tokenizer are those of the start."""
     source = Start.load(weights, begin.pooling, seed=0)
 
     def kind(start: Start) -> tuple[object, ...]:
@@ -126,9 +126,9 @@ class Scoring:
     """How units are scored.
 
     Args:
-        score: from factors (1: there, 0: masked) to scores.
-        identity: of what is read, as JSON types.
-        seen: the rows that are read.
+        score: maps factors (1: present, 0: masked) to scores.
+        identity: fingerprints of the files that scoring reads, as JSON types.
+        seen: the rows that scoring reads.
     """
 
     score: Callable[[Units], Units]
@@ -159,7 +159,7 @@ def _by_geometry(begin: Start, data: Path, config: PruneConfig, runtime: Runtime
 
 
 def _by_task(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scoring:
-    """By the loss of fine-tuning under the start's own head; of an encoder without heads by the pairs' cosine."""
+    """Score by the fine-tuning loss with the start's own head; an encoder without heads uses the pairs' cosine."""
     model = load_model(begin.folder)
     if config.task not in model.tasks:
         raise InputError(
@@ -182,7 +182,7 @@ def _seen(data: LabelledData, config: PruneConfig) -> TrainedOn:
 def _gradient(
     encoder: BertModel, pooling: PoolingMethod, source: Source, config: PruneConfig, runtime: Runtime
 ) -> Callable[[Units], Units]:
-    """Sensitivity on random batches of about equal size."""
+    """Score by sensitivity on random batches of about equal size."""
     rows = generator(config.seed, "scored rows").permutation(drawn_rows(len(source), config.train_limit))
     batches = np.array_split(rows, -(-len(rows) // config.batch_size))
     encoder.to(runtime.device)
