@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from multitask.models.multitask_model import MultitaskModel
     from multitask.models.sentence_encoder import SentenceEncoder
+    from multitask.stages.finetune import FinetuneConfig
+    from multitask.stages.finetune.training import finetune
 
-__all__ = ["MultitaskModel", "SentenceEncoder"]
+__all__ = ["FinetuneConfig", "MultitaskModel", "SentenceEncoder", "finetune"]
 
-_HOMES = {"MultitaskModel": "models.multitask_model", "SentenceEncoder": "models.sentence_encoder"}
+_HOMES = {
+    "FinetuneConfig": "stages.finetune",
+    "MultitaskModel": "models.multitask_model",
+    "SentenceEncoder": "models.sentence_encoder",
+    "finetune": "stages.finetune.training",
+}
 
 
 def __getattr__(name: str) -> Any:
