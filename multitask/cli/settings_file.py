@@ -63,9 +63,10 @@ def _read_run(folder: Path, prog: str, stage: Stage | None) -> dict[str, Any]:
     if not is_run(folder):
         raise InputError(f"{folder}: not a run (it has no inputs.json); expected a TOML file or a run")
     inputs = read_json(folder / "inputs.json")
-    if stage is None or inputs["stage"] != stage.name:
+    found = inputs.get("stage", "an older version")
+    if stage is None or found != stage.name:
         takes = f"a TOML file or a run of {stage.name}" if stage else "a TOML file"
-        raise InputError(f"{folder}: a run of {inputs['stage']}; `{prog} --config` takes {takes}")
+        raise InputError(f"{folder}: a run of {found}; `{prog} --config` takes {takes}")
     settings, labels = read_json(folder / "config.json"), inputs["labels"]
     for model in stage.inputs:
         # A label with dashes is what the command line was given, where the label for people differs.
