@@ -27,7 +27,9 @@ class Evaluate:
     correlation); `transfer`: seven transfer tasks by logistic regression (accuracy); `geometry`: the geometry of the
     similarity tasks' sentences."""
     data: Path = Path("data/sample")
-    """Folder with the tasks' files; for the other suites SentEval's data folder (with STS, SICK, MR and so on)."""
+    """Folder with the course's files; for the other suites SentEval's data folder (with STS, SICK, MR and so on)."""
+    tasks_file: Path | None = None
+    """Tasks file with the tasks' sets. Default: the course's tasks."""
     split: Literal["train", "dev"] = "dev"
     """Which sets of the tasks to score. Not for the other suites."""
     best_on: str | None = None
@@ -58,25 +60,26 @@ def evaluate(options: Evaluate) -> int:
 
 def _evaluate_tasks(options: Evaluate) -> int:
     from minbert.files import write_json
-    from minbert.tokenizer import load_tokenizer
     from multitask.data.contamination import TrainedOn
-    from multitask.evaluation.task_predictions import load_split, predict
+    from multitask.evaluation.task_predictions import estimate, load_split
     from multitask.evaluation.task_scores import overlap, score
     from multitask.evaluation.text_tables import metrics_table, overlap_table
     from multitask.evaluation.training_overlap import any_seen
     from multitask.models.multitask_model import load_model
     from multitask.runs.artefact import locate_model
     from multitask.runtime.device import start
+    from multitask.tasks.declarations import load_tasks
 
     folder = locate_model(options.model, options.revision, options.best_on)
     runtime = start(options.computing.device, options.computing.precision)
-    model = load_model(folder).to(runtime.device)
-    data = load_split(model, load_tokenizer(str(folder)), options.data, options.split)
+    source = options.tasks_file or options.data
+    model = load_model(folder, load_tasks(source)).to(runtime.device)
+    data = load_split(model, source, options.split)
     examples = {name: rows.examples for name, rows in data.items()}
-    predictions = predict(model, data, runtime)
-    scores = score(predictions, examples)
+    estimates = estimate(model, data, runtime)
+    scores = score(model.tasks, estimates, examples)
     trained_on = TrainedOn.of_folder(folder, options.model)
-    seen = overlap(predictions, examples, trained_on)
+    seen = overlap(model.tasks, estimates, examples, trained_on)
     output = options.output or folder / f"evaluation-{options.split}.json"
     result = {"overall": scores.overall, "tasks": scores.metrics, "split": options.split, **runtime.describe()}
     parts = {name: asdict(task) for name, task in seen.items()}
@@ -124,5 +127,5 @@ COMMAND = Command(
     "evaluate",
     Evaluate,
     evaluate,
-    common=("model", "suite", "data", "split", "best_on", "pooling", "output", "device"),
+    common=("model", "suite", "data", "tasks_file", "split", "best_on", "pooling", "output", "device"),
 )

@@ -73,7 +73,9 @@ def _read_run(folder: Path, prog: str, stage: Stage | None) -> dict[str, Any]:
         if label := labels.get(f"--{model.option.replace('_', '-')}", labels.get(model.option)):
             name, _, revision = (label, "", "") if Path(label).exists() else label.partition("@")
             settings |= {model.option: name} | ({model.revision: revision} if revision else {})
-    return settings | ({"data": labels["data"]} if "data" in labels else {})
+    if data := labels.get("data"):
+        settings |= {"tasks_file" if data.endswith(".toml") else "data": data}
+    return settings
 
 
 def _entries(settings: Mapping[str, Any], known: Collection[str], table: str = "") -> Iterator[tuple[str, Any]]:

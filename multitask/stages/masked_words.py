@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.packing import collect
 from minbert.tokenizer import Tokenizer
-from multitask.data.shuffle_and_batch import Rows
+from multitask.data.examples import Rows
 from multitask.data.tokenize_and_truncate import Tokens
 from multitask.runtime import distributed
 from multitask.stages.mlm import MaskingConfig
