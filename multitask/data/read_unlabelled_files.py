@@ -121,7 +121,7 @@ def _text_columns(
     rows: list[list[str]] = []
     incomplete: list[int] = []
     for line, row in table.rows:
-        fields = [row[column] for column in columns]
+        fields = [row[column].strip() for column in columns]
         if all(fields):
             rows.append(fields)
         else:

@@ -169,7 +169,7 @@ def _text(column: str, value: Any) -> str:
 
 
 def _id(value: Any, line_of_id: dict[str, int]) -> str:
-    identifier = "" if value is None else str(value)
+    identifier = "" if value is None else str(value).strip()
     if not identifier:
         raise ValueError("the id is empty; expected one that is unique in the file")
     if identifier in line_of_id:

@@ -149,6 +149,10 @@ class Task(ABC):
     def metrics(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> dict[str, Any]:
         """All scores of estimates by name."""
 
+    def calibrated(self, outputs: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
+        """The task with the temperature that fits the dev set best, given a head's outputs and the labels of it."""
+        return self
+
     def tuned(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> Self:
         """The task with what is chosen on the dev set, given estimates and labels of it."""
         return self
