@@ -16,7 +16,7 @@ from multitask.data.examples import Rows
 from multitask.data.labelled_data import LabelledData
 from multitask.data.problems import quote
 from multitask.models.compute_in_batches import compute_in_batches
-from multitask.runtime.device import Runtime, start
+from multitask.runtime.device import Runtime
 from multitask.tasks.kinds import Classification, MultiLabel
 from multitask.tasks.task import Task
 
@@ -78,7 +78,7 @@ def predict_rows(
         model: in eval mode.
         rows: sentences or pairs.
         tasks: names of tasks.
-        runtime: device and precision; by default the model's device, in its best precision.
+        runtime: device and precision; by default those that the model was loaded with.
     """
     estimates = estimate_rows(model, rows, tasks, runtime)
     return {name: interpret(model.tasks[name], values) for name, values in estimates.items()}
@@ -96,7 +96,7 @@ def estimate_rows(
     """
     columns = _columns(rows)
     names = _tasks_for(model, len(columns), tasks)
-    runtime = runtime or start("cuda" if next(model.parameters()).is_cuda else "cpu", "auto")
+    runtime = runtime or model.runtime
     if not rows:
         return {name: np.empty((0, *([model.tasks[name].outputs] * (model.tasks[name].outputs > 1)))) for name in names}
     found: dict[str, NDArray[np.float64]] = {}
@@ -114,12 +114,12 @@ def _columns(rows: Sequence[Sentence]) -> list[list[str]]:
     """Rows as columns of texts. Raises InputError if they are not all sentences, or all pairs of sentences."""
     if isinstance(rows, str):
         raise InputError(f"expected a list of sentences, found the text {quote(rows)}")
-    tuples = [(row,) if isinstance(row, str) else tuple(row) for row in rows]
+    tuples = [tuple(row) if isinstance(row, list | tuple) else (row,) for row in rows]
     width = len(tuples[0]) if tuples else 1
     for number, row in enumerate(tuples):
         if len(row) != width or width > 2 or not all(isinstance(text, str) for text in row):
             expected = "a pair of sentences" if width == 2 else "text"
-            raise InputError(f"row {number} is {quote(row)}; expected {expected}")
+            raise InputError(f"row {number} is {quote(rows[number])}; expected {expected}")
     return [list(column) for column in zip(*tuples, strict=True)] or [[]]
 
 
