@@ -46,6 +46,8 @@ class Evaluate:
     """With --input: column of the labels. Default: that of the task's declaration."""
     separator: str | None = None
     """With --input: what separates the fields. Default: a comma in .csv and a tab in .tsv."""
+    quotes: bool = True
+    """With --input: whether fields may stand in quotes; if not, quotes are ordinary characters."""
     details: Path | None = None
     """Folder to write confusion matrix, scores of each class, calibration with a reliability plot, and the worst
     errors."""
@@ -127,7 +129,7 @@ def _labelled_data(options: Evaluate, model: "MultitaskModel") -> "dict[str, Lab
         return load_split(model, options.tasks_file or options.data, options.split, names, labelled=True)
     if len(names) > 1:
         raise InputError(f"--input needs --task: the model has {', '.join(names)}")
-    task = replace(model.tasks[names[0]], id=None, separator=options.separator)
+    task = replace(model.tasks[names[0]], id=None, separator=options.separator, quotes=options.quotes)
     task = replace(task, text=options.text or task.text, label=options.label or task.label)
     return {task.name: tokenised(model, task.name, read_examples(task, Source(str(options.input)), labelled=True))}
 

@@ -37,6 +37,8 @@ class Predict:
     """Format of standard input."""
     separator: str | None = None
     """What separates the fields. Default: a comma in .csv and a tab in .tsv."""
+    quotes: bool = True
+    """Whether fields may stand in quotes; if not, quotes are ordinary characters."""
     line_breaks: bool = False
     """Let quoted fields contain line breaks."""
     data: Path = Path("data/sample")
@@ -54,6 +56,7 @@ def predict(options: Predict) -> int:
 
 
 def _predict_input(options: Predict, source: Path) -> int:
+    from multitask.data.tables import Dialect
     from multitask.inference.predict_file import Reading, predict_file
     from multitask.models.multitask_model import MultitaskModel
     from multitask.runs.artefact import locate_model
@@ -62,7 +65,8 @@ def _predict_input(options: Predict, source: Path) -> int:
     output = options.output or Path("-")
     runtime = start(options.computing.device, options.computing.precision)
     model = MultitaskModel.load(locate_model(options.model, best_on=options.best_on)).to(runtime.device)
-    reading = Reading(options.text, f".{options.input_format}", options.separator, options.line_breaks)
+    dialect = Dialect(options.separator, options.quotes, options.line_breaks)
+    reading = Reading(options.text, f".{options.input_format}", dialect)
     predict_file(model, options.task, source, output, runtime, reading, options.probabilities, options.prefix)
     if output != Path("-"):
         print(output)

@@ -91,19 +91,27 @@ class Table:
                 raise InputError(f"{self.name}: {found}; the columns are {quote(', '.join(self.columns))}")
 
 
-def open_table(
-    source: Source,
-    separator: str | None = None,
-    line_breaks: bool = False,
-    on_problem: OnProblem = refuse,
-    form: str = "",
-) -> Table:
+@dataclass(frozen=True)
+class Dialect:
+    """How delimited text is written.
+
+    Args:
+        separator: between fields; None: a comma in .csv and a tab in .tsv.
+        quotes: whether fields may stand in quotes; if not, quotes are ordinary characters.
+        line_breaks: whether a quoted field may contain line breaks.
+    """
+
+    separator: str | None = None
+    quotes: bool = True
+    line_breaks: bool = False
+
+
+def open_table(source: Source, dialect: Dialect = Dialect(), on_problem: OnProblem = refuse, form: str = "") -> Table:
     """Open a table of any format, by its suffix; files of text may also be compressed (.gz, .bz2, .xz, .zst).
 
     Args:
         source: the file or data set, and the split.
-        separator: of delimited text; by default a comma in .csv and a tab in .tsv.
-        line_breaks: whether a quoted field of delimited text may contain line breaks.
+        dialect: of delimited text.
         on_problem: called for each malformed row, which is then left out; the default raises the first problem.
         form: the format as a suffix such as `.csv`; by default that of the file's name.
 
@@ -114,8 +122,8 @@ def open_table(
         return _arrow_table(str(source), _hub_batches(source))
     path = source.path
     suffix, compression = (form, "") if form else suffixes(path)
-    if suffix in SEPARATORS or separator:
-        table = _delimited(path, separator or SEPARATORS[suffix], line_breaks, on_problem)
+    if suffix in SEPARATORS or dialect.separator:
+        table = _delimited(path, dialect.separator or SEPARATORS[suffix], dialect, on_problem)
     elif suffix in (".jsonl", ".jsonlines"):
         table = _json_lines(path, on_problem)
     elif suffix == ".parquet" and not compression:
@@ -131,9 +139,9 @@ def _rows_of_split(table: Table, split: str) -> Table:
     return replace(table, rows=rows)
 
 
-def _delimited(path: Path, separator: str, line_breaks: bool, on_problem: OnProblem) -> Table:
+def _delimited(path: Path, separator: str, dialect: Dialect, on_problem: OnProblem) -> Table:
     """Fields are unquoted as by `csv.DictReader`, which the course's starter code uses."""
-    rows = _split_rows(path, separator, line_breaks, on_problem)
+    rows = _split_rows(path, separator, dialect, on_problem)
     first = next(rows, None)
     if first is None:
         raise InputError(f"{path}: the file is empty; expected a header line and rows")
@@ -153,11 +161,10 @@ def _delimited(path: Path, separator: str, line_breaks: bool, on_problem: OnProb
     return Table(str(path), tuple(header), by_column())
 
 
-def _split_rows(
-    path: Path, separator: str, line_breaks: bool, on_problem: OnProblem
-) -> Iterator[tuple[int, list[str]]]:
+def _split_rows(path: Path, separator: str, dialect: Dialect, on_problem: OnProblem) -> Iterator[tuple[int, list[str]]]:
     """Each row that is not blank, with the line where it starts."""
-    reader = csv.reader(text_lines(path), delimiter=separator, strict=True)
+    quoting = csv.QUOTE_MINIMAL if dialect.quotes else csv.QUOTE_NONE
+    reader = csv.reader(text_lines(path), delimiter=separator, quoting=quoting, strict=True)
     while True:
         line = reader.line_num + 1
         try:
@@ -165,12 +172,12 @@ def _split_rows(
         except csv.Error as error:
             on_problem(
                 f"{path}:{line}: broken quoting ({error}); expected a field that starts with a quote to end with one, "
-                "and quotes inside it to be doubled"
+                "and quotes inside it to be doubled (or set quotes = false in the task's declaration)"
             )
             continue
         if row is None:
             return
-        if reader.line_num > line and not line_breaks:
+        if reader.line_num > line and not dialect.line_breaks:
             on_problem(
                 f"{path}:{line}: a quoted field goes on until line {reader.line_num}; close its quote, or set "
                 "line_breaks = true in the task's declaration"

@@ -50,7 +50,7 @@ def load_split(
 
 def located(task: Task, declared: Task) -> Task:
     """A model's task with the files of a declaration. Raises InputError if the two are different tasks."""
-    where = ("train", "dev", "test", "dev_share", "separator", "line_breaks", "id", "text", "label")
+    where = ("train", "dev", "test", "dev_share", "separator", "quotes", "line_breaks", "id", "text", "label")
     if type(task) is not type(declared):
         raise declared.problem(f"is {declared.kind}; the model was trained for {task.kind}")
     if isinstance(task, Labelled) and isinstance(declared, Labelled) and declared.labels not in ((), task.labels):

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from minbert.errors import InputError
 from multitask.data.problems import quote
-from multitask.data.tables import Row, Source, Table, open_table
+from multitask.data.tables import Dialect, Row, Source, Table, open_table
 from multitask.data.text_lines import suffixes, text_lines
 from multitask.data.write_tables import check_output, table_writer
 from multitask.models.multitask_model import MultitaskModel
@@ -34,14 +34,12 @@ class Reading:
         columns: the columns of the sentences; empty: those that each task's declaration names. A text file has a
             sentence a line, or the two sentences of a pair with a tab between them.
         form: the format of standard input, as a suffix such as `.csv`.
-        separator: of delimited text; by default a comma in .csv and a tab in .tsv.
-        line_breaks: whether a quoted field may contain line breaks.
+        dialect: of delimited text.
     """
 
     columns: tuple[str, ...] = ()
     form: str = ".txt"
-    separator: str | None = None
-    line_breaks: bool = False
+    dialect: Dialect = Dialect()
 
 
 def predict_file(
@@ -105,8 +103,8 @@ def _open(source: Path, reading: Reading, model: MultitaskModel, tasks: Sequence
         width = len(model.tasks[_named(model, tasks)[0]].text)
         return _text_table(path, str(source), width)
     if str(source) == "-":
-        return open_table(Source(STANDARD_INPUT), reading.separator, reading.line_breaks, form=suffix)
-    return open_table(Source(str(path)), reading.separator, reading.line_breaks)
+        return open_table(Source(STANDARD_INPUT), reading.dialect, form=suffix)
+    return open_table(Source(str(path)), reading.dialect)
 
 
 def _text_table(path: Path, name: str, width: int) -> Table:
