@@ -28,13 +28,13 @@ class _Page(argparse.RawDescriptionHelpFormatter):
 def parse(prog: str, command: Command, arguments: Sequence[str]) -> dict[str, Any]:
     """The values that the arguments give, by the options' names. Raises InputError for unknown or malformed ones."""
     options = [*command.declared(), *command.general()]
-    given, unknown = parser_of(prog, command).parse_known_args(arguments)
+    namespace, unknown = parser_of(prog, command).parse_known_args(arguments)
     if unknown:
         flag = next((text for text in unknown if text.startswith("-")), unknown[0])
         hint = did_you_mean(flag.partition("=")[0], [option.flag for option in options])
         raise InputError(f"{flag}: no such option of `{prog}`{hint or '; --help-all shows all options'}")
-    values = vars(given)
-    return {option.name: option.read(values[option.name], option.flag) for option in options if option.name in values}
+    given = vars(namespace)
+    return {option.name: option.read(given[option.name], option.flag) for option in options if option.name in given}
 
 
 def parser_of(prog: str, command: Command, everything: bool = True) -> argparse.ArgumentParser:

@@ -45,6 +45,7 @@ class Option:
         positional: whether it is given without a flag.
         several: whether it takes several values.
         may_be_none: whether it takes `none`.
+        choices: the values that it takes, if they are few.
     """
 
     path: tuple[str, ...]
@@ -55,6 +56,7 @@ class Option:
     positional: bool = False
     several: bool = False
     may_be_none: bool = False
+    choices: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -65,11 +67,6 @@ class Option:
     def flag(self) -> str:
         """The name on the command line."""
         return self.name if self.positional else f"--{self.name.replace('_', '-')}"
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """The values that it takes, if they are few."""
-        return get_args(self.kind) if get_origin(self.kind) is Literal else ()
 
     def read(self, value: Any, label: str) -> Any:
         """The value from one of TOML or JSON. Raises InputError that begins with the label if it has the wrong type."""
@@ -118,10 +115,11 @@ def options_of(options: type[Any], path: tuple[str, ...] = (), values: Any = Non
             continue
         if may_be_none := NoneType in get_args(kind):
             (kind,) = (part for part in get_args(kind) if part is not NoneType)
-        several = get_origin(kind) is tuple
-        text = field.metadata.get("help") or texts.get(field.name, "")
-        one = get_args(kind)[0] if several else kind
-        yield Option(here, one, default, text, section, "positional" in field.metadata, several, may_be_none)
+        if several := get_origin(kind) is tuple:
+            kind = get_args(kind)[0]
+        text, positional = field.metadata.get("help") or texts.get(field.name, ""), "positional" in field.metadata
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        yield Option(here, kind, default, text, section, positional, several, may_be_none, choices)
 
 
 def build(options: type[Any], values: Mapping[str, Any]) -> Any:

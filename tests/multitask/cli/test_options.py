@@ -48,7 +48,7 @@ def test_options_are_the_fields_with_their_docstrings() -> None:
         Option(("place",), Path, MISSING, "Where.", positional=True),
         Option(("inner", "width"), int, 7, "Width, in words.", "What is inside", may_be_none=True),
         Option(("names",), str, (), "Names.", several=True),
-        Option(("mode",), Literal["a", "b"], "a", "Mode."),
+        Option(("mode",), Literal["a", "b"], "a", "Mode.", choices=("a", "b")),
     ]
     assert help_texts(Outer) == {"place": "Where.", "names": "Names."}
 
