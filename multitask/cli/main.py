@@ -70,7 +70,7 @@ def find_command(arguments: Sequence[str]) -> tuple[str, Command | Group, Sequen
     found: Command | Group = Group(PROG, "BERT for several sentence tasks at once.", named or tuple(every_command()))
     prog = PROG
     while isinstance(found, Group) and arguments and arguments[0] not in HELP:
-        commands = {command.name: command for command in found.commands}
+        commands = {command.name: command for command in reversed(found.commands)}
         if arguments[0] not in commands:
             hint = did_you_mean(arguments[0], commands)
             raise InputError(f"unknown command {arguments[0]}{hint} (`{prog} --help` lists all)")

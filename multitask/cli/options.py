@@ -1,8 +1,8 @@
 """Options: the fields of a dataclass as flags on the command line and as keys of a settings file.
 
 An option is declared once, as a field with a docstring under it. A field whose type is another dataclass stands for the
-fields of that dataclass. A dataclass with a class method `parse`
-is a single option that is given as text; with a static method `explain` its values have descriptions.
+fields of that dataclass. A dataclass with a class method `parse` is a single option that is given as text; with a
+static method `explain` its values have descriptions.
 """
 
 import ast
