@@ -163,8 +163,11 @@ def _delimited(path: Path, separator: str, dialect: Dialect, on_problem: OnProbl
 
 def _split_rows(path: Path, separator: str, dialect: Dialect, on_problem: OnProblem) -> Iterator[tuple[int, list[str]]]:
     """Each row that is not blank, with the line where it starts."""
-    quoting = csv.QUOTE_MINIMAL if dialect.quotes else csv.QUOTE_NONE
-    reader = csv.reader(text_lines(path), delimiter=separator, quoting=quoting, strict=True)
+    lines = text_lines(path)
+    if dialect.quotes:
+        reader = csv.reader(lines, delimiter=separator, strict=True)
+    else:
+        reader = csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE, strict=True)
     while True:
         line = reader.line_num + 1
         try:

@@ -4,7 +4,7 @@ The file is read, predicted and written in blocks, so it may be larger than memo
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ class Reading:
 
     columns: tuple[str, ...] = ()
     form: str = ".txt"
-    dialect: Dialect = Dialect()
+    dialect: Dialect = field(default_factory=Dialect)
 
 
 def predict_file(

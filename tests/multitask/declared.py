@@ -27,8 +27,8 @@ def declared_tasks() -> dict[str, Task]:
     return {name: task_of(name, declaration) for name, declaration in DECLARATIONS.items()}
 
 
-def model_of_every_kind(tiny_encoder: Path, heads: HeadsConfig = HeadsConfig()) -> MultitaskModel:
+def model_of_every_kind(tiny_encoder: Path, heads: HeadsConfig | None = None) -> MultitaskModel:
     """A random model with a head for each of these tasks, in eval mode."""
     torch.manual_seed(3)
     encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
-    return MultitaskModel(encoder, tokenizer, declared_tasks(), "mean", heads).eval()
+    return MultitaskModel(encoder, tokenizer, declared_tasks(), "mean", heads or HeadsConfig()).eval()

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from multitask.tasks.all_tasks import TASKS
 from safetensors.torch import load_file, save_file
 from scipy.stats import pearsonr
 
 from multitask.cli.main import main
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
-from multitask.tasks.all_tasks import TASKS
 from tests.conftest import SMALL_ROWS
 
 TRAINED = ("sentiment", "paraphrase", "similarity")
