@@ -1,8 +1,10 @@
 """A model's outputs for rows of text, and what they mean: labels with probabilities, or numbers."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,6 +24,8 @@ from multitask.tasks.task import Task
 
 if TYPE_CHECKING:
     from multitask.models.multitask_model import MultitaskModel
+
+logger = logging.getLogger("multitask")
 
 Sentence = str | Sequence[str]
 """A row: a sentence, or the two sentences of a pair."""
@@ -102,7 +106,9 @@ def estimate_rows(
     found: dict[str, NDArray[np.float64]] = {}
     for joint in (False, True):
         if together := [name for name in names if model.reads_jointly(name) == joint]:
-            sequences = _encode(model, columns, joint)
+            sequences, cut = _encode(model, columns, joint)
+            if cut:
+                _warn_once(f"texts of more than {model.max_length or model.tokenizer.max_length} tokens are cut")
             raw = _outputs(model, together, sequences, runtime)
             found |= {name: model.tasks[name].estimate(values) for name, values in raw.items()}
     if damaged := [name for name, values in found.items() if not np.isfinite(values).all()]:
@@ -136,12 +142,18 @@ def _tasks_for(model: "MultitaskModel", width: int, tasks: Sequence[str] | None)
     return list(tasks or fitting)
 
 
-def _encode(model: "MultitaskModel", columns: list[list[str]], joint: bool) -> list[tuple[list[Ids], list[Ids]]]:
-    """Token ids and types of each encoder input of a row."""
-    tokenizer, length = model.tokenizer, model.max_length
-    if joint:
-        return [tokenizer.encode_and_count_cut(list(zip(*columns, strict=True)), length)[:2]]
-    return [tokenizer.encode_and_count_cut(column, length)[:2] for column in columns]
+@cache
+def _warn_once(message: str) -> None:
+    logger.warning(message)
+
+
+def _encode(
+    model: "MultitaskModel", columns: list[list[str]], joint: bool
+) -> tuple[list[tuple[list[Ids], list[Ids]]], int]:
+    """Token ids and types of each encoder input of a row, and how many inputs are cut."""
+    inputs: list[list[Any]] = [list(zip(*columns, strict=True))] if joint else list(columns)
+    encoded = [model.tokenizer.encode_and_count_cut(column, model.max_length) for column in inputs]
+    return [(ids, types) for ids, types, _ in encoded], sum(cut for *_, cut in encoded)
 
 
 def _outputs(
