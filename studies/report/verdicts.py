@@ -200,13 +200,13 @@ def each(differences: Mapping[str, Uncertain | None]) -> dict[str, Comparison] |
     None if a difference is missing.
     """
     known = {name: difference for name, difference in differences.items() if difference is not None}
-    return None if len(known) < len(differences) else {name: compared([known[name]])[0] for name in known}
+    return None if len(known) < len(differences) else {name: compared({name: known[name]})[name] for name in known}
 
 
 def family(differences: Mapping[str, Uncertain | None]) -> dict[str, Comparison] | None:
     """Tests of which one is enough, so that p is corrected for their number (Holm 1979). None if one is missing."""
-    known = [difference for difference in differences.values() if difference is not None]
-    return None if len(known) < len(differences) else dict(zip(differences, compared(known), strict=True))
+    known = {name: difference for name, difference in differences.items() if difference is not None}
+    return None if len(known) < len(differences) else compared(known)
 
 
 def higher(comparison: Comparison) -> bool:
