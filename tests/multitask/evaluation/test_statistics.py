@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from multitask.tasks.accuracy_and_correlation import correlation_metrics
 from scipy import stats
 
 from multitask.evaluation.statistics import SampledScores, Spread, contrast, holm, resampled_scores
-from multitask.tasks.accuracy_and_correlation import correlation_metrics
 
 MEASURES = ("accuracy", "pearson", "spearman")
 
