@@ -1,8 +1,10 @@
 """Tables that compare losses: objectives, decoupled losses, components switched on and off, components mixed."""
 
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product, starmap
+from pathlib import Path
 
 from multitask.objectives.config import ObjectiveConfig
 from studies.engine.experiments import Experiment, Line, experiment, read_tables, suites_experiment
@@ -14,32 +16,11 @@ DESCRIBED = read_tables(__file__)
 WITHOUT_NEGATIVES = ("mhe", "mhs", "barlow_twins", "vicreg")
 MODIFIED = {name: f"{name}-modified" for name in WITHOUT_NEGATIVES}
 """Keys of the losses without negatives that have the three components."""
-LABELS = {
-    "infonce": "InfoNCE",
-    "met": "MET",
-    "gradient": "Gradient form",
-    "mhe": "MHE",
-    "mhs": "MHS",
-    "barlow_twins": "Barlow Twins",
-    "vicreg": "VICReg",
-}
-LABELS |= {MODIFIED[name]: f"{LABELS[name]}, modified" for name in WITHOUT_NEGATIVES}
+_LOSSES = tomllib.loads(Path(__file__).with_name("losses.toml").read_text(encoding="utf-8"))
+LABELS: dict[str, str] = {key: loss["label"] for key, loss in _LOSSES.items()}
 OBJECTIVES = {
-    "infonce": ObjectiveConfig("infonce"),
-    "met": ObjectiveConfig("met"),
-    "gradient": ObjectiveConfig("gradient"),
-    "mhe": ObjectiveConfig.of("mhe", uniformity_weight=10.0),
-    "mhe-modified": ObjectiveConfig.of("mhe", uniformity_weight=1.0, dissipation=0.30, weight=0.05, ratio=1.75),
-    "mhs": ObjectiveConfig.of("mhs", uniformity_weight=1.0),
-    "mhs-modified": ObjectiveConfig.of("mhs", uniformity_weight=1.0, dissipation=0.30, ratio=1.75),
-    "barlow_twins": ObjectiveConfig.of("barlow_twins", uniformity_weight=30.0),
-    "barlow_twins-modified": ObjectiveConfig.of(
-        "barlow_twins", uniformity_weight=1.0, dissipation=0.30, weight=0.05, ratio=1.5
-    ),
-    "vicreg": ObjectiveConfig.of("vicreg", uniformity_weight=30.0),
-    "vicreg-modified": ObjectiveConfig.of("vicreg", uniformity_weight=1.0, dissipation=0.30, weight=0.05, ratio=1.5),
+    key: ObjectiveConfig.of(loss.get("objective", key), **loss.get("parameters", {})) for key, loss in _LOSSES.items()
 }
-"""The settings are those of the scripts of arXiv 2402.18281."""
 SLOWER = {"mhs": 0.5}
 """Learning rates that differ from the usual one, as shares of it."""
 
