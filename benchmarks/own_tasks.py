@@ -1,6 +1,6 @@
 """Six declared tasks trained together, each alone, beside a linear probe and beside SetFit with few rows.
 
-    python -m benchmarks.own_tasks --senteval data/senteval --output /tmp/own-tasks [--part together alone probe few setfit]
+    python -m benchmarks.own_tasks --senteval data/senteval --output FOLDER [--part together alone probe few setfit]
 
 The tasks are SentEval's TREC, MRPC, SICK (two tasks of one file), SST2 and CR, in the formats that users have: JSON
 lines, tab-separated files, parquet. Every row of results.jsonl has part, task, seed, the score on the test set, and
