@@ -21,7 +21,22 @@ from benchmarks.machine import machine
 from minbert import BertConfig, BertModel, load_tokenizer
 from multitask.evaluation.text_tables import aligned
 
-WORDS = "time film board tea price rust women couple serving good band short letter river".split(" ")
+WORDS = [
+    "time",
+    "film",
+    "board",
+    "tea",
+    "price",
+    "rust",
+    "women",
+    "couple",
+    "serving",
+    "good",
+    "band",
+    "short",
+    "letter",
+    "river",
+]
 TASKS = """
 [tasks.topic]
 kind = "classification"
