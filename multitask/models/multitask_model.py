@@ -5,11 +5,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Self, get_args
 
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from minbert.checkpoint import read_tensors, write_tensors
 from minbert.errors import InputError
 from minbert.files import atomic_folder, read_json, write_json
 from minbert.model import BertModel
@@ -93,8 +92,7 @@ class MultitaskModel(nn.Module):
             self.encoder.save(temporary)
             tokenizer.save(temporary)
             # Heads may share layers. safetensors needs each tensor once; loading restores the sharing.
-            state = {name: tensor.detach().cpu().contiguous() for name, tensor in self._own_heads().items()}
-            safetensors.torch.save_file(state, temporary / HEADS)
+            write_tensors(self._own_heads(), temporary / HEADS)
             description = {
                 "tasks": self.tasks,
                 "pooling": self.pooling,
@@ -132,10 +130,7 @@ class MultitaskModel(nn.Module):
                 f"{path}: unknown tasks {', '.join(sorted(unknown))}; this version knows {', '.join(TASKS)}"
             )
         model = cls(BertModel.from_pretrained(str(folder)), tasks, pooling, heads, max_length)
-        try:
-            state = safetensors.torch.load_file(folder / HEADS)
-        except (OSError, safetensors.SafetensorError) as error:
-            raise InputError(f"{folder / HEADS}: missing or damaged ({error})") from None
+        state = read_tensors(folder / HEADS)
         if set(state) != set(own := model._own_heads()) or any(state[n].shape != own[n].shape for n in state):
             raise InputError(f"{folder / HEADS}: its tensors do not fit {path.name}")
         model.heads.load_state_dict(state, strict=False)

@@ -5,9 +5,9 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from minbert.files import parsed
 from studies.engine.experiments import all_experiments
 from studies.engine.presets import PRESETS
-from studies.engine.record import parsed
 from studies.engine.table import Row, Table, key_of
 
 TABLE = Table("1", "Title", "", (Row("a", "One"), Row("b", "Two")), reference="b")
