@@ -18,7 +18,7 @@ def check_range(config: object, least: float, names: tuple[str, ...], most: floa
     """Refuse numbers that are out of range or not finite. None is a setting that is left out."""
     for name in names:
         value = getattr(config, name)
-        if value is not None and not (least <= value <= most and math.isfinite(value)):
+        if value is not None and not (least <= value <= most and abs(value) != math.inf):
             expected = f"at least {least}" if most == math.inf else f"{least} to {most}"
             raise InputError(f"{name} is {value}; expected {expected}")
 

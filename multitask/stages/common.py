@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import chain, count, islice
 from operator import or_
 from pathlib import Path
 from typing import Any, Self
@@ -103,17 +104,18 @@ def begin_stage(weights: str | Weights, pooling: Pooling, seed: int, options: Ru
     return Start.load(Weights.of(weights), pooling, seed), runtime
 
 
-def trained_on(problem: Trainable, epochs: int, sentences: Mapping[str, Sequence[Hashes]]) -> TrainedOn:
-    """The rows that the planned epochs visit.
+def trained_on(problem: Trainable, steps: int, sentences: Mapping[str, Sequence[Hashes]]) -> TrainedOn:
+    """The rows that the first steps visit.
 
     Args:
         problem: what is trained.
-        epochs: number of planned epochs.
+        steps: number of steps.
         sentences: hashes [rows] of every column of sentences, for each source. A source may be left out if it reads
             the rows of another source.
     """
     visited = {name: np.zeros(len(columns[0]), bool) for name, columns in sentences.items()}
-    for batch in (batch for epoch in range(epochs) for update in problem.plan(epoch) for batch in update):
+    updates = (update for epoch in count() for update in problem.plan(epoch))
+    for batch in chain.from_iterable(islice(updates, steps)):
         if batch.source in visited:
             visited[batch.source][batch.rows] = True
     seen = [[column[visited[name]] for column in columns] for name, columns in sentences.items()]
@@ -127,7 +129,8 @@ def train_once(
     loop: LoopConfig,
     seed: int,
     labels: Mapping[str, str],
-    seen: TrainedOn,
+    before: TrainedOn,
+    sentences: Mapping[str, Sequence[Hashes]],
     options: RunOptions,
     runtime: Runtime,
 ) -> Artefact:
@@ -140,7 +143,8 @@ def train_once(
         loop: epochs, optimizer, evaluations.
         seed: seeds each rank's dropout.
         labels: readable names of the inputs.
-        seen: the data that the model will have been trained on; it is stored with the model.
+        before: the data that the start weights were trained on; it is stored with the model.
+        sentences: hashes of the rows, as `trained_on` takes them; those that are visited are stored with the model.
         options: where to write.
         runtime: device and precision.
 
@@ -154,7 +158,6 @@ def train_once(
     with ExitStack() as stack:
         building = Artefact.building(options.runs, key, options.name, labels, options.keep)
         run = distributed.from_first(lambda: stack.enter_context(building))  # the first rank holds the lock
-        distributed.from_first(lambda: seen.keep(run.folder))
         if distributed.from_first(lambda: run.done):
             logger.info("already computed")
             return run
@@ -163,7 +166,12 @@ def train_once(
         events = run.folder if options.tensorboard and distributed.is_first() else None
         with tensorboard_log(events) as on_evaluation:
             train(problem, backward, loop, run.folder, runtime, options.save_every, on_evaluation)
-        distributed.from_first(run.finish)
+
+        def finish() -> None:
+            (before | trained_on(problem, run.history()[-1]["step"], sentences)).keep(run.folder)
+            run.finish()
+
+        distributed.from_first(finish)
     return run
 
 

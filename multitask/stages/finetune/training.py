@@ -19,7 +19,7 @@ from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator
 from multitask.schedulers import build_scheduler
-from multitask.stages.common import Start, begin_stage, train_once, trained_on
+from multitask.stages.common import Start, begin_stage, train_once
 from multitask.stages.finetune import STAGE, FinetuneConfig
 from multitask.training.loop import LoopConfig
 from multitask.training.source import TaskSource, losses_of
@@ -45,9 +45,9 @@ def finetune(start_weights: str | Weights, data: Path, config: FinetuneConfig, o
     loop = LoopConfig(config.epochs, config.optimizer, config.patience, watch_every=config.conflicts_every)
     key = STAGE.key(found.config, found.inputs)
     labels = found.begin.labels(data)
-    seen = found.begin.trained_on | trained_on(problem, config.epochs, found.sentences)
+    seen = found.begin.trained_on, found.sentences
     backward = problem.scheduler.backward
-    return train_once(key, problem, backward, loop, config.seed, labels, seen, options, found.runtime)
+    return train_once(key, problem, backward, loop, config.seed, labels, *seen, options, found.runtime)
 
 
 @dataclass(frozen=True)
