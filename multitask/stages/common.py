@@ -4,7 +4,7 @@ import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain, count, islice
 from operator import or_
@@ -27,7 +27,7 @@ from multitask.models.pooling import PoolingMethod
 from multitask.runs.artefact import Artefact, Weights, locate_model
 from multitask.runs.run_hash import RunKey
 from multitask.runtime import distributed
-from multitask.runtime.device import Runtime, make_deterministic, seed_everything, start
+from multitask.runtime.device import Runtime, make_deterministic, seed_everything, start, use_threads
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import torch_seed
 from multitask.training.loop import LoopConfig, train
@@ -98,7 +98,10 @@ class Start:
 
 def begin_stage(weights: str | Weights, pooling: Pooling, seed: int, options: RunOptions) -> tuple[Start, Runtime]:
     """Prepare this process for training and load the start weights."""
+    use_threads(options.threads)
     runtime = start(options.device, options.precision)
+    if runtime.device.type == "cpu":
+        runtime = replace(runtime, threads=torch.get_num_threads())
     make_deterministic(runtime)
     distributed.start(runtime.device)
     return Start.load(Weights.of(weights), pooling, seed), runtime
@@ -152,8 +155,8 @@ def train_once(
         TrainingError: training diverged.
         Interrupted: a signal stopped the run; it can be resumed.
     """
-    # Results round differently under other torch versions and thread counts. Both are recorded, but not hashed.
-    labels = {**labels, "torch": torch.__version__, "threads": str(torch.get_num_threads())}
+    # Results round differently under other torch versions. They are recorded, but not hashed.
+    labels = {**labels, "torch": torch.__version__}
     _check_ranks_read_the_same(key.inputs)
     with ExitStack() as stack:
         building = Artefact.building(options.runs, key, options.name, labels, options.keep)

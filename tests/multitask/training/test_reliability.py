@@ -1,4 +1,4 @@
-"""A training ends with good weights or with an error; a damaged state is put aside; epochs are planned in their turn."""
+"""Training ends with good weights or an error; a damaged state is put aside; epochs are planned in their turn."""
 
 import logging
 import math

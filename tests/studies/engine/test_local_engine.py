@@ -88,16 +88,18 @@ def test_ray_that_is_not_installed_is_one_error(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_processes_share_gpus_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    def places(workers: int | None, gpus: int, threads: int) -> list[tuple[str | None, int]]:
+    def places(workers: int | None, gpus: int, cores: int, threads: int = 1) -> list[str | None]:
         monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-        engine = local_engine(workers, "auto")
-        return [(place.gpu, place.threads) for place in engine.free] if isinstance(engine, Processes) else []
+        monkeypatch.setattr(torch, "get_num_threads", lambda: cores)
+        engine = local_engine(workers, "auto", threads)
+        return engine.free if isinstance(engine, Processes) else []
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert places(None, gpus=0, threads=1) == places(None, gpus=1, threads=8) == places(1, gpus=4, threads=8) == []
-    assert places(None, gpus=0, threads=2) == [(None, 1)] * 2
-    assert places(None, gpus=0, threads=16) == [(None, 4)] * 4
-    assert places(None, gpus=2, threads=8) == [("0", 4), ("1", 4)]
+    assert places(None, gpus=0, cores=1) == places(None, gpus=1, cores=8) == places(1, gpus=4, cores=8) == []
+    assert places(None, gpus=0, cores=2) == [None] * 2
+    assert places(None, gpus=0, cores=16) == [None] * 8
+    assert places(None, gpus=0, cores=16, threads=4) == [None] * 4
+    assert places(None, gpus=0, cores=2, threads=4) == []
+    assert places(None, gpus=2, cores=8) == ["0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert [gpu for gpu, _ in places(4, gpus=2, threads=8)] == ["5", "7", "5", "7"]
+    assert places(4, gpus=2, cores=8) == ["5", "7", "5", "7"]

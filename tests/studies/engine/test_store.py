@@ -10,7 +10,7 @@ import pytest
 from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.runs.artefact import LOCKS, Weights
-from multitask.runs.garbage import entries
+from multitask.runs.garbage import entries, write_keep_list
 from multitask.runs.locks import exclusive, shared
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
@@ -91,7 +91,7 @@ def test_gc_takes_what_no_record_needs_and_what_is_unfinished(recipes: Recipes, 
 
 
 def test_gc_leaves_what_is_being_built_and_waits_for_grids(recipes: Recipes, runs: Path) -> None:
-    (runs / "keep" / "experiments-sample.json").unlink()
+    write_keep_list(runs, "experiments-sample", [])
     entry = entries(runs)[0]
     stage = entry.artefact.folder.name.partition("-")[0]
     with exclusive(runs / LOCKS / f"{stage}-{entry.artefact.digest}"):
@@ -104,7 +104,7 @@ def test_gc_leaves_what_is_being_built_and_waits_for_grids(recipes: Recipes, run
 
 
 def test_gc_leaves_a_run_that_a_person_asked_for_unless_it_is_named(recipes: Recipes, runs: Path) -> None:
-    (runs / "keep" / "experiments-sample.json").unlink()
+    write_keep_list(runs, "experiments-sample", [])
     node = recipes.finetune(recipes.start)
     store = Store(options(runs))
     made = runs / str(store.note(node).artefact)  # type: ignore[union-attr]
@@ -117,7 +117,7 @@ def test_gc_leaves_a_run_that_a_person_asked_for_unless_it_is_named(recipes: Rec
 def test_gc_removes_nothing_on_the_word_of_a_damaged_list(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (runs / "keep" / "experiments-sample.json").write_text("[1]")
     assert main(["experiments", "gc", "--delete", "--runs", str(runs)]) == 2
-    assert "experiments-sample.json: not a list of names" in capsys.readouterr().err
+    assert "experiments-sample.json: 1 where str was expected; delete it and run" in capsys.readouterr().err
     assert len(list(runs.glob("*/DONE"))) == 5
 
 
@@ -132,7 +132,7 @@ def test_commands_list_show_and_collect(runs: Path, capsys: pytest.CaptureFixtur
     assert '"sources"' in output
     assert "complete" in output.splitlines()[-1]
     assert main(["experiments", "show", "nothing", *where]) == 2
-    (runs / "keep" / "experiments-sample.json").unlink()
+    write_keep_list(runs, "experiments-sample", [])
     assert main(["experiments", "gc", *where]) == 0
     assert len(entries(runs)) == 5
     assert main(["experiments", "gc", *where, "--delete"]) == 0
