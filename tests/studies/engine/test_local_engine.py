@@ -13,7 +13,7 @@ from minbert.errors import InputError
 from multitask.runtime.options import RunOptions
 from studies.engine.experiments import experiment
 from studies.engine.jobs import Done, Failed, Job
-from studies.engine.local_engine import InProcess, Place, Processes, local_engine
+from studies.engine.local_engine import InProcess, Processes, local_engine
 from studies.engine.presets import Preset
 from studies.engine.ray_engine import Ray
 from studies.engine.recipes import Recipes
@@ -38,8 +38,8 @@ def files(runs: Path) -> dict[str, bytes]:
 
 def test_two_processes_give_the_same_bits_as_one(preset: Preset, tmp_path: Path) -> None:
     one = run_preset(preset, 1, RunOptions("cpu", "fp32", tmp_path / "one"), InProcess())
-    places = [Place(None, threads=1)] * 2
-    two = run_preset(preset, 1, RunOptions("cpu", "fp32", tmp_path / "two"), Processes(places))
+    gpus = [None] * 2
+    two = run_preset(preset, 1, RunOptions("cpu", "fp32", tmp_path / "two"), Processes(gpus))
     assert one.artefacts() == two.artefacts()
     assert not two.failures
     assert files(tmp_path / "one") == files(tmp_path / "two")
@@ -64,7 +64,7 @@ def test_two_grids_at_once_share_the_work(preset: Preset, tmp_path: Path) -> Non
 def test_a_process_that_dies_fails_its_job_and_is_replaced(preset: Preset, tmp_path: Path) -> None:
     options = RunOptions("cpu", "fp32", tmp_path / "runs")
     job = Job(preset.experiments[0].models["none"], (), options, tmp_path / "runs" / "logs" / "job.log")
-    with Processes([Place(None, threads=1)]) as engine:
+    with Processes([None]) as engine:
         engine.submit(job)
         killed = engine.workers[0].process.pid
         assert killed is not None
