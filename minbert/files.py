@@ -6,12 +6,10 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from minbert.errors import DiskFullError, InputError
 
@@ -31,8 +29,12 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
 
 
-def read_json(path: Path, kind: Any = Any) -> Any:
-    """Read a JSON file as a type: a dataclass, `dict`, `list[str]` and so on, as `parsed` takes it.
+def read_json(path: Path, kind: type = object) -> Any:
+    """Parse a JSON file.
+
+    Args:
+        path: the file.
+        kind: type of the whole, such as `dict`.
 
     Raises:
         InputError: the file does not exist, is too large, is not UTF-8, is not JSON, or holds something else.
@@ -42,38 +44,9 @@ def read_json(path: Path, kind: Any = Any) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError also of a number with thousands of digits
         raise InputError(f"{path}: not valid JSON ({error})") from None
-    try:
-        return parsed(kind, value)
-    except ValueError as error:
-        raise InputError(f"{path}: {error}") from None
-
-
-def parsed(kind: Any, value: Any) -> Any:
-    """A value from JSON as its declared type: a dataclass, tuple, list, mapping, union, literal or plain value.
-
-    Raises:
-        ValueError: the value has another type, or a dataclass lacks a field or has an unknown one.
-    """
-    origin, parts = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return value
-    if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, dict):
-        if unknown := value.keys() ^ {field.name for field in fields(kind)}:
-            raise ValueError(f"missing or unknown: {', '.join(sorted(unknown))}")
-        hints = get_type_hints(kind)
-        return kind(**{name: parsed(hints[name], part) for name, part in value.items()})
-    if origin in (tuple, list) and isinstance(value, list):
-        return origin(parsed(parts[0], part) for part in value)
-    if origin in (Mapping, dict) and isinstance(value, dict):
-        return {name: parsed(parts[1], part) for name, part in value.items()}
-    if origin is Literal and value in parts:
-        return value
-    for part in parts if origin in (Union, UnionType) else ():
-        with suppress(ValueError):
-            return parsed(part, value)
-    if type(value) is kind or (kind is float and type(value) is int):
-        return value
-    raise ValueError(f"{value!r:.60} where {getattr(kind, '__name__', kind)} was expected")
+    if not isinstance(value, kind):
+        raise InputError(f"{path}: {value!r:.60} where {kind.__name__} was expected")
+    return value
 
 
 def write_json(path: Path, value: Any) -> None:

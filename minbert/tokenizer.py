@@ -77,6 +77,19 @@ class Tokenizer:
         encodings = self._encode(list(zip(first, second, strict=True)), max_length)
         return [np.array(e.ids, np.int32) for e in encodings], [np.array(e.type_ids, np.int32) for e in encodings]
 
+    def encode_and_count_cut(
+        self, inputs: Sequence[str] | Sequence[tuple[str, str]], max_length: int | None = None
+    ) -> tuple[list[Ids], list[Ids], int]:
+        """Token ids and types of sentences, or of pairs as joint encodings; and how many inputs were cut."""
+        encodings = self._encode(list(inputs), max_length)
+        cut = sum(1 for encoding in encodings if encoding.overflowing)
+        return [np.array(e.ids, np.int32) for e in encodings], [np.array(e.type_ids, np.int32) for e in encodings], cut
+
+    def lengths(self, sentences: Sequence[str]) -> NDArray[np.int64]:
+        """Number of tokens of each sentence without cutting, specials included, [sentences]."""
+        self.backend.no_truncation()
+        return np.array([len(encoding.ids) for encoding in self.backend.encode_batch_fast(list(sentences))], np.int64)
+
     def __call__(self, sentences: Sequence[str], max_length: int | None = None) -> PaddedBatch:
         """Encode into a padded batch."""
         encoded = self.encode(sentences, max_length)
@@ -100,7 +113,7 @@ class Tokenizer:
             with atomic_file(folder / name) as temporary:
                 temporary.write_bytes(content)
 
-    def _encode(self, inputs: list[str] | list[tuple[str, str]], max_length: int | None) -> list[Any]:
+    def _encode(self, inputs: list[Any], max_length: int | None) -> list[Any]:
         length = self.max_length if max_length is None else max_length
         if not 2 < length <= self.max_length:
             raise InputError(f"max_length is {length}; this encoder takes 3 to {self.max_length} tokens")

@@ -4,24 +4,36 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from minbert.errors import InputError
 from multitask.cli.command import DATA, Command, Group
 from multitask.cli.options import POSITIONAL
 
 
 @dataclass(frozen=True)
 class Check:
-    """Check a data folder: rows, labels, lengths, duplicates, overlap between splits. Exits with 2 on errors."""
+    """Check data: rows, labels, lengths, duplicates, overlap between splits and tasks. Exits with 2 on errors."""
 
-    folder: Path = field(metadata=POSITIONAL)
-    """Data folder."""
+    folder: Path | None = field(default=None, metadata=POSITIONAL)
+    """Data folder of the course's tasks. Give either this or --tasks-file."""
+    tasks_file: Path | None = None
+    """Tasks file."""
+    model: str = "all-minilm-l6-v2"
+    """The model whose tokenizer counts the tokens."""
+    max_length: int | None = None
+    """Report the share of sentences with more tokens, which would be cut. Default: the model's limit."""
 
 
 def check(options: Check) -> int:
-    """Print what is in a data folder and what is wrong with it."""
-    from multitask.data.check import check_folder
-    from multitask.tasks.all_tasks import TASKS
+    """Print what the files hold and what is wrong with them."""
+    from minbert.tokenizer import load_tokenizer
+    from multitask.runs.artefact import locate_model
+    from multitask.tasks.check import check_data
 
-    report, problems = check_folder(options.folder, {name: task.schema for name, task in TASKS.items()})
+    data = options.tasks_file or options.folder
+    if data is None or (options.folder and options.tasks_file):
+        raise InputError("expected either a data folder or --tasks-file")
+    tokenizer = load_tokenizer(str(locate_model(options.model)))
+    report, problems = check_data(data, tokenizer, options.max_length)
     print(report.render())
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)

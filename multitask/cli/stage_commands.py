@@ -11,7 +11,8 @@ from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage, stages
 
 REVISION = "Revision of a hub id: a branch, tag or commit."
-DATA = "Folder with the tasks' files and other training sentences."
+DATA = "Folder with the course's files and other training sentences."
+TASKS_FILE = "Tasks file, which declares tasks of your own. Further training sentences come from its folder."
 
 
 @cache
@@ -28,11 +29,12 @@ def stage_command(stage: Stage) -> Command:
         declared.append((model.option, kind, field(default=model.default, metadata={"help": model.help})))
         declared.append((model.revision, str | None, field(default=None, metadata={"help": REVISION})))
     declared.append(("data", Path, field(default=Path("data/sample"), metadata={"help": DATA})))
+    declared.append(("tasks_file", Path | None, field(default=None, metadata={"help": TASKS_FILE})))
     declared.append(("config", stage.config, field(default_factory=stage.config)))
     declared.append(("options", RunOptions, field(default_factory=RunOptions)))
     options = make_dataclass(stage.name, declared, frozen=True, namespace={"__doc__": stage.run.__doc__})
     always = [model.option for model in stage.inputs if model.default is not None]
-    common = (*always, "data", *stage.common, "runs", "device")
+    common = (*always, "data", "tasks_file", *stage.common, "runs", "device")
     return Command(stage.name, options, partial(_run, stage), TRAIN, common, stage.distributed, stage)
 
 
@@ -41,7 +43,7 @@ def _run(stage: Stage, given: Any) -> int:
 
     models = [(getattr(given, model.option), getattr(given, model.revision)) for model in stage.inputs]
     weights = [Weights(name, revision) for name, revision in models if name is not None]
-    artefact = stage.run(weights, given.data, given.config, given.options)
+    artefact = stage.run(weights, given.tasks_file or given.data, given.config, given.options)
     if distributed.is_first():  # once however many ranks there are
         if stage.summary is not None:
             print(stage.summary(artefact))

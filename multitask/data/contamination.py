@@ -89,7 +89,8 @@ def _hash_pairs(first: Hashes, second: Hashes) -> Hashes:
 
 
 def _digests(texts: Iterable[bytes]) -> Hashes:
-    return np.frombuffer(b"".join(blake2b(text, digest_size=8).digest() for text in texts), "<u8").astype(np.uint64)
+    digests = (int.from_bytes(blake2b(text, digest_size=8).digest(), "little") for text in texts)
+    return np.fromiter(digests, np.uint64)
 
 
 @dataclass(frozen=True, eq=False)

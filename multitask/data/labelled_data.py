@@ -1,15 +1,16 @@
 """A task's examples with their tokens: training and evaluation take their rows from here."""
 
+import logging
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minbert.tokenizer import Ids, Tokenizer
-from multitask.data.read_task_files import Examples, Schema, Split, read_examples
-from multitask.data.shuffle_and_batch import Rows
+from multitask.data.examples import Examples, Rows
 from multitask.data.tokenize_and_truncate import Tokens, tokenise
+
+logger = logging.getLogger("multitask")
 
 
 @dataclass(frozen=True)
@@ -20,39 +21,28 @@ class LabelledData:
     columns: tuple[Tokens, ...]  # one per sentence column, or a single joint one
 
     @classmethod
-    def load(
-        cls, folder: Path, schema: Schema, split: Split, tokenizer: Tokenizer, max_length: int | None, joint: bool
-    ) -> "LabelledData":
-        """Read, check and tokenise a split.
+    def tokenised(cls, examples: Examples, tokenizer: Tokenizer, max_length: int | None, joint: bool) -> "LabelledData":
+        """Tokenise examples; a warning counts the texts that are cut.
 
         Args:
-            folder: the data folder.
-            schema: the task's file format.
-            split: test splits have no labels.
+            examples: to tokenise.
             tokenizer: the start weights' tokenizer.
             max_length: cut sentences to this many tokens; None for the encoder's limit.
             joint: encode the two sentences of a pair as one input.
-
-        Raises:
-            InputError: a missing or malformed file.
         """
-        examples = read_examples(schema.path(folder, split), schema, labelled=split != "test")
-        return cls.tokenised(examples, tokenizer, max_length, joint)
-
-    @classmethod
-    def tokenised(cls, examples: Examples, tokenizer: Tokenizer, max_length: int | None, joint: bool) -> "LabelledData":
-        """Tokenise examples that have been read; the arguments are those of `load`."""
-        source = f"{examples.fingerprint} {len(examples)}"  # reading the same file without labels drops no rows
         if joint and len(examples.sentences) == 2:
             first, second = examples.sentences
-            return cls(examples, (tokenise(first, tokenizer, max_length, f"{source} joint", second),))
-        return cls(
-            examples,
-            tuple(
-                tokenise(sentences, tokenizer, max_length, f"{source} column {index}")
+            columns = [tokenise(first, tokenizer, max_length, f"{examples.identity} joint", second)]
+        else:
+            columns = [
+                tokenise(sentences, tokenizer, max_length, f"{examples.identity} column {index}")
                 for index, sentences in enumerate(examples.sentences)
-            ),
-        )
+            ]
+        if cut := sum(tokens.cut for tokens in columns):
+            length = tokenizer.max_length if max_length is None else max_length
+            texts = sum(map(len, columns))
+            logger.warning("%s: cut %d of %d texts to %d tokens (--max-length)", examples.source, cut, texts, length)
+        return cls(examples, tuple(columns))
 
     def __len__(self) -> int:
         return len(self.examples)

@@ -4,24 +4,14 @@ A triplet or pair with an empty sentence is left out, and one warning per file c
 file are skipped. Anything else that is wrong is an error.
 """
 
-import hashlib
-import io
-import lzma
 from dataclasses import dataclass
 from pathlib import Path
 
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
-from multitask.data.parse_rows import (
-    LOGGER,
-    OnProblem,
-    checked,
-    decode,
-    parse_rows,
-    read_bytes,
-    refuse,
-    warn_incomplete,
-)
+from multitask.data.problems import LOGGER, OnProblem, checked, refuse, warn_incomplete
+from multitask.data.tables import Dialect, Source, open_table
+from multitask.data.text_lines import text_lines
 
 TRIPLETS_FILE = "nli_triplets.csv"
 PAIRS_FILE = "positive_pairs.tsv"
@@ -95,29 +85,25 @@ def read_pairs(path: Path, on_problem: OnProblem = refuse) -> PairRows:
 
 
 def read_sentences(path: Path, limit: int | None = None) -> SentenceRows:
-    """Read a text file with one sentence per line; a file whose name ends in `.xz` is decompressed with xz.
+    """Read a text file with one sentence per line; a compressed one by its suffix (.gz, .bz2, .xz, .zst).
 
     Args:
         path: the file.
         limit: stop after this many sentences; blank lines do not count.
 
     Raises:
-        InputError: the file is missing, has no sentence up to the limit, is not UTF-8, or is a damaged xz file.
+        InputError: the file is missing, has no sentence up to the limit, is not UTF-8, or is a damaged compressed file.
     """
     fingerprint = checked(path, sha256_of_file)
     sentences: list[str] = []
     blank = 0
-    try:
-        with io.BufferedReader(lzma.open(path)) if path.suffix == ".xz" else path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if limit is not None and len(sentences) >= limit:
-                    break
-                if text := decode(path, number, line).strip():
-                    sentences.append(text)
-                else:
-                    blank += 1
-    except (lzma.LZMAError, EOFError) as error:
-        raise InputError(f"{path}: not a complete xz file ({error}); fetch or compress it again") from None
+    for line in text_lines(path):
+        if limit is not None and len(sentences) >= limit:
+            break
+        if text := line.strip():
+            sentences.append(text)
+        else:
+            blank += 1
     if blank:
         LOGGER.warning("%s: skipped %d blank lines", path, blank)
     if not sentences:
@@ -129,15 +115,18 @@ def _text_columns(
     path: Path, separator: str, columns: tuple[str, ...], on_problem: OnProblem
 ) -> tuple[str, int, list[list[str]]]:
     """A file whose columns are all sentences: its fingerprint, the number of rows left out, and the named columns."""
-    raw = read_bytes(path)
+    fingerprint = checked(path, sha256_of_file)
+    table = open_table(Source(str(path)), Dialect(separator), on_problem)
+    table.require(columns)
     rows: list[list[str]] = []
     incomplete: list[int] = []
-    for line, fields in parse_rows(path, raw, separator, columns, on_problem):
+    for line, row in table.rows:
+        fields = [row[column].strip() for column in columns]
         if all(fields):
             rows.append(fields)
         else:
             incomplete.append(line)
-    warn_incomplete(path, "left out", "without a sentence", incomplete)
+    warn_incomplete(str(path), "left out", "without a sentence", len(incomplete), incomplete[:5])
     if not rows:
         raise InputError(f"{path}: no usable row below the header")
-    return hashlib.sha256(raw).hexdigest(), len(incomplete), [list(column) for column in zip(*rows, strict=True)]
+    return fingerprint, len(incomplete), [list(column) for column in zip(*rows, strict=True)]

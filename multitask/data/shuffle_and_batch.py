@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from multitask.data.examples import Rows
 from multitask.runtime.random_streams import generator
-
-Rows = NDArray[np.int64]
 
 # Rows are sorted by length within stretches of this many batches: lengths are similar within a batch, and the order of
 # the batches stays random.

@@ -1,10 +1,13 @@
 """Token ids of texts, cut to a maximal length; made once and read from a memory-mapped cache afterwards."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +16,8 @@ from minbert.files import atomic_folder
 from minbert.tokenizer import Ids, Tokenizer
 from multitask.runs.locks import exclusive
 
-FORMAT = 1  # raise this when the layout of cached arrays changes
+FORMAT = 2  # raise this when the layout of cached arrays changes
+TEXTS_PER_CALL = 8192  # of the tokenizer
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class Tokens:
     ids: Ids  # [total] int32
     types: Ids | None  # [total] int32 token types; None if all are zero
     offsets: NDArray[np.int64]  # [rows + 1]
+    cut: int = 0  # number of rows that were longer than the maximal length
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -72,21 +77,40 @@ def tokenise(
             if not folder.is_dir():  # another process may have made it while this one waited
                 _write(folder, texts, second, tokenizer, length)
     return Tokens(
-        ids=np.asarray(np.load(folder / "ids.npy", mmap_mode="r")),
-        types=np.asarray(np.load(folder / "types.npy", mmap_mode="r")) if second is not None else None,
+        ids=_mapped(folder / "ids"),
+        types=_mapped(folder / "types") if second is not None else None,
         offsets=np.load(folder / "offsets.npy"),
+        cut=int(np.load(folder / "cut.npy")),
     )
+
+
+def _mapped(path: Path) -> Ids:
+    return np.asarray(np.memmap(path, np.int32, "r")) if path.stat().st_size else np.empty(0, np.int32)
 
 
 def _write(
     folder: Path, texts: Sequence[str], second: Sequence[str] | None, tokenizer: Tokenizer, max_length: int
 ) -> None:
-    if second is None:
-        ids, types = tokenizer.encode(texts, max_length), None
-    else:
-        ids, types = tokenizer.encode_pairs(texts, second, max_length)
+    lengths, cut = [np.zeros(1, np.int64)], 0
     with atomic_folder(folder) as temporary:
-        np.save(temporary / "ids.npy", np.concatenate([*ids, np.empty(0, np.int32)]))
-        np.save(temporary / "offsets.npy", np.cumsum([0, *map(len, ids)], dtype=np.int64))
-        if types is not None:
-            np.save(temporary / "types.npy", np.concatenate([*types, np.empty(0, np.int32)]))
+        with ExitStack() as stack:
+            files = [stack.enter_context((temporary / name).open("wb")) for name in ("ids", "types")]
+            for inputs in _blocks(texts if second is None else zip(texts, second, strict=True)):
+                ids, types, longer = tokenizer.encode_and_count_cut(inputs, max_length)
+                lengths.append(np.array([len(row) for row in ids], np.int64))
+                cut += longer
+                for file, rows in zip(files, (ids, types if second is not None else []), strict=True):
+                    file.write(np.concatenate([*rows, np.empty(0, np.int32)]).tobytes())
+        np.save(temporary / "offsets.npy", np.cumsum(np.concatenate(lengths)))
+        np.save(temporary / "cut.npy", np.array(cut))
+
+
+def token_lengths(texts: Sequence[str], tokenizer: Tokenizer) -> NDArray[np.int64]:
+    """Number of tokens of each text without cutting, [texts]."""
+    return np.concatenate([tokenizer.lengths(block) for block in _blocks(texts)] or [np.empty(0, np.int64)])
+
+
+def _blocks(rows: Iterable[Any]) -> Iterator[list[Any]]:
+    rows = iter(rows)
+    while block := list(islice(rows, TEXTS_PER_CALL)):
+        yield block

@@ -10,10 +10,11 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import write_text
 from multitask.data.contamination import hash_sentences
-from multitask.data.read_task_files import read_examples
 from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE
 from multitask.evaluation.senteval_files import read_genres
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import task_named
+from multitask.tasks.read_examples import load_rows
+from multitask.tasks.task import Split
 
 FILES = {"main-captions": CAPTIONS_FILE, "main-news": NEWS_FILE}
 
@@ -32,8 +33,7 @@ def write_captions_and_news(data: Path, suites_data: Path) -> dict[Path, int]:
         InputError: a missing or malformed file, a training file that is not from STS Benchmark, or an existing file of
             the same name with other text.
     """
-    schema = TASKS["similarity"].schema
-    training = read_examples(schema.path(data, "train"), schema, labelled=True)
+    training = load_rows(task_named(data, "similarity"), "train")
     genres, *theirs = zip(*read_genres(suites_data), strict=True)
     genre_of = dict(zip(_hashed(theirs), genres, strict=True))
     held_out = _held_out(data)
@@ -58,9 +58,9 @@ def write_captions_and_news(data: Path, suites_data: Path) -> dict[Path, int]:
 
 def _held_out(data: Path) -> set[int]:
     """Hashes of all sentences of the similarity dev and test sets, if their files exist."""
-    schema = TASKS["similarity"].schema
-    paths = {split: schema.path(data, split) for split in ("dev", "test")}
-    found = [read_examples(path, schema, split == "dev") for split, path in paths.items() if path.is_file()]
+    task = task_named(data, "similarity")
+    splits: tuple[Split, ...] = ("dev", "test")
+    found = [load_rows(task, split) for split in splits if task.source(split).exists()]
     return {number for examples in found for pair in _hashed(examples.sentences) for number in pair}
 
 

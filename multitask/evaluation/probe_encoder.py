@@ -8,13 +8,14 @@ import numpy as np
 import torch
 
 from minbert.errors import InputError
-from multitask.data.read_task_files import read_examples
+from multitask.data.examples import texts_of
 from multitask.evaluation.gradient_probe import GradientComponents, probe
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import Objective
 from multitask.runtime.random_streams import generator, torch_seed
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import task_named
 from multitask.tasks.kinds import POSITIVE
+from multitask.tasks.read_examples import load_rows
 
 
 def probe_checkpoint(
@@ -62,10 +63,9 @@ def similar_pairs(folder: Path) -> list[list[str]]:
     Raises:
         InputError: a missing or malformed file.
     """
-    schema = TASKS["similarity"].schema
-    examples = read_examples(schema.path(folder, "dev"), schema, labelled=True)
+    examples = load_rows(task_named(folder, "similarity"), "dev")
     kept = np.flatnonzero(np.asarray(examples.labels) >= POSITIVE)
-    return [[column[i] for i in kept] for column in examples.sentences]
+    return [list(texts_of(column, kept)) for column in examples.sentences]
 
 
 def _without_repetitions(texts: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:

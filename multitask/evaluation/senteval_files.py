@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from multitask.data.parse_rows import NUMBER, decode, quote
+from multitask.data.problems import quote
+from multitask.data.text_lines import decode
 from multitask.runtime.random_streams import generator
+from multitask.tasks.labels import NUMBER
 
 Mask = NDArray[np.bool_]
 

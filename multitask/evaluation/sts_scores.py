@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multitask.evaluation.embedding_cache import Vectors
-from multitask.tasks.accuracy_and_correlation import correlation_metrics
+from multitask.tasks.metrics import correlation_metrics
 
 
 @dataclass(frozen=True)

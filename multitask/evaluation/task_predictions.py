@@ -1,83 +1,109 @@
-"""A model's outputs and predictions on the tasks' data sets, and the course's prediction files."""
+"""A model's estimates on the tasks' data sets, and the course's prediction files."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from minbert.errors import InputError
 from minbert.files import write_text
-from minbert.packing import PackedBatch
-from minbert.tokenizer import Tokenizer
+from multitask.data.examples import Examples
 from multitask.data.labelled_data import LabelledData
-from multitask.data.read_task_files import Examples, Split
-from multitask.data.shuffle_and_batch import Rows
-from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.predictions import interpret, outputs
 from multitask.runtime.device import Runtime
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import chosen_tasks
+from multitask.tasks.kinds import Labelled
+from multitask.tasks.read_examples import load_rows
+from multitask.tasks.task import Split, Task
+
+Estimates = Mapping[str, NDArray[np.float64]]
+"""For each task the values that `Task.estimate` gives, [rows, ...] in file order."""
 
 
 def load_split(
-    model: MultitaskModel, tokenizer: Tokenizer, folder: Path, split: Split, tasks: Sequence[str] | None = None
+    model: MultitaskModel,
+    data: Path,
+    split: Split,
+    tasks: Sequence[str] | None = None,
+    labelled: bool | None = None,
 ) -> dict[str, LabelledData]:
     """The data of a split, tokenised as the model reads it, for `tasks` or for all tasks that the model has a head for.
 
-    Raises:
-        InputError: a missing or malformed file.
-    """
-    return {
-        name: LabelledData.load(
-            folder, TASKS[name].schema, split, tokenizer, model.max_length, model.reads_jointly(name)
-        )
-        for name in tasks or model.tasks
-    }
-
-
-def outputs(model: MultitaskModel, task: str, data: LabelledData, runtime: Runtime) -> NDArray[np.float32]:
-    """The head's outputs for every row, in file order: [rows, classes] or [rows]. The model must be in eval mode.
+    Args:
+        model: with its own declarations of the tasks.
+        data: a tasks file, or the folder of the course's files.
+        split: name of the split.
+        tasks: names of tasks.
+        labelled: whether to read labels; by default of all but the test rows.
 
     Raises:
-        InputError: outputs are not finite.
+        InputError: a missing or malformed file, or a model whose tasks differ from the tasks of `data`.
     """
-
-    def compute(rows: Rows) -> Tensor:
-        batch = PackedBatch.from_sequences(*data.sequences(rows)).to(runtime.device)
-        return model(batch, {task: len(rows)})[task]
-
-    raw = compute_in_batches(data.lengths, compute, runtime)
-    if not np.isfinite(raw).all():
-        raise InputError(f"{data.examples.source}: the model's outputs are not finite; its weights are damaged")
-    return raw
+    names = tuple(tasks or model.tasks)
+    found = chosen_tasks(data, names)
+    examples = {name: load_rows(located(model.tasks[name], found[name]), split, labelled) for name in names}
+    return {name: tokenised(model, name, rows) for name, rows in examples.items()}
 
 
-def predict(model: MultitaskModel, data: Mapping[str, LabelledData], runtime: Runtime) -> dict[str, NDArray[Any]]:
-    """Predictions in the labels' own units for every row, in file order: [rows]. The model must be in eval mode."""
-    return {name: TASKS[name].kind.predict(outputs(model, name, split, runtime)) for name, split in data.items()}
+def located(task: Task, declared: Task) -> Task:
+    """A model's task with the files of a declaration. Raises InputError if the two are different tasks."""
+    where = ("train", "dev", "test", "dev_share", "separator", "quotes", "line_breaks", "id", "text", "label")
+    if type(task) is not type(declared):
+        raise declared.problem(f"is {declared.kind}; the model was trained for {task.kind}")
+    if isinstance(task, Labelled) and isinstance(declared, Labelled) and declared.labels not in ((), task.labels):
+        raise declared.problem(f"labels are {', '.join(declared.names)}; the model has {', '.join(task.names)}")
+    return replace(task, **{name: getattr(declared, name) for name in where})
+
+
+def tokenised(model: MultitaskModel, task: str, examples: Examples) -> LabelledData:
+    """Examples of a task, tokenised as the model reads them."""
+    return LabelledData.tokenised(examples, model.tokenizer, model.max_length, model.reads_jointly(task))
+
+
+def estimate(
+    model: MultitaskModel, data: Mapping[str, LabelledData], runtime: Runtime
+) -> dict[str, NDArray[np.float64]]:
+    """A model's estimates for all rows, in file order. The model must be in eval mode.
+
+    Raises:
+        InputError: some outputs are not finite.
+    """
+    return {name: model.tasks[name].estimate(outputs(model, name, rows, runtime)) for name, rows in data.items()}
 
 
 def write_predictions(
-    predictions: Mapping[str, NDArray[Any]], examples: Mapping[str, Examples], split: Split, folder: Path
+    tasks: Mapping[str, Task], estimates: Estimates, examples: Mapping[str, Examples], split: Split, folder: Path
 ) -> list[Path]:
-    """Write the course's prediction files: the course's header, then a line `id , value` for each row in file order.
+    """Write prediction files: a header, then a line `id , value` for each row in file order, as the course wants it.
 
     Args:
-        predictions: of each task, [rows] in file order.
+        tasks: all tasks by name.
+        estimates: of each task.
         examples: the rows that were predicted.
         split: name of the split.
         folder: for the files.
 
     Returns:
-        The files written: `{sst,para,sts,cfimdb}-{dev,test}-output.csv`, one for each task.
+        The files written: `{sst,para,sts,cfimdb}-{dev,test}-output.csv` of the course's tasks; of other tasks the
+        task's name is the first part.
     """
     paths = []
-    for name, values in predictions.items():
-        task = TASKS[name]
-        lines = [f"id \t {task.prediction_header} \n"]
-        lines += [f"{i} , {value} \n" for i, value in zip(examples[name].ids, values.tolist(), strict=True)]
-        paths.append(folder / f"{task.prediction_stem}-{split}-output.csv")
+    for name, values in estimates.items():
+        task, rows = tasks[name], examples[name]
+        ids = rows.ids or map(str, range(len(rows)))
+        lines = [f"id \t {task.prediction_column or name} \n"]
+        lines += [f"{i} , {value} \n" for i, value in zip(ids, written(task, values), strict=True)]
+        paths.append(folder / f"{task.prediction_file or name}-{split}-output.csv")
         write_text(paths[-1], "".join(lines))
     return paths
+
+
+def written(task: Task, estimates: NDArray[np.float64]) -> list[Any]:
+    """Predictions as files show them: names of classes, names of labels in one text, or numbers."""
+    return [
+        found.label if found.label is not None else "|".join(found.labels) if found.value is None else found.value
+        for found in interpret(task, estimates)
+    ]

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from minbert.tokenizer import load_tokenizer
-from multitask.data.read_task_files import Split
-from multitask.evaluation.task_predictions import load_split, predict, write_predictions
+from multitask.evaluation.task_predictions import estimate, load_split, write_predictions
 from multitask.models.multitask_model import load_model
 from multitask.runs.artefact import locate_model
 from multitask.runtime.device import start
 from multitask.runtime.options import Device, Precision
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.task import Split
 
 
 def write_prediction_files(
@@ -23,7 +23,7 @@ def write_prediction_files(
 
     Args:
         model: a run's folder or a model folder.
-        data: folder with the tasks' files.
+        data: a tasks file, or the folder of the course's files.
         output: folder for the prediction files.
         best_on: of a run's models, take the one that is best on this score; see `locate_model`.
         device: where to compute.
@@ -34,15 +34,14 @@ def write_prediction_files(
     """
     folder = locate_model(model, best_on=best_on)
     runtime = start(device, precision)
-    loaded = load_model(folder).to(runtime.device)
-    tokenizer = load_tokenizer(str(folder))
+    loaded = load_model(folder, load_tasks(data)).to(runtime.device)
     splits: tuple[Split, ...] = ("dev", "test")
-    rows = {split: load_split(loaded, tokenizer, data, split) for split in splits}  # all, before writing any
-    predictions = {split: predict(loaded, rows[split], runtime) for split in splits}
+    rows = {split: load_split(loaded, data, split) for split in splits}  # all, before writing any
+    predictions = {split: estimate(loaded, rows[split], runtime) for split in splits}
     return [
         path
         for split in splits
         for path in write_predictions(
-            predictions[split], {name: data.examples for name, data in rows[split].items()}, split, output
+            loaded.tasks, predictions[split], {name: d.examples for name, d in rows[split].items()}, split, output
         )
     ]

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from multitask.data.shuffle_and_batch import Rows, batches_by_tokens
+from multitask.data.examples import Rows
+from multitask.data.shuffle_and_batch import batches_by_tokens
 from multitask.runtime.device import Runtime
 
 # Large enough to keep a core or a GPU busy. On a CPU, larger temporary tensors are returned to the system each time,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Self, get_args
+from typing import Any, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -13,13 +13,17 @@ from minbert.errors import InputError
 from minbert.files import atomic_folder, read_json, write_json
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
-from minbert.tokenizer import Tokenizer
+from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.models.config import HeadsConfig
 from multitask.models.model_folder import DESCRIPTION, HEADS, resolve_pooling
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.models.prediction_heads import build_heads, pair_input
+from multitask.models.predictions import Prediction, Sentence, predict_rows
 from multitask.runs.artefact import is_run, locate_model
-from multitask.tasks.all_tasks import TASKS, task_named
+from multitask.runtime.device import Runtime, start
+from multitask.runtime.options import Device, Precision
+from multitask.tasks.declarations import COURSE, load_tasks, task_of
+from multitask.tasks.task import Task
 
 
 class MultitaskModel(nn.Module):
@@ -27,7 +31,8 @@ class MultitaskModel(nn.Module):
 
     Args:
         encoder: the encoder.
-        tasks: names of the tasks that have a head.
+        tokenizer: its tokenizer.
+        tasks: the tasks that have a head, by name.
         pooling: how token states become a sentence embedding: the first token's state or the mean.
         heads: the heads' configuration.
         max_length: sentences are cut to so many tokens; None for the encoder's limit.
@@ -36,18 +41,21 @@ class MultitaskModel(nn.Module):
     def __init__(
         self,
         encoder: BertModel,
-        tasks: Sequence[str],
+        tokenizer: Tokenizer,
+        tasks: Mapping[str, Task],
         pooling: PoolingMethod,
         heads: HeadsConfig,
         max_length: int | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
-        self.tasks = tuple(tasks)
+        self.tokenizer = tokenizer
+        self.tasks = dict(tasks)
         self.pooling = pooling
         self.heads_config = heads
         self.max_length = max_length
-        self.heads = build_heads([task_named(name) for name in tasks], encoder.config.hidden_size, heads)
+        self.runtime = Runtime(torch.device("cpu"), "fp32")  # of predictions
+        self.heads = build_heads(list(tasks.values()), encoder.config.hidden_size, heads)
 
     def embed(self, batch: PackedBatch) -> Tensor:
         """Sentence embeddings, [sentences, hidden] fp32."""
@@ -80,21 +88,51 @@ class MultitaskModel(nn.Module):
 
     def sequences_per_row(self, task: str) -> int:
         """How many encoder inputs a row has: 2 for a pair that is encoded separately, otherwise 1."""
-        return 2 if TASKS[task].kind.pair and not self.reads_jointly(task) else 1
+        return 2 if self.tasks[task].pair and not self.reads_jointly(task) else 1
 
     def reads_jointly(self, task: str) -> bool:
         """Whether the task's pairs are encoded as one input of two sentences."""
-        return TASKS[task].kind.pair and pair_input(TASKS[task], self.heads_config) == "joint"
+        return self.tasks[task].pair and pair_input(self.tasks[task], self.heads_config) == "joint"
 
-    def save(self, folder: Path, tokenizer: Tokenizer) -> None:
+    def predict(self, task: str, rows: Sequence[Sentence]) -> list[Prediction]:
+        """Predict a task for any rows.
+
+        Args:
+            task: the task's name.
+            rows: sentences; of a task of pairs, pairs of sentences.
+
+        Returns:
+            A prediction for each row, in their order.
+
+        Raises:
+            InputError: the model has no such task, or a row is not a sentence or pair.
+        """
+        return self.predict_all(rows, [task])[task]
+
+    def predict_all(self, rows: Sequence[Sentence], tasks: Sequence[str] | None = None) -> dict[str, list[Prediction]]:
+        """Predict several tasks for the same rows, in one pass of the encoder.
+
+        Args:
+            rows: sentences, or pairs of sentences.
+            tasks: names of tasks; by default all tasks that read such rows.
+
+        Returns:
+            For each task, a prediction for each row.
+
+        Raises:
+            InputError: no such task, or a row is not what the task reads.
+        """
+        return predict_rows(self, rows, tasks)
+
+    def save(self, folder: Path) -> None:
         """Write encoder, tokenizer and heads into a folder, atomically. Transformers can load the encoder from it."""
         with atomic_folder(folder) as temporary:
             self.encoder.save(temporary)
-            tokenizer.save(temporary)
+            self.tokenizer.save(temporary)
             # Heads may share layers. safetensors needs each tensor once; loading restores the sharing.
             write_tensors(self._own_heads(), temporary / HEADS)
             description = {
-                "tasks": self.tasks,
+                "tasks": {name: task.declaration() for name, task in self.tasks.items()},
                 "pooling": self.pooling,
                 "heads": asdict(self.heads_config),
                 "max_length": self.max_length,
@@ -102,11 +140,13 @@ class MultitaskModel(nn.Module):
             write_json(temporary / DESCRIPTION, description)
 
     @classmethod
-    def load(cls, run_or_folder: str | Path) -> Self:
+    def load(cls, run_or_folder: str | Path, device: Device = "auto", precision: Precision = "auto") -> Self:
         """Load a model in eval mode.
 
         Args:
             run_or_folder: a run's folder, which stands for its leading model, or a folder that `save` wrote.
+            device: where to predict.
+            precision: of the matrix products of predictions.
 
         Raises:
             InputError: the run is not complete or keeps no model, or the folder is no such model or is damaged.
@@ -117,41 +157,53 @@ class MultitaskModel(nn.Module):
             raise InputError(f"{folder}: not a fine-tuned model, as it has no {DESCRIPTION}; pass a run of finetune")
         description = read_json(path)
         try:
-            tasks, pooling = tuple(description["tasks"]), description["pooling"]
+            tasks, pooling = _tasks(description["tasks"]), description["pooling"]
             renamed = {"hidden_size": "head_hidden_size"}  # the name in older models
             heads = HeadsConfig(**{renamed.get(name, name): value for name, value in description["heads"].items()})
             max_length = description["max_length"]
         except (TypeError, KeyError, AttributeError) as error:
             raise InputError(f"{path}: not a description of a multitask model ({error})") from None
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
         if pooling not in get_args(PoolingMethod):
             raise InputError(f"{path}: pooling is {pooling!r}; expected {' or '.join(get_args(PoolingMethod))}")
-        if unknown := set(tasks) - set(TASKS):
-            raise InputError(
-                f"{path}: unknown tasks {', '.join(sorted(unknown))}; this version knows {', '.join(TASKS)}"
-            )
-        model = cls(BertModel.from_pretrained(str(folder)), tasks, pooling, heads, max_length)
+        encoder, tokenizer = BertModel.from_pretrained(str(folder)), load_tokenizer(str(folder))
+        model = cls(encoder, tokenizer, tasks, pooling, heads, max_length)
         state = read_tensors(folder / HEADS)
         if set(state) != set(own := model._own_heads()) or any(state[n].shape != own[n].shape for n in state):
             raise InputError(f"{folder / HEADS}: its tensors do not fit {path.name}")
         model.heads.load_state_dict(state, strict=False)
-        return model.eval()
+        model.runtime = start(device, precision)
+        return model.to(model.runtime.device).eval()
 
     def _own_heads(self) -> dict[str, Tensor]:
         """The heads' parameters, each once even if several heads share it."""
         return dict(self.heads.named_parameters())
 
 
-def load_model(folder: Path) -> MultitaskModel:
+def _tasks(stored: Any) -> dict[str, Task]:
+    """The tasks of a model's description; older models name tasks of the course."""
+    if isinstance(stored, list):
+        course = load_tasks(COURSE)
+        if unknown := set(stored) - set(course):
+            raise InputError(f"unknown tasks {', '.join(sorted(unknown))}; the course's are {', '.join(course)}")
+        return {name: course[name] for name in stored}
+    return {name: task_of(name, declaration) for name, declaration in stored.items()}
+
+
+def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
     """Load a multi-task model, or make one from an encoder without heads: it scores pairs by their embeddings' cosine.
 
     Args:
         folder: that `MultitaskModel.save` wrote, or of a checkpoint.
+        pairs: the tasks that an encoder without heads is scored on; those that need a trained head are left out.
 
     Raises:
         InputError: no checkpoint, or a damaged one.
     """
     if (folder / DESCRIPTION).is_file():
         return MultitaskModel.load(folder)
-    pairs = tuple(name for name, task in TASKS.items() if task.kind.pair)
+    scored = {name: task for name, task in pairs.items() if task.pair and task.outputs == 1}
     encoder, pooling = BertModel.from_pretrained(str(folder)), resolve_pooling("auto", folder)
-    return MultitaskModel(encoder, pairs, pooling, HeadsConfig(sharing="none")).eval()
+    tokenizer = load_tokenizer(str(folder))
+    return MultitaskModel(encoder, tokenizer, scored, pooling, HeadsConfig(sharing="none")).eval()

@@ -10,8 +10,8 @@ from torch.nn.functional import cosine_similarity
 
 from minbert.errors import InputError
 from multitask.models.config import HeadsConfig, PairInput
-from multitask.tasks.all_tasks import Task
-from multitask.tasks.kinds import PairRegression
+from multitask.tasks.kinds import Cosine, Regression
+from multitask.tasks.task import Task
 
 
 class Mlp(nn.Module):
@@ -41,14 +41,14 @@ class Residual(nn.Module):
 
 
 class SentenceHead(nn.Module):
-    """One sentence -> class logits [rows, classes]."""
+    """One sentence -> class logits [rows, classes], or a number of a regression [rows]."""
 
     def __init__(self, mlp: nn.Module) -> None:
         super().__init__()
         self.mlp = mlp
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        return self.mlp(embeddings)
+        return _squeezed(self.mlp(embeddings), bounded=False)
 
 
 class CosineHead(nn.Module):
@@ -63,21 +63,24 @@ class CosineHead(nn.Module):
 
 
 class BilinearHead(nn.Module):
-    """The logit x^T W y + b of the two transformed embeddings, [rows]."""
+    """The logits x^T W_k y + b_k of the two transformed embeddings, [rows, outputs]; [rows] of one output."""
 
-    def __init__(self, transform: nn.Module, size: int) -> None:
+    def __init__(self, transform: nn.Module, size: int, outputs: int) -> None:
         super().__init__()
         self.transform = transform
-        self.form = nn.Linear(size, size, bias=False)
-        self.bias = nn.Parameter(torch.zeros(()))
+        self.form = nn.Linear(size, size * outputs, bias=False)
+        self.bias = nn.Parameter(torch.zeros(() if outputs == 1 else outputs))
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        mapped = self.form(self.transform(second))
-        return (self.transform(first) * mapped).sum(dim=1) + self.bias
+        mapped = self.form(self.transform(second))  # [rows, outputs * size]
+        if self.bias.dim() == 0:
+            return (self.transform(first) * mapped).sum(dim=1) + self.bias
+        forms = mapped.unflatten(1, (len(self.bias), -1))  # [rows, outputs, size]
+        return (self.transform(first)[:, None] * forms).sum(dim=2) + self.bias
 
 
 class FeatureHead(nn.Module):
-    """An MLP on |x-y|, x*y and x+y (InferSent's features made symmetric), one number for each pair, [rows]."""
+    """An MLP on |x-y|, x*y and x+y (InferSent's features made symmetric), [rows, outputs]; [rows] of one output."""
 
     def __init__(self, mlp: nn.Module, bounded: bool) -> None:
         super().__init__()
@@ -86,11 +89,11 @@ class FeatureHead(nn.Module):
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
         features = torch.cat([(first - second).abs(), first * second, first + second], dim=1)
-        return _number(self.mlp(features), self.bounded)
+        return _squeezed(self.mlp(features), self.bounded)
 
 
 class JointHead(nn.Module):
-    """An MLP on the embedding of a jointly encoded pair, one number for each pair, [rows]."""
+    """An MLP on the embedding of a jointly encoded pair, [rows, outputs]; [rows] of one output."""
 
     def __init__(self, mlp: nn.Module, bounded: bool) -> None:
         super().__init__()
@@ -98,18 +101,18 @@ class JointHead(nn.Module):
         self.bounded = bounded
 
     def forward(self, joint: Tensor) -> Tensor:
-        return _number(self.mlp(joint), self.bounded)
+        return _squeezed(self.mlp(joint), self.bounded)
 
 
-def _number(outputs: Tensor, bounded: bool) -> Tensor:
-    """[rows, 1] -> [rows]. Bounded outputs, shares of a task's maximum, are squashed into 0..1."""
-    outputs = outputs.squeeze(1)
+def _squeezed(outputs: Tensor, bounded: bool) -> Tensor:
+    """One output per row becomes [rows]. Bounded outputs, shares of a task's range, are squashed into 0..1."""
+    outputs = outputs.squeeze(1) if outputs.shape[1] == 1 else outputs
     return outputs.sigmoid() if bounded else outputs
 
 
 def pair_input(task: Task, config: HeadsConfig) -> PairInput:
     """How the head of a pair task reads the two sentences."""
-    if config.similarity_pairs is not None and isinstance(task.kind, PairRegression):
+    if config.similarity_pairs is not None and isinstance(task, Regression):
         return config.similarity_pairs
     return config.pairs
 
@@ -143,18 +146,18 @@ def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> nn.Module
         return Residual(own) if config.residual else own
 
     def head(task: Task) -> nn.Module:
-        bounded = isinstance(task.kind, PairRegression)
-        if not task.kind.pair:
+        bounded = isinstance(task, Cosine)
+        if not task.pair:
             if config.sharing == "none":
-                return SentenceHead(nn.Sequential(nn.Dropout(config.dropout), nn.Linear(width, task.kind.outputs)))
-            return SentenceHead(Mlp(width, hidden, task.kind.outputs, config.dropout))
+                return SentenceHead(nn.Sequential(nn.Dropout(config.dropout), nn.Linear(width, task.outputs)))
+            return SentenceHead(Mlp(width, hidden, task.outputs, config.dropout))
         pairs = pair_input(task, config)
         if pairs == "features":
-            return FeatureHead(Mlp(3 * width, hidden, 1, config.dropout), bounded)
+            return FeatureHead(Mlp(3 * width, hidden, task.outputs, config.dropout), bounded)
         if pairs == "joint":
-            return JointHead(Mlp(width, hidden, 1, config.dropout), bounded)
-        if bounded or config.sharing == "none":
+            return JointHead(Mlp(width, hidden, task.outputs, config.dropout), bounded)
+        if bounded or (config.sharing == "none" and task.outputs == 1):
             return CosineHead(transform())
-        return BilinearHead(transform(), size)
+        return BilinearHead(transform(), size, task.outputs)
 
     return nn.ModuleDict({task.name: head(task) for task in tasks})

@@ -17,7 +17,7 @@ from minbert.download_checkpoint import resolve
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.data.shuffle_and_batch import Rows
+from multitask.data.examples import Rows
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import Pooling
 from multitask.models.model_folder import resolve_pooling, stored_max_length

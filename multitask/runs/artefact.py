@@ -11,7 +11,6 @@ Running the same stage again finds DONE and computes nothing; a run that was kil
 process that wants the same artefact waits for the first.
 """
 
-import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -22,8 +21,9 @@ from typing import Any
 
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
-from minbert.files import parsed, read_json, read_text, sha256_of_file, write_json, write_text
+from minbert.files import read_text, sha256_of_file, write_json, write_text
 from multitask.runs.locks import exclusive
+from multitask.runs.records import parse_record, read_record
 from multitask.runs.run_hash import FORMAT_VERSION, RunKey
 
 DONE = "DONE"
@@ -155,7 +155,7 @@ class Artefact:
             whole: read every file, even one whose size and time of change are as they were.
         """
         try:
-            of_files = read_json(self.folder / DONE, dict[str, Vouched])
+            of_files = read_record(self.folder / DONE, dict[str, Vouched])
         except InputError as error:
             raise InputError(
                 f"{error}; of an older version, or damaged: delete {self.folder} and compute it again"
@@ -173,11 +173,7 @@ class Artefact:
     def history(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl, at least one. Raises InputError if the file is damaged."""
         path = self.folder / "metrics.jsonl"
-        try:
-            lines = [json.loads(line) for line in read_text(path).splitlines()]
-            found = [vars(parsed(MetricsLine, line)) for line in lines]
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}: damaged ({error})") from None
+        found = [vars(parse_record(line, MetricsLine, path)) for line in read_text(path).splitlines()]
         if not found:
             raise InputError(f"{path}: no lines; expected one for each evaluation")
         return found
@@ -204,7 +200,7 @@ class Artefact:
     def kept_models(self) -> dict[str, Path]:
         """The model that is best on each score, the leading score first; empty where the run keeps none."""
         path = self.folder / "best.json"
-        best = read_json(path, dict[str, str]) if path.is_file() else {}
+        best = read_record(path, dict[str, str]) if path.is_file() else {}
         if strange := [name for name in best.values() if not re.fullmatch(r"[\w-]+", name)]:
             raise InputError(f"{path}: {strange[0]!r:.60} is no name of a checkpoint, such as step-0000016")
         return {score: self.folder / "checkpoints" / checkpoint for score, checkpoint in best.items()}

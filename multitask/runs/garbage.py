@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minbert.errors import InputError
-from minbert.files import read_json, write_json
+from minbert.files import write_json
 from multitask.runs.artefact import DONE, KEEP, LOCKS, Artefact
 from multitask.runs.locks import is_free
+from multitask.runs.records import read_record
 
 KEEP_LISTS = "keep"
 
@@ -58,7 +59,7 @@ def keep_lists(runs: Path) -> dict[str, set[str]]:
     found = {}
     for path in sorted((runs / KEEP_LISTS).glob("*.json")):
         try:
-            found[path.stem] = set(read_json(path, list[str]))
+            found[path.stem] = set(read_record(path, list[str]))
         except InputError as error:
             raise InputError(f"{error}; delete it and run the command that writes it again") from None
     return found

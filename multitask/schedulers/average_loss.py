@@ -7,9 +7,10 @@ import numpy as np
 import torch
 
 from minbert.errors import InputError
-from multitask.data.shuffle_and_batch import Rows
+from multitask.data.examples import Rows
 from multitask.schedulers.base import Scheduler, register
 from multitask.schedulers.config import ScheduledTraining
+from multitask.tasks.task import Task
 from multitask.training.trainable import Batch, Losses, Trainable, Update
 
 
@@ -41,7 +42,7 @@ class SingleTask(AverageLoss):
     """One task only. An epoch is the task's whole training set (report, section 4.2)."""
 
     @classmethod
-    def build(cls, config: ScheduledTraining, device: torch.device) -> Self:
+    def build(cls, config: ScheduledTraining, tasks: Mapping[str, Task], device: torch.device) -> Self:
         if len(config.tasks) != 1:
             raise InputError(f"scheduler single trains one task; name only one of {', '.join(config.tasks)}")
-        return super().build(config, device)
+        return super().build(config, tasks, device)

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from minbert.errors import InputError
-from multitask.data.shuffle_and_batch import Rows
+from multitask.data.examples import Rows
 from multitask.schedulers.config import ScheduledTraining
 from multitask.schedulers.task_gradients import TaskGradients
+from multitask.tasks.task import Task
 from multitask.training.trainable import Losses, Trainable, Update
 
 
@@ -30,7 +31,7 @@ class Scheduler(nn.Module, ABC):
         self.weights = dict(weights)
 
     @classmethod
-    def build(cls, config: ScheduledTraining, device: torch.device) -> Self:  # noqa: ARG003 - some need the device
+    def build(cls, config: ScheduledTraining, tasks: Mapping[str, Task], device: torch.device) -> Self:  # noqa: ARG003
         """Build the scheduler for a configuration. Raises InputError if it does not fit the configured tasks."""
         return cls(task_weights(config))
 
@@ -68,7 +69,7 @@ def task_weights(config: ScheduledTraining) -> dict[str, float]:
     return dict(zip(config.tasks, config.task_weights or [1.0] * len(config.tasks), strict=True))
 
 
-SCHEDULERS: dict[str, Callable[[ScheduledTraining, torch.device], Scheduler]] = {}
+SCHEDULERS: dict[str, Callable[[ScheduledTraining, Mapping[str, Task], torch.device], Scheduler]] = {}
 """Builds a scheduler, for each name; `register` adds to it."""
 
 _Kind = TypeVar("_Kind", bound=type[Scheduler])
@@ -84,11 +85,12 @@ def register(name: str) -> Callable[[_Kind], _Kind]:
     return add
 
 
-def build_scheduler(config: ScheduledTraining, device: torch.device) -> Scheduler:
+def build_scheduler(config: ScheduledTraining, tasks: Mapping[str, Task], device: torch.device) -> Scheduler:
     """Build the scheduler that a configuration names.
 
     Args:
-        config: the name, the tasks and the scheduler's options.
+        config: the name, the names of the tasks and the scheduler's options.
+        tasks: at least the tasks that the configuration names.
         device: of the scheduler's own parameters.
 
     Raises:
@@ -99,4 +101,4 @@ def build_scheduler(config: ScheduledTraining, device: torch.device) -> Schedule
         raise InputError("fusion is not a scheduler but a stage; run `multitask fuse` instead of `multitask finetune`")
     if config.scheduler not in SCHEDULERS:
         raise InputError(f'unknown scheduler "{config.scheduler}"; expected one of: {", ".join(sorted(SCHEDULERS))}')
-    return SCHEDULERS[config.scheduler](config, device)
+    return SCHEDULERS[config.scheduler](config, tasks, device)

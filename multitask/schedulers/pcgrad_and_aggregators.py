@@ -18,6 +18,7 @@ from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import SCHEDULERS, task_weights
 from multitask.schedulers.config import ScheduledTraining, SchedulerConfig
 from multitask.schedulers.task_gradients import TaskGradients
+from multitask.tasks.task import Task
 from multitask.training.trainable import Losses, Trainable, Update
 
 if TYPE_CHECKING:  # its import takes a second, which other schedulers should not cost
@@ -153,7 +154,7 @@ METHODS = {
 }
 
 
-def _build(name: str, config: ScheduledTraining, _device: torch.device) -> Aggregation:
+def _build(name: str, config: ScheduledTraining, _tasks: Mapping[str, Task], _device: torch.device) -> Aggregation:
     method, tasks = METHODS[name], len(config.tasks)
     if tasks < 2:
         raise InputError(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from multitask.data.shuffle_and_batch import Rows
+from multitask.data.examples import Rows
 from multitask.runtime.random_streams import generator
 from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import register

@@ -1,6 +1,6 @@
 """The scheduler that learns the tasks' weights together with the model."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Self
 
@@ -10,8 +10,8 @@ from torch import nn
 from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import register, task_weights
 from multitask.schedulers.config import ScheduledTraining
-from multitask.tasks.all_tasks import TASKS
-from multitask.tasks.kinds import PairRegression
+from multitask.tasks.kinds import Regression
+from multitask.tasks.task import Task
 from multitask.training.trainable import Losses, Trainable, Update
 
 
@@ -25,17 +25,19 @@ class UncertaintyWeighting(AverageLoss):
 
     Args:
         weights: for each task a factor of its loss L.
+        regressions: names of the tasks that are regressions.
         device: of the log variances.
     """
 
-    def __init__(self, weights: Mapping[str, float], device: torch.device) -> None:
+    def __init__(self, weights: Mapping[str, float], regressions: Collection[str], device: torch.device) -> None:
         super().__init__(weights)
         self.log_variances = nn.Parameter(torch.zeros(len(weights), device=device))  # [tasks]
-        self.factors = {name: 0.5 if isinstance(TASKS[name].kind, PairRegression) else 1.0 for name in weights}
+        self.factors = {name: 0.5 if name in regressions else 1.0 for name in weights}
 
     @classmethod
-    def build(cls, config: ScheduledTraining, device: torch.device) -> Self:
-        return cls(task_weights(config), device)
+    def build(cls, config: ScheduledTraining, tasks: Mapping[str, Task], device: torch.device) -> Self:
+        regressions = [name for name in config.tasks if isinstance(tasks[name], Regression)]
+        return cls(task_weights(config), regressions, device)
 
     def backward(self, trainable: Trainable, update: Update) -> Losses:
         losses = trainable.losses(update)

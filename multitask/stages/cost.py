@@ -4,52 +4,52 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from multitask.data.read_task_files import Split
 from multitask.data.read_unlabelled_files import PAIRS_FILE, TRIPLETS_FILE
+from multitask.data.text_lines import suffixes
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.registry import Planned
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import chosen_tasks, default_tasks, files_folder, load_tasks
+from multitask.tasks.task import Split, Task
 from multitask.tasks.training_sentences import text_file
 
 FORWARD_SHARE = 1 / 3
 """Cost of a forward pass, in training steps."""
-MAIN_TASKS = ("sentiment", "paraphrase", "similarity")
 
 
 def labelled(tasks: Iterable[str], split: Split, data: Path) -> float:
     """Sentences of the tasks' files."""
-    return sum(sentences_per_row(task) * rows(data, task, split) for task in tasks)
+    return sum(len(task.text) * rows(task, split) for task in chosen_tasks(data, tuple(tasks)).values())
 
 
 def contrastive(name: str, data: Path, quora_share: float = 1.0, limit: int | None = None) -> float:
     """Sentences of a contrastive source in an epoch: two views of each row, three of a triplet."""
     files = {"nli": (TRIPLETS_FILE, 3), "pairs": (PAIRS_FILE, 2)}
-    if path := text_file(name, data):
-        count, columns = lines(path), 2
+    if path := text_file(name, files_folder(data)):
+        count, columns = float(lines(path)), 2
     elif name in files:
         file, columns = files[name]
-        count = lines(data / file)
+        count = float(lines(files_folder(data) / file))
     else:
-        task = "paraphrase" if name == "quora" else name
-        count, columns = rows(data, task, "train") * (1 if name == "quora" else sentences_per_row(task)), 2
+        task = load_tasks(data)["paraphrase" if name == "quora" else name]
+        count, columns = rows(task, "train") * (1 if name == "quora" else len(task.text)), 2
     return columns * min(count, limit or count) * (quora_share if name in ("quora", "paraphrase") else 1.0)
 
 
 def evaluation(model: Planned) -> float:
     """Sentences of the dev sets that a model is scored on; without tasks of its own, on the main tasks'."""
     config = getattr(model.config, "finetune", model.config)
-    tasks = (*config.tasks, *config.untrained) if isinstance(config, FinetuneConfig) else MAIN_TASKS
-    return FORWARD_SHARE * labelled(tasks, "dev", model.data)
+    named = (*config.tasks, *config.untrained) if isinstance(config, FinetuneConfig) else ()
+    return FORWARD_SHARE * labelled(named or default_tasks(model.data), "dev", model.data)
 
 
-def sentences_per_row(task: str) -> int:
-    """Sentences in a row of a task."""
-    return 2 if TASKS[task].kind.pair else 1
-
-
-def rows(data: Path, task: str, split: Split) -> int:
-    """Rows of a task's file, from its number of lines."""
-    return max(lines(TASKS[task].schema.path(data, split)) - 1, 0)
+def rows(task: Task, split: Split) -> float:
+    """Rows of a task's file, from its number of lines; of what has no lines, its bytes divided by 100."""
+    if split == "dev" and task.dev is None:
+        return task.dev_share * rows(task, "train")
+    path = task.source(split).path
+    if path is None or not path.is_file():
+        return 0
+    return max(lines(path) - 1, 0) if suffixes(path)[0] != ".parquet" else path.stat().st_size / 100
 
 
 @cache

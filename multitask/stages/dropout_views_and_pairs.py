@@ -13,18 +13,19 @@ from torch import Tensor, nn
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
-from multitask.data.read_task_files import read_examples
+from multitask.data.examples import Rows, texts_of
 from multitask.data.read_unlabelled_files import PAIRS_FILE, TRIPLETS_FILE, read_pairs, read_triplets
-from multitask.data.shuffle_and_batch import Rows, drawn_rows, epoch_rows
+from multitask.data.shuffle_and_batch import drawn_rows, epoch_rows
 from multitask.data.tokenize_and_truncate import Tokens, tokenise
 from multitask.evaluation.gradient_probe import GradientComponents, probe
 from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.objectives.infonce import InfoNCE
 from multitask.objectives.labelled_pairs import LabelledPairs
 from multitask.runtime import distributed
-from multitask.stages.pretrain import ContrastiveConfig
-from multitask.tasks.all_tasks import TASKS
+from multitask.stages.contrastive_config import ContrastiveConfig
+from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.kinds import labels_to_tensor
+from multitask.tasks.read_examples import load_rows
 from multitask.tasks.training_sentences import text_file, training_sentences
 from multitask.training.source import Encoded, Inputs, Source
 
@@ -158,7 +159,7 @@ def contrastive_batches(name: str, size: int, epoch: int, batch_size: int, quora
 
 def load_contrastive(
     name: str,
-    folder: Path,
+    data: Path,
     config: ContrastiveConfig,
     tokenizer: Tokenizer,
     projection: nn.Module,
@@ -170,7 +171,7 @@ def load_contrastive(
     Args:
         name: `unlabelled`, a text file's name, `nli`, `pairs`, `quora`, or a task. A task gives its training
             sentences without labels.
-        folder: the data folder.
+        data: the data folder, or a tasks file.
         config: objective, negative pairs, masking of duplicates.
         tokenizer: the start weights' tokenizer.
         projection: shared by all sources of the stage.
@@ -180,7 +181,7 @@ def load_contrastive(
     Raises:
         InputError: a file is missing or malformed, or the objective cannot use the source.
     """
-    texts, labels, fingerprint = _read(name, folder, config, train_limit)
+    texts, labels, fingerprint = _read(name, data, config, train_limit)
     rows = drawn_rows(len(texts[0]), train_limit)
     texts = [[column[row] for row in rows] for column in texts]
     labels = labels if labels is None else labels[rows]
@@ -210,10 +211,11 @@ def load_contrastive(
 
 
 def _read(
-    name: str, folder: Path, config: ContrastiveConfig, train_limit: int | None
+    name: str, data: Path, config: ContrastiveConfig, train_limit: int | None
 ) -> tuple[list[Sequence[str]], NDArray[np.float32] | None, str]:
     """Columns of texts, labels if the objective uses them, and the file's fingerprint."""
-    if name not in (known := ("unlabelled", "nli", "pairs", "quora", *TASKS)) and not text_file(name, folder):
+    tasks, folder = load_tasks(data), files_folder(data)
+    if name not in (known := ("unlabelled", "nli", "pairs", "quora", *tasks)) and not text_file(name, folder):
         raise InputError(f'unknown source "{name}"; expected a text file\'s name (.txt) or one of {", ".join(known)}')
     if name == "nli":
         triplets = read_triplets(folder / TRIPLETS_FILE)
@@ -222,15 +224,16 @@ def _read(
         pairs = read_pairs(folder / PAIRS_FILE)
         return [pairs.anchors, pairs.positives], None, pairs.fingerprint
     if name != "quora":
-        sentences, fingerprint = training_sentences(name, folder, train_limit)
+        sentences, fingerprint = training_sentences(name, data, train_limit)
         return [sentences], None, fingerprint
-    schema = TASKS["paraphrase"].schema
-    examples = read_examples(schema.path(folder, "train"), schema, labelled=True)
+    if "paraphrase" not in tasks:
+        raise InputError(f"{data}: the source quora needs the task paraphrase, which is not declared")
+    examples = load_rows(tasks["paraphrase"], "train")
     first, second = examples.sentences
     assert examples.labels is not None, "labelled splits have labels"
     if config.negative_pairs != "left_out":
-        return [first, second], examples.labels, examples.fingerprint
+        return [first, second], examples.labels, examples.identity
     kept = np.flatnonzero(examples.labels == 1)
     if not len(kept):
         raise InputError(f"{examples.source}: no pair has label 1; nothing to learn from without negative pairs")
-    return [[first[i] for i in kept], [second[i] for i in kept]], None, examples.fingerprint
+    return [texts_of(first, kept), texts_of(second, kept)], None, examples.identity

@@ -1,8 +1,15 @@
-"""What a prediction head's output means: how it becomes a loss, a prediction and scores."""
+"""The kinds of tasks: how a head's output becomes a loss, a prediction and scores. A new kind is one class.
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any
+Example rows: classification "Effective but too-tepid biopic" -> 2; pair classification ("How old is he?", "What is his
+age?") -> 1; several labels "Cheap, and it broke." -> price, quality; regression "A gem." -> 4.5; cosine ("A man is
+playing a guitar.", "A man plays a flute.") -> 2.4.
+"""
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -10,109 +17,349 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multitask.tasks.accuracy_and_correlation import classification_metrics, correlation_metrics
+from multitask.data.examples import Examples
+from multitask.data.tables import Row
+from multitask.tasks.labels import canonical, class_order, number, parts
+from multitask.tasks.metrics import Metric, classification_metrics, multilabel_metrics, regression_metrics
+from multitask.tasks.task import Task
 
 # Pairs with at least this gold similarity (0 to 5) count as having the same meaning: they are the positive pairs of
 # alignment. SimCSE takes the pairs above it (arXiv 2104.08821, section 3).
 POSITIVE = 4.0
 
+MOST_CLASSES = 1000
+LOG_TEMPERATURES = (math.log(0.05), math.log(20))
 
-class Kind(ABC):
-    """What a head's raw outputs mean."""
+ClassWeights = Literal["balanced"] | tuple[float, ...] | None
 
-    outputs: int  # width of a head's output; 1 for one number per row
-    pair: bool  # whether rows are pairs of sentences
-    metric: str  # name of the task's own score in `metrics`
 
-    @abstractmethod
+@dataclass(frozen=True, kw_only=True)
+class Labelled(Task):
+    """A task whose labels have names.
+
+    Args:
+        labels: the names in the order of the classes; empty until they are learned from the training rows.
+        class_weights: weight of each class in the loss; `balanced` weighs a class by the inverse of its frequency.
+        temperature: divides the outputs before they become probabilities.
+    """
+
+    labels: tuple[str | int | float | bool, ...] = ()
+    class_weights: ClassWeights = None
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "labels", tuple(map(canonical, self.labels)))
+        if len(set(self.labels)) < len(self.labels) or len(self.labels) == 1:
+            raise self.problem(f"labels are {', '.join(self.names) or 'none'}; expected two or more different names")
+        if isinstance(self.class_weights, tuple) and len(self.class_weights) != len(self.labels):
+            raise self.problem(f"class_weights has {len(self.class_weights)} numbers for {len(self.labels)} labels")
+        if not 0 < self.temperature < math.inf:
+            raise self.problem(f"temperature is {self.temperature}; expected a positive number")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels' names in the order of the classes."""
+        return tuple(map(str, self.labels))
+
+    def calibrated(self, outputs: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
+        """Temperature scaling: Guo et al. 2017, arXiv 1706.04599, section 4.2."""
+        from scipy.optimize import minimize_scalar
+
+        plain = replace(self, class_weights=None)
+        values, gold = torch.from_numpy(outputs).double(), torch.from_numpy(labels).double()
+        found = minimize_scalar(
+            lambda log: float(plain.loss(values / math.exp(log), gold)), bounds=LOG_TEMPERATURES, method="bounded"
+        )
+        return replace(self, temperature=math.exp(found.x))
+
+    def _check_label(self, name: str) -> str:
+        if self.labels and name not in self.labels:
+            raise ValueError(f"expected one of {', '.join(self.names)}")
+        return name
+
+    def _learned_names(self, training: Examples) -> tuple[str, ...]:
+        names = self.names or training.classes
+        if len(names) > MOST_CLASSES:
+            raise self.problem(f"{training.source} has {len(names):,} different labels; is this a regression?")
+        if len(names) < 2:
+            raise self.problem(f"{training.source} has only the label {', '.join(names)}; expected two or more")
+        return names
+
+    def _check_occurrence(self, counts: NDArray[np.int64], names: Sequence[str], training: Examples) -> None:
+        if missing := [name for name, count in zip(names, counts, strict=True) if not count]:
+            raise self.problem(f"no training row of {training.source} has the label {', '.join(missing)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classification(Labelled):
+    """A sentence belongs to one of several classes: cross-entropy loss."""
+
+    kind: ClassVar[str] = "classification"
+    metrics_of_kind: ClassVar[tuple[Metric, ...]] = ("accuracy", "macro_f1", "matthews")
+
+    metric: Metric = "accuracy"
+
+    @property
+    def outputs(self) -> int:
+        return len(self.labels)
+
+    def labels_from(self, row: Row) -> str | None:
+        name = canonical(row.get(self.label_columns[0]))
+        return None if name is None else self._check_label(sys.intern(name))  # one object a class, not one a row
+
+    def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+        names = self.names or class_order(labels)
+        numbers = {name: index for index, name in enumerate(names)}
+        return np.array([numbers[name] for name in labels], np.float32), names
+
+    def learned(self, training: Examples) -> Self:
+        assert training.labels is not None, "training rows have labels"
+        names = self._learned_names(training)
+        counts = np.bincount(training.labels.astype(np.int64), minlength=len(names))
+        self._check_occurrence(counts, names, training)
+        weights = self.class_weights
+        if weights == "balanced":
+            weights = tuple((counts.sum() / (len(names) * counts)).tolist())
+        return replace(self, labels=names, class_weights=weights)
+
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Mean loss, scalar. Outputs [rows, outputs], or [rows] for one number per row; labels [rows] fp32."""
-
-    @abstractmethod
-    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Outputs as values that can be averaged over models: probabilities, or shares of a maximum. Same shape."""
-
-    @abstractmethod
-    def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
-        """Predictions [rows] in the labels' units, from estimates or averages of estimates."""
-
-    def predict(self, outputs: NDArray[np.float32]) -> NDArray[Any]:
-        """Predictions [rows] in the labels' units."""
-        return self.decide(self.estimate(outputs))
-
-    @abstractmethod
-    def metrics(self, predictions: NDArray[Any], labels: NDArray[np.float32]) -> dict[str, Any]:
-        """All scores of predictions [rows] by name."""
-
-
-@dataclass(frozen=True)
-class Classification(Kind):
-    """A sentence belongs to one of `outputs` classes: cross-entropy loss, accuracy."""
-
-    outputs: int
-    pair = False
-    metric = "accuracy"
-
-    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        return F.cross_entropy(outputs, labels.long())
+        weight = None if self.class_weights is None else outputs.new_tensor(self.class_weights)
+        return F.cross_entropy(outputs, labels.long(), weight)
 
     def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        return torch.from_numpy(outputs).double().softmax(dim=1).numpy()
+        return (torch.from_numpy(outputs).double() / self.temperature).softmax(dim=1).numpy()
 
     def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
         return estimates.argmax(axis=1)
 
-    def metrics(self, predictions: NDArray[Any], labels: NDArray[np.float32]) -> dict[str, Any]:
-        return classification_metrics(predictions, labels.astype(int), self.outputs)
+    def probabilities(self, estimates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The probability of every class, [rows, classes]."""
+        return estimates
+
+    def metrics(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> dict[str, Any]:
+        return classification_metrics(self.decide(estimates), labels.astype(int), len(self.labels))
 
 
-@dataclass(frozen=True)
-class PairClassification(Kind):
-    """A pair is a paraphrase or not: one logit, binary cross-entropy loss, accuracy with the threshold at logit 0."""
+@dataclass(frozen=True, kw_only=True)
+class PairClassification(Classification):
+    """A pair belongs to one of several classes: cross-entropy loss. Two classes have one logit between them."""
 
-    outputs = 1
-    pair = True
-    metric = "accuracy"
+    kind: ClassVar[str] = "pair_classification"
+
+    @property
+    def outputs(self) -> int:
+        return 1 if self.one_logit else len(self.labels)
+
+    @property
+    def one_logit(self) -> bool:
+        """Whether the head gives the log odds of the second of two classes."""
+        return len(self.labels) == 2
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(outputs, labels)
+        if not self.one_logit:
+            return super().loss(outputs, labels)
+        if self.class_weights is None:
+            return F.binary_cross_entropy_with_logits(outputs, labels)
+        weight = outputs.new_tensor(self.class_weights)[labels.long()]
+        return F.binary_cross_entropy_with_logits(outputs, labels, weight, reduction="sum") / weight.sum()
 
     def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        return torch.from_numpy(outputs).double().sigmoid().numpy()
+        if not self.one_logit:
+            return super().estimate(outputs)
+        return (torch.from_numpy(outputs).double() / self.temperature).sigmoid().numpy()
 
     def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
-        return (estimates > 0.5).astype(int)
+        return (estimates > 0.5).astype(int) if self.one_logit else super().decide(estimates)
 
-    def metrics(self, predictions: NDArray[Any], labels: NDArray[np.float32]) -> dict[str, Any]:
-        return classification_metrics(predictions, labels.astype(int), classes=2)
+    def probabilities(self, estimates: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.stack([1 - estimates, estimates], axis=1) if self.one_logit else estimates
 
 
-@dataclass(frozen=True)
-class PairRegression(Kind):
-    """A pair's similarity from 0 to `maximum`: outputs are shares of it; squared error loss, Pearson correlation.
+@dataclass(frozen=True, kw_only=True)
+class MultiLabel(Labelled):
+    """A sentence has any number of labels: binary cross-entropy of each label. `balanced` weighs a label's positives.
+
+    The labels stand in one column (a list, or text with `label_separator` between labels), or in one column for each
+    label, with 0 or 1.
+
+    Args:
+        label_separator: between the labels of a text.
+        thresholds: a label is predicted above this probability; chosen on the dev set, label by label, for the best F1.
+    """
+
+    kind: ClassVar[str] = "multilabel"
+    metrics_of_kind: ClassVar[tuple[Metric, ...]] = ("macro_f1", "average_precision", "accuracy")
+
+    metric: Metric = "macro_f1"
+    label_separator: str = "|"
+    thresholds: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.label, str) and not self.labels:
+            object.__setattr__(self, "labels", self.label)
+        super().__post_init__()
+        if not isinstance(self.label, str) and self.labels != self.label:
+            raise self.problem("labels are named by their columns; leave out either labels or the list of columns")
+
+    @property
+    def outputs(self) -> int:
+        return len(self.labels)
+
+    def labels_from(self, row: Row) -> tuple[str, ...] | None:
+        if isinstance(self.label, str):
+            found = parts(row.get(self.label), self.label_separator)
+            return None if found is None else tuple(map(self._check_label, found))
+        values = {column: canonical(row.get(column)) for column in self.label}
+        if None in values.values():
+            return None
+        if wrong := [column for column, value in values.items() if value not in ("0", "1", "False", "True")]:
+            raise ValueError(f"expected 0 or 1 in {wrong[0]}")
+        return tuple(column for column, value in values.items() if value in ("1", "True"))
+
+    def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+        names = self.names or class_order({name for row in labels for name in row})
+        numbers = {name: index for index, name in enumerate(names)}
+        encoded = np.zeros((len(labels), len(names)), np.float32)
+        for row, found in enumerate(labels):
+            encoded[row, [numbers[name] for name in found]] = 1
+        return encoded, names
+
+    def learned(self, training: Examples) -> Self:
+        assert training.labels is not None, "training rows have labels"
+        names = self._learned_names(training)
+        counts = training.labels.sum(axis=0).astype(np.int64)
+        self._check_occurrence(counts, names, training)
+        weights = self.class_weights
+        if weights == "balanced":
+            weights = tuple((np.maximum(len(training) - counts, 1) / counts).tolist())
+        return replace(self, labels=names, class_weights=weights)
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        weight = None if self.class_weights is None else outputs.new_tensor(self.class_weights)
+        return F.binary_cross_entropy_with_logits(outputs, labels, pos_weight=weight)
+
+    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        return (torch.from_numpy(outputs).double() / self.temperature).sigmoid().numpy()
+
+    def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
+        return (estimates > np.array(self.thresholds or (0.5,) * len(self.labels))).astype(np.float32)
+
+    def metrics(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> dict[str, Any]:
+        return multilabel_metrics(self.decide(estimates) > 0, estimates, labels)
+
+    def tuned(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> Self:
+        columns = zip(estimates.T, labels.T > 0.5, strict=True)
+        return replace(self, thresholds=tuple(best_threshold(scores, gold) for scores, gold in columns))
+
+
+def best_threshold(scores: NDArray[np.float64], gold: NDArray[np.bool_]) -> float:
+    """The threshold of the best F1: halfway between two neighbouring scores [rows]; 0.5 if no row has the label."""
+    if not gold.any():
+        return 0.5
+    order = np.argsort(-scores, kind="stable")
+    ranked, hits = scores[order], np.cumsum(gold[order])
+    f1 = 2 * hits / (np.arange(1, len(scores) + 1) + gold.sum())
+    below = np.append(ranked[1:], 0.0)
+    best = int(np.argmax(np.where(ranked > below, f1, -1.0)))  # equal scores cannot be told apart
+    return float((ranked[best] + below[best]) / 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regression(Task):
+    """A sentence has a number: squared error loss of its share of the range, Pearson correlation.
+
+    Args:
+        range: lowest and highest label. Predictions stay within a declared one; one that is left out is learned from
+            the training rows, and predictions may leave it.
+    """
+
+    kind: ClassVar[str] = "regression"
+    metrics_of_kind: ClassVar[tuple[Metric, ...]] = ("pearson", "spearman", "rmse")
+
+    metric: Metric = "pearson"
+    range: tuple[float, float] | None = None
+    learned_range: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.range is not None and not -math.inf < self.range[0] < self.range[1] < math.inf:
+            raise self.problem(f"range is {list(self.range)}; expected two numbers, the lower one first")
+
+    @property
+    def outputs(self) -> int:
+        return 1
+
+    def labels_from(self, row: Row) -> float | None:
+        low, high = self.range or (-math.inf, math.inf)
+        written = row.get(self.label_columns[0])
+        value = number(written)
+        if value is None:
+            return None
+        if math.isnan(value) or not low <= value <= high:
+            hint = " (decimal point, not comma)" if isinstance(written, str) and "," in written else ""
+            bounds = f" from {low:g} to {high:g}" if self.range else ""
+            raise ValueError(f"expected a number{bounds}{hint}")
+        return value
+
+    def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+        return np.array(labels, np.float32), ()
+
+    def learned(self, training: Examples) -> Self:
+        assert training.labels is not None, "training rows have labels"
+        if self.range is not None:
+            return self
+        low, high = float(training.labels.min()), float(training.labels.max())
+        if low == high:
+            raise self.problem(f"all labels of {training.source} are {low:g}; nothing to learn")
+        return replace(self, learned_range=(low, high))
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Lowest and highest label, declared or learned."""
+        return self.range or self.learned_range or (0.0, 1.0)
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        low, high = self.bounds
+        return F.mse_loss(outputs, (labels - low) / (high - low))
+
+    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        return (np.clip(outputs, 0, 1) if self.range else outputs).astype(np.float64)
+
+    def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
+        low, high = self.bounds
+        return low + estimates.astype(np.float32) * (high - low)  # fp32 like the outputs of one model
+
+    def metrics(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> dict[str, Any]:
+        return regression_metrics(self.decide(estimates), labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairRegression(Regression):
+    """A pair has a number: squared error loss of its share of the range, Pearson correlation."""
+
+    kind: ClassVar[str] = "pair_regression"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cosine(Regression):
+    """A pair's similarity: the cosine of its embeddings is its share of the range; squared error loss.
 
     Source of the loss: Reimers & Gurevych 2019 (Sentence-BERT), section 3, regression objective.
     """
 
-    maximum: float
-    outputs = 1
-    pair = True
-    metric = "pearson"
+    kind: ClassVar[str] = "cosine"
 
-    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        return F.mse_loss(outputs, labels / self.maximum)
+    range: tuple[float, float] | None = (0.0, 1.0)
 
-    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        return np.clip(outputs, 0, 1).astype(np.float64)
 
-    def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
-        return estimates.astype(np.float32) * self.maximum  # fp32 like the outputs of one model
-
-    def metrics(self, predictions: NDArray[Any], labels: NDArray[np.float32]) -> dict[str, Any]:
-        return correlation_metrics(predictions, labels)
+KINDS: dict[str, type[Task]] = {
+    kind.kind: kind for kind in (Classification, PairClassification, MultiLabel, Regression, PairRegression, Cosine)
+}
+"""All kinds by name."""
 
 
 def labels_to_tensor(labels: NDArray[np.float32], device: torch.device) -> Tensor:
-    """Labels [rows] as an fp32 tensor on the device; the host does not wait for the copy."""
+    """Labels as an fp32 tensor on the device; the host does not wait for the copy."""
     tensor = torch.from_numpy(labels)
     return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)

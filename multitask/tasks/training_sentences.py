@@ -4,35 +4,35 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from minbert.errors import InputError
-from multitask.data.read_task_files import read_examples
 from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE, SENTENCES_FILE, read_sentences
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import files_folder, load_tasks
+from multitask.tasks.read_examples import load_rows
 
 
-def training_sentences(name: str, folder: Path, limit: int | None = None) -> tuple[Sequence[str], str]:
-    """Sentences and the fingerprint of their file.
+def training_sentences(name: str, data: Path, limit: int | None = None) -> tuple[Sequence[str], str]:
+    """Sentences and a hash of what was read.
 
     Args:
         name: `unlabelled`; the name of another text file of the folder, ending in `.txt`; or a task, for its training
             sentences (of pairs: all first sentences, then all second ones).
-        folder: the data folder.
+        data: the data folder, or a tasks file.
         limit: read at most this many sentences of a text file.
 
     Raises:
         InputError: the name is unknown, or the file is missing or malformed.
     """
-    if path := text_file(name, folder):
+    if path := text_file(name, files_folder(data)):
         if name in (CAPTIONS_FILE, NEWS_FILE) and not path.is_file():
             raise InputError(f"{path}: no such file; `multitask data domains` makes it from the similarity set")
         sentences = read_sentences(path, limit)
         return sentences.sentences, sentences.fingerprint
-    if name not in TASKS:
+    tasks = load_tasks(data)
+    if name not in tasks:
         raise InputError(
-            f'unknown source "{name}"; expected unlabelled, a text file\'s name (.txt) or one of {", ".join(TASKS)}'
+            f'unknown source "{name}"; expected unlabelled, a text file\'s name (.txt) or one of {", ".join(tasks)}'
         )
-    schema = TASKS[name].schema
-    examples = read_examples(schema.path(folder, "train"), schema, labelled=True)
-    return [text for column in examples.sentences for text in column], examples.fingerprint
+    examples = load_rows(tasks[name], "train")
+    return [text for column in examples.sentences for text in column], examples.identity
 
 
 def text_file(name: str, folder: Path) -> Path | None:

@@ -15,13 +15,12 @@ from torch import Tensor
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids
+from multitask.data.examples import Rows
 from multitask.data.labelled_data import LabelledData
-from multitask.data.shuffle_and_batch import Rows
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.pooling import pool
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
-from multitask.tasks.all_tasks import TASKS
 from multitask.tasks.kinds import labels_to_tensor
 from multitask.training.trainable import Losses, Update
 
@@ -90,7 +89,7 @@ class TaskSource(Source):
     def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         outputs = distributed.gather(self.model.head(self.task, encoded.embeddings), len(rows))
         labels = labels_to_tensor(self.labels[rows], outputs.device)
-        return TASKS[self.task].kind.loss(outputs, labels), {}
+        return self.model.tasks[self.task].loss(outputs, labels), {}
 
 
 def losses_of(

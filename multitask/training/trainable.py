@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from multitask.data.shuffle_and_batch import Rows
+from multitask.data.examples import Rows
 
 
 @dataclass(frozen=True)

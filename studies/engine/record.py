@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from minbert.errors import InputError
-from minbert.files import parsed, read_json, write_json
+from minbert.files import read_json, write_json
 from multitask.runs.artefact import Artefact
 from multitask.runs.garbage import write_keep_list
+from multitask.runs.records import read_record
 from multitask.runs.run_hash import FORMAT_VERSION
 from studies.engine.table import Table
 
@@ -68,6 +69,9 @@ class Record:
         runs: one for each seed of each row, in the tables' order. Rows without a recipe have none.
         format_version: of the artefacts.
         schema: of the record.
+
+    Raises:
+        ValueError: a run of a row that no table has.
     """
 
     preset: str
@@ -78,6 +82,11 @@ class Record:
     runs: tuple[RecordedRun, ...]
     format_version: int = FORMAT_VERSION
     schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        rows = {(table.key, row.key) for table in self.tables for row in table.rows}
+        if unknown := {(run.table, run.row) for run in self.runs} - rows:
+            raise ValueError(f"runs of rows that no table has: {sorted(unknown)}")
 
     @property
     def failures(self) -> list[tuple[str, RecordedRun]]:
@@ -154,12 +163,9 @@ class Record:
         if version != (SCHEMA, FORMAT_VERSION):
             raise InputError(f"{path}: written by another version; run {command} again")
         try:
-            record: Record = parsed(cls, found)
-            rows = {(table.key, row.key) for table in record.tables for row in table.rows}
-            if unknown := {(run.table, run.row) for run in record.runs} - rows:
-                raise ValueError(f"runs of rows that no table has: {sorted(unknown)}")
-        except ValueError as error:
-            raise InputError(f"{path}: not a record of experiments ({error}); run {command} again") from None
+            record: Record = read_record(path, cls)
+        except InputError as error:
+            raise InputError(f"{error}; not a record of experiments: run {command} again") from None
         return record
 
 

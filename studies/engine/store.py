@@ -14,10 +14,11 @@ from typing import Any
 
 from minbert.download_checkpoint import HUB_EXTRAS, weights_file
 from minbert.errors import InputError
-from minbert.files import read_json, sha256_of_file, write_json
+from minbert.files import sha256_of_file, write_json
 from multitask.runs.artefact import LOCKS, Artefact, Weights, locate_model
 from multitask.runs.garbage import KEEP_LISTS, entries, keep_lists, remove, unneeded
 from multitask.runs.locks import is_free
+from multitask.runs.records import read_record
 from multitask.runs.run_hash import hash_of
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
@@ -176,7 +177,7 @@ def garbage(runs: Path, named: Sequence[str] = ()) -> list[Path]:
 def _read_note(path: Path) -> Note | None:
     """A note; None, with a warning, of a damaged one, without which a stage loads its inputs to find its artefact."""
     try:
-        note: Note = read_json(path, Note)
+        note: Note = read_record(path, Note)
     except InputError as error:
         logger.warning("%s; the note is not used", error)
         return None

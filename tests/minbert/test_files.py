@@ -150,7 +150,7 @@ def test_sha256_of_a_file(tmp_path):
     assert sha256_of_file(tmp_path / "x") == hashlib.sha256(content).hexdigest()
 
 
-@pytest.mark.parametrize("kind", [dict, list[str], dict[str, int]])
+@pytest.mark.parametrize("kind", [dict, str])
 def test_json_of_another_shape_is_refused(tmp_path, kind):
     write_json(tmp_path / "x.json", [1])
     with pytest.raises(InputError, match=f"{tmp_path / 'x.json'}: .* was expected"):

@@ -5,35 +5,33 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from minbert.errors import InputError
 from minbert.files import write_json
-from minbert.tokenizer import load_tokenizer
 from multitask.data.contamination import TrainedOn
-from multitask.data.read_task_files import Examples, Split, read_examples
-from multitask.evaluation.task_predictions import write_predictions
-from multitask.evaluation.task_scores import MultitaskScores, score
+from multitask.data.examples import Examples
+from multitask.evaluation.task_predictions import Estimates, estimate, located, tokenised, write_predictions
+from multitask.evaluation.task_scores import MultitaskScores, labels_of, score
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import Runtime, start
 from multitask.runtime.options import RunOptions
 from multitask.stages.ensemble import STAGE, EnsembleConfig, Kept
 from multitask.stages.ensemble.votes_and_soups import (
-    Estimates,
     Member,
     blend,
     check_soup,
-    estimate,
     find_members,
     select_greedily,
     select_soup,
     soup,
 )
 from multitask.stages.evaluate.scoring import write_evaluation
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.read_examples import load_rows
+from multitask.tasks.task import Split, Task
 
 logger = logging.getLogger("multitask")
 
@@ -55,7 +53,7 @@ def ensemble(
 
     Args:
         models: runs' folders or model folders; models named earlier win ties.
-        data: folder with the tasks' files.
+        data: a tasks file, or the folder of the course's files.
         config: how to combine them.
         options: device, precision, and where to write.
         kept: use only a run's leading model, or all models that it keeps.
@@ -68,7 +66,8 @@ def ensemble(
     members = find_members(models, kept)
     if config.method in SOUPS:
         check_soup(members)
-    examples = _read(data, [name for name in TASKS if any(name in member.tasks for member in members)])
+    tasks = _common_tasks(members, data)
+    examples = _read(tasks)
     inputs = {
         "members": [member.identity for member in members],
         "data": {split: {name: rows.fingerprint for name, rows in sets.items()} for split, sets in examples.items()},
@@ -84,15 +83,15 @@ def ensemble(
             return artefact
         dev = examples["dev"]
         answers = {member.label: _answers(member, dev, runtime) for member in members}
-        scores = {label: score(_decide(answer), dev) for label, answer in answers.items()}
+        scores = {label: score(tasks, answer, dev) for label, answer in answers.items()}
         if config.method in SOUPS:
-            votes, combined = _soup(config, members, scores, examples, runtime, artefact.folder)
+            votes, combined = _soup(config, members, tasks, scores, examples, runtime, artefact.folder)
         else:
-            votes = _vote(config, answers, dev)
+            votes = _vote(config, tasks, answers, dev)
             combined = {"dev": _blended(votes, answers), "test": _on_test(members, votes, examples["test"], runtime)}
-        predictions = {split: _decide(estimates) for split, estimates in combined.items()}
+        tasks = {name: task.tuned(combined["dev"][name], labels_of(dev[name])) for name, task in tasks.items()}
         for split in examples:
-            write_predictions(predictions[split], examples[split], split, artefact.folder / "predictions")
+            write_predictions(tasks, combined[split], examples[split], split, artefact.folder / "predictions")
         beside = {
             "method": config.method,
             "selected_on_dev": config.method in SELECTED_ON_DEV,
@@ -101,36 +100,54 @@ def ensemble(
             },
             "weights": {name: _shares(given) for name, given in votes.items()},
         }
-        write_evaluation(artefact.folder, predictions["dev"], examples["dev"], seen, beside)
+        write_evaluation(artefact.folder, tasks, combined["dev"], examples["dev"], seen, beside)
         artefact.finish()
     return artefact
 
 
-def _read(data: Path, tasks: Sequence[str]) -> dict[Split, dict[str, Examples]]:
-    """The tasks' dev sets, and the test sets whose files exist, without labels."""
+def _common_tasks(members: Sequence[Member], data: Path) -> dict[str, Task]:
+    """The members' tasks with the files of `data`. Raises InputError if members differ in a task's declaration."""
+    declared = load_tasks(data)
+    found: dict[str, Task] = {}
+    for name in (name for name in declared if any(name in member.tasks for member in members)):
+        first, *others = [member for member in members if name in member.tasks]
+        for other in others:
+            if other.tasks[name].declaration(tuned=False) != first.tasks[name].declaration(tuned=False):
+                raise InputError(f"{other.label}: its task {name} has another declaration than that of {first.label}")
+        found[name] = located(first.tasks[name], declared[name])
+    return found
+
+
+def _read(tasks: Mapping[str, Task]) -> dict[Split, dict[str, Examples]]:
+    """The tasks' dev sets, and the test sets that exist, without labels."""
     dev, test = {}, {}
-    for name in tasks:
-        schema = TASKS[name].schema
-        dev[name] = read_examples(schema.path(data, "dev"), schema, labelled=True)
-        if (path := schema.path(data, "test")).is_file():
-            test[name] = read_examples(path, schema, labelled=False)
+    for name, task in tasks.items():
+        dev[name] = load_rows(task, "dev")
+        if task.test is not None and task.test.exists():
+            test[name] = load_rows(task, "test")
         else:
-            logger.warning("%s: no such file; no test predictions for %s", path, name)
+            logger.warning("%s: no such file; no test predictions for %s", task.test or "test", name)
     return {"dev": dev, "test": test}
 
 
 def _answers(member: Member, examples: Mapping[str, Examples], runtime: Runtime) -> Estimates:
     """A member's estimates; the model stays in memory only during this call."""
     logger.info("predictions of %s", member.label)
-    model = MultitaskModel.load(member.folder).to(runtime.device)
-    return estimate(model, load_tokenizer(str(member.folder)), examples, runtime)
+    return _estimates(MultitaskModel.load(member.folder).to(runtime.device), examples, runtime)
 
 
-def _decide(estimates: Estimates) -> dict[str, NDArray[Any]]:
-    return {name: TASKS[name].kind.decide(values) for name, values in estimates.items()}
+def _estimates(model: MultitaskModel, examples: Mapping[str, Examples], runtime: Runtime) -> Estimates:
+    """A model's estimates of the tasks that it has a head for."""
+    data = {name: tokenised(model, name, rows) for name, rows in examples.items() if name in model.tasks}
+    return estimate(model, data, runtime)
 
 
-def _vote(config: EnsembleConfig, answers: Mapping[str, Estimates], dev: Mapping[str, Examples]) -> Votes:
+def _vote(
+    config: EnsembleConfig,
+    tasks: Mapping[str, Task],
+    answers: Mapping[str, Estimates],
+    dev: Mapping[str, Examples],
+) -> Votes:
     """For each task, the number of votes of every member that answers it."""
     votes: Votes = {}
     for name, rows in dev.items():
@@ -138,8 +155,7 @@ def _vote(config: EnsembleConfig, answers: Mapping[str, Estimates], dev: Mapping
         given = np.ones(len(voters), np.int64)
         if config.method != "average":
             rounds = config.rounds if config.method == "greedy" else 1
-            assert rows.labels is not None, "dev sets have labels"
-            given = select_greedily(TASKS[name].kind, [answers[label][name] for label in voters], rows.labels, rounds)
+            given = select_greedily(tasks[name], [answers[label][name] for label in voters], labels_of(rows), rounds)
         votes[name] = dict(zip(voters, given.tolist(), strict=True))
     return votes
 
@@ -164,6 +180,7 @@ def _blended(votes: Votes, answers: Mapping[str, Estimates]) -> Estimates:
 def _soup(
     config: EnsembleConfig,
     members: Sequence[Member],
+    tasks: Mapping[str, Task],
     scores: Mapping[str, MultitaskScores],
     examples: Mapping[Split, Mapping[str, Examples]],
     runtime: Runtime,
@@ -172,20 +189,20 @@ def _soup(
     """Save the soup as the model of the run in `folder`; return its members as votes, and its estimates."""
     if len({member.seed for member in members}) > 1:
         logger.warning("the heads of these models began from different seeds, so their mean may be worse than each")
-    tokenizer, dev = load_tokenizer(str(members[0].folder)), examples["dev"]
+    dev = examples["dev"]
 
     def dev_score(model: MultitaskModel) -> float:
-        return score(_decide(estimate(model.to(runtime.device), tokenizer, dev, runtime)), dev).overall
+        return score(tasks, _estimates(model.to(runtime.device), dev, runtime), dev).overall
 
     chosen = list(members)
     if config.method == "greedy_soup":
         chosen = select_soup(sorted(members, key=lambda member: -scores[member.label].overall), dev_score)
     model = soup([member.folder for member in chosen])
-    model.save(folder / "checkpoints" / "soup", tokenizer)
+    model.save(folder / "checkpoints" / "soup")
     write_json(folder / "best.json", {"overall": "soup"})
     votes = {name: {member.label: 1 for member in chosen} for name in examples["dev"]}
     model.to(runtime.device)
-    return votes, {split: estimate(model, tokenizer, sets, runtime) for split, sets in examples.items()}
+    return votes, {split: _estimates(model, sets, runtime) for split, sets in examples.items()}
 
 
 def _shares(votes: Mapping[str, int]) -> dict[str, float]:

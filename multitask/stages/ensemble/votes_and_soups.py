@@ -4,7 +4,7 @@ Votes and weights are chosen on dev sets only; this code never reads test labels
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -16,19 +16,11 @@ from torch import Tensor
 from minbert.download_checkpoint import weights_file
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file
-from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.data.labelled_data import LabelledData
-from multitask.data.read_task_files import Examples
-from multitask.evaluation.task_predictions import outputs
 from multitask.models.model_folder import HEADS
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, locate_model
-from multitask.runtime.device import Runtime
 from multitask.stages.ensemble import Kept
-from multitask.tasks.all_tasks import TASKS
-from multitask.tasks.kinds import Kind
-
-Estimates = dict[str, NDArray[np.float64]]  # by task: [rows, classes] or [rows]
+from multitask.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -45,7 +37,7 @@ class Member:
     """
 
     folder: Path
-    tasks: tuple[str, ...]
+    tasks: dict[str, Task]
     shape: dict[str, Any]
     start: str | None
     seed: int | None
@@ -56,12 +48,12 @@ class Member:
         """Read a model folder. Raises InputError if it is damaged or not a model folder."""
         model = MultitaskModel.load(folder)
         shape = {
-            "tasks": list(model.tasks),
+            "tasks": {name: task.declaration(tuned=False) for name, task in model.tasks.items()},
             "pooling": model.pooling,
             "heads": asdict(replace(model.heads_config, dropout=0.0)),  # dropout affects training only
             "max_length": model.max_length,
             "encoder": model.encoder.config.values(),
-            "tokenizer": load_tokenizer(str(folder)).fingerprint(),
+            "tokenizer": model.tokenizer.fingerprint(),
         }
         weights = [sha256_of_file(path) for path in (weights_file(folder), folder / HEADS)]
         run = folder.resolve().parent.parent
@@ -103,29 +95,13 @@ def _folders(model: Path, kept: Kept) -> Iterable[Path]:
     return dict.fromkeys(folders)
 
 
-def estimate(
-    model: MultitaskModel, tokenizer: Tokenizer, examples: Mapping[str, Examples], runtime: Runtime
-) -> Estimates:
-    """A model's estimates (see `Kind.estimate`) for all rows, in file order, of the tasks that it has a head for.
-
-    Raises:
-        InputError: some outputs are not finite.
-    """
-
-    def of(name: str, rows: Examples) -> NDArray[np.float64]:
-        data = LabelledData.tokenised(rows, tokenizer, model.max_length, model.reads_jointly(name))
-        return TASKS[name].kind.estimate(outputs(model, name, data, runtime))
-
-    return {name: of(name, rows) for name, rows in examples.items() if name in model.tasks}
-
-
 def blend(estimates: Sequence[NDArray[np.float64]], votes: NDArray[np.int64]) -> NDArray[np.float64]:
     """Mean of the members' estimates, each [rows, ...], weighted by the members' votes [members]."""
     return np.average(np.stack(estimates), axis=0, weights=votes)
 
 
 def select_greedily(
-    kind: Kind, estimates: Sequence[NDArray[np.float64]], labels: NDArray[np.float32], rounds: int
+    task: Task, estimates: Sequence[NDArray[np.float64]], labels: NDArray[np.float32], rounds: int
 ) -> NDArray[np.int64]:
     """Votes [members] by forward selection with replacement: each round adds the member that helps the score most.
 
@@ -136,7 +112,7 @@ def select_greedily(
     Source: Caruana et al. 2004, "Ensemble selection from libraries of models", sections 2 to 2.2.
 
     Args:
-        kind: the task's kind, which defines the score.
+        task: defines the score.
         estimates: each member's estimates on the dev set, [rows, ...].
         labels: the dev set's labels, [rows].
         rounds: number of members to add, with repetition.
@@ -145,15 +121,16 @@ def select_greedily(
     best_score = -np.inf
     for _ in range(rounds):
         candidates = [votes + one for one in np.eye(len(estimates), dtype=np.int64)]
-        scores = [_score(kind, blend(estimates, candidate), labels) for candidate in candidates]
+        scores = [_rank(task.score(blend(estimates, candidate), labels)) for candidate in candidates]
         votes = candidates[int(np.argmax(scores))]
         if max(scores) > best_score:
             best, best_score = votes, max(scores)
     return best
 
 
-def _score(kind: Kind, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> float:
-    return float(kind.metrics(kind.decide(estimates), labels)[kind.metric])
+def _rank(score: float) -> float:
+    """An undefined score counts as the worst."""
+    return -np.inf if np.isnan(score) else score
 
 
 def check_soup(members: Sequence[Member]) -> None:

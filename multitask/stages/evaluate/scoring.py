@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_json, sha256_of_file, write_json
-from minbert.tokenizer import load_tokenizer
 from multitask.data.contamination import TrainedOn
-from multitask.data.read_task_files import Examples
+from multitask.data.examples import Examples
 from multitask.evaluation.embedding_cache import embed
 from multitask.evaluation.embedding_suites import SUITES, measure_task, read_sets
-from multitask.evaluation.task_predictions import load_split, predict
-from multitask.evaluation.task_scores import overlap, score
+from multitask.evaluation.task_predictions import Estimates, estimate, load_split
+from multitask.evaluation.task_scores import labels_of, overlap, score
 from multitask.models.multitask_model import load_model
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import ON_DEV, ON_SUITES, EvaluateConfig, SuitesConfig
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.task import Task
 
 
 def evaluate_run(run: Artefact, data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:
@@ -49,35 +49,36 @@ def evaluate_run(run: Artefact, data: Path, config: EvaluateConfig, options: Run
         if artefact.done:
             return artefact
         folder = run.model_folder()
-        model = load_model(folder).to(runtime.device)
-        dev = load_split(model, load_tokenizer(str(folder)), data, "dev")
+        model = load_model(folder, load_tasks(data)).to(runtime.device)
+        dev = load_split(model, data, "dev")
         for name, fingerprint in read_json(run.folder / "inputs.json").get("dev", {}).items():
             if name in dev and dev[name].examples.fingerprint != fingerprint:
                 raise InputError(f"{dev[name].examples.source}: not the file that {run.folder} was selected on")
         examples = {name: split.examples for name, split in dev.items()}
         seen = TrainedOn.of_folder(folder, str(run.folder))
-        write_evaluation(artefact.folder, predict(model, dev, runtime), examples, seen, {})
+        write_evaluation(artefact.folder, model.tasks, estimate(model, dev, runtime), examples, seen, {})
         artefact.finish()
     return artefact
 
 
 def write_evaluation(
     folder: Path,
-    predictions: Mapping[str, NDArray[Any]],
+    tasks: Mapping[str, Task],
+    estimates: Estimates,
     examples: Mapping[str, Examples],
     trained_on: TrainedOn,
     beside: Mapping[str, Any],
 ) -> None:
-    """Score predictions, [rows] in file order; write predictions.npz, and evaluation.json with the entries `beside`."""
-    scores = score(predictions, examples)
-    answers = {name: (np.asarray(examples[name].labels), values) for name, values in predictions.items()}
-    parts = overlap(predictions, examples, trained_on).items()
+    """Score estimates; write predictions.npz, and evaluation.json with the entries `beside`."""
+    scores = score(tasks, estimates, examples)
+    answers = {name: (labels_of(examples[name]), tasks[name].decide(values)) for name, values in estimates.items()}
+    parts = overlap(tasks, estimates, examples, trained_on).items()
     evaluation = {
         "overall": scores.overall,
         "scores": scores.tasks,
-        "measures": {name: TASKS[name].kind.metric for name in scores.tasks},
+        "measures": {name: tasks[name].metric for name in scores.tasks},
         "metrics": scores.metrics,
-        "overlap": {name: task.summary(itemgetter(TASKS[name].kind.metric)) for name, task in parts},
+        "overlap": {name: task.summary(itemgetter(tasks[name].metric)) for name, task in parts},
         "unknown": trained_on.unknown,
         **beside,
     }

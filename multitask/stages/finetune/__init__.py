@@ -18,8 +18,9 @@ from multitask.training.config import OptimizerConfig
 class FinetuneConfig:
     """Multi-task or single-task fine-tuning (report, section 4.2)."""
 
-    tasks: tuple[str, ...] = ("sentiment", "paraphrase", "similarity")
-    """Tasks to train together, of sentiment, paraphrase, similarity and reviews. Name one for single-task training."""
+    tasks: tuple[str, ...] = ()
+    """Tasks to train together. Name one for single-task training. Default: all of the tasks file; of the course's tasks
+    (sentiment, paraphrase, similarity, reviews) the first three."""
     untrained: tuple[str, ...] = ()
     """Further tasks to score without training them. Meant for `--sharing none`, where pairs need no trained head."""
     epochs: int = 10
@@ -34,7 +35,7 @@ class FinetuneConfig:
     """How the tasks share training steps: average, batch_round_robin, epoch_round_robin, single, proportional,
     annealed, uncertainty, or a gradient aggregator such as pcgrad. A wrong name lists them all."""
     task_weights: tuple[float, ...] | None = None
-    """Weight of each task's loss, in the order of the tasks. Default: 1 for all."""
+    """Weight of each task's loss, in the order of the tasks. Default: the weights in the tasks' declarations (1)."""
     pooling: Pooling = "auto"
     """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the start weights were
     trained with."""
@@ -45,6 +46,9 @@ class FinetuneConfig:
     training only, so heads that compare embeddings may rate pairs as more similar in evaluation."""
     patience: int | None = None
     """Stop after this many epochs without a better dev score."""
+    calibrate: bool = False
+    """Fit a temperature for each classification on its dev set and store it with the model, so that probabilities are
+    comparable with shares of right predictions. It does not change the predicted classes."""
     keep_task_bests: bool = True
     """Also keep the best checkpoint of each task, for ensembles."""
     conflicts_every: int | None = None
@@ -60,24 +64,26 @@ class FinetuneConfig:
         check_range(self, 0, ("seed",), most=MAX_SEED)
         check_range(self, 0, ("encoder_dropout",), most=0.99)
         weights, count = self.task_weights, len(self.tasks)
-        if weights is not None and (len(weights) != count or not all(0 < weight < math.inf for weight in weights)):
+        fits = weights is None or (count in (0, len(weights)) and all(0 < weight < math.inf for weight in weights))
+        if not fits:
             raise InputError(f"task_weights are {weights}; expected {count} positive numbers, one for each task")
         named = (*self.tasks, *self.untrained)
-        if not self.tasks or len(set(named)) < len(named):
-            raise InputError(f"tasks are {', '.join(named) or 'none'}; expected one or more to train, each named once")
+        if len(set(named)) < len(named):
+            raise InputError(f"tasks are {', '.join(named)}; expected each named once")
 
 
 def training_cost(config: FinetuneConfig, data: Path) -> float:
     """Sentences of an epoch, its evaluation included."""
-    from multitask.stages.cost import FORWARD_SHARE, labelled, rows, sentences_per_row
+    from multitask.stages.cost import FORWARD_SHARE, labelled, rows
+    from multitask.tasks.declarations import chosen_tasks, default_tasks
 
-    sizes = {task: rows(data, task, "train") for task in config.tasks}
-    sizes = {task: min(size, config.train_limit or size) for task, size in sizes.items()}
+    tasks = chosen_tasks(data, config.tasks or default_tasks(data))
+    sizes = {task: min(rows(task, "train"), config.train_limit or math.inf) for task in tasks.values()}
     whole = config.scheduler in ("epoch_round_robin", "single")  # others cut every set to the smallest one's length
     least = min(sizes.values())
     used = {task: config.epoch_size or (size if whole else least) for task, size in sizes.items()}
-    training = sum(sentences_per_row(task) * count for task, count in used.items())
-    return training + FORWARD_SHARE * labelled((*config.tasks, *config.untrained), "dev", data)
+    training = sum(len(task.text) * count for task, count in used.items())
+    return training + FORWARD_SHARE * labelled((*tasks, *config.untrained), "dev", data)
 
 
 def scores_of_epochs(run: Artefact) -> str:
@@ -113,7 +119,7 @@ STAGE = register(
         FinetuneConfig,
         _run,
         lambda planned: planned.config.epochs * training_cost(planned.config, planned.data),
-        version=2,
+        version=3,
         summary=scores_of_epochs,
         common=COMMON,
         distributed=True,

@@ -7,13 +7,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import batches_of_similar_length, drawn_rows, rows_from
-from multitask.evaluation.task_predictions import load_split
-from multitask.evaluation.task_scores import evaluate
+from multitask.evaluation.task_predictions import tokenised
+from multitask.evaluation.task_scores import labels_of, score
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.predictions import outputs
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
@@ -21,17 +21,27 @@ from multitask.runtime.random_streams import generator
 from multitask.schedulers import build_scheduler
 from multitask.stages.common import Start, begin_stage, train_once
 from multitask.stages.finetune import STAGE, FinetuneConfig
+from multitask.tasks.declarations import chosen_tasks, default_tasks
+from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.training.loop import LoopConfig
 from multitask.training.source import TaskSource, losses_of
 from multitask.training.trainable import Batch, Evaluation, Losses, Update
 
+DEFAULTS = FinetuneConfig()
+HERE = RunOptions()
 
-def finetune(start_weights: str | Weights, data: Path, config: FinetuneConfig, options: RunOptions) -> Artefact:
+
+def finetune(
+    start_weights: str | Weights,
+    data: str | Path,
+    config: FinetuneConfig = DEFAULTS,
+    options: RunOptions = HERE,
+) -> Artefact:
     """Fine-tune an encoder with new heads; the artefact keeps the models that score best on the dev sets.
 
     Args:
         start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
-        data: folder with the tasks' files.
+        data: a tasks file, or the folder of the course's files.
         config: what to train and how.
         options: device, precision, and where to write.
 
@@ -40,11 +50,11 @@ def finetune(start_weights: str | Weights, data: Path, config: FinetuneConfig, o
         TrainingError: training diverged.
         Interrupted: a signal stopped the run; it can be resumed.
     """
-    found = prepare(start_weights, data, config, options)
-    problem = Finetuning(found.model, found.begin.tokenizer, found.training, found.dev, found.config, found.runtime)
+    found = prepare(start_weights, Path(data), config, options)
+    problem = Finetuning(found.model, found.training, found.dev, found.config, found.runtime)
     loop = LoopConfig(config.epochs, config.optimizer, config.patience, watch_every=config.conflicts_every)
     key = STAGE.key(found.config, found.inputs)
-    labels = found.begin.labels(data)
+    labels = found.begin.labels(Path(data))
     seen = found.begin.trained_on, found.sentences
     backward = problem.scheduler.backward
     return train_once(key, problem, backward, loop, config.seed, labels, *seen, options, found.runtime)
@@ -54,7 +64,7 @@ def finetune(start_weights: str | Weights, data: Path, config: FinetuneConfig, o
 class Prepared:
     """The loaded model, data and settings for training on tasks."""
 
-    config: FinetuneConfig  # its pooling is resolved from the start weights
+    config: FinetuneConfig  # its pooling is resolved from the start weights, its tasks from the data
     begin: Start
     model: MultitaskModel
     training: dict[str, LabelledData]
@@ -63,10 +73,11 @@ class Prepared:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """Hashes of all inputs, plus device and precision."""
+        """Hashes of all inputs, the tasks' declarations, device and precision."""
         return {
             **self.begin.identity(),
             **self.runtime.describe(),
+            "tasks": {name: task.declaration() for name, task in self.model.tasks.items()},
             "training": {name: split.examples.fingerprint for name, split in self.training.items()},
             "dev": {name: split.examples.fingerprint for name, split in self.dev.items()},
         }
@@ -79,14 +90,22 @@ class Prepared:
 
 def prepare(start_weights: str | Weights, data: Path, config: FinetuneConfig, options: RunOptions) -> Prepared:
     """Load start weights and data, and add new heads to the encoder; the arguments are those of `finetune`."""
+    declared = chosen_tasks(data, (*(config.tasks or default_tasks(data)), *config.untrained))
+    names = tuple(name for name in declared if name not in config.untrained)
     begin, runtime = begin_stage(start_weights, config.pooling, config.seed, options)
-    config = replace(config, pooling=begin.pooling)
+    config = replace(config, pooling=begin.pooling, tasks=names)
     if config.encoder_dropout is not None:
         begin.encoder.set_dropout(config.encoder_dropout)
-    tasks = (*config.tasks, *config.untrained)
-    model = MultitaskModel(begin.encoder, tasks, begin.pooling, config.heads, config.max_length).to(runtime.device)
-    training = load_split(model, begin.tokenizer, data, "train", config.tasks)
-    dev = load_split(model, begin.tokenizer, data, "dev")
+    tasks, rows = dict(declared), {}
+    for name in names:
+        tasks[name], rows[name] = load_training_rows(declared[name])
+    weights = tuple(tasks[name].weight for name in names)
+    if config.task_weights is None and set(weights) != {1.0}:
+        config = replace(config, task_weights=weights)
+    model = MultitaskModel(begin.encoder, begin.tokenizer, tasks, begin.pooling, config.heads, config.max_length)
+    model = model.to(runtime.device)
+    training = {name: tokenised(model, name, examples) for name, examples in rows.items()}
+    dev = {name: tokenised(model, name, load_rows(task, "dev")) for name, task in tasks.items()}
     return Prepared(config, begin, model, training, dev, runtime)
 
 
@@ -96,19 +115,18 @@ class Finetuning:
     def __init__(
         self,
         model: MultitaskModel,
-        tokenizer: Tokenizer,
         training: dict[str, LabelledData],
         dev: dict[str, LabelledData],
         config: FinetuneConfig,
         runtime: Runtime,
     ) -> None:
         self.model = model
-        self.tokenizer = tokenizer
+        self.tasks = dict(model.tasks)  # without what is chosen on the dev set
         self.training = training
         self.dev = dev
         self.config = config
         self.runtime = runtime
-        self.scheduler = build_scheduler(config, runtime.device)
+        self.scheduler = build_scheduler(config, model.tasks, runtime.device)
         self.module: nn.Module = nn.ModuleDict(
             {"encoder": model.encoder, "heads": model.heads, "scheduler": self.scheduler}
         )
@@ -146,9 +164,16 @@ class Finetuning:
         return self.scheduler.conflicts(self, update)
 
     def evaluate(self) -> Evaluation:
-        scores = evaluate(self.model, self.dev, self.runtime)
-        kept = scores.tasks if self.config.keep_task_bests else {}
-        return Evaluation(scores.metrics, {"overall": scores.overall, **kept})
+        examples = {name: rows.examples for name, rows in self.dev.items()}
+        estimates = {}
+        for name, task in self.tasks.items():
+            raw, labels = outputs(self.model, name, self.dev[name], self.runtime), labels_of(examples[name])
+            task = task.calibrated(raw, labels) if self.config.calibrate else task
+            estimates[name] = task.estimate(raw)
+            self.model.tasks[name] = task.tuned(estimates[name], labels)
+        scores = score(self.model.tasks, estimates, examples)
+        kept = scores.selecting if self.config.keep_task_bests else {}
+        return Evaluation(scores.metrics, {"overall": scores.overall, **kept} if scores.selecting else {})
 
     def save(self, folder: Path) -> None:
-        self.model.save(folder, self.tokenizer)
+        self.model.save(folder)

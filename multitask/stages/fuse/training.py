@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from multitask.data.shuffle_and_batch import Rows, drawn_rows
+from multitask.data.examples import Rows
+from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions
 from multitask.stages.common import train_once
@@ -78,7 +79,7 @@ class Fusing(Finetuning):
     def __init__(
         self, found: Prepared, config: FuseConfig, views: dict[str, ContrastiveSource], projection: nn.Module
     ) -> None:
-        super().__init__(found.model, found.begin.tokenizer, found.training, found.dev, found.config, found.runtime)
+        super().__init__(found.model, found.training, found.dev, found.config, found.runtime)
         self.fusion = config
         self.views = views
         self.module = nn.ModuleDict({**dict(self.module.named_children()), "projection": projection})

@@ -14,8 +14,8 @@ from minbert.files import sha256_of_file
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
+from multitask.data.examples import Rows
 from multitask.data.labelled_data import LabelledData
-from multitask.data.shuffle_and_batch import Rows
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.model_folder import heads_files
 from multitask.models.pooling import pool
@@ -32,8 +32,9 @@ from multitask.stages.dropout_views_and_pairs import (
 )
 from multitask.stages.masked_words import MaskedSource
 from multitask.stages.pretrain import STAGE, PretrainConfig
-from multitask.tasks.accuracy_and_correlation import correlation_metrics
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import task_named
+from multitask.tasks.metrics import correlation_metrics
+from multitask.tasks.read_examples import load_rows
 from multitask.training.gradient_cache import backward_in_chunks
 from multitask.training.loop import LoopConfig
 from multitask.training.source import Source, losses_of
@@ -67,8 +68,8 @@ def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, o
     }
     dev = None
     if config.select == "similarity":
-        schema = TASKS["similarity"].schema
-        dev = LabelledData.load(data, schema, "dev", begin.tokenizer, config.max_length, joint=False)
+        examples = load_rows(task_named(data, "similarity"), "dev")
+        dev = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
     inputs = {
         **begin.identity(),
         **runtime.describe(),
@@ -123,7 +124,7 @@ class Pretraining:
             for name, source in sources.items():
                 # Two dropout views of a sentence have the same tokens, so one of them suffices here.
                 columns = tuple({id(column): column for column in source.columns}.values())
-                masked = MaskedSource(columns, begin.tokenizer, config.masking, head, words)
+                masked = MaskedSource(columns, begin.tokenizer, config.masking.mask_share, head, words)
                 self.sources[_masked(name)] = masked
                 self.weights[_masked(name)] = config.mlm_weight
 

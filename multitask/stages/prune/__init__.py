@@ -59,12 +59,15 @@ class PruneConfig:
 
 
 def _cost(planned: Planned) -> float:
-    from multitask.stages.cost import rows, sentences_per_row
+    from multitask.stages.cost import rows
+    from multitask.tasks.declarations import task_named
 
     config = planned.config
-    task = config.task if config.score == "task" else "similarity"
-    count = rows(planned.data, task, "train") if config.score in ("align_uniform", "task") else 0
-    return config.rounds * sentences_per_row(task) * min(count, config.train_limit or count)
+    if config.score not in ("align_uniform", "task"):
+        return 0.0
+    task = task_named(planned.data, config.task if config.score == "task" else "similarity")
+    count = rows(task, "train")
+    return config.rounds * len(task.text) * min(count, config.train_limit or count)
 
 
 def _summary(run: Artefact) -> str:

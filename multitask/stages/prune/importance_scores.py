@@ -18,8 +18,8 @@ from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.model import BertModel, Layer
 from minbert.remove_heads_and_neurons import Units, masked
+from multitask.data.examples import Rows
 from multitask.data.labelled_data import LabelledData
-from multitask.data.shuffle_and_batch import Rows
 from multitask.models.pooling import PoolingMethod
 from multitask.objectives import alignment, uniformity, unit
 from multitask.runtime.device import Runtime

@@ -38,8 +38,9 @@ from multitask.runtime.random_streams import generator
 from multitask.stages.common import Start, begin_stage
 from multitask.stages.prune import STAGE, PruneConfig
 from multitask.stages.prune.importance_scores import AlignUniformSource, choose, magnitude, random_scores, sensitivity
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import load_tasks, task_named
 from multitask.tasks.kinds import POSITIVE
+from multitask.tasks.read_examples import load_rows
 from multitask.training.source import Source, TaskSource
 
 logger = logging.getLogger("multitask")
@@ -149,8 +150,8 @@ def _prepare(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) ->
 
 
 def _by_geometry(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scoring:
-    schema = TASKS["similarity"].schema
-    pairs = LabelledData.load(data, schema, "train", begin.tokenizer, config.max_length, joint=False)
+    examples = load_rows(task_named(data, "similarity"), "train")
+    pairs = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
     source = AlignUniformSource(pairs, config.uniformity_weight)
     if config.uniformity_weight < 1 and not source.positive[drawn_rows(len(source), config.train_limit)].any():
         raise InputError(f"{pairs.examples.source}: no scored pair has a similarity of {POSITIVE:g} or more to align")
@@ -160,14 +161,14 @@ def _by_geometry(begin: Start, data: Path, config: PruneConfig, runtime: Runtime
 
 def _by_task(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scoring:
     """Score by the fine-tuning loss with the start's own head; an encoder without heads uses the pairs' cosine."""
-    model = load_model(begin.folder)
+    model = load_model(begin.folder, load_tasks(data))
     if config.task not in model.tasks:
         raise InputError(
             f"{begin.name}: no head for {config.task!r}, only for {', '.join(model.tasks)}; score by one of these, or "
             "start from a run of finetune"
         )
     model.max_length = config.max_length or model.max_length
-    rows = load_split(model, begin.tokenizer, data, "train", [config.task])[config.task]
+    rows = load_split(model, data, "train", [config.task])[config.task]
     source = TaskSource(model.to(runtime.device), config.task, rows)
     heads = [sha256_of_file(path) for path in heads_files(begin.folder, model.pooling)]
     score = _gradient(model.encoder, model.pooling, source, config, runtime)

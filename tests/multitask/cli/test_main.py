@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from multitask.tasks.all_tasks import TASKS
 from safetensors.torch import load_file, save_file
 from scipy.stats import pearsonr
 
 from multitask.cli.main import main
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
-from multitask.tasks.all_tasks import TASKS
 from tests.conftest import SMALL_ROWS
 
 TRAINED = ("sentiment", "paraphrase", "similarity")
@@ -237,7 +237,7 @@ def finetune(tiny_encoder, small_data, tmp_path):
         ("/no/such/folder/ids-sst-train.csv: no such file", ["--data", "/no/such/folder"]),
         ("/no/such/weights: no such folder", ["--start", "/no/such/weights"]),
         ("is a local checkpoint and has no revision 'main'", ["--revision", "main"]),
-        ("epochs nan: expected a whole number", ["--epochs", "nan"]),
+        ('--epochs is "nan"; expected a whole number', ["--epochs", "nan"]),
         ("seed is 18446744073709551616; expected 0 to", ["--seed", 2**64]),
         ("learning_rate is nan; expected at least 0", ["--learning-rate", "nan"]),
         ("learning_rate is inf; expected at least 0", ["--learning-rate", "inf"]),
@@ -245,7 +245,7 @@ def finetune(tiny_encoder, small_data, tmp_path):
         ("save_every is nan; expected at least 0", ["--save-every", "nan"]),
         ("head_hidden_size is 0; expected at least 1", ["--head-hidden-size", 0]),
         ("task_weights are (1.0, 2.0); expected 3 positive numbers", ["--task-weights", 1, 2]),
-        ("--sharing all: expected one of: separate, shared_first_layer, shared, none", ["--sharing", "all"]),
+        ('--sharing is "all"; expected one of: separate, shared_first_layer, shared, none', ["--sharing", "all"]),
         ("--epochs: expected one argument", ["--epochs"]),
         ("--epoch: no such option of `multitask finetune`; did you mean --epochs?", ["--epoch", 3]),
         ("--colour: no such option of `multitask finetune`; --help-all shows", ["--colour", "red"]),
@@ -335,8 +335,8 @@ def test_embed_refuses(tiny_encoder, tmp_path, capsys):
         ("seed is 4294967296; expected 0 to 4294967295", ["evaluate", "--model", "m", "--seed", 2**32]),
         ("batches is -1; expected at least 1", ["probe", "--model", "m", "--batches", -1]),
         ("seeds is 0; expected at least 1", ["experiments", "plan", "sample", "--seeds", 0]),
-        ("preset large: expected one of: sample, small, best, paper", ["experiments", "plan", "large"]),
-        ("--print-completion takes one of: bash, zsh", ["--print-completion", "fish"]),
+        ('preset is "large"; expected one of: sample, small, best, paper', ["experiments", "plan", "large"]),
+        ("--print-completion takes one of: bash, zsh", ["--print-completion", "cmd"]),
     ],
     ids=str,
 )

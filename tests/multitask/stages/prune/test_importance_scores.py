@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from multitask.tasks.all_tasks import TASKS
 from scipy.stats import spearmanr
 
 from minbert.config import BertConfig
@@ -27,7 +28,6 @@ from multitask.stages.prune.importance_scores import (
     random_scores,
     sensitivity,
 )
-from multitask.tasks.all_tasks import TASKS
 from multitask.training.source import losses_of
 from multitask.training.trainable import Batch
 

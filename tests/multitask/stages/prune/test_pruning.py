@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from multitask.data.read_task_files import read_examples
+from multitask.tasks.all_tasks import TASKS
 
 from minbert.errors import InputError
 from minbert.files import read_json
@@ -14,7 +16,6 @@ from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn
-from multitask.data.read_task_files import read_examples
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -28,7 +29,6 @@ from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import pretrain
 from multitask.stages.prune import PruneConfig
 from multitask.stages.prune.pruning import prune
-from multitask.tasks.all_tasks import TASKS
 from multitask.training.checkpoints_and_resume import RunState
 from multitask.training.config import OptimizerConfig
 

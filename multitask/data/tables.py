@@ -1,0 +1,279 @@
+"""Rows of a table, one at a time, whatever its format: csv, tsv, jsonl, parquet, or a data set of the hub.
+
+Delimited text is parsed strictly, and a bad row is named by file and line. Text is kept as written; tasks ignore white
+space around it. The course's starter code also lower-cases text and puts spaces before `. ? , '`. The
+tokenizer of an uncased BERT does both by itself, so its ids are the same either way (except for a capital sigma that
+ends a Greek word).
+"""
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from minbert.errors import InputError
+from minbert.files import sha256_of_file
+from multitask.data.problems import OnProblem, checked, quote, refuse
+from multitask.data.text_lines import suffixes, text_lines
+
+HUB = "hf:"
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+FORMATS = (*SEPARATORS, ".jsonl", ".jsonlines", ".parquet")
+ROWS_PER_BATCH = 8192
+CONFIGURED = ("glue", "super_glue", "tweet_eval", "xtreme", "clue")
+"""Data sets of the hub without an owner in their name whose last part is a configuration: `glue/mrpc`."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where rows come from.
+
+    Args:
+        file: a file, or `hf:` and a data set of the hub (`hf:OWNER/NAME`, `hf:OWNER/NAME/CONFIGURATION`,
+            `hf:glue/mrpc`) or the folder of one that was saved to disk.
+        split: of a data set, the split; of a file, the rows whose column `split` has this value. None: all rows.
+    """
+
+    file: str
+    split: str | None = None
+
+    def __str__(self) -> str:
+        return self.file if self.split is None else f"{self.file} ({self.split})"
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None for a data set of the hub."""
+        return None if self.file.startswith(HUB) else Path(self.file)
+
+    def exists(self) -> bool:
+        """Whether the file exists, or a link of its name; True for a data set of the hub."""
+        return self.path is None or self.path.exists() or self.path.is_symlink()
+
+    def fingerprint(self) -> str:
+        """A hash of the content, 64 hex digits. Raises InputError if there is no such file or data set."""
+        if self.path is not None:
+            return checked(self.path, sha256_of_file)
+        return sha256(_hub_data_set(self)._fingerprint.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Table:
+    """An open table.
+
+    Args:
+        name: of the file or data set, for messages.
+        columns: the columns' names; of jsonl those of the first row.
+        rows: the number of each row (its first line in text files, otherwise counted from 1), and its values by column.
+        by_line: whether the numbers are lines.
+        schema: the columns' Arrow types; None of text files.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[int, Row]]
+    by_line: bool = True
+    schema: Any = None
+
+    def place(self, number: int) -> str:
+        """File and row, as messages begin."""
+        return f"{self.name}:{number}" if self.by_line else f"{self.name}: row {number}"
+
+    def require(self, columns: Sequence[str]) -> None:
+        """Raise InputError unless the table has each of these columns once."""
+        for column in columns:
+            if (count := self.columns.count(column)) != 1:
+                found = f"no column {column}" if not count else f"column {column} occurs {count} times"
+                raise InputError(f"{self.name}: {found}; the columns are {quote(', '.join(self.columns))}")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How delimited text is written.
+
+    Args:
+        separator: between fields; None: a comma in .csv and a tab in .tsv.
+        quotes: whether fields may stand in quotes; if not, quotes are ordinary characters.
+        line_breaks: whether a quoted field may contain line breaks.
+    """
+
+    separator: str | None = None
+    quotes: bool = True
+    line_breaks: bool = False
+
+
+def open_table(source: Source, dialect: Dialect = Dialect(), on_problem: OnProblem = refuse, form: str = "") -> Table:
+    """Open a table of any format, by its suffix; files of text may also be compressed (.gz, .bz2, .xz, .zst).
+
+    Args:
+        source: the file or data set, and the split.
+        dialect: of delimited text.
+        on_problem: called for each malformed row, which is then left out; the default raises the first problem.
+        form: the format as a suffix such as `.csv`; by default that of the file's name.
+
+    Raises:
+        InputError: the file is missing, empty, damaged or of an unknown format.
+    """
+    if source.path is None:
+        return _arrow_table(str(source), _hub_batches(source))
+    path = source.path
+    suffix, compression = (form, "") if form else suffixes(path)
+    if suffix in SEPARATORS or dialect.separator:
+        table = _delimited(path, dialect.separator or SEPARATORS[suffix], dialect, on_problem)
+    elif suffix in (".jsonl", ".jsonlines"):
+        table = _json_lines(path, on_problem)
+    elif suffix == ".parquet" and not compression:
+        table = _arrow_table(str(path), _parquet_batches(path))
+    else:
+        raise InputError(f"{path}: unknown format; expected a name that ends in {', '.join(FORMATS)} (also compressed)")
+    return table if source.split is None else _rows_of_split(table, source.split)
+
+
+def _rows_of_split(table: Table, split: str) -> Table:
+    table.require(("split",))
+    rows = ((number, row) for number, row in table.rows if str(row["split"]) == split)
+    return replace(table, rows=rows)
+
+
+def _delimited(path: Path, separator: str, dialect: Dialect, on_problem: OnProblem) -> Table:
+    """Fields are unquoted as by `csv.DictReader`, which the course's starter code uses."""
+    rows = _split_rows(path, separator, dialect, on_problem)
+    first = next(rows, None)
+    if first is None:
+        raise InputError(f"{path}: the file is empty; expected a header line and rows")
+    header = [name.strip() for name in first[1]]
+
+    def by_column() -> Iterator[tuple[int, Row]]:
+        for line, fields in rows:
+            if len(fields) == len(header):
+                yield line, dict(zip(header, fields, strict=True))
+            else:
+                between = {"\t": "tabs", ",": "commas"}.get(separator, repr(separator))
+                on_problem(
+                    f"{path}:{line}: the row has {len(fields)} fields; expected {len(header)}, as in the header "
+                    f"(separated by {between})"
+                )
+
+    return Table(str(path), tuple(header), by_column())
+
+
+def _split_rows(path: Path, separator: str, dialect: Dialect, on_problem: OnProblem) -> Iterator[tuple[int, list[str]]]:
+    """Each row that is not blank, with the line where it starts."""
+    lines = text_lines(path)
+    if dialect.quotes:
+        reader = csv.reader(lines, delimiter=separator, strict=True)
+    else:
+        reader = csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE, strict=True)
+    while True:
+        line = reader.line_num + 1
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            on_problem(
+                f"{path}:{line}: broken quoting ({error}); expected a field that starts with a quote to end with one, "
+                "and quotes inside it to be doubled (or set quotes = false in the task's declaration)"
+            )
+            continue
+        if row is None:
+            return
+        if reader.line_num > line and not dialect.line_breaks:
+            on_problem(
+                f"{path}:{line}: a quoted field goes on until line {reader.line_num}; close its quote, or set "
+                "line_breaks = true in the task's declaration"
+            )
+        elif row:
+            yield line, row
+
+
+def _json_lines(path: Path, on_problem: OnProblem) -> Table:
+    lines = enumerate(text_lines(path), start=1)
+
+    def parsed() -> Iterator[tuple[int, Row]]:
+        for number, line in lines:
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                on_problem(f"{path}:{number}: not JSON ({error})")
+                continue
+            if isinstance(value, dict):
+                yield number, value
+            else:
+                on_problem(f"{path}:{number}: {quote(value)} is not an object; expected one object a line")
+
+    rows = parsed()
+    first = next(rows, None)
+    if first is None:
+        raise InputError(f"{path}: the file is empty; expected one JSON object a line")
+
+    def all_rows() -> Iterator[tuple[int, Row]]:
+        yield first
+        yield from rows
+
+    return Table(str(path), tuple(first[1]), all_rows())
+
+
+def _arrow_table(name: str, batches: Iterator[Any]) -> Table:
+    """A table of Arrow record batches, of which the first has no rows and tells the columns."""
+
+    def rows() -> Iterator[tuple[int, Row]]:
+        number = 0
+        for batch in batches:
+            for row in batch.to_pylist():
+                number += 1
+                yield number, row
+
+    schema = next(batches).schema
+    return Table(name, tuple(schema.names), rows(), by_line=False, schema=schema)
+
+
+def _parquet_batches(path: Path) -> Iterator[Any]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        file = checked(path, pyarrow.parquet.ParquetFile)
+        yield file.schema_arrow.empty_table()
+        yield from file.iter_batches(ROWS_PER_BATCH)
+    except pyarrow.ArrowException as error:
+        raise InputError(f"{path}: not a parquet file, or damaged ({str(error).splitlines()[0]})") from None
+
+
+def _hub_batches(source: Source) -> Iterator[Any]:
+    data = _hub_data_set(source)
+    names = {name: kind.names for name, kind in data.features.items() if hasattr(kind, "names")}
+    yield data.with_format("arrow")[:0]
+    for batch in data.with_format("arrow").iter(ROWS_PER_BATCH):
+        for column, labels in names.items():  # class numbers as the names that the data set declares
+            values = [None if code is None or code < 0 else labels[code] for code in batch[column].to_pylist()]
+            batch = batch.set_column(batch.schema.get_field_index(column), column, [values])
+        yield batch
+
+
+def _hub_data_set(source: Source) -> Any:
+    """The split of a data set that was saved to disk, or of the hub."""
+    try:
+        import datasets
+    except ImportError:
+        raise InputError(f'{source}: needs the datasets library; install with: pip install ".[datasets]"') from None
+    name = source.file.removeprefix(HUB)
+    owner, _, last = name.rpartition("/")
+    try:
+        if Path(name).is_dir():
+            found = datasets.load_from_disk(name)
+        elif owner.count("/") or (owner and owner in CONFIGURED):
+            found = datasets.load_dataset(owner, last)
+        else:
+            found = datasets.load_dataset(name)
+    except Exception as error:  # the library raises many kinds: no network, no such name, damaged files
+        raise InputError(f"{source}: cannot be loaded ({str(error).splitlines()[0]})") from None
+    if not isinstance(found, datasets.DatasetDict):
+        return found
+    if source.split not in found:
+        raise InputError(f"{source}: expected a split of {', '.join(found)}")
+    return found[source.split]

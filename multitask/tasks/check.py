@@ -1,0 +1,255 @@
+"""What a data folder or the files of a tasks file hold, and what is wrong with them: `multitask data check`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from minbert.errors import InputError
+from minbert.tokenizer import Tokenizer
+from multitask.data.contamination import Hashes, hash_sentences
+from multitask.data.examples import Examples
+from multitask.data.problems import OnProblem
+from multitask.data.read_unlabelled_files import (
+    PAIRS_FILE,
+    SENTENCES_FILE,
+    TRIPLETS_FILE,
+    read_pairs,
+    read_sentences,
+    read_triplets,
+)
+from multitask.data.tables import Source
+from multitask.data.text_lines import open_bytes, suffixes
+from multitask.data.tokenize_and_truncate import token_lengths
+from multitask.tasks.declarations import files_folder, load_tasks
+from multitask.tasks.kinds import Labelled, Regression
+from multitask.tasks.read_examples import read_examples
+from multitask.tasks.task import SPLITS, Task
+
+SHOWN_PROBLEMS = 20  # per file
+BINS = 5  # of the histogram of numbers
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """What one file holds.
+
+    Args:
+        name: the file's name, after the task's name if it is declared in a tasks file.
+        lines: number of lines of a text file; None of others.
+        rows: number of usable rows.
+        dropped: number of rows left out because a label or sentence is empty; in a text file, of blank lines.
+        repeated: number of rows with the same sentences as an earlier row, as contamination records compare them.
+        tokens: 50th percentile, 95th percentile and maximum of the tokens per sentence.
+        cut: share of the sentences that are longer than the maximal length.
+        labels: number of rows per label, or per interval of labels; empty without labels.
+    """
+
+    name: str
+    lines: int | None
+    rows: int
+    dropped: int
+    repeated: int
+    tokens: tuple[int, int, int]
+    cut: float
+    labels: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many distinct sentences two files have in common, as contamination records compare them."""
+
+    first: str
+    second: str
+    sentences: int
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """What the files hold. `absent` names the missing files of each task that has at least one file."""
+
+    files: tuple[FileReport, ...]
+    overlaps: tuple[Overlap, ...]
+    absent: tuple[str, ...]
+    max_length: int
+
+    def render(self) -> str:
+        """Aligned plain-text tables, without a final newline."""
+        longer = f"over {self.max_length}"
+        header = ("file", "lines", "rows", "dropped", "repeated", "tokens 50%", "95%", "max", longer, "labels")
+        rows = [
+            (
+                file.name,
+                "-" if file.lines is None else f"{file.lines:,}",
+                *(f"{number:,}" for number in (file.rows, file.dropped, file.repeated, *file.tokens)),
+                f"{file.cut:.1%}",
+                "  ".join(f"{label}: {count:,}" for label, count in file.labels.items()) or "-",
+            )
+            for file in self.files
+        ]
+        parts = [_table([header, *rows], numeric=range(1, 9))]
+        if self.overlaps:
+            shared = [(overlap.first, overlap.second, f"{overlap.sentences:,}") for overlap in self.overlaps]
+            parts.append(_table([("file", "and", "sentences in both"), *shared], numeric=(2,)))
+        if self.absent:
+            parts.append(f"absent: {', '.join(self.absent)}")
+        return "\n\n".join(parts)
+
+
+def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) -> tuple[DataReport, list[str]]:
+    """Read all files of a tasks file, or all known files of a folder: the course's tasks, triplets, pairs and texts.
+
+    Args:
+        data: the tasks file or data folder. A task without any file in the folder is skipped.
+        tokenizer: counts tokens.
+        max_length: sentences with more tokens would be cut; None for the encoder's limit.
+
+    Returns:
+        The report, and the problems as lines of text: at most 20 per file, then the number of further ones.
+
+    Raises:
+        InputError: the folder is missing or holds none of the known files, or the tasks file is not valid.
+    """
+    declared = data.suffix == ".toml"
+    if not declared and not data.is_dir():
+        raise InputError(f"{data}: no such folder")
+    check = _Check(tokenizer, tokenizer.max_length if max_length is None else max_length, declared)
+    for task in load_tasks(data).values():
+        check.task(task)
+    if not declared:
+        check.unlabelled(files_folder(data))
+    if not check.files and not check.problems:
+        names = [Path(task.source("train").file).name for task in load_tasks(data).values()]
+        raise InputError(f"{data}: no data file; expected some of {', '.join([*names, TRIPLETS_FILE, SENTENCES_FILE])}")
+    report = DataReport(tuple(check.files), tuple(check.overlaps()), tuple(check.absent), check.max_length)
+    return report, check.problems
+
+
+class _Check:
+    """Collects the reports, the problems, and the sentences' hashes of all files."""
+
+    def __init__(self, tokenizer: Tokenizer, max_length: int, declared: bool) -> None:
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.declared = declared
+        self.files: list[FileReport] = []
+        self.absent: list[str] = []
+        self.problems: list[str] = []
+        self.sentences: dict[tuple[str, str], Hashes] = {}  # of each task and split
+
+    def task(self, task: Task) -> None:
+        """Read the files of a task."""
+        sources = {split: source for split in SPLITS if (source := getattr(task, split)) is not None}
+        missing = [split for split, source in sources.items() if not source.exists()]
+        if self.declared:
+            self.problems += [f"tasks.{task.name}: {sources[split].file}: no such file" for split in missing]
+        elif len(missing) < len(sources):
+            self.absent += [Path(sources[split].file).name for split in missing]
+        for split, source in sources.items():
+            if split in missing:
+                continue
+            with self._problems_of(str(source)) as on_problem:
+                examples = read_examples(task, source, split != "test", on_problem)
+                if split == "train":
+                    task = task.learned(examples)
+                self._add(task, split, source, examples)
+
+    def _add(self, task: Task, split: str, source: Source, examples: Examples) -> None:
+        name = f"{task.name} {source}" if self.declared else Path(source.file).name
+        self.sentences[task.name, split] = self._report(
+            name, source.path, examples.dropped, examples.sentences, _histogram(task, examples)
+        )
+
+    def unlabelled(self, folder: Path) -> None:
+        """Read the files of a folder that have no labels."""
+        if (path := folder / TRIPLETS_FILE).exists():
+            with self._problems_of(str(path)) as on_problem:
+                triplets = read_triplets(path, on_problem)
+                columns = (triplets.anchors, triplets.positives, triplets.hard_negatives)
+                self._report(path.name, path, triplets.dropped, columns, {})
+        if (path := folder / PAIRS_FILE).exists():
+            with self._problems_of(str(path)) as on_problem:
+                pairs = read_pairs(path, on_problem)
+                self._report(path.name, path, pairs.dropped, (pairs.anchors, pairs.positives), {})
+        for path in sorted(folder.glob("*.txt")):
+            with self._problems_of(str(path)):
+                sentences = read_sentences(path)
+                self._report(path.name, path, sentences.blank, (sentences.sentences,), {})
+
+    def overlaps(self) -> Iterator[Overlap]:
+        """Splits of one task with each other; and the training set of a task with dev and test sets of other tasks."""
+        for (task, split), (other, second) in combinations(self.sentences, 2):
+            if task == other or (self.declared and "train" in (split, second) and split != second):
+                shared = np.intersect1d(self.sentences[task, split], self.sentences[other, second], assume_unique=True)
+                if task == other or len(shared):
+                    yield Overlap(f"{task} {split}", f"{other} {second}", len(shared))
+
+    def _report(
+        self,
+        name: str,
+        path: Path | None,
+        dropped: int,
+        columns: Sequence[Sequence[str]],
+        labels: Mapping[str, int],
+    ) -> Hashes:
+        """Add the report of a file; returns the distinct hashes of its sentences."""
+        hashes = np.stack([hash_sentences(column) for column in columns], axis=1)  # [rows, columns]
+        lengths = np.concatenate([token_lengths(column, self.tokenizer) for column in columns])
+        middle, high, most = np.percentile(lengths, [50, 95, 100], method="higher").tolist()
+        rows = len(hashes)
+        report = FileReport(
+            name=name,
+            lines=None if path is None or suffixes(path)[0] == ".parquet" else _lines(path),
+            rows=rows,
+            dropped=dropped,
+            repeated=rows - len(np.unique(hashes, axis=0)),
+            tokens=(middle, high, most),
+            cut=float(np.mean(lengths > self.max_length)),
+            labels=labels,
+        )
+        self.files.append(report)
+        return np.unique(hashes)
+
+    @contextmanager
+    def _problems_of(self, name: str) -> Iterator[OnProblem]:
+        """Yield a function that collects a file's problems. An `InputError` that ends the block is added too."""
+        own: list[str] = []
+        try:
+            yield own.append
+        except InputError as error:
+            own.append(str(error))
+        self.problems += own[:SHOWN_PROBLEMS]
+        if len(own) > SHOWN_PROBLEMS:
+            self.problems.append(f"{name}: and {len(own) - SHOWN_PROBLEMS:,} more problems")
+
+
+def _lines(path: Path) -> int:
+    with open_bytes(path) as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+
+
+def _histogram(task: Task, examples: Examples) -> dict[str, int]:
+    labels = examples.labels
+    if labels is None:
+        return {}
+    if isinstance(task, Labelled):
+        counts = labels.sum(axis=0) if labels.ndim == 2 else np.bincount(labels.astype(int), minlength=len(task.labels))
+        return dict(zip(task.names, counts.astype(int).tolist(), strict=True))
+    assert isinstance(task, Regression)
+    heights, edges = np.histogram(labels, bins=BINS, range=task.bounds)
+    return {f"{edges[i]:g}-{edges[i + 1]:g}": int(heights[i]) for i in range(BINS)}
+
+
+def _table(rows: Sequence[Sequence[str]], numeric: Sequence[int]) -> str:
+    """Align columns; those in `numeric` are aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if i in numeric else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )

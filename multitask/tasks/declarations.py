@@ -1,0 +1,125 @@
+"""Read tasks from their declarations: a tasks file (TOML), the course's tasks of a data folder, or a trained model."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from minbert.errors import InputError
+from multitask.data.tables import HUB, Source
+from multitask.tasks.kinds import KINDS
+from multitask.tasks.task import SPLITS, Task
+
+COURSE = Path(__file__).with_name("course.toml")
+MAIN_TASKS = ("sentiment", "paraphrase", "similarity")
+"""The course's tasks that a training takes if none are named."""
+
+
+def load_tasks(data: str | Path) -> dict[str, Task]:
+    """The tasks of a tasks file, or the course's tasks with the files of a data folder; by name.
+
+    Raises:
+        InputError: no such file, not TOML, or a declaration that is not valid; the message names the task and field.
+    """
+    path = Path(data)
+    declared, root = (path, path.parent) if path.suffix == ".toml" else (COURSE, path)
+    try:
+        found = tomllib.loads(declared.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{declared}: no such file") from None
+    except IsADirectoryError:
+        raise InputError(f"{declared}: a folder; expected a tasks file") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"{declared}: not valid TOML ({error})") from None
+    tables = found.get("tasks")
+    if not isinstance(tables, dict) or not tables or found.keys() != {"tasks"}:
+        raise InputError(f"{declared}: expected tables [tasks.NAME] and nothing else")
+    try:
+        return {name: _declared(name, table, root) for name, table in tables.items()}
+    except InputError as error:
+        raise InputError(f"{declared}: {error}") from None
+
+
+def default_tasks(data: str | Path) -> tuple[str, ...]:
+    """The tasks that a training takes if none are named: all of a tasks file, or the course's main tasks."""
+    return tuple(load_tasks(data)) if Path(data).suffix == ".toml" else MAIN_TASKS
+
+
+def chosen_tasks(data: str | Path, names: tuple[str, ...]) -> dict[str, Task]:
+    """The tasks of these names. Raises InputError, which lists the known names, if there is none of a name."""
+    tasks = load_tasks(data)
+    for name in names:
+        if name not in tasks:
+            raise InputError(f'unknown task "{name}"; expected one of: {", ".join(tasks)}')
+    return {name: tasks[name] for name in names}
+
+
+def task_named(data: str | Path, name: str) -> Task:
+    """The task of this name. Raises InputError if there is none."""
+    return chosen_tasks(data, (name,))[name]
+
+
+def files_folder(data: Path) -> Path:
+    """The folder of further training sentences: the data folder itself, or that of the tasks file."""
+    return data.parent if data.suffix == ".toml" else data
+
+
+def task_of(name: str, declaration: Any) -> Task:
+    """A task from what `Task.declaration` gave. Raises InputError if it is not valid."""
+    if not isinstance(declaration, dict) or declaration.get("kind") not in KINDS:
+        kind = declaration.get("kind", "missing") if isinstance(declaration, dict) else "missing"
+        raise InputError(f"tasks.{name}: kind is {kind}; expected one of: {', '.join(KINDS)}")
+    values = {key: value for key, value in declaration.items() if key != "kind"}
+    if isinstance(values.get("text"), str):
+        values["text"] = [values["text"]]
+    kind = KINDS[declaration["kind"]]
+    try:
+        return TypeAdapter(kind).validate_json(json.dumps({**values, "name": name}), strict=True, extra="forbid")
+    except (ValidationError, TypeError) as error:
+        raise InputError(f"tasks.{name}: {_first_problem(error)}") from None
+
+
+def _declared(name: str, table: Any, root: Path) -> Task:
+    """A task with its files, as a table of a tasks file declares them."""
+    values = dict(table) if isinstance(table, dict) else {}
+    common = {"file": values.pop("file", None), "split": values.pop("split", None)}
+    sources = {split: _source(name, split, values.pop(split, None), common, root) for split in SPLITS}
+    task = task_of(name, values)
+    if not sources["train"]:
+        raise task.problem("train is missing; expected a file, or hf: and the name of a data set")
+    return replace(task, train=sources["train"], dev=sources["dev"], test=sources["test"])
+
+
+def _source(name: str, split: str, value: Any, common: Mapping[str, Any], root: Path) -> Source | None:
+    """Where a split's rows come from: a file's name, a table of file and split, or the task's one file."""
+    if value is None and common["file"] is not None:
+        value = {"file": common["file"], "split": split}
+    if value is None:
+        return None
+    own_split = common["split"] if split == "train" else None
+    table = value if isinstance(value, dict) else {"file": value, "split": own_split}
+    if not isinstance(table.get("file"), str) or table.keys() - {"file", "split"}:
+        raise InputError(f'tasks.{name}: {split} is not a file; expected "FILE" or {{file = "FILE", split = "NAME"}}')
+    if not isinstance(table.get("split"), str | None):
+        raise InputError(f"tasks.{name}: the split of {split} is not text")
+    file = table["file"]
+    if file.startswith(HUB):
+        local = root / file.removeprefix(HUB)
+        return Source(f"{HUB}{local}" if local.is_dir() else file, table.get("split") or split)
+    return Source(str(root / file), table.get("split"))
+
+
+def _first_problem(error: ValidationError | TypeError) -> str:
+    if isinstance(error, TypeError):
+        return f"has a value that is not text, a number or a list ({error})"
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"][:2] if not str(part).startswith(("tuple[", "literal[")))
+    if first["type"] == "unexpected_keyword_argument":
+        return f"{place}: no such field"
+    if first["type"] == "missing":
+        return f"{place} is missing"
+    return f"{place}: {first['msg'][0].lower()}{first['msg'][1:]}"

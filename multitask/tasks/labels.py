@@ -1,0 +1,61 @@
+"""Labels as they are written in files: text, numbers, lists, or blank."""
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def canonical(value: Any) -> str | None:
+    """The name of a class: equal numbers have equal names (1, 1.0 and "1"); None if the value is blank.
+
+    Raises ValueError if it is neither text nor a number.
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        if NUMBER.fullmatch(text) and float(text).is_integer():
+            return str(int(float(text)))
+        return text or None
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, int | float):
+        return str(int(value)) if float(value).is_integer() else repr(value)
+    raise ValueError("expected a name or a number")
+
+
+def number(value: Any) -> float | None:
+    """A number; NaN of anything else; None if the value is blank. (`float` would also take `nan`, `1_0` and `inf`.)"""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, str):
+        text = value.strip()
+        return None if not text else float(text) if NUMBER.fullmatch(text) else math.nan
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+
+
+def parts(value: Any, separator: str) -> list[str] | None:
+    """The labels of a list, of a JSON list as text, or of a text with separators; None if the value is blank."""
+    if isinstance(value, str):
+        text = value.strip()
+        if not text:
+            return None
+        listed = json.loads(text) if text.startswith("[") else text.split(separator)
+    elif value is None:
+        return None
+    else:
+        listed = value if isinstance(value, list) else [value]
+    found = map(canonical, listed)
+    return list(dict.fromkeys(name for name in found if name is not None))
+
+
+def class_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Distinct names in the order of their classes: numbers by value, otherwise by the alphabet."""
+    distinct = set(names)
+    if all(map(NUMBER.fullmatch, distinct)):
+        return tuple(sorted(distinct, key=float))
+    return tuple(sorted(distinct))

@@ -1,0 +1,83 @@
+"""The tasks' scores, of arrays in file order. A score that is undefined is NaN."""
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Metric = Literal["accuracy", "macro_f1", "matthews", "average_precision", "pearson", "spearman", "rmse"]
+LOWER_IS_BETTER = ("rmse",)
+"""Reported only: models are never selected on these, and "overall" leaves them out."""
+
+
+def classification_metrics(predictions: NDArray[Any], labels: NDArray[Any], classes: int) -> dict[str, Any]:
+    """Accuracy, macro-averaged F1, Matthews correlation, and the confusion matrix [gold, predicted] as nested lists."""
+    cells = classes * labels.astype(np.int64) + predictions.astype(np.int64)
+    confusion = np.bincount(cells, minlength=classes**2).reshape(classes, classes)
+    return {
+        "accuracy": float(np.mean(predictions == labels)),
+        "macro_f1": float(class_f1(confusion).mean()),
+        "matthews": matthews(confusion),
+        "confusion": confusion.tolist(),
+    }
+
+
+def class_f1(confusion: NDArray[np.int64]) -> NDArray[np.float64]:
+    """F1 of each class, [classes]; 0 of a class that neither occurs nor is predicted."""
+    counts = confusion.sum(axis=0) + confusion.sum(axis=1)  # of each class: predicted plus gold
+    return 2 * confusion.diagonal() / np.maximum(counts, 1)
+
+
+def matthews(confusion: NDArray[np.int64]) -> float:
+    """Matthews correlation of a confusion matrix; NaN if all labels or all predictions are equal.
+
+    Source: Gorodkin 2004, "Comparing two K-category assignments by a K-category correlation coefficient".
+    """
+    counts = confusion.astype(float)
+    gold, predicted, total = counts.sum(axis=1), counts.sum(axis=0), counts.sum()
+    spread = math.sqrt((total**2 - (gold**2).sum()) * (total**2 - (predicted**2).sum()))
+    return float((counts.trace() * total - gold @ predicted) / spread) if spread else math.nan
+
+
+def multilabel_metrics(
+    predictions: NDArray[np.bool_], scores: NDArray[np.float64], labels: NDArray[np.float32]
+) -> dict[str, Any]:
+    """Macro F1, share of rows with all labels right, and mean average precision over the labels that occur.
+
+    Args:
+        predictions: [rows, labels].
+        scores: the labels' probabilities, [rows, labels].
+        labels: 0 or 1, [rows, labels].
+    """
+    from sklearn.metrics import average_precision_score
+
+    gold = labels > 0.5
+    hits, counts = (predictions & gold).sum(axis=0), predictions.sum(axis=0) + gold.sum(axis=0)
+    f1 = 2 * hits / np.maximum(counts, 1)
+    occurs = gold.any(axis=0)
+    precision = average_precision_score(gold[:, occurs], scores[:, occurs]) if occurs.any() else math.nan
+    return {
+        "accuracy": float((predictions == gold).all(axis=1).mean()),
+        "macro_f1": float(f1.mean()),
+        "average_precision": float(precision),
+        "label_f1": f1.tolist(),
+    }
+
+
+def regression_metrics(predictions: NDArray[Any], labels: NDArray[Any]) -> dict[str, Any]:
+    """Pearson and Spearman correlation, and the root of the mean squared error in the labels' unit."""
+    error = math.sqrt(np.mean((predictions.astype(np.float64) - labels) ** 2))
+    return {**correlation_metrics(predictions, labels), "rmse": error}
+
+
+def correlation_metrics(predictions: NDArray[Any], labels: NDArray[Any]) -> dict[str, Any]:
+    """Pearson and Spearman correlation; NaN if they are undefined, because predictions or labels are all equal."""
+    from scipy.stats import pearsonr, spearmanr
+
+    if len(labels) < 2 or np.ptp(predictions) == 0 or np.ptp(labels) == 0:
+        return {"pearson": math.nan, "spearman": math.nan}
+    return {
+        "pearson": float(pearsonr(predictions, labels).statistic),
+        "spearman": float(spearmanr(predictions, labels).statistic),
+    }

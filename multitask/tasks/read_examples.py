@@ -1,0 +1,187 @@
+"""Read a task's rows: checked, with labels as numbers, and kept in the user's cache folder.
+
+A training row with a blank label or sentence cannot be used. It is left out of this task, and one warning per file
+counts such rows (the course's Quora files hold a few). A file read without labels keeps a row with a blank sentence,
+with a warning, because every row needs a prediction. Anything else that is wrong is an error.
+"""
+
+import logging
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minbert.errors import InputError
+from minbert.files import atomic_folder
+from multitask.data.contamination import hash_sentences
+from multitask.data.examples import Examples, Rows, TextsWriter, stored_rows, write_rows
+from multitask.data.problems import OnProblem, quote, refuse, warn_incomplete
+from multitask.data.tables import Row, Source, Table, open_table
+from multitask.data.tokenize_and_truncate import cache_folder
+from multitask.runs.locks import exclusive
+from multitask.runtime.random_streams import generator
+from multitask.tasks.task import Split, Task
+
+logger = logging.getLogger("multitask")
+
+FORMAT = 1  # raise this when the layout of cached rows changes
+SHOWN = 5  # line numbers of incomplete rows
+
+
+def load_rows(task: Task, split: Split, labelled: bool | None = None) -> Examples:
+    """The rows of a split. If no development file is declared, a share of the training rows is held out as one.
+
+    Args:
+        task: with everything that its training rows decide, unless `split` is `train`.
+        split: name of the split.
+        labelled: whether to read labels; by default of all but the test rows.
+
+    Raises:
+        InputError: a missing or malformed file.
+    """
+    labelled = split != "test" if labelled is None else labelled
+    if split == "test" or task.dev is not None:
+        return read_examples(task, task.source(split), labelled)
+    whole = read_examples(task, task.source("train"), labelled=True)
+    training, dev = held_out(whole, task.dev_share)
+    if split == "dev":
+        logger.info("%s: %d of %d training rows are its development set", task.name, len(dev), len(whole))
+    return whole.take(training if split == "train" else dev)
+
+
+def load_training_rows(task: Task) -> tuple[Task, Examples]:
+    """The training rows, and the task with everything that they decide: names of classes, their weights, the range."""
+    examples = load_rows(task, "train")
+    task = task.learned(examples)
+    return task, replace(examples, classes=())
+
+
+def held_out(examples: Examples, share: float) -> tuple[Rows, Rows]:
+    """Training and development rows: a share of the rows is held out, spread evenly over the labels.
+
+    Equal texts stay together. The same rows are drawn every time.
+    """
+    assert examples.labels is not None, "training rows have labels"
+    columns = np.stack([hash_sentences(texts) for texts in examples.sentences], axis=1)
+    _, first, group = np.unique(columns, axis=0, return_index=True, return_inverse=True)
+    labels = examples.labels[first].reshape(len(first), -1)
+    count = round(len(first) * share)
+    if not 0 < count < len(first):
+        raise InputError(
+            f"{examples.source}: {len(first)} different rows are too few to hold out a share of {share:g}; declare a "
+            "development file"
+        )
+    shuffled = generator(0, "held-out rows", len(first)).permutation(len(first))
+    ordered = shuffled[np.lexsort(labels[shuffled].T[::-1])]
+    chosen = ordered[((np.arange(count) + 0.5) * len(first) / count).astype(np.int64)]
+    is_dev = np.isin(group.reshape(-1), chosen)
+    return np.flatnonzero(~is_dev), np.flatnonzero(is_dev)
+
+
+def read_examples(task: Task, source: Source, labelled: bool, on_problem: OnProblem = refuse) -> Examples:
+    """Read a file or data set as rows of a task. The texts stay on disk.
+
+    Columns are found by name, so the unnamed index columns of the course's files do not matter.
+
+    Args:
+        task: its columns and legal labels.
+        source: the file or data set.
+        labelled: whether to read labels. Without them, no row is ever left out.
+        on_problem: called with the problem of each bad row, which is then left out; the default raises the first.
+
+    Raises:
+        InputError: the file is missing, empty or not UTF-8, lacks a column, or has no usable row. With the default
+            `on_problem` also: a malformed row, an empty or repeated id, text that is not text, or a label that is not
+            legal.
+    """
+    fingerprint = source.fingerprint()
+    columns = (task.id, task.text, task.dialect)
+    labels = (task.label, {**task.declaration(), "metric": None}) if labelled else None
+    identity = sha256(repr((FORMAT, fingerprint, source.split, columns, labels)).encode()).hexdigest()
+    folder = cache_folder() / "rows" / (identity[:32] if on_problem is refuse else f"{identity[:32]}-checked")
+    with exclusive(folder.with_suffix(".lock")):
+        if on_problem is not refuse or not folder.is_dir():
+            table = open_table(source, task.dialect, on_problem)
+            with atomic_folder(folder) as temporary:
+                _store(task, table, labelled, on_problem, temporary)
+        texts, values, facts = stored_rows(folder)
+    ids, sentences = (texts[0], texts[1:]) if task.id else (None, texts)
+    if labelled:
+        warn_incomplete(str(source), "left out", "without a label or a sentence", facts["incomplete"], facts["first"])
+    else:
+        warn_incomplete(str(source), "kept", "with an empty sentence", facts["incomplete"], facts["first"])
+    dropped = facts["incomplete"] if labelled else 0
+    return Examples(tuple(sentences), values, tuple(facts["classes"]), ids, str(source), fingerprint, identity, dropped)
+
+
+@dataclass
+class _Counts:
+    """What is counted while rows are read."""
+
+    incomplete: int = 0
+    first: list[int] = field(default_factory=list)
+    line_of_id: dict[str, int] = field(default_factory=dict)
+
+    def add_incomplete(self, number: int) -> None:
+        self.incomplete += 1
+        if len(self.first) < SHOWN:
+            self.first.append(number)
+
+
+def _store(task: Task, table: Table, labelled: bool, on_problem: OnProblem, folder: Path) -> None:
+    """Write the usable rows of a table into a folder."""
+    identifier = (task.id,) if task.id else ()
+    table.require((*identifier, *task.text, *(task.label_columns if labelled else ())))
+    counts, labels, rows = _Counts(), [], 0
+    with TextsWriter(folder, len(identifier) + len(task.text)) as writer:
+        for number, row in table.rows:
+            try:
+                texts = [_text(column, row.get(column)) for column in task.text]
+                ids = [_id(row[column], counts.line_of_id) for column in identifier]
+                label = _label(task, row) if labelled else None
+            except ValueError as error:
+                on_problem(f"{table.place(number)}: {error}")
+                continue
+            if not all(texts) or (labelled and label is None):
+                counts.add_incomplete(number)
+                if labelled:
+                    continue
+            for name in ids:
+                counts.line_of_id[name] = number
+            if labelled:
+                labels.append(label)
+            rows += 1
+            writer.add([*ids, *texts])
+    if not rows:
+        raise InputError(f"{table.name}: no usable row")
+    values, classes = task.encode_labels(labels) if labelled else (None, ())
+    write_rows(folder, values, {"incomplete": counts.incomplete, "first": counts.first, "classes": classes})
+
+
+def _text(column: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ValueError(f"{column} is {quote(value)}; expected text")
+    return value.strip()
+
+
+def _id(value: Any, line_of_id: dict[str, int]) -> str:
+    identifier = "" if value is None else str(value).strip()
+    if not identifier:
+        raise ValueError("the id is empty; expected one that is unique in the file")
+    if identifier in line_of_id:
+        raise ValueError(f"id {quote(identifier)} is already on line {line_of_id[identifier]}; expected each id once")
+    if not identifier.isprintable() or "," in identifier:
+        raise ValueError(f"id {quote(identifier)} has a comma or a control character; prediction files cannot hold it")
+    return identifier
+
+
+def _label(task: Task, row: Row) -> Any:
+    try:
+        return task.labels_from(row)
+    except ValueError as error:
+        written = ", ".join(quote(row.get(column)) for column in task.label_columns)
+        raise ValueError(f"{', '.join(task.label_columns)} is {written}; {error}") from None

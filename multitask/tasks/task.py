@@ -1,0 +1,174 @@
+"""What a task is: where its rows come from, what they contain, and how it is scored. `kinds` has the kinds."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from minbert.errors import InputError
+from multitask.data.examples import Examples
+from multitask.data.tables import Dialect, Row, Source
+from multitask.tasks.metrics import LOWER_IS_BETTER, Metric
+
+Split = Literal["train", "dev", "test"]
+SPLITS: tuple[Split, ...] = ("train", "dev", "test")
+
+WHERE = ("name", "train", "dev", "test", "separator", "quotes", "line_breaks", "weight")
+"""Fields that say where rows come from or how a training uses them. A trained model does not keep them."""
+TUNED = ("thresholds", "temperature")
+"""Fields that are chosen on the dev set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(ABC):
+    """A declared task.
+
+    Args:
+        name: the task's name in options, files and tables.
+        text: the columns of its sentences: one, or two of a pair.
+        label: the label's column; of several labels a row, also one column for each label.
+        train: where its training rows come from.
+        dev: its development rows. None: a share of the training rows.
+        test: its test rows, which need no labels.
+        dev_share: the share of the training rows that is held out if there is no `dev`.
+        metric: the score that selects models and enters "overall".
+        weight: factor of its loss.
+        id: column of the rows' ids, if they have any.
+        separator: of delimited files; by default a comma in .csv and a tab in .tsv.
+        quotes: whether fields of delimited files may stand in quotes; if not, quotes are ordinary characters.
+        line_breaks: whether a quoted field may contain line breaks.
+        prediction_file: the course's name for its prediction files: `{prediction_file}-{dev,test}-output.csv`.
+        prediction_column: title of the second column of these files, with the course's spelling.
+    """
+
+    kind: ClassVar[str]
+    metrics_of_kind: ClassVar[tuple[Metric, ...]]  # what `metrics` computes
+
+    name: str
+    text: tuple[str, ...]
+    label: str | tuple[str, ...]
+    train: Source | None = None
+    dev: Source | None = None
+    test: Source | None = None
+    dev_share: float = 0.1
+    metric: Metric
+    weight: float = 1.0
+    id: str | None = None
+    separator: str | None = None
+    quotes: bool = True
+    line_breaks: bool = False
+    prediction_file: str | None = None
+    prediction_column: str | None = None
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"\w[\w-]*", self.name) or self.name == "overall":
+            raise InputError(f'tasks."{self.name}": expected a name of letters, digits, _ and - other than overall')
+        expected = 2 if self.pair else 1
+        if len(self.text) != expected:
+            raise self.problem(f"text names {len(self.text)} columns; {self.kind} reads {expected}")
+        if self.metric not in self.metrics_of_kind:
+            raise self.problem(f"metric is {self.metric}; {self.kind} has {', '.join(self.metrics_of_kind)}")
+        if not 0 < self.dev_share < 1:
+            raise self.problem(f"dev_share is {self.dev_share:g}; expected a share between 0 and 1")
+        if not 0 < self.weight < float("inf"):
+            raise self.problem(f"weight is {self.weight:g}; expected a positive number")
+
+    @property
+    def pair(self) -> bool:
+        """Whether rows are pairs of sentences."""
+        return self.kind.startswith("pair_") or self.kind == "cosine"
+
+    @property
+    def selects(self) -> bool:
+        """Whether a model may be selected on its score."""
+        return self.metric not in LOWER_IS_BETTER
+
+    @property
+    def dialect(self) -> Dialect:
+        """How its delimited files are written."""
+        return Dialect(self.separator, self.quotes, self.line_breaks)
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The columns that its labels stand in."""
+        return (self.label,) if isinstance(self.label, str) else self.label
+
+    def problem(self, text: str) -> InputError:
+        """An error of the task's declaration."""
+        return InputError(f"tasks.{self.name}: {text}")
+
+    def source(self, split: Split) -> Source:
+        """Where the rows of a split come from. Raises InputError if it is not declared."""
+        if (source := {"train": self.train, "dev": self.dev, "test": self.test}[split]) is None:
+            raise self.problem(f"no {split} file is declared")
+        return source
+
+    def declaration(self, tuned: bool = True) -> dict[str, Any]:
+        """What a trained model keeps of it, as JSON types: everything but where the rows come from.
+
+        Args:
+            tuned: whether to include what was chosen on the dev set.
+        """
+        left_out = WHERE if tuned else (*WHERE, *TUNED)
+        found: dict[str, Any] = {"kind": self.kind}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            default = field.default_factory() if field.default_factory is not MISSING else field.default
+            if field.name not in left_out and value != default:
+                found[field.name] = list(value) if isinstance(value, tuple) else value
+        return found
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """Width of the head's output; 1 for one number per row."""
+
+    @abstractmethod
+    def labels_from(self, row: Row) -> Any:
+        """The label of a row as it is written: None if it is blank. Raises ValueError, which says what is expected."""
+
+    @abstractmethod
+    def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+        """Labels as numbers, [rows] or [rows, labels], and the classes' names. Learns the classes if none are known."""
+
+    @abstractmethod
+    def learned(self, training: Examples) -> Self:
+        """The task with everything that its training rows decide. Raises InputError if they do not suffice."""
+
+    @abstractmethod
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Mean loss, scalar. Outputs [rows, outputs], or [rows] for one number per row; labels as in `Examples`."""
+
+    @abstractmethod
+    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Outputs as values that can be averaged over models: probabilities, or shares of the range. Same shape."""
+
+    @abstractmethod
+    def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
+        """Predictions in the labels' units, from estimates or averages of estimates: as in `Examples.labels`."""
+
+    @abstractmethod
+    def metrics(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> dict[str, Any]:
+        """All scores of estimates by name."""
+
+    def calibrated(self, outputs: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
+        """The task with the temperature that fits the dev set best, given a head's outputs and the labels of it."""
+        return self
+
+    def tuned(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> Self:
+        """The task with what is chosen on the dev set, given estimates and labels of it."""
+        return self
+
+    def score(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> float:
+        """The task's own score of estimates."""
+        return float(self.metrics(estimates, labels)[self.metric])
+
+
+def selecting(tasks: Mapping[str, Task], scores: Mapping[str, float]) -> dict[str, float]:
+    """The scores that models may be selected on."""
+    return {name: score for name, score in scores.items() if tasks[name].selects}
