@@ -58,7 +58,7 @@ def run(tiny_encoder: Path, small_data: Path, tmp_path_factory):
 def sums(artefact: Artefact | Path) -> dict[str, str]:
     """Checksums of what an artefact keeps for good."""
     folder = artefact if isinstance(artefact, Path) else artefact.folder
-    files = [*folder.glob("checkpoints/**/*"), folder / "best.json", folder / "config.json", folder / "DONE"]
+    files = [*folder.glob("checkpoints/**/*"), folder / "best.json", folder / "config.json"]
     return {str(file.relative_to(folder)): sha256_of_file(file) for file in files if file.is_file()}
 
 
