@@ -33,7 +33,9 @@ def embed_file(encoder: Embedder, source: Path, output: Path, column: str | None
     Raises:
         InputError: no sentence, a missing column, or a value that is not text.
     """
-    count = sum(1 for _ in _sentences(source, column))  # a first pass, because the array's header has its size
+    count = sum(
+        1 for _ in _sentences(source, column, warn=True)
+    )  # a first pass, because the array's header has its size
     if not count:
         raise InputError(f"{source}: no sentence; expected one sentence per line")
     sentences = _sentences(source, column)
@@ -50,15 +52,16 @@ def embed_file(encoder: Embedder, source: Path, output: Path, column: str | None
     return count, width
 
 
-def _sentences(source: Path, column: str | None) -> Iterator[str]:
+def _sentences(source: Path, column: str | None, warn: bool = False) -> Iterator[str]:
+    """The sentences of a file; `warn` logs how many blank lines of a text file were skipped."""
     if column is None and suffixes(source)[0] in ("", ".txt"):
         blank = 0
         for line in text_lines(source):
-            if text := line.strip():
-                yield text
+            if sentence := line.strip():
+                yield sentence
             else:
                 blank += 1
-        if blank:
+        if blank and warn:
             LOGGER.warning("%s: skipped %d blank lines", source, blank)
         return
     if column is None:
