@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from multitask.tasks.all_tasks import TASKS
 
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
@@ -33,7 +34,6 @@ from multitask.runtime.options import RunOptions
 from multitask.stages import common as stage
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
-from multitask.tasks.all_tasks import TASKS
 from multitask.training.config import OptimizerConfig
 from tests.conftest import ROOT
 
