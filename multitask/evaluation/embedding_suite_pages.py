@@ -11,7 +11,7 @@ from minbert.files import write_json, write_text
 from multitask import evaluation
 from multitask.evaluation.embedding_geometry import BANDS, Geometry
 from multitask.evaluation.embedding_suites import SUITES, SuiteName, SuiteResult, SuiteScores
-from multitask.evaluation.markup import SEEN, latex, markdown_cell
+from multitask.evaluation.markup import SEEN, latex, markdown_cell, markdown_text
 from multitask.evaluation.sts_scores import StsScores
 from multitask.evaluation.text_tables import aligned
 from multitask.evaluation.training_overlap import ScoresWithOverlap, any_seen
@@ -50,9 +50,9 @@ def suite_text(result: SuiteResult) -> str:
 def write_suite(result: SuiteResult, path: Path) -> list[Path]:
     """Write the result as JSON, and Markdown and LaTeX into files of the same name; returns the files."""
     sections = [
-        f"# {_heading(result)}",
+        f"# {markdown_text(_heading(result))}",
         _markdown(_main_table(result)),
-        *(f"- {note}" for note in _notes(result)),
+        *(f"- {markdown_text(note)}" for note in _notes(result)),
         "## Overlap with the training data",
         _markdown(_overlap(result)),
         "## All measures",
@@ -180,7 +180,7 @@ def _latex_table(result: SuiteResult) -> str:
         [
             rf"% Needs \usepackage{{booktabs}}. Written by `multitask evaluate --suite {result.suite}`.",
             *(f"% {row.label}: {row.source}" for row in papers),
-            *(f"% {note}" for note in _notes(result)),
+            *(f"% {latex(note)}" for note in _notes(result)),
             rf"\begin{{tabular}}{{l{'r' * (len(table[0]) - 1)}}}",
             r"\toprule",
             header,

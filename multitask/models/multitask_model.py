@@ -5,11 +5,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self, get_args
 
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from minbert.checkpoint import read_tensors, write_tensors
 from minbert.errors import InputError
 from minbert.files import atomic_folder, read_json, write_json
 from minbert.model import BertModel
@@ -131,8 +130,7 @@ class MultitaskModel(nn.Module):
             self.encoder.save(temporary)
             self.tokenizer.save(temporary)
             # Heads may share layers. safetensors needs each tensor once; loading restores the sharing.
-            state = {name: tensor.detach().cpu().contiguous() for name, tensor in self._own_heads().items()}
-            safetensors.torch.save_file(state, temporary / HEADS)
+            write_tensors(self._own_heads(), temporary / HEADS)
             description = {
                 "tasks": {name: task.declaration() for name, task in self.tasks.items()},
                 "pooling": self.pooling,
@@ -171,10 +169,7 @@ class MultitaskModel(nn.Module):
             raise InputError(f"{path}: pooling is {pooling!r}; expected {' or '.join(get_args(PoolingMethod))}")
         encoder, tokenizer = BertModel.from_pretrained(str(folder)), load_tokenizer(str(folder))
         model = cls(encoder, tokenizer, tasks, pooling, heads, max_length)
-        try:
-            state = safetensors.torch.load_file(folder / HEADS)
-        except (OSError, safetensors.SafetensorError) as error:
-            raise InputError(f"{folder / HEADS}: missing or damaged ({error})") from None
+        state = read_tensors(folder / HEADS)
         if set(state) != set(own := model._own_heads()) or any(state[n].shape != own[n].shape for n in state):
             raise InputError(f"{folder / HEADS}: its tensors do not fit {path.name}")
         model.heads.load_state_dict(state, strict=False)

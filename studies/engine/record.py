@@ -4,12 +4,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.runs.artefact import Artefact
 from multitask.runs.garbage import write_keep_list
+from multitask.runs.records import read_record
 from multitask.runs.run_hash import FORMAT_VERSION
 from studies.engine.table import Table
 
@@ -164,11 +163,9 @@ class Record:
         if version != (SCHEMA, FORMAT_VERSION):
             raise InputError(f"{path}: written by another version; run {command} again")
         try:
-            record = TypeAdapter(cls).validate_json(path.read_bytes(), strict=True, extra="forbid")
-        except ValidationError as error:
-            first = error.errors()[0]
-            problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            raise InputError(f"{path}: not a record of experiments ({problem}); run {command} again") from None
+            record: Record = read_record(path, cls)
+        except InputError as error:
+            raise InputError(f"{error}; not a record of experiments: run {command} again") from None
         return record
 
 

@@ -5,6 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
+from multitask.runs.artefact import Artefact
 from studies.engine.record import Record, RecordedStage
 from studies.engine.table import MAIN_TASKS, OVERALL
 from studies.report.run_results import RunResult, Samples
@@ -27,8 +28,10 @@ class PresetResults:
 
     @classmethod
     def read(cls, folder: Path, preset: str) -> Self:
-        """Read a preset's record and results. Raises InputError when it was never run."""
+        """Read a preset's record and results. Raises InputError when it was never run, or a run is damaged."""
         record = Record.read(folder, preset)
+        for name in sorted(record.artefacts()):
+            Artefact(folder / name).check()
         runs = {
             (table.key, row.key): tuple(
                 RunResult(folder / run.model, folder / run.evaluation, run.seed, run.chain)

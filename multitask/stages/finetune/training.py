@@ -19,7 +19,7 @@ from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator
 from multitask.schedulers import build_scheduler
-from multitask.stages.common import Start, begin_stage, train_once, trained_on
+from multitask.stages.common import Start, begin_stage, train_once
 from multitask.stages.finetune import STAGE, FinetuneConfig
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
@@ -55,9 +55,9 @@ def finetune(
     loop = LoopConfig(config.epochs, config.optimizer, config.patience, watch_every=config.conflicts_every)
     key = STAGE.key(found.config, found.inputs)
     labels = found.begin.labels(Path(data))
-    seen = found.begin.trained_on | trained_on(problem, config.epochs, found.sentences)
+    seen = found.begin.trained_on, found.sentences
     backward = problem.scheduler.backward
-    return train_once(key, problem, backward, loop, config.seed, labels, seen, options, found.runtime)
+    return train_once(key, problem, backward, loop, config.seed, labels, *seen, options, found.runtime)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ COMMANDS: dict[str, Command] = {
 }
 TRAINING = {"finetune", "pretrain", "mlm", "fuse", "prune"}
 LIBRARY = TRAINING | {"evaluate", "predict", "ensemble", "embed", "probe", "export"}
-STUDIES = {"simulate", "report"} | {f"experiments {name}" for name in ("run", "plan", "list", "show", "gc")}
+STUDIES = {"simulate", "report"} | {f"experiments {name}" for name in ("run", "plan", "list", "show", "verify", "gc")}
 
 # Flags that are explained in other words where they do the same to other things: a batch of pairs or of sentences, the
 # seed of dropout or of folds.

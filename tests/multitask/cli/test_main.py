@@ -306,7 +306,7 @@ def test_damaged_weights_make_no_scores_and_no_files(command, run, small_data, t
     tensors = load_file(model / "heads.safetensors")
     save_file({name: tensor * float("nan") for name, tensor in tensors.items()}, model / "heads.safetensors")
     output = tmp_path / "output"
-    assert_refused(capsys, "outputs are not finite", command, "--model", model, "--data", small_data,
+    assert_refused(capsys, "heads.safetensors: the tensor", command, "--model", model, "--data", small_data,
                    "--output", output, *CPU)  # fmt: skip
     assert not output.exists()
 
