@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from multitask.data.read_task_files import Split, read_examples
+from multitask.tasks.all_tasks import TASKS
 
 from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from multitask.data.contamination import RECORD, TrainedOn, hash_sentences, normalised
-from multitask.data.read_task_files import Split, read_examples
 from multitask.data.read_unlabelled_files import read_sentences, read_triplets
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Artefact
@@ -36,7 +37,6 @@ from multitask.stages.mlm import MlmConfig
 from multitask.stages.mlm.training import mlm
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import pretrain
-from multitask.tasks.all_tasks import TASKS
 from multitask.training.config import OptimizerConfig
 from multitask.training.source import TaskSource
 
