@@ -1,7 +1,7 @@
 """Plain-text tables for the terminal."""
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
+from math import isfinite, isnan
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:
 def scores_table(history: Sequence[Mapping[str, Any]]) -> str:
     """Dev scores of each epoch, from the lines of metrics.jsonl; `*` marks the best of a column."""
     names = list(history[0]["scores"])
-    best = {name: max(line["scores"][name] for line in history) for name in names}
+    best = {name: max((v for line in history if not isnan(v := line["scores"][name])), default=None) for name in names}
     rows = [["epoch", *names]]
     for line in history:
         cells = [f"{line['scores'][n]:.4f}{'*' if line['scores'][n] == best[n] else ' '}" for n in names]

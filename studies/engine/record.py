@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from math import isnan
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -127,7 +128,7 @@ class Record:
         for run in self.runs:
             if run.model is not None and run.evaluation is not None:
                 evaluation = read_json(folder / run.evaluation / "evaluation.json")
-                if set(evaluation["scores"]) == set(tasks):
+                if set(evaluation["scores"]) == set(tasks) and not isnan(evaluation["overall"]):
                     scores[run.model] = evaluation["overall"]
         return max(scores, key=scores.__getitem__, default=None)
 

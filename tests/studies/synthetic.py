@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from multitask.runtime.options import RunOptions
-from multitask.tasks.accuracy_and_correlation import classification_metrics, correlation_metrics
+from multitask.tasks.metrics import classification_metrics, correlation_metrics
 from studies.engine.experiments import GROUPS, STS, all_experiments
 from studies.engine.presets import PRESETS
 from studies.engine.record import Record, RecordedRun, RecordedStage

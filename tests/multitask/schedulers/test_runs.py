@@ -16,11 +16,14 @@ from multitask.schedulers import SCHEDULERS
 from multitask.schedulers.pcgrad_and_aggregators import METHODS
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning, finetune, prepare
+from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.config import OptimizerConfig
 from multitask.training.optimizer_and_clipping import Optimizer
 from tests.multitask.schedulers.test_pcgrad_and_aggregators import PACKAGES
 
-CONFIG = FinetuneConfig(epochs=2, batch_size=16, epoch_size=48, optimizer=OptimizerConfig(learning_rate=1e-3))
+CONFIG = FinetuneConfig(
+    MAIN_TASKS, epochs=2, batch_size=16, epoch_size=48, optimizer=OptimizerConfig(learning_rate=1e-3)
+)
 WATCHED = ("cosine", "norm")
 
 
@@ -49,7 +52,7 @@ def problem(tiny_encoder: Path, small_data: Path):
     def build(config: FinetuneConfig) -> Finetuning:
         config = replace(config, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
         found = prepare(str(tiny_encoder), small_data, config, RunOptions(device="cpu", precision="fp32"))
-        return Finetuning(found.model, found.begin.tokenizer, found.training, found.dev, found.config, found.runtime)
+        return Finetuning(found.model, found.training, found.dev, found.config, found.runtime)
 
     return build
 
