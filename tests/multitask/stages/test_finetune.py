@@ -3,7 +3,6 @@
 import json
 import math
 import multiprocessing
-import operator
 import os
 import shutil
 import signal
@@ -112,7 +111,7 @@ def test_overall_is_the_mean_and_the_kept_model_scores_it(run, small_data):
     examples = {name: rows.examples for name, rows in dev.items()}
     again = score(model.tasks, estimate(model, dev, start("cpu", "fp32")), examples)
     assert again.tasks == tasks
-    assert again.metrics == line["dev"]
+    np.testing.assert_equal(again.metrics, line["dev"])  # undefined scores are NaN in both
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_does_not(run, tmp_path):
@@ -246,12 +245,16 @@ def test_an_epoch_may_be_larger_than_the_sets(run):
     assert sorted(np.bincount(epoch_rows(5, 23, 0, 0, "a"))) == [4, 4, 5, 5, 5]
 
 
-def test_one_row_is_enough(run, small_data, tmp_path):
+def test_one_row_of_each_class_is_enough(run, small_data, tmp_path):
     data = shutil.copytree(small_data, tmp_path / "data")
     for path in data.iterdir():
-        with path.open(newline="") as file:
-            lines = list(islice(file, 2))
-        path.write_text("".join(lines), newline="")
+        header, *rows = path.read_text().splitlines()
+        if path.name in ("ids-sst-train.csv", "quora-train.csv"):
+            kept = list({row.rsplit("\t", 1)[1]: row for row in rows}.values())
+            assert len(kept) == (5 if "sst" in path.name else 2)
+        else:
+            kept = rows[:1]
+        path.write_text("\n".join([header, *kept]) + "\n")
     artefact = run(replace(CONFIG, epochs=1), data=data)
     assert [line["step"] for line in artefact.history()] == [1]
     (line,) = scores(artefact)
@@ -428,7 +431,7 @@ def test_killed_again_and_again_it_ends_as_if_undisturbed(tiny_encoder, small_da
     assert process.exitcode == 0, (tmp_path / "log").read_text()
     resumed = tmp_path / "runs" / undisturbed.name
     assert sums(resumed) == sums(undisturbed)
-    assert operator.eq(*histories(resumed, undisturbed))
+    np.testing.assert_equal(*histories(resumed, undisturbed))
     assert not (resumed / "state").exists()
 
 
