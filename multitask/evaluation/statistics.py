@@ -190,14 +190,6 @@ class SampledScores:
         """Sample standard deviation over seeds (divided by seeds − 1); None if there is only one seed."""
         return float(self.observed.std(ddof=1)) if len(self.observed) > 1 else None
 
-    def mean(self, spread: Spread) -> Uncertain:
-        """The mean over seeds."""
-        return contrast([(1.0, self)], spread)
-
-    def minus(self, other: "SampledScores", spread: Spread) -> Uncertain:
-        """The difference of two rows' means on the same examples; their seeds are treated as independent."""
-        return contrast([(1.0, self), (-1.0, other)], spread)
-
 
 def contrast(terms: Sequence[tuple[float, SampledScores]], spread: Spread) -> Uncertain:
     """Σ weight · mean over seeds, for rows scored on the same examples; their seeds are treated as independent.

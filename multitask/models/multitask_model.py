@@ -21,6 +21,8 @@ from multitask.models.pooling import PoolingMethod, pool
 from multitask.models.prediction_heads import build_heads, pair_input
 from multitask.models.predictions import Prediction, Sentence, predict_rows
 from multitask.runs.artefact import is_run, locate_model
+from multitask.runtime.device import Runtime, start
+from multitask.runtime.options import Device, Precision
 from multitask.tasks.declarations import COURSE, load_tasks, task_of
 from multitask.tasks.task import Task
 
@@ -53,6 +55,7 @@ class MultitaskModel(nn.Module):
         self.pooling = pooling
         self.heads_config = heads
         self.max_length = max_length
+        self.runtime = Runtime(torch.device("cpu"), "fp32")  # of predictions
         self.heads = build_heads(list(tasks.values()), encoder.config.hidden_size, heads)
 
     def embed(self, batch: PackedBatch) -> Tensor:
@@ -139,11 +142,13 @@ class MultitaskModel(nn.Module):
             write_json(temporary / DESCRIPTION, description)
 
     @classmethod
-    def load(cls, run_or_folder: str | Path) -> Self:
+    def load(cls, run_or_folder: str | Path, device: Device = "auto", precision: Precision = "auto") -> Self:
         """Load a model in eval mode.
 
         Args:
             run_or_folder: a run's folder, which stands for its leading model, or a folder that `save` wrote.
+            device: where to predict.
+            precision: of the matrix products of predictions.
 
         Raises:
             InputError: the run is not complete or keeps no model, or the folder is no such model or is damaged.
@@ -173,7 +178,8 @@ class MultitaskModel(nn.Module):
         if set(state) != set(own := model._own_heads()) or any(state[n].shape != own[n].shape for n in state):
             raise InputError(f"{folder / HEADS}: its tensors do not fit {path.name}")
         model.heads.load_state_dict(state, strict=False)
-        return model.eval()
+        model.runtime = start(device, precision)
+        return model.to(model.runtime.device).eval()
 
     def _own_heads(self) -> dict[str, Tensor]:
         """The heads' parameters, each once even if several heads share it."""

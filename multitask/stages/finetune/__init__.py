@@ -46,6 +46,9 @@ class FinetuneConfig:
     training only, so heads that compare embeddings may rate pairs as more similar in evaluation."""
     patience: int | None = None
     """Stop after this many epochs without a better dev score."""
+    calibrate: bool = False
+    """Fit a temperature for each classification on its dev set and store it with the model, so that probabilities are
+    comparable with shares of right predictions. It does not change the predicted classes."""
     keep_task_bests: bool = True
     """Also keep the best checkpoint of each task, for ensembles."""
     conflicts_every: int | None = None

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import batches_of_similar_length, drawn_rows, rows_from
-from multitask.evaluation.task_predictions import estimate, tokenised
+from multitask.evaluation.task_predictions import tokenised
 from multitask.evaluation.task_scores import labels_of, score
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.predictions import outputs
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
@@ -120,6 +121,7 @@ class Finetuning:
         runtime: Runtime,
     ) -> None:
         self.model = model
+        self.tasks = dict(model.tasks)  # without what is chosen on the dev set
         self.training = training
         self.dev = dev
         self.config = config
@@ -162,11 +164,13 @@ class Finetuning:
         return self.scheduler.conflicts(self, update)
 
     def evaluate(self) -> Evaluation:
-        estimates = estimate(self.model, self.dev, self.runtime)
         examples = {name: rows.examples for name, rows in self.dev.items()}
-        self.model.tasks = {
-            name: task.tuned(estimates[name], labels_of(examples[name])) for name, task in self.model.tasks.items()
-        }
+        estimates = {}
+        for name, task in self.tasks.items():
+            raw, labels = outputs(self.model, name, self.dev[name], self.runtime), labels_of(examples[name])
+            task = task.calibrated(raw, labels) if self.config.calibrate else task
+            estimates[name] = task.estimate(raw)
+            self.model.tasks[name] = task.tuned(estimates[name], labels)
         scores = score(self.model.tasks, estimates, examples)
         kept = scores.selecting if self.config.keep_task_bests else {}
         return Evaluation(scores.metrics, {"overall": scores.overall, **kept} if scores.selecting else {})

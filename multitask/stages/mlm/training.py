@@ -107,7 +107,8 @@ class MaskedTraining:
 
     def _source(self, tokens: Tokens, draws: torch.Generator | None = None) -> MaskedSource:
         words = self.begin.encoder.embeddings.word
-        return MaskedSource((tokens,), self.begin.tokenizer, self.config.masking, self.head, words, draws)
+        share = self.config.masking.mask_share
+        return MaskedSource((tokens,), self.begin.tokenizer, share, self.head, words, draws)
 
     def plan(self, epoch: int) -> Sequence[Update]:
         size = len(self.training)

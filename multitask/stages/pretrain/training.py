@@ -124,7 +124,7 @@ class Pretraining:
             for name, source in sources.items():
                 # Two dropout views of a sentence have the same tokens, so one of them suffices here.
                 columns = tuple({id(column): column for column in source.columns}.values())
-                masked = MaskedSource(columns, begin.tokenizer, config.masking, head, words)
+                masked = MaskedSource(columns, begin.tokenizer, config.masking.mask_share, head, words)
                 self.sources[_masked(name)] = masked
                 self.weights[_masked(name)] = config.mlm_weight
 

@@ -445,8 +445,10 @@ def test_a_preset_never_run_or_a_damaged_record_is_one_clear_error(store: Path) 
     damaged = {
         "not valid JSON": "{",
         "written by another version": json.dumps({**good, "schema": SCHEMA - 1}),
-        r"not a record of experiments \(missing or unknown: data": json.dumps(version),
-        "'3' where int was expected": json.dumps({**good, "runs": [{**good["runs"][0], "seed": "3"}]}),
+        r"not a record of experiments \(start: Field required": json.dumps(version),
+        "runs.0.seed: Input should be a valid integer": json.dumps(
+            {**good, "runs": [{**good["runs"][0], "seed": "3"}]}
+        ),
         "runs of rows that no table has": json.dumps({**good, "tables": good["tables"][1:]}),
         "two rows have the same key": json.dumps(
             {**good, "tables": [{**t, "rows": 2 * t["rows"]} for t in good["tables"]]}
