@@ -56,7 +56,7 @@ def resampled_scores(
     Args:
         labels: [examples].
         predictions: [models, examples], in the labels' units.
-        measure: kind of score. As in `multitask.tasks.accuracy_and_correlation`, a correlation with a constant is 0.
+        measure: kind of score. A correlation with a constant, which is undefined, counts as 0.
         draws: draws the examples. The draws depend only on it and on the number of examples.
         samples: number of resamples, each with as many examples as there are.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import isnan
 from pathlib import Path
 
 from minbert.errors import InputError
@@ -133,7 +134,7 @@ class Record:
         for run in self.runs:
             if run.model is not None and run.evaluation is not None:
                 evaluation = read_json(folder / run.evaluation / "evaluation.json")
-                if set(evaluation["scores"]) == set(tasks):
+                if set(evaluation["scores"]) == set(tasks) and not isnan(evaluation["overall"]):
                     scores[run.model] = evaluation["overall"]
         return max(scores, key=scores.__getitem__, default=None)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import isnan
 from pathlib import Path
 from typing import Self
 
@@ -74,4 +75,5 @@ class PresetResults:
         """Label and run of the model with the best overall score on the three main tasks."""
         finished = self.finished_runs.values()
         scored = [found for found in finished if set(found[1].evaluation["scores"]) == set(MAIN_TASKS)]
-        return max(scored, key=lambda found: found[1].evaluation[OVERALL], default=None)
+        defined = [found for found in scored if not isnan(found[1].evaluation[OVERALL])]
+        return max(defined, key=lambda found: found[1].evaluation[OVERALL], default=None)

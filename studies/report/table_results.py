@@ -188,7 +188,10 @@ class TableResults:
         return {cell: scores for cell in cells if (scores := self._scores(*cell))}
 
     def _scores(self, row: str, column: str) -> SampledScores | None:
-        """A cell's scores, if it has any. The mean of several tasks needs scores of all of them."""
+        """A cell's scores, if it has any. The mean of several tasks needs scores of all of them.
+
+        An undefined correlation counts as 0, as in resampled scores.
+        """
         tasks = self.table.tasks(column)
         runs = self.scored(row, tasks)
         if not runs:
@@ -196,7 +199,7 @@ class TableResults:
         return SampledScores.mean_of(
             [
                 SampledScores(
-                    np.array([run.evaluation["scores"][task] for run in runs]),
+                    np.nan_to_num([run.evaluation["scores"][task] for run in runs]),
                     np.stack([self.samples.resampled(run, task) for run in runs], axis=1),
                 )
                 for task in tasks

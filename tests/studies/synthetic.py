@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from multitask.tasks.accuracy_and_correlation import classification_metrics, correlation_metrics
 
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
+from multitask.tasks.metrics import classification_metrics, correlation_metrics
 from studies.engine.experiments import GROUPS, STS, all_experiments
 from studies.engine.presets import PRESETS
 from studies.engine.record import Record, RecordedRun, RecordedStage

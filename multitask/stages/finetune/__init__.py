@@ -66,7 +66,8 @@ class FinetuneConfig:
         weights, count = self.task_weights, len(self.tasks)
         fits = weights is None or (count in (0, len(weights)) and all(0 < weight < math.inf for weight in weights))
         if not fits:
-            raise InputError(f"task_weights are {weights}; expected {count} positive numbers, one for each task")
+            expected = f"{count} positive numbers" if count else "positive numbers"
+            raise InputError(f"task_weights are {weights}; expected {expected}, one for each task")
         named = (*self.tasks, *self.untrained)
         if len(set(named)) < len(named):
             raise InputError(f"tasks are {', '.join(named)}; expected each named once")

@@ -219,7 +219,7 @@ def test_an_evaluation_repeats_the_best_epochs_scores_and_keeps_its_predictions(
     assert together.evaluation is not None
     history = [json.loads(line) for line in (tmp_path / together.model / "metrics.jsonl").read_text().splitlines()]
     evaluation = json.loads((tmp_path / together.evaluation / "evaluation.json").read_text())
-    assert evaluation["metrics"] == max(history, key=lambda line: line["scores"]["overall"])["dev"]
+    np.testing.assert_equal(evaluation["metrics"], max(history, key=lambda line: line["scores"]["overall"])["dev"])
     assert evaluation["overall"] == pytest.approx(np.mean(list(evaluation["scores"].values())))
     with np.load(tmp_path / together.evaluation / "predictions.npz") as arrays:
         right = arrays["sentiment_predictions"] == arrays["sentiment_labels"]

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from multitask.tasks.accuracy_and_correlation import classification_metrics, correlation_metrics
 
 from minbert.errors import InputError
 from multitask.evaluation import markup
 from multitask.runs.artefact import FORMAT_VERSION, Artefact
+from multitask.tasks.metrics import classification_metrics, correlation_metrics
 from studies.engine.record import SCHEMA, Record, RecordedRun, RecordedStage, duration
 from studies.engine.table import OVERALL, Row, Table
 from studies.report import format as formats
