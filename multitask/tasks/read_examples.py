@@ -98,9 +98,10 @@ def read_examples(task: Task, source: Source, labelled: bool, on_problem: OnProb
     """
     fingerprint = source.fingerprint()
     columns = (task.id, task.text, task.dialect)
-    labels = (task.label, {**task.declaration(), "metric": None}) if labelled else None
-    identity = sha256(repr((FORMAT, fingerprint, source.split, columns, labels)).encode()).hexdigest()
-    folder = cache_folder() / "rows" / (identity[:32] if on_problem is refuse else f"{identity[:32]}-checked")
+    labels = {**task.declaration(tuned=False), "metric": None} if labelled else None
+    identity = sha256(repr((fingerprint, source.split, columns, labels)).encode()).hexdigest()
+    name = f"{FORMAT}-{identity[:32]}" if on_problem is refuse else f"{FORMAT}-{identity[:32]}-checked"
+    folder = cache_folder() / "rows" / name
     with exclusive(folder.with_suffix(".lock")):
         if on_problem is not refuse or not folder.is_dir():
             table = open_table(source, task.dialect, on_problem)
