@@ -12,7 +12,7 @@ from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples
-from multitask.data.problems import OnProblem
+from multitask.data.problems import OnProblem, plain
 from multitask.data.read_unlabelled_files import (
     PAIRS_FILE,
     SENTENCES_FILE,
@@ -114,7 +114,7 @@ def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) 
         InputError: the folder is missing or holds none of the known files, or the tasks file is not valid.
     """
     declared = data.suffix == ".toml"
-    if not declared and not data.is_dir():
+    if not declared and not data.exists():
         raise InputError(f"{data}: no such folder")
     check = _Check(tokenizer, tokenizer.max_length if max_length is None else max_length, declared)
     for task in load_tasks(data).values():
@@ -236,8 +236,9 @@ def _histogram(task: Task, examples: Examples) -> dict[str, int]:
     if labels is None:
         return {}
     if isinstance(task, Labelled):
-        counts = labels.sum(axis=0) if labels.ndim == 2 else np.bincount(labels.astype(int), minlength=len(task.labels))
-        return dict(zip(task.names, counts.astype(int).tolist(), strict=True))
+        names = examples.classes
+        counts = labels.sum(axis=0) if labels.ndim == 2 else np.bincount(labels.astype(int), minlength=len(names))
+        return dict(zip(map(plain, names), counts.astype(int).tolist(), strict=True))
     assert isinstance(task, Regression)
     heights, edges = np.histogram(labels, bins=BINS, range=task.bounds)
     return {f"{edges[i]:g}-{edges[i + 1]:g}": int(heights[i]) for i in range(BINS)}
