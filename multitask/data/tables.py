@@ -203,14 +203,16 @@ def _json_lines(path: Path, on_problem: OnProblem) -> Table:
             if not line.strip():
                 continue
             try:
-                value = json.loads(line)
+                value = json.loads(line.rstrip())
                 if "\\ud" in line.lower():
                     json.dumps(value, ensure_ascii=False).encode()
             except UnicodeEncodeError:
                 on_problem(f"{path}:{number}: has half of a surrogate pair (\\ud800 to \\udfff), so it is not text")
                 continue
             except (ValueError, RecursionError) as error:
-                on_problem(f"{path}:{number}: not JSON ({reason(error)})")
+                # "line 1" of a JSON text would be taken for a line of the file.
+                why = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
+                on_problem(f"{path}:{number}: not JSON ({why})")
                 continue
             if isinstance(value, dict):
                 yield number, value

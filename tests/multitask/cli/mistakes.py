@@ -267,7 +267,7 @@ MISTAKES = (
     ),
     Mistake(
         "A line that is not JSON",
-        "train.jsonl:3: not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1))",
+        "train.jsonl:3: not JSON (Expecting property name enclosed in double quotes at character 2)",
         tasks=TOPIC + FILES.replace("train.csv", "train.jsonl"),
         files={"train.jsonl": JSON + '{question: "Who?"}\n'},
     ),

@@ -20,7 +20,6 @@ from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from multitask.data.contamination import RECORD, TrainedOn, hash_sentences, normalised
-from multitask.data.read_task_files import Split, read_examples
 from multitask.data.read_unlabelled_files import read_sentences, read_triplets
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Artefact
@@ -37,7 +36,9 @@ from multitask.stages.mlm import MlmConfig
 from multitask.stages.mlm.training import mlm
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import pretrain
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import task_named
+from multitask.tasks.read_examples import load_rows
+from multitask.tasks.task import Split
 from multitask.training.source import TaskSource
 
 SHARED_DATA = os.environ.get("MINBERT_SHARED_DATA")
@@ -264,8 +265,7 @@ def options(tmp_path: Path) -> RunOptions:
 
 
 def task_sentences(data: Path, task: str, split: Split = "train") -> tuple[list[str], ...]:
-    schema = TASKS[task].schema
-    return read_examples(schema.path(data, split), schema, labelled=True).sentences
+    return tuple(map(list, load_rows(task_named(data, task), split, labelled=True).sentences))
 
 
 def sentences_of(trained: TrainedOn, *columns: Sequence[str]) -> int:
