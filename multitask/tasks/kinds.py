@@ -55,7 +55,7 @@ class Labelled(Task):
             raise self.problem(f"labels are {shown}; expected two or more different names")
         object.__setattr__(self, "labels", names)
         if isinstance(self.class_weights, tuple):
-            if len(self.class_weights) != len(names):
+            if not names or len(self.class_weights) != len(names):
                 raise self.problem(
                     f"class_weights are {listed(self.class_weights)}; expected one number for each of {listed(names)}"
                     if names
