@@ -23,15 +23,13 @@ from benchmarks.machine import machine
 from multitask import SentenceEncoder
 from multitask.runs.artefact import locate_model
 from multitask.runtime.device import start
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.tasks.training_sentences import training_sentences
-
-SOURCES = ("sentiment", "paraphrase", "similarity")
 
 
 def draw(data: Path, count: int) -> list[str]:
     """Distinct sentences of the tasks whose files exist, in random order."""
-    present = [name for name in SOURCES if TASKS[name].schema.path(data, "train").is_file()]
+    present = [name for name, task in chosen_tasks(data, MAIN_TASKS).items() if task.source("train").exists()]
     texts = sorted({text for name in present for text in training_sentences(name, data)[0]})
     return [texts[row] for row in np.random.default_rng(0).permutation(len(texts))[:count]]
 

@@ -28,7 +28,7 @@ from multitask.runtime.device import seed_everything, start
 from multitask.runtime.options import Precision
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.training.optimizer_and_clipping import Optimizer
 from multitask.training.trainable import Batch, Update
 
@@ -61,7 +61,7 @@ class PlainLoop:
                 hidden = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
                 inputs.append((hidden * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True))
             labels = torch.from_numpy(data.examples.labels[batch.rows]).to(device)
-            losses.append(TASKS[batch.source].kind.loss(self.heads[batch.source](*inputs), labels))
+            losses.append(self.problem.model.tasks[batch.source].loss(self.heads[batch.source](*inputs), labels))
         torch.stack(losses).mean().backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -87,10 +87,10 @@ def measure(shape: str, batch_size: int, data: Path, steps: int, precision: Prec
     runtime = start("auto", precision)
     seed_everything(0)
     tokenizer = load_tokenizer("all-minilm-l6-v2")
-    config = FinetuneConfig(batch_size=batch_size, pooling="mean")
-    model = MultitaskModel(BertModel(SHAPES[shape]), config.tasks, "mean", config.heads).to(runtime.device)
-    training = load_split(model, tokenizer, data, "train")
-    ours = Finetuning(model, tokenizer, training, {}, config, runtime)
+    config = FinetuneConfig(MAIN_TASKS, batch_size=batch_size, pooling="mean")
+    tasks = chosen_tasks(data, MAIN_TASKS)
+    model = MultitaskModel(BertModel(SHAPES[shape]), tokenizer, tasks, "mean", config.heads).to(runtime.device)
+    ours = Finetuning(model, load_split(model, data, "train"), {}, config, runtime)
     plain = PlainLoop(ours, SHAPES[shape])
     optimizer = Optimizer(ours.module.train(), config.optimizer, config.epochs * len(ours.plan(0)))
 

@@ -28,9 +28,8 @@ from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.schedulers import SCHEDULERS
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning
+from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.training.optimizer_and_clipping import Optimizer
-
-TASKS = FinetuneConfig().tasks
 
 
 class Bench:
@@ -42,14 +41,15 @@ class Bench:
         seed_everything(0)
         tokenizer = load_tokenizer("all-minilm-l6-v2")
         config = FinetuneConfig(batch_size=options.batch_size, pooling="mean", epochs=1)
-        model = MultitaskModel(BertModel(SHAPES[options.shape]), TASKS, "mean", config.heads).to(self.runtime.device)
-        training = load_split(model, tokenizer, options.data, "train")
+        declared = chosen_tasks(options.data, MAIN_TASKS)
+        model = MultitaskModel(BertModel(SHAPES[options.shape]), tokenizer, declared, "mean", config.heads)
+        training = load_split(model.to(self.runtime.device), options.data, "train")
         self.problems = {}
         for name in names:
-            tasks = ("similarity",) if name == "single" else TASKS
+            tasks = ("similarity",) if name == "single" else MAIN_TASKS
             chosen = replace(config, scheduler=name, tasks=tasks)
             own = {task: training[task] for task in tasks}
-            self.problems[name] = Finetuning(model, tokenizer, own, {}, chosen, self.runtime)
+            self.problems[name] = Finetuning(model, own, {}, chosen, self.runtime)
         first = self.problems[names[0]]
         self.optimizer = Optimizer(first.module.train(), config.optimizer, len(first.plan(0)))
         self.updates = {name: problem.plan(0) for name, problem in self.problems.items()}

@@ -15,6 +15,9 @@ from minbert.files import atomic_file
 
 logger = logging.getLogger("minbert")
 
+SHOWN = 20
+"""How many tensors that do not fit an error lists."""
+
 
 def load_weights(config: BertConfig, path: Path) -> dict[str, Tensor]:
     """Read a weights file into the state dict of `BertModel`, in fp32.
@@ -27,7 +30,7 @@ def load_weights(config: BertConfig, path: Path) -> dict[str, Tensor]:
         path: a weights file with Hugging Face's tensor names.
 
     Raises:
-        InputError: tensors are missing, unexpected or misshaped; one message lists them all.
+        InputError: tensors are missing, unexpected or misshaped, and one message lists them; or a weight is not finite.
     """
     found = _encoder_tensors(read_tensors(path))
     if "pooler.dense.weight" not in found and "pooler.dense.bias" not in found:
@@ -45,7 +48,8 @@ def load_weights(config: BertConfig, path: Path) -> dict[str, Tensor]:
         if name in found and found[name].shape != shape
     ]
     if problems:
-        raise InputError(f"{path}: the weights do not fit config.json: {'; '.join(problems)}")
+        more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+        raise InputError(f"{path}: the weights do not fit config.json: {'; '.join(problems[:SHOWN])}{more}")
     parts: dict[str, list[Tensor]] = {}
     for stored in _stored_tensors(config):
         copied = found[stored.theirs].to(torch.float32, copy=True)  # a tensor that was read may map the file
@@ -64,15 +68,14 @@ def save_weights(
         path: the file to write.
         head: further tensors, written under the names given.
     """
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in (head or {}).items()}
+    tensors = dict(head or {})
     taken: dict[str, int] = {}  # rows of our tensor that have been written
     for stored in _stored_tensors(config):
         start = taken.get(stored.ours, 0)
         rows = stored.shape[0]
-        tensors[stored.theirs] = state[stored.ours][start : start + rows].detach().cpu().contiguous().clone()
+        tensors[stored.theirs] = state[stored.ours][start : start + rows].clone()
         taken[stored.ours] = start + rows
-    with atomic_file(path) as temporary:
-        safetensors.torch.save_file(tensors, temporary, metadata={"format": "pt"})
+    write_tensors(tensors, path)
 
 
 @dataclass(frozen=True)
@@ -124,8 +127,42 @@ def _encoder_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in tensors.items() if not name.startswith(heads)}
 
 
+def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write a safetensors file, atomically.
+
+    Raises:
+        InputError: a tensor has a value that is not finite.
+        DiskFullError: fewer bytes are free than the tensors have.
+    """
+    refuse_not_finite(tensors, path)
+    owned = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    needed = sum(tensor.nbytes for tensor in owned.values())
+    with atomic_file(path, needed) as temporary:
+        safetensors.torch.save_file(owned, temporary, metadata={"format": "pt"})
+
+
+def refuse_not_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Raise InputError if a tensor of the file has a value that is not finite."""
+    if (name := not_finite(tensors)) is not None:
+        raise InputError(f"{path}: the tensor {name} has values that are NaN or infinite; the model computes nothing")
+
+
+def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """Name of the first tensor with a value that is not finite; None if all values are finite."""
+    for name, tensor in tensors.items():
+        values = tensor.detach().float()
+        # A sum is finite only if all values are, and 50 times as fast; a sum of finite values may still overflow.
+        if not values.sum().isfinite() and not values.isfinite().all():
+            return name
+    return None
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a weights file, with LayerNorm's old names replaced. Raises InputError for other files."""
+    """All tensors of a weights file, with LayerNorm's old names replaced.
+
+    Raises:
+        InputError: the file is no weights file, or a tensor has a value that is not finite.
+    """
     try:
         if path.suffix == ".safetensors":
             tensors = safetensors.torch.load_file(path)
@@ -136,6 +173,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise InputError(f"{path}: not a readable weights file ({reason})") from None
     if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
         raise InputError(f"{path}: expected a state dict of tensors")
+    refuse_not_finite(tensors, path)
     return {
         name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias"): tensor
         for name, tensor in tensors.items()

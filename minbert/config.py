@@ -19,6 +19,10 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "roberta": {"pad_token_id": 1, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
 }
 
+# Bounds of what is allocated on the word of a file; the largest published encoders of these families are far below.
+MOST_LAYERS = 1000
+MOST_PARAMETERS = 10**10
+
 # Fields of pruned encoders only.
 PRUNED_SIZES = ("layer_heads", "layer_intermediate_sizes")
 
@@ -57,6 +61,16 @@ class BertConfig:
         for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "type_vocab_size"):
             if getattr(self, name) < 1:
                 raise InputError(f"config: {name} is {getattr(self, name)}; expected at least 1")
+        for name, least, most in (
+            ("num_hidden_layers", 0, MOST_LAYERS),
+            ("pad_token_id", 0, self.vocab_size - 1),
+            ("hidden_dropout_prob", 0.0, 1.0),
+            ("attention_probs_dropout_prob", 0.0, 1.0),
+            ("layer_norm_eps", 0.0, 1.0),
+            ("initializer_range", 0.0, 1e3),
+        ):
+            if not least <= getattr(self, name) <= most:
+                raise InputError(f"config: {name} is {getattr(self, name)}; expected {least} to {most}")
         if self.hidden_size % self.num_attention_heads:
             raise InputError(
                 f"config: hidden_size {self.hidden_size} does not divide into {self.num_attention_heads} heads"
@@ -65,6 +79,8 @@ class BertConfig:
             raise InputError(
                 f"config: max_position_embeddings {self.max_position_embeddings} leaves no room for a sentence"
             )
+        if self._parameters > MOST_PARAMETERS:
+            raise InputError(f"config: {self._parameters:,} parameters; expected at most {MOST_PARAMETERS:,}")
         ranges = ((1, self.num_attention_heads), (0, self.intermediate_size))
         for name, (least, most) in zip(PRUNED_SIZES, ranges, strict=True):
             sizes, layers = getattr(self, name), self.num_hidden_layers
@@ -85,6 +101,12 @@ class BertConfig:
     def head_size(self) -> int:
         """Width of one head's queries, keys and values."""
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def _parameters(self) -> int:
+        """About how many parameters the encoder has before pruning: the embeddings and the layers' matrices."""
+        rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
+        return self.hidden_size * (rows + self.num_hidden_layers * (4 * self.hidden_size + 2 * self.intermediate_size))
 
     @property
     def layer_sizes(self) -> list[tuple[int, int]]:
@@ -132,17 +154,14 @@ class BertConfig:
                     raise InputError(f"{source}: {key} is {sizes!r}; expected a list of int")
                 pruned[key] = tuple(sizes)
         for key, value in taken.items():
-            if not isinstance(value, (int, float) if known[key] is float else known[key]):
+            if type(value) not in ((int, float) if known[key] is float else (known[key],)):  # a bool is no size
                 raise InputError(f"{source}: {key} is {value!r}; expected {known[key].__name__}")
         return cls(**(ROBERTA_DEFAULTS if values["model_type"] == "roberta" else {}) | taken | pruned)
 
     @classmethod
     def from_file(cls, path: Path) -> "BertConfig":
         """Read a `config.json`. Raises InputError as `from_dict` and `read_json` do."""
-        values = read_json(path)
-        if not isinstance(values, dict):
-            raise InputError(f"{path}: expected a JSON object, found {type(values).__name__}")
-        return cls.from_dict(values, str(path))
+        return cls.from_dict(read_json(path, dict), str(path))
 
     def values(self) -> dict[str, Any]:
         """All fields by name; those of pruning only if they are set.

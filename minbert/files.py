@@ -1,5 +1,6 @@
-"""Read JSON, hash files, and write files atomically: a kill never leaves a half-written file."""
+"""Read text and JSON, hash files, and write files atomically: a kill never leaves a half-written file."""
 
+import errno
 import hashlib
 import json
 import os
@@ -10,21 +11,42 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from minbert.errors import InputError
+from minbert.errors import DiskFullError, InputError
+
+LARGEST_TEXT = 2**28
+"""Bytes of the largest text file that is read whole."""
 
 
-def read_json(path: Path) -> Any:
-    """Parse a JSON file.
-
-    Raises:
-        InputError: the file does not exist, is not UTF-8 or is not JSON.
-    """
+def read_text(path: Path) -> str:
+    """Read a UTF-8 file. Raises InputError if it does not exist, is larger than `LARGEST_TEXT` or is not UTF-8."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        if (size := path.stat().st_size) > LARGEST_TEXT:
+            raise InputError(f"{path}: {size:,} bytes; expected at most {LARGEST_TEXT:,}")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+
+
+def read_json(path: Path, kind: type = object) -> Any:
+    """Parse a JSON file.
+
+    Args:
+        path: the file.
+        kind: type of the whole, such as `dict`.
+
+    Raises:
+        InputError: the file does not exist, is too large, is not UTF-8, is not JSON, or holds something else.
+    """
+    text = read_text(path)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError also of a number with thousands of digits
         raise InputError(f"{path}: not valid JSON ({error})") from None
+    if not isinstance(value, kind):
+        raise InputError(f"{path}: {value!r:.60} where {kind.__name__} was expected")
+    return value
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -45,45 +67,77 @@ def sha256_of_file(path: Path) -> str:
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path, needed: int = 0) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`.
 
     On success the file is flushed to disk and renamed to `path`; on error it is removed.
+
+    Args:
+        path: the file to write.
+        needed: how many bytes it will have, if that is known.
+
+    Raises:
+        DiskFullError: the disk is full, or fewer bytes are free than needed.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    with _full_disk_named(path, needed):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            _flush_to_disk(temporary)
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _full_disk_named(path: Path, needed: int = 0) -> Iterator[None]:
+    """Turn every library's error of a full disk within the block into one that says where, and how much is free."""
+    existing = next(folder for folder in path.absolute().parents if folder.is_dir())
+    wanted = f"{needed / 1e6:,.1f} MB needed, " if needed else ""
+    full = f"no space left to write {path.name}: {wanted}{{:,.1f}} MB free; the same command goes on from here"
     try:
-        yield temporary
-        _flush_to_disk(temporary)
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        if needed > (free := shutil.disk_usage(existing).free):
+            raise DiskFullError(errno.ENOSPC, full.format(free / 1e6), str(existing))
+        yield
+    except DiskFullError:
+        raise
+    except Exception as error:
+        # safetensors raises an error of its own, which has no number.
+        if getattr(error, "errno", None) not in (errno.ENOSPC, errno.EDQUOT) and "os error 28" not in str(error):
+            raise
+        free = shutil.disk_usage(existing).free
+        raise DiskFullError(errno.ENOSPC, full.format(free / 1e6), str(existing)) from None
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to `path`. On success it replaces `path`; on error it is removed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-    try:
-        yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                _flush_to_disk(file)
-        temporary.chmod(0o777 & ~_umask())
-        if path.exists():
-            # Two renames: a kill between them leaves the old folder under its temporary name, never a mixture.
-            retired = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
-            path.replace(retired)
-            temporary.replace(path)
-            shutil.rmtree(retired)
-        else:
-            temporary.replace(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    """Yield a temporary folder next to `path`. On success it replaces `path`; on error it is removed.
+
+    Raises DiskFullError.
+    """
+    with _full_disk_named(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+        try:
+            yield temporary
+            for file in temporary.rglob("*"):
+                if file.is_file():
+                    _flush_to_disk(file)
+            temporary.chmod(0o777 & ~_umask())
+            if path.exists():
+                # Two renames: a kill between them leaves the old folder under its temporary name, never a mixture.
+                retired = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+                path.replace(retired)
+                temporary.replace(path)
+                shutil.rmtree(retired)
+            else:
+                temporary.replace(path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _flush_to_disk(path: Path) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch import Tensor
 from minbert.config import BertConfig
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
-from minbert.files import atomic_file, read_json, write_text
+from minbert.files import atomic_file, read_json, read_text, write_text
 from minbert.packing import PackedBatch
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -132,17 +133,28 @@ def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:
     """Load a checkpoint's tokenizer; names are those of `BertModel.from_pretrained`.
 
     Raises:
-        InputError: no checkpoint has this name, or it contains neither `tokenizer.json` nor `vocab.txt`.
+        InputError: no checkpoint has this name, it contains neither `tokenizer.json` nor `vocab.txt`, or its tokenizer
+            has ids that its table of word embeddings lacks.
     """
     folder = resolve(name, revision)
     companions = {file: (folder / file).read_bytes() for file in COMPANION_FILES if (folder / file).is_file()}
-    return Tokenizer(_backend(folder), BertConfig.from_file(folder / "config.json").max_length, companions)
+    config = BertConfig.from_file(folder / "config.json")
+    backend = _backend(folder)
+    token, largest = max(backend.get_vocab().items(), key=itemgetter(1), default=("", 0))
+    if largest >= config.vocab_size:
+        raise InputError(
+            f"{folder}: the tokenizer gives {token!r:.60} the id {largest}, but config.json has vocab_size "
+            f"{config.vocab_size}; take tokenizer and weights from the same checkpoint"
+        )
+    return Tokenizer(backend, config.max_length, companions)
 
 
 def _backend(folder: Path) -> RustTokenizer:
     if (path := folder / "tokenizer.json").is_file():
         try:
-            return RustTokenizer.from_str(path.read_text(encoding="utf-8"))
+            return RustTokenizer.from_str(read_text(path))
+        except InputError:
+            raise
         except Exception as error:  # the Rust side raises bare Exception
             raise InputError(f"{path}: not a tokenizer file ({error})") from None
     if (path := folder / "vocab.txt").is_file():
@@ -152,18 +164,21 @@ def _backend(folder: Path) -> RustTokenizer:
 
 def _word_piece(vocabulary: Path, settings: Path) -> RustTokenizer:
     """BERT's original tokenizer from its vocabulary alone, for checkpoints older than tokenizer.json."""
-    options = read_json(settings) if settings.is_file() else {}
-    lines = vocabulary.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # other line separators can be tokens
+    options = read_json(settings, dict) if settings.is_file() else {}
+    lines = read_text(vocabulary).removesuffix("\n").split("\n")  # other line separators can be tokens
     ids = {token: index for index, token in enumerate(lines)}
     if missing := [token for token in BERT_SPECIALS if token not in ids]:
         raise InputError(f"{vocabulary}: lacks {', '.join(missing)}; not a BERT vocabulary")
     backend = RustTokenizer(models.WordPiece(ids, unk_token="[UNK]"))
-    as_bert(
-        backend,
-        handle_chinese_chars=options.get("tokenize_chinese_chars", True),
-        strip_accents=options.get("strip_accents"),
-        lowercase=options.get("do_lower_case", True),
-    )
+    try:
+        as_bert(
+            backend,
+            handle_chinese_chars=options.get("tokenize_chinese_chars", True),
+            strip_accents=options.get("strip_accents"),
+            lowercase=options.get("do_lower_case", True),
+        )
+    except TypeError as error:
+        raise InputError(f"{settings}: not the settings of a BERT tokenizer ({error})") from None
     backend.add_special_tokens(list(BERT_SPECIALS))
     backend.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
     return backend

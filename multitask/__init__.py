@@ -8,14 +8,16 @@ if TYPE_CHECKING:
     from multitask.models.sentence_encoder import SentenceEncoder
     from multitask.stages.finetune import FinetuneConfig
     from multitask.stages.finetune.training import finetune
+    from multitask.tasks.declarations import load_tasks
 
-__all__ = ["FinetuneConfig", "MultitaskModel", "SentenceEncoder", "finetune"]
+__all__ = ["FinetuneConfig", "MultitaskModel", "SentenceEncoder", "finetune", "load_tasks"]
 
 _HOMES = {
     "FinetuneConfig": "stages.finetune",
     "MultitaskModel": "models.multitask_model",
     "SentenceEncoder": "models.sentence_encoder",
     "finetune": "stages.finetune.training",
+    "load_tasks": "tasks.declarations",
 }
 
 

@@ -1,7 +1,8 @@
 """Write the bundled sample data: small generated files (CC0) in the formats of the course's and the pre-training data.
 
-`python scripts/make_sample_data.py` writes data/sample/ again. The same seed gives the same bytes. No sentence occurs
-in two splits of a task. The script needs only the standard library.
+`python scripts/make_sample_data.py` writes data/sample/ again, and data/own/, an example of tasks that a user declares.
+The same seed gives the same bytes. No sentence occurs in two splits of a task. The script needs only the standard
+library.
 """
 
 import argparse
@@ -14,13 +15,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from sample_data import inference, paraphrase, reviews, sentiment, similarity, unlabelled
+from sample_data import inference, messages, paraphrase, reviews, sentiment, similarity, unlabelled
 from sample_data.grammar import SPLITS, Example, Split, collect
 
 SEED = 2024
 TRIPLETS = 900
 UNLABELLED = 3200
 OF_A_DOMAIN = 1000
+MESSAGES = 500
+NEW_MESSAGES = 6
 
 
 @dataclass(frozen=True)
@@ -106,16 +109,30 @@ def all_files(seed: int) -> dict[str, str]:
     return files
 
 
+def own_files(seed: int) -> dict[str, str]:
+    """The text of the files of the declared tasks, by file name: labelled messages, and new ones without labels."""
+    rng = random.Random(f"{seed}/messages")
+    rows: dict[str, tuple[str, int]] = {}
+    while len(rows) < MESSAGES + NEW_MESSAGES:
+        text, topic, urgency = messages.make_message(rng)
+        rows[text] = (topic, urgency)
+    labelled = [[text, topic, str(urgency)] for text, (topic, urgency) in list(rows.items())[:MESSAGES]]
+    new = "".join(f"{text}\n" for text in list(rows)[MESSAGES:])
+    return {"messages.csv": table([["message", "topic", "urgency"], *labelled], ","), "new_messages.txt": new}
+
+
 def main() -> None:
     repository = Path(__file__).resolve().parent.parent
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=repository / "data" / "sample", help="folder to write to")
+    parser.add_argument("--own", type=Path, default=repository / "data" / "own", help="folder of the declared tasks")
     parser.add_argument("--seed", type=int, default=SEED)
     arguments = parser.parse_args()
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    for name, text in all_files(arguments.seed).items():
-        (arguments.output / name).write_text(text, encoding="utf-8", newline="\n")
-        print(f"{arguments.output / name}: {len(text.splitlines())} lines")
+    for folder, files in ((arguments.output, all_files(arguments.seed)), (arguments.own, own_files(arguments.seed))):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8", newline="\n")
+            print(f"{folder / name}: {len(text.splitlines())} lines")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 from minbert.config import BertConfig
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer
+from multitask.tasks.declarations import COURSE, load_tasks
+from multitask.tasks.task import Split
 from tests.minbert.hub import Hub, running
 
 ROOT = Path(__file__).parents[1]
@@ -26,6 +28,8 @@ settings.load_profile("untimed")
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SMALL_ROWS = {"train": 64, "dev": 32, "test-student": 16}
 VOCABULARY_SIZE = 600
+COURSE_TASKS = load_tasks(COURSE)
+"""The course's tasks, where their files do not matter."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -96,6 +100,13 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     )
     with running(server):
         yield server
+
+
+def task_file(data: Path, task: str, split: Split) -> Path:
+    """The file of one of the course's tasks in a data folder."""
+    path = load_tasks(data)[task].source(split).path
+    assert path is not None
+    return path
 
 
 def sample_vocabulary(sample_data: Path) -> list[str]:

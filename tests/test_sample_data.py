@@ -35,9 +35,12 @@ def labels(stem: str, split: str) -> list[float]:
 
 def test_the_script_writes_the_same_bytes(tmp_path: Path) -> None:
     script = REPOSITORY / "scripts" / "make_sample_data.py"
-    subprocess.run([sys.executable, script, "--output", tmp_path], check=True, capture_output=True)
-    made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert made == {path.name: path.read_bytes() for path in SAMPLE.iterdir()}
+    folders = ["--output", tmp_path / "sample", "--own", tmp_path / "own"]
+    subprocess.run([sys.executable, script, *folders], check=True, capture_output=True)
+    for name in ("sample", "own"):
+        made = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        kept = {path.name: path.read_bytes() for path in (SAMPLE.parent / name).iterdir() if path.suffix != ".toml"}
+        assert made == kept
 
 
 @pytest.mark.parametrize("stem", MINIMUM_ROWS)

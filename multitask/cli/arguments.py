@@ -1,16 +1,16 @@
-"""From a command's arguments to values of its options, and from its options to its help page."""
+"""What argparse makes of a command's options: values, help pages and shell completion."""
 
 import argparse
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING
-from pathlib import Path
-from typing import Any, Literal, NoReturn, get_args, get_origin
+from functools import partial
+from typing import Any, NoReturn
 
 from minbert.errors import InputError
-from multitask.cli.command import Command
-from multitask.cli.options import Option, did_you_mean, optional
+from multitask.cli.command import Command, Group
+from multitask.cli.options import KINDS, Option, did_you_mean
 
 
 class _Parser(argparse.ArgumentParser):
@@ -18,78 +18,80 @@ class _Parser(argparse.ArgumentParser):
         raise InputError(f"{message.removeprefix('argument ')} (`{self.prog} --help` shows the options)")
 
 
-def parse(prog: str, options: Sequence[Option], arguments: Sequence[str]) -> dict[str, Any]:
-    """The values that the arguments give, by the options' names. Raises InputError for unknown or malformed ones."""
-    parser = _Parser(prog, add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
-    for option in options:
-        _add(parser, option)
-    given, unknown = parser.parse_known_args(arguments)
-    if unknown:
-        flag = next((text for text in unknown if text.startswith("-")), unknown[0])
-        hint = did_you_mean(flag.partition("=")[0], [option.flag for option in options])
-        raise InputError(f"{flag}: no such option of `{prog}`{hint or '; --help-all shows all options'}")
-    values = vars(given)
-    return {option.name: option.read_text(values[option.name]) for option in options if option.name in values}
-
-
-def help_page(prog: str, command: Command, everything: bool) -> str:
-    """The help of a command: the options that people use, or all of them, under the headings of what declares them."""
-    declared, files = command.declared(), command.general()
-    common = [option for option in declared if everything or option.name in command.common or not command.common]
-    shown = [option for option in declared if option in common or option.positional or option.default is MISSING]
-    positional = "".join(f" {option.name.upper()}" for option in declared if option.positional)
-    hidden = "" if everything else f"--help-all shows all options ({len(declared) + len(files)})."
-    width = min(shutil.get_terminal_size().columns, 120)
-    parser = argparse.ArgumentParser(
-        prog,
-        usage=f"{prog}{positional} [options]",
-        description=_one_paragraph_a_line(command.help),
-        epilog=hidden,
-        add_help=False,
-        formatter_class=lambda prog: _Page(prog, max_help_position=28, width=width),
-    )
-    sections: dict[str, list[Option]] = {}
-    for option in [*shown, *files]:
-        sections.setdefault(option.section if everything else "", []).append(option)
-    for section, members in sections.items():
-        group = parser.add_argument_group(section or "Options")
-        for option in members:
-            _add(group, option, _help(option))
-    return parser.format_help()
-
-
-class _Page(argparse.HelpFormatter):
-    """Wraps every line of a description by itself, and no word at its hyphens."""
+class _Page(argparse.RawDescriptionHelpFormatter):
+    """Wraps no word at its hyphens, because options have hyphens."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)
 
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n".join(super(_Page, self)._fill_text(line, width, indent) for line in text.splitlines())
+
+def parse(prog: str, command: Command, arguments: Sequence[str]) -> dict[str, Any]:
+    """The values that the arguments give, by the options' names. Raises InputError for unknown or malformed ones."""
+    options = [*command.declared(), *command.general()]
+    namespace, unknown = parser_of(prog, command).parse_known_args(arguments)
+    if unknown:
+        flag = next((text for text in unknown if text.startswith("-")), unknown[0])
+        hint = did_you_mean(flag.partition("=")[0], [option.flag for option in options])
+        raise InputError(f"{flag}: no such option of `{prog}`{hint or '; --help-all shows all options'}")
+    given = vars(namespace)
+    return {option.name: option.read(given[option.name], option.flag) for option in options if option.name in given}
 
 
-def _one_paragraph_a_line(text: str) -> str:
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+def parser_of(prog: str, command: Command, everything: bool = True) -> argparse.ArgumentParser:
+    """The parser of a command.
+
+    Args:
+        prog: the command as it is typed.
+        command: the command.
+        everything: whether its help shows all options, under the headings of what declares them, or the common ones.
+    """
+    declared, general = command.declared(), command.general()
+    width = min(shutil.get_terminal_size().columns, 120)
+    parser = _Parser(
+        prog,
+        usage=f"{prog}{''.join(f' {option.name.upper()}' for option in declared if option.positional)} [options]",
+        description="\n\n".join(textwrap.fill(" ".join(part.split()), width) for part in command.help.split("\n\n")),
+        epilog="" if everything else f"--help-all shows all options ({len(declared) + len(general)}).",
+        add_help=False,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+        formatter_class=lambda prog: _Page(prog, max_help_position=28, width=width),
+    )
+    groups: dict[str, Any] = {}
+    for option in [*declared, *general]:
+        section = option.section if everything else ""
+        if section not in groups:
+            groups[section] = parser.add_argument_group(section or "Options")
+        shown = everything or not command.common or option.name in command.common or option in general
+        _add(groups[section], option, shown or option.positional or option.default is MISSING)
+    return parser
 
 
-def _add(parser: "argparse._ActionsContainer", option: Option, text: str = "") -> None:
-    """Declare an option to argparse; it hands over what it reads as text."""
-    kind, _ = optional(option.kind)
-    if kind is bool:
-        parser.add_argument(option.flag, dest=option.name, action=argparse.BooleanOptionalAction, help=text)
-    elif option.positional:
-        parser.add_argument(option.name, metavar=option.name.upper(), nargs="?", help=text)
-    else:
-        nargs = "*" if get_origin(kind) is tuple else None
-        parser.add_argument(option.flag, dest=option.name, metavar=_placeholder(kind), nargs=nargs, help=text)
+def _add(group: "argparse._ActionsContainer", option: Option, shown: bool) -> None:
+    """Declare an option to argparse, which hands over what is no number as text."""
+    text = _help(option) if shown else argparse.SUPPRESS
+    if option.kind is bool:
+        group.add_argument(option.flag, action=argparse.BooleanOptionalAction, help=text)
+        return
+    placeholder, *_ = KINDS.get(option.kind, (getattr(option.kind, "form", None),))
+    group.add_argument(
+        option.flag,
+        type=partial(_value, option),
+        choices=[*option.choices, *["none"] * option.may_be_none] if option.choices else None,
+        nargs="*" if option.several else "?" if option.positional else None,
+        metavar=option.name.upper() if option.positional else placeholder,
+        help=text,
+    )
 
 
-def _placeholder(kind: Any) -> str:
-    if get_origin(kind) is tuple:
-        return _placeholder(get_args(kind)[0])
-    if get_origin(kind) is Literal:
-        return f"{{{','.join(get_args(kind))}}}"
-    return {int: "INT", float: "NUMBER", Path: "PATH"}.get(kind, getattr(kind, "form", "TEXT"))
+def _value(option: Option, text: str) -> float | str:
+    """A text, or the number that it is. What is not among the choices is refused here, because argparse says less."""
+    if option.choices:
+        option.read([text] if option.several else text, option.flag)
+    try:
+        return option.kind(text) if option.kind in (int, float) else text
+    except ValueError:
+        return text
 
 
 def _help(option: Option) -> str:
@@ -99,12 +101,18 @@ def _help(option: Option) -> str:
     elif option.default in (None, ()) or "Default:" in option.help:
         note = ""
     else:
-        note = f" (default: {shown(option.default)})"
+        text = " ".join(map(str, option.default)) if option.several else option.default
+        note = f" (default: {('on' if text else 'off') if option.kind is bool else text})"
     return (option.help + note).replace("%", "%%")
 
 
-def shown(value: Any) -> str:
-    """A value as it is typed."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+def add_commands(parser: argparse.ArgumentParser, commands: Iterable[Command | Group]) -> None:
+    """Add commands with all their options to a parser, from which shtab makes the script for shell completion."""
+    added = parser.add_subparsers()
+    for found in commands:
+        text = found.help.partition("\n")[0].replace("%", "%%")
+        if isinstance(found, Group):
+            add_commands(added.add_parser(found.name, help=text), found.commands)
+        else:
+            command = added.add_parser(found.name, help=text, parents=[parser_of(found.name, found)])
+            command.add_argument("--help-all", help="show all options")

@@ -51,10 +51,10 @@ class Command:
         runs = f", or a run of {self.name}" if self.stage else ""
         read = f"Take settings from a TOML file{runs}. Options on the command line override them."
         write = "Write the settings that differ from the defaults to a TOML file."
-        files = [Option((n,), Path | None, None, t, "") for n, t in (("config", read), ("save_config", write))]
         explained = [option for option in self.declared() if hasattr(option.kind, "explain")]
         text = "Explain a value of {}: its formula, source and parameters."
-        return [Option((f"help_{o.name}",), str | None, None, text.format(o.flag), "") for o in explained] + files
+        options = [Option((f"help_{o.name}",), str, None, text.format(o.flag)) for o in explained]
+        return [*options, Option(("config",), Path, None, read), Option(("save_config",), Path, None, write)]
 
 
 @dataclass(frozen=True)
@@ -70,5 +70,5 @@ class Group:
 
     name: str
     help: str
-    commands: tuple[Command, ...]
+    commands: "tuple[Command | Group, ...]"
     section: str = USE

@@ -12,10 +12,13 @@ from multitask.runtime.options import Computing
 
 @dataclass(frozen=True)
 class Embed:
-    """Write the embeddings of a text file as a NumPy array of shape [sentences, hidden], in fp32."""
+    """Write the embeddings of a file's sentences as a NumPy array of shape [sentences, hidden], in fp32.
+
+    The file may be larger than memory.
+    """
 
     text: Path = field(metadata=POSITIONAL)
-    """Text file with one sentence a line."""
+    """Text file with one sentence a line; or a table (csv, tsv, jsonl, parquet) with --column."""
     output: Path = field(metadata=POSITIONAL)
     """File to write; its name ends in .npy."""
     model: str = "all-minilm-l6-v2"
@@ -25,6 +28,8 @@ class Embed:
     pooling: Pooling = "auto"
     """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the model was trained
     with."""
+    column: str | None = None
+    """Column of the sentences of a table."""
     normalize: bool = False
     """Scale every embedding to length 1."""
     computing: Computing = field(default_factory=Computing)
@@ -36,20 +41,14 @@ class Embed:
 
 def embed(options: Embed) -> int:
     """Embed and write; print what was written."""
-    import numpy as np
-
-    from minbert.files import atomic_file
-    from multitask.data.read_unlabelled_files import read_sentences
+    from multitask.inference.embed_file import embed_file
     from multitask.models.sentence_encoder import load_encoder
 
-    sentences = read_sentences(options.text).sentences
     encoder = load_encoder(
         options.model, options.revision, options.pooling, options.computing.device, options.computing.precision
     )
-    embeddings = encoder.encode(sentences, normalize=options.normalize, show_progress=True)
-    with atomic_file(options.output) as temporary, Path(temporary).open("wb") as file:
-        np.save(file, embeddings)
-    print(f"{options.output}: {embeddings.shape[0]} embeddings of size {embeddings.shape[1]}")
+    count, width = embed_file(encoder, options.text, options.output, options.column, options.normalize)
+    print(f"{options.output}: {count} embeddings of size {width}")
     return 0
 
 

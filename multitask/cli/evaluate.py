@@ -1,13 +1,17 @@
 """`multitask evaluate`: scores of a model on the tasks' labelled sets or on a suite of SentEval."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from minbert.errors import InputError
 from multitask.cli.command import Command
 from multitask.models.config import Pooling
 from multitask.runtime.options import Computing, check_range
+
+if TYPE_CHECKING:
+    from multitask.data.labelled_data import LabelledData
+    from multitask.models.multitask_model import MultitaskModel
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,23 @@ class Evaluate:
     """Folder with the course's files; for the other suites SentEval's data folder (with STS, SICK, MR and so on)."""
     tasks_file: Path | None = None
     """Tasks file with the tasks' sets. Default: the course's tasks."""
-    split: Literal["train", "dev"] = "dev"
-    """Which sets of the tasks to score. Not for the other suites."""
+    split: Literal["train", "dev", "test"] = "dev"
+    """Which sets of the tasks to score; they need labels. Not for the other suites."""
+    input: Path | None = None
+    """Labelled file to score instead: csv, tsv, jsonl or parquet."""
+    task: tuple[str, ...] = ()
+    """Tasks to score. Default: all tasks of the model."""
+    text: tuple[str, ...] = ()
+    """With --input: column of the sentences, or the two columns of pairs. Default: those of the task's declaration."""
+    label: str | None = None
+    """With --input: column of the labels. Default: that of the task's declaration."""
+    separator: str | None = None
+    """With --input: what separates the fields. Default: a comma in .csv and a tab in .tsv."""
+    quotes: bool = True
+    """With --input: whether fields may stand in quotes; if not, quotes are ordinary characters."""
+    details: Path | None = None
+    """Folder to write confusion matrix, scores of each class, calibration with a reliability plot, and the worst
+    errors."""
     best_on: str | None = None
     """Which of a run's kept models: the best on this task or on `overall`. Default: the run's leading model."""
     pooling: Pooling = "auto"
@@ -61,7 +80,8 @@ def evaluate(options: Evaluate) -> int:
 def _evaluate_tasks(options: Evaluate) -> int:
     from minbert.files import write_json
     from multitask.data.contamination import TrainedOn
-    from multitask.evaluation.task_predictions import estimate, load_split
+    from multitask.evaluation.calibration_and_errors import write_details
+    from multitask.evaluation.task_predictions import estimate
     from multitask.evaluation.task_scores import overlap, score
     from multitask.evaluation.text_tables import metrics_table, overlap_table
     from multitask.evaluation.training_overlap import any_seen
@@ -72,16 +92,16 @@ def _evaluate_tasks(options: Evaluate) -> int:
 
     folder = locate_model(options.model, options.revision, options.best_on)
     runtime = start(options.computing.device, options.computing.precision)
-    source = options.tasks_file or options.data
-    model = load_model(folder, load_tasks(source)).to(runtime.device)
-    data = load_split(model, source, options.split)
+    model = load_model(folder, load_tasks(options.tasks_file or options.data)).to(runtime.device)
+    data = _labelled_data(options, model)
     examples = {name: rows.examples for name, rows in data.items()}
     estimates = estimate(model, data, runtime)
     scores = score(model.tasks, estimates, examples)
     trained_on = TrainedOn.of_folder(folder, options.model)
     seen = overlap(model.tasks, estimates, examples, trained_on)
-    output = options.output or folder / f"evaluation-{options.split}.json"
-    result = {"overall": scores.overall, "tasks": scores.metrics, "split": options.split, **runtime.describe()}
+    what = options.split if options.input is None else options.input.name.partition(".")[0]
+    output = options.output or folder / f"evaluation-{what}.json"
+    result = {"overall": scores.overall, "tasks": scores.metrics, "split": what, **runtime.describe()}
     parts = {name: asdict(task) for name, task in seen.items()}
     write_json(output, {**result, "overlap": parts, "unknown": trained_on.unknown})
     print(metrics_table(scores))
@@ -89,8 +109,29 @@ def _evaluate_tasks(options: Evaluate) -> int:
         print(overlap_table(seen))
     for line in trained_on.unknown:
         print(f"not known: {line}")
+    if options.details is not None:
+        for path in write_details(options.details, model.tasks, estimates, examples):
+            print(path)
     print(output)
     return 0
+
+
+def _labelled_data(options: Evaluate, model: "MultitaskModel") -> "dict[str, LabelledData]":
+    """The rows to score: the tasks' own sets, or those of the file that is given."""
+    from multitask.data.tables import Source
+    from multitask.evaluation.task_predictions import load_split, tokenised
+    from multitask.tasks.read_examples import read_examples
+
+    names = options.task or tuple(model.tasks)
+    if unknown := [name for name in names if name not in model.tasks]:
+        raise InputError(f'the model has no task "{unknown[0]}"; it has {", ".join(model.tasks)}')
+    if options.input is None:
+        return load_split(model, options.tasks_file or options.data, options.split, names, labelled=True)
+    if len(names) > 1:
+        raise InputError(f"--input needs --task: the model has {', '.join(names)}")
+    task = replace(model.tasks[names[0]], id=None, separator=options.separator, quotes=options.quotes)
+    task = replace(task, text=options.text or task.text, label=options.label or task.label)
+    return {task.name: tokenised(model, task.name, read_examples(task, Source(str(options.input)), labelled=True))}
 
 
 def _evaluate_suite(options: Evaluate) -> int:
@@ -127,5 +168,8 @@ COMMAND = Command(
     "evaluate",
     Evaluate,
     evaluate,
-    common=("model", "suite", "data", "tasks_file", "split", "best_on", "pooling", "output", "device"),
+    common=(
+        *("model", "suite", "data", "tasks_file", "split", "input", "task"),
+        *("details", "best_on", "pooling", "output", "device"),
+    ),
 )

@@ -4,21 +4,18 @@ A command is a module of this package with a `COMMAND`, a stage (see `stage_comm
 `multitask.commands`. Only what the command needs is imported.
 """
 
+import argparse
 import logging
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING
 from importlib import import_module
 from importlib.metadata import entry_points
-from pathlib import Path
-from typing import TypeVar
 
 from minbert.errors import InputError
-from multitask.cli.arguments import help_page, parse
+from multitask.cli.arguments import add_commands, parse, parser_of
 from multitask.cli.command import Command, Group
-from multitask.cli.completion import completion_script
 from multitask.cli.options import build, did_you_mean
 from multitask.cli.settings_file import read_settings, write_settings
 from multitask.cli.stage_commands import stage_commands
@@ -30,8 +27,6 @@ OWN = ("evaluate", "predict", "ensemble", "embed", "probe", "export", "data")
 """The modules of this package that have a `COMMAND`."""
 ENTRY_POINTS = "multitask.commands"
 
-Found = TypeVar("Found", bound=Command | Group)
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code: 0, 1 for a run that failed, 2 for wrong input, 128 + n for signal n."""
@@ -41,14 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # not every retry: the outcome is one line of ours
     try:
         return _dispatch(list(sys.argv[1:] if arguments is None else arguments))
-    except InputError as error:
+    except (InputError, TrainingError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return 2 if isinstance(error, InputError) else 1
     except OSError as error:  # a full disk, a folder that may not be written, a file where a folder should be
         print(f"error: {error.filename or 'input or output'}: {error.strerror or error}", file=sys.stderr)
-        return 1
-    except TrainingError as error:
-        print(f"error: {error}", file=sys.stderr)
         return 1
     except Interrupted as stop:
         print(stop, file=sys.stderr)
@@ -58,33 +50,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    if not arguments or arguments[0] in HELP:
-        print(_overview(PROG, "BERT for several sentence tasks at once.", list(every_command())))
+    if arguments[:1] == ["--print-completion"]:
+        print(_completion(list(every_command()), arguments[1:]))
         return 0
-    name, *rest = arguments
-    if name == "--print-completion":
-        print(completion_script(list(every_command()), rest))
-        return 0
-    command, prog = find_command(name), f"{PROG} {name}"
-    if isinstance(command, Group):
-        if not rest or rest[0] in HELP:
-            print(_overview(prog, command.help, command.commands))
-            return 0
-        name, *rest = rest
-        command, prog = _named(name, {member.name: member for member in command.commands}, prog), f"{prog} {name}"
-    return run_command(prog, command, rest)
+    prog, found, rest = find_command(arguments)
+    if isinstance(found, Command):
+        return run_command(prog, found, rest)
+    print(_overview(prog, found))
+    return 0
+
+
+def find_command(arguments: Sequence[str]) -> tuple[str, Command | Group, Sequence[str]]:
+    """How the command that the arguments begin with is typed, the command, and the arguments after it.
+
+    Raises:
+        InputError: there is no such command.
+    """
+    named = tuple(every_command(arguments[0])) if arguments else ()
+    found: Command | Group = Group(PROG, "BERT for several sentence tasks at once.", named or tuple(every_command()))
+    prog = PROG
+    while isinstance(found, Group) and arguments and arguments[0] not in HELP:
+        commands = {command.name: command for command in reversed(found.commands)}
+        if arguments[0] not in commands:
+            hint = did_you_mean(arguments[0], commands)
+            raise InputError(f"unknown command {arguments[0]}{hint} (`{prog} --help` lists all)")
+        prog, found, arguments = f"{prog} {arguments[0]}", commands[arguments[0]], arguments[1:]
+    return prog, found, arguments
+
+
+def every_command(name: str = "") -> Iterator[Command | Group]:
+    """All commands, or those of one name; only what they need is imported."""
+    yield from (command for command in stage_commands().values() if name in ("", command.name))
+    yield from (import_module(f"{__package__}.{own}").COMMAND for own in OWN if name in ("", own))
+    yield from (entry.load() for entry in entry_points(group=ENTRY_POINTS) if name in ("", entry.name))
 
 
 def run_command(prog: str, command: Command, arguments: Sequence[str]) -> int:
     """Run a command with its arguments, or print its help. Returns the exit code."""
     if asked := HELP.intersection(arguments):
-        print(help_page(prog, command, "--help-all" in asked), end="")
+        print(parser_of(prog, command, "--help-all" in asked).format_help(), end="")
         return 0
     if "TORCHELASTIC_RUN_ID" in os.environ and not command.distributed:
         names = [name for name, found in stage_commands().items() if found.distributed]
         raise InputError(f"torchrun is for {', '.join(names[:-1])} and {names[-1]}; run other commands without it")
-    options = command.declared()
-    given = parse(prog, [*options, *command.general()], arguments)
+    options, given = command.declared(), parse(prog, command, arguments)
     for option in options:
         if name := given.pop(f"help_{option.name}", None):
             print(option.kind.explain(name))
@@ -94,57 +103,34 @@ def run_command(prog: str, command: Command, arguments: Sequence[str]) -> int:
     values = {option.name: option.default for option in options} | settings | given
     if missing := [option.flag for option in options if values[option.name] is MISSING]:
         raise InputError(f"{missing[0]} is missing (`{prog} --help` shows the options)")
-    with _blaming(file, settings.keys() - given.keys()):
+    try:
         built = build(command.options, values)
         if save_to and os.environ.get("RANK", "0") == "0":  # torchrun starts one process a rank
             write_settings(save_to, prog, options, values)
         return command.run(built)
-
-
-@contextmanager
-def _blaming(file: Path | None, names: Collection[str]) -> Iterator[None]:
-    """Names the settings file in errors about these settings, such as "epochs is 0; expected at least 1"."""
-    try:
-        yield
-    except InputError as error:
-        if str(error).partition(" ")[0] not in names:
+    except InputError as error:  # it may begin with a setting, such as "epochs is 0; expected at least 1"
+        if str(error).partition(" ")[0] not in settings.keys() - given.keys():
             raise
         raise InputError(f"{file}: {error}") from None
 
 
-def find_command(name: str) -> Command | Group:
-    """The command of this name. Raises InputError if there is none."""
-    if name in OWN:
-        return _own(name)
-    for entry in entry_points(group=ENTRY_POINTS, name=name):
-        return entry.load()
-    commands = stage_commands()
-    return commands[name] if name in commands else _named(name, {found.name: found for found in every_command()}, PROG)
+def _completion(commands: Sequence[Command | Group], shell: Sequence[str]) -> str:
+    """The script that makes a shell complete commands. Raises InputError for shells that are not supported."""
+    import shtab
+
+    if len(shell) != 1 or shell[0] not in shtab.SUPPORTED_SHELLS:
+        raise InputError(f"--print-completion takes one of: {', '.join(shtab.SUPPORTED_SHELLS)}")
+    parser = argparse.ArgumentParser(PROG)
+    add_commands(parser, commands)
+    return shtab.complete(parser, shell[0])
 
 
-def every_command() -> Iterator[Command | Group]:
-    """All commands."""
-    yield from stage_commands().values()
-    yield from map(_own, OWN)
-    yield from (entry.load() for entry in entry_points(group=ENTRY_POINTS))
-
-
-def _own(name: str) -> Command | Group:
-    return import_module(f"{__package__}.{name}").COMMAND
-
-
-def _named(name: str, commands: Mapping[str, Found], prog: str) -> Found:
-    """The command of this name. Raises InputError if there is none."""
-    if name not in commands:
-        raise InputError(f"unknown command {name}{did_you_mean(name, commands)} (`{prog} --help` lists all)")
-    return commands[name]
-
-
-def _overview(prog: str, text: str, commands: Sequence[Command | Group]) -> str:
+def _overview(prog: str, group: Group) -> str:
     """The list of commands, under their sections."""
-    lines = [f"usage: {prog} COMMAND [options]", "", text]
-    sections = dict.fromkeys(command.section for command in commands)
+    lines = [f"usage: {prog} COMMAND [options]", "", group.help]
+    sections = dict.fromkeys(command.section for command in group.commands)
     for section in sections:
         lines += ["", f"{section if len(sections) > 1 else 'Commands'}:"]
-        lines += [f"  {found.name:<12}{found.help.splitlines()[0]}" for found in commands if found.section == section]
+        members = [command for command in group.commands if command.section == section]
+        lines += [f"  {command.name:<12}{command.help.splitlines()[0]}" for command in members]
     return "\n".join([*lines, "", f"`{prog} COMMAND --help` shows a command's options."])

@@ -1,25 +1,35 @@
 """Options: the fields of a dataclass as flags on the command line and as keys of a settings file.
 
 An option is declared once, as a field with a docstring under it. A field whose type is another dataclass stands for the
-fields of that dataclass. A dataclass with a class method `parse` is a single option that
-is given as text; with a static method `explain` its values have descriptions.
+fields of that dataclass. A dataclass with a class method `parse` is a single option that is given as text; with a
+static method `explain` its values have descriptions.
 """
 
 import ast
 import inspect
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from minbert.errors import InputError
 
 POSITIONAL = {"positional": True}
 """Metadata of a field that is given without a flag."""
+
+KINDS: dict[Any, tuple[str, str, set[type]]] = {
+    bool: ("", "true or false", {bool}),
+    int: ("INT", "a whole number", {int}),
+    float: ("NUMBER", "a number", {int, float}),
+    str: ("TEXT", "text", {str}),
+    Path: ("PATH", "a path", {str}),
+}
+"""For each type: its placeholder on help pages, its name in errors, and the types of TOML and JSON it is read from."""
 
 
 @dataclass(frozen=True)
@@ -28,19 +38,25 @@ class Option:
 
     Args:
         path: the fields that lead to it, its own name last.
-        kind: its type.
+        kind: the type of its value, or of each of several values.
         default: its default; MISSING if a value must be given.
         help: what it means.
         section: what the dataclass that declares it is about, as a heading.
         positional: whether it is given without a flag.
+        several: whether it takes several values.
+        may_be_none: whether it takes `none`.
+        choices: the values that it takes, if they are few.
     """
 
     path: tuple[str, ...]
     kind: Any
     default: Any
     help: str
-    section: str
+    section: str = ""
     positional: bool = False
+    several: bool = False
+    may_be_none: bool = False
+    choices: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -52,23 +68,31 @@ class Option:
         """The name on the command line."""
         return self.name if self.positional else f"--{self.name.replace('_', '-')}"
 
-    def read(self, value: Any, source: str) -> Any:
-        """The value that a settings file gives. Raises InputError that names the source if it has the wrong type."""
+    def read(self, value: Any, label: str) -> Any:
+        """The value from one of TOML or JSON. Raises InputError that begins with the label if it has the wrong type."""
+        if self.may_be_none and value in (None, "none", ["none"]):  # TOML has no null
+            return None
         try:
-            return convert(self.kind, value)
-        except InputError as error:
-            raise InputError(f"{source}: {self.name}: {error}") from None
+            if self.several and not isinstance(value, list):
+                raise ValueError(value)
+            return tuple(map(self._read_one, value)) if self.several else self._read_one(value)
         except ValueError:
-            shown = f'"{value}"' if isinstance(value, str) else value
-            raise InputError(f"{source}: {self.name} is {shown}; expected {expected(self.kind)}") from None
+            expected = f"one of: {', '.join(self.choices)}" if self.choices else KINDS.get(self.kind, ("", "text"))[1]
+            list_of, or_none = "a list, each item " * self.several, ', or "none"' * self.may_be_none
+            shown = json.dumps(value, ensure_ascii=False, default=str)
+            raise InputError(f"{label} is {shown}; expected {list_of}{expected}{or_none}") from None
 
-    def read_text(self, text: str | list[str] | bool) -> Any:
-        """The value that the command line gives. Raises InputError if it has the wrong type."""
-        try:
-            return convert(self.kind, _parse(self.kind, text))
-        except ValueError:
-            shown = " ".join(text) if isinstance(text, list) else text
-            raise InputError(f"{self.flag} {shown}: expected {expected(self.kind)}") from None
+    def _read_one(self, value: Any) -> Any:
+        if hasattr(self.kind, "parse"):
+            if isinstance(value, str):
+                return self.kind.parse(value)
+            if isinstance(value, dict) and value.keys() == {field.name for field in fields(self.kind)}:
+                return self.kind(**value)
+        elif value in self.choices:
+            return value
+        elif self.kind in KINDS and type(value) in KINDS[self.kind][2]:
+            return self.kind(value)
+        raise ValueError(value)
 
 
 def options_of(options: type[Any], path: tuple[str, ...] = (), values: Any = None) -> Iterator[Option]:
@@ -82,15 +106,20 @@ def options_of(options: type[Any], path: tuple[str, ...] = (), values: Any = Non
     texts, kinds = help_texts(options), get_type_hints(options)
     section = (options.__doc__ or "").partition("\n")[0].rstrip(".") if path else ""
     for field in fields(options):
-        kind, positional = kinds[field.name], "positional" in field.metadata
+        kind, here = kinds[field.name], (*path, field.name)
         default = getattr(values, field.name) if values is not None else field.default
         if default is MISSING and field.default_factory is not MISSING:
             default = field.default_factory()
         if is_nested(kind):
-            yield from options_of(kind, (*path, field.name), default)
-        else:
-            text = field.metadata.get("help") or texts.get(field.name, "")
-            yield Option((*path, field.name), kind, default, text, section, positional)
+            yield from options_of(kind, here, default)
+            continue
+        if may_be_none := NoneType in get_args(kind):
+            (kind,) = (part for part in get_args(kind) if part is not NoneType)
+        if several := get_origin(kind) is tuple:
+            kind = get_args(kind)[0]
+        text, positional = field.metadata.get("help") or texts.get(field.name, ""), "positional" in field.metadata
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        yield Option(here, kind, default, text, section, positional, several, may_be_none, choices)
 
 
 def build(options: type[Any], values: Mapping[str, Any]) -> Any:
@@ -118,62 +147,6 @@ def help_texts(options: type[Any]) -> dict[str, str]:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(written))):
                     found[name] = " ".join(written.split())
     return found
-
-
-# Values.
-
-
-def optional(kind: Any) -> tuple[Any, bool]:
-    """A type without None, and whether None was part of it."""
-    if get_origin(kind) not in (Union, UnionType):
-        return kind, False
-    (inner,) = [part for part in get_args(kind) if part is not NoneType]
-    return inner, True
-
-
-def convert(kind: Any, value: Any) -> Any:
-    """A value of TOML or JSON as this type. Raises ValueError for a value of another type."""
-    kind, may_be_none = optional(kind)
-    if may_be_none and (value is None or (value == "none" and kind is not str)):  # TOML has no null
-        return None
-    if get_origin(kind) is tuple and isinstance(value, list | tuple):
-        return tuple(convert(get_args(kind)[0], item) for item in value)
-    if get_origin(kind) is Literal and value in get_args(kind) and isinstance(value, str):
-        return value
-    if kind in (int, float) and isinstance(value, kind | int) and not isinstance(value, bool):
-        return kind(value)
-    if (kind is bool and isinstance(value, bool)) or (kind is str and isinstance(value, str)):
-        return value
-    if kind is Path and isinstance(value, str):
-        return Path(value)
-    if hasattr(kind, "parse") and isinstance(value, str):
-        return kind.parse(value)
-    if hasattr(kind, "parse") and isinstance(value, dict) and value.keys() == {field.name for field in fields(kind)}:
-        return kind(**value)
-    raise ValueError(value)
-
-
-def _parse(kind: Any, text: str | list[str] | bool) -> Any:
-    """Text of the command line as a value of JSON types."""
-    kind, may_be_none = optional(kind)
-    if may_be_none and text in ("none", "None", ["none"], ["None"]):
-        return None
-    if isinstance(text, list):
-        return [_parse(get_args(kind)[0], item) for item in text]
-    return kind(text) if kind in (int, float) else text
-
-
-def expected(kind: Any) -> str:
-    """What a value of this type is, in words."""
-    kind, may_be_none = optional(kind)
-    if get_origin(kind) is tuple:
-        text = f"a list, each item {expected(get_args(kind)[0])}"
-    elif get_origin(kind) is Literal:
-        text = f"one of: {', '.join(get_args(kind))}"
-    else:
-        names = {bool: "true or false", int: "a whole number", float: "a number", Path: "a path"}
-        text = names.get(kind, getattr(kind, "form", "text"))
-    return f'{text}, or "none"' if may_be_none and kind is not str else text
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

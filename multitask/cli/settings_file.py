@@ -38,15 +38,21 @@ def read_settings(path: Path, prog: str, stage: Stage | None, options: Sequence[
         option = known[key]
         if option.name in values:
             raise InputError(f"{path}: {option.name} is given twice, at the top level and in a table")
-        values[option.name] = option.read(value, str(path))
+        try:
+            values[option.name] = option.read(value, option.name)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
     return values
 
 
 def write_settings(path: Path, prog: str, options: Sequence[Option], values: Mapping[str, Any]) -> None:
     """Write the values that differ from the defaults, atomically."""
     lines = [f"# Settings of: {prog} --config {path.name}"]
-    changed = {option.name: values[option.name] for option in options if values[option.name] != option.default}
-    write_text(path, "\n".join([*lines, *(f"{name} = {_toml(value)}" for name, value in changed.items())]) + "\n")
+    for option in options:
+        if (value := values[option.name]) != option.default:  # as JSON, of which TOML differs in two things
+            text = json.dumps("none" if value is None else value, ensure_ascii=False, default=str)
+            lines.append(f"{option.name} = {text}".replace("\x7f", "\\u007f"))
+    write_text(path, "\n".join(lines) + "\n")
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -85,15 +91,3 @@ def _entries(settings: Mapping[str, Any], known: Collection[str], table: str = "
             yield from _entries(value, known, f"{table}{key}.")
         else:
             yield table + key, value
-
-
-def _toml(value: Any) -> str:
-    if value is None:
-        return '"none"'
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

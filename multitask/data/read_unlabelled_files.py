@@ -10,7 +10,7 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from multitask.data.problems import LOGGER, OnProblem, checked, refuse, warn_incomplete
-from multitask.data.tables import Source, open_table
+from multitask.data.tables import Dialect, Source, open_table
 from multitask.data.text_lines import text_lines
 
 TRIPLETS_FILE = "nli_triplets.csv"
@@ -116,12 +116,12 @@ def _text_columns(
 ) -> tuple[str, int, list[list[str]]]:
     """A file whose columns are all sentences: its fingerprint, the number of rows left out, and the named columns."""
     fingerprint = checked(path, sha256_of_file)
-    table = open_table(Source(str(path)), separator, on_problem=on_problem)
+    table = open_table(Source(str(path)), Dialect(separator), on_problem)
     table.require(columns)
     rows: list[list[str]] = []
     incomplete: list[int] = []
     for line, row in table.rows:
-        fields = [row[column] for column in columns]
+        fields = [row[column].strip() for column in columns]
         if all(fields):
             rows.append(fields)
         else:

@@ -1,7 +1,7 @@
 """Rows of a table, one at a time, whatever its format: csv, tsv, jsonl, parquet, or a data set of the hub.
 
-Delimited text is parsed strictly, and a bad row is named by file and line. White space around its fields is removed;
-otherwise text is kept as written. The course's starter code also lower-cases text and puts spaces before `. ? , '`. The
+Delimited text is parsed strictly, and a bad row is named by file and line. Text is kept as written; tasks ignore white
+space around it. The course's starter code also lower-cases text and puts spaces before `. ? , '`. The
 tokenizer of an uncased BERT does both by itself, so its ids are the same either way (except for a capital sigma that
 ends a Greek word).
 """
@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -74,12 +74,14 @@ class Table:
         columns: the columns' names; of jsonl those of the first row.
         rows: the number of each row (its first line in text files, otherwise counted from 1), and its values by column.
         by_line: whether the numbers are lines.
+        schema: the columns' Arrow types; None of text files.
     """
 
     name: str
     columns: tuple[str, ...]
     rows: Iterator[tuple[int, Row]]
     by_line: bool = True
+    schema: Any = None
 
     def place(self, number: int) -> str:
         """File and row, as messages begin."""
@@ -97,16 +99,29 @@ class Table:
                 raise InputError(f"{self.name}: {found}; {there}")
 
 
-def open_table(
-    source: Source, separator: str | None = None, line_breaks: bool = False, on_problem: OnProblem = refuse
-) -> Table:
+@dataclass(frozen=True)
+class Dialect:
+    """How delimited text is written.
+
+    Args:
+        separator: between fields; None: a comma in .csv and a tab in .tsv.
+        quotes: whether fields may stand in quotes; if not, quotes are ordinary characters.
+        line_breaks: whether a quoted field may contain line breaks.
+    """
+
+    separator: str | None = None
+    quotes: bool = True
+    line_breaks: bool = False
+
+
+def open_table(source: Source, dialect: Dialect = Dialect(), on_problem: OnProblem = refuse, form: str = "") -> Table:
     """Open a table of any format, by its suffix; files of text may also be compressed (.gz, .bz2, .xz, .zst).
 
     Args:
         source: the file or data set, and the split.
-        separator: of delimited text; by default a comma in .csv and a tab in .tsv.
-        line_breaks: whether a quoted field of delimited text may contain line breaks.
+        dialect: of delimited text.
         on_problem: called for each malformed row, which is then left out; the default raises the first problem.
+        form: the format as a suffix such as `.csv`; by default that of the file's name.
 
     Raises:
         InputError: the file is missing, empty, damaged or of an unknown format.
@@ -114,13 +129,13 @@ def open_table(
     if source.path is None:
         return _arrow_table(str(source), _hub_batches(source))
     path = source.path
-    suffix, compression = suffixes(path)
+    suffix, compression = (form, "") if form else suffixes(path)
     if suffix in (".jsonl", ".jsonlines"):
         table = _json_lines(path, on_problem)
     elif suffix == ".parquet" and not compression:
         table = _arrow_table(str(path), _parquet_batches(path))
-    elif suffix != ".parquet" and (suffix in SEPARATORS or separator):
-        table = _delimited(path, separator or SEPARATORS[suffix], line_breaks, on_problem)
+    elif suffix != ".parquet" and (suffix in SEPARATORS or dialect.separator):
+        table = _delimited(path, dialect.separator or SEPARATORS[suffix], dialect, on_problem)
     else:
         raise InputError(
             f"{path}: unknown format; expected a name that ends in {', '.join(FORMATS)}; all but parquet also with "
@@ -136,7 +151,7 @@ def _rows_of_split(table: Table, split: str) -> Table:
         others: set[str] = set()
         found = False
         for number, row in table.rows:
-            if (own := str(row.get("split"))) == split:
+            if (own := str(row.get("split")).strip()) == split:
                 found = True
                 yield number, row
             elif not found and len(others) < 20:
@@ -144,12 +159,12 @@ def _rows_of_split(table: Table, split: str) -> Table:
         if not found:
             raise InputError(f"{table.name}: no row has {quote(split)} in column split, only {listed(sorted(others))}")
 
-    return Table(table.name, table.columns, rows(), table.by_line)
+    return replace(table, rows=rows())
 
 
-def _delimited(path: Path, separator: str, line_breaks: bool, on_problem: OnProblem) -> Table:
+def _delimited(path: Path, separator: str, dialect: Dialect, on_problem: OnProblem) -> Table:
     """Fields are unquoted as by `csv.DictReader`, which the course's starter code uses."""
-    rows = _split_rows(path, separator, line_breaks, on_problem)
+    rows = _split_rows(path, separator, dialect, on_problem)
     first = next(rows, None)
     if first is None:
         raise InputError(f"{path}: the file is empty; expected a header line and rows")
@@ -158,7 +173,7 @@ def _delimited(path: Path, separator: str, line_breaks: bool, on_problem: OnProb
     def by_column() -> Iterator[tuple[int, Row]]:
         for line, fields in rows:
             if len(fields) == len(header):
-                yield line, dict(zip(header, (field.strip() for field in fields), strict=True))
+                yield line, dict(zip(header, fields, strict=True))
             else:
                 between = {"\t": "tabs", ",": "commas"}.get(separator, repr(separator))
                 on_problem(
@@ -169,11 +184,13 @@ def _delimited(path: Path, separator: str, line_breaks: bool, on_problem: OnProb
     return Table(str(path), tuple(header), by_column())
 
 
-def _split_rows(
-    path: Path, separator: str, line_breaks: bool, on_problem: OnProblem
-) -> Iterator[tuple[int, list[str]]]:
+def _split_rows(path: Path, separator: str, dialect: Dialect, on_problem: OnProblem) -> Iterator[tuple[int, list[str]]]:
     """Each row that is not blank, with the line where it starts."""
-    reader = csv.reader(text_lines(path), delimiter=separator, strict=True)
+    lines = text_lines(path)
+    if dialect.quotes:
+        reader = csv.reader(lines, delimiter=separator, strict=True)
+    else:
+        reader = csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE, strict=True)
     while True:
         line = reader.line_num + 1
         try:
@@ -181,12 +198,12 @@ def _split_rows(
         except csv.Error as error:
             on_problem(
                 f"{path}:{line}: broken quoting ({error}); expected a field that starts with a quote to end with one, "
-                "and quotes inside it to be doubled"
+                "and quotes inside it to be doubled (or set quotes = false in the task's declaration)"
             )
             continue
         if row is None:
             return
-        if reader.line_num > line and not line_breaks:
+        if reader.line_num > line and not dialect.line_breaks:
             on_problem(
                 f"{path}:{line}: a quoted field goes on until line {reader.line_num}; close its quote, or set "
                 "line_breaks = true in the task's declaration"
@@ -243,7 +260,8 @@ def _arrow_table(name: str, batches: Iterator[Any]) -> Table:
                     yield number, row
 
     with _damage_of(name):
-        return Table(name, tuple(next(batches).schema.names), rows(), by_line=False)
+        schema = next(batches).schema
+    return Table(name, tuple(schema.names), rows(), by_line=False, schema=schema)
 
 
 @contextmanager

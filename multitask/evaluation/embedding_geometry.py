@@ -24,7 +24,7 @@ BANDS = ("0-1", "1-2", "2-3", "3-4", "4-5")  # of gold scores; an upper end is i
 BIN_EDGES = np.linspace(-1, 1, 41)
 CHUNK = 1024
 
-Units = NDArray[np.float64]  # [sentences, dim], each of length 1
+UnitVectors = NDArray[np.float64]  # [sentences, dim], each of length 1
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ def geometry(data: SimilarityData, table: EmbeddingTable) -> Geometry:
     )
 
 
-def _alignment(first: Units, second: Units) -> float:
+def _alignment(first: UnitVectors, second: UnitVectors) -> float:
     return alignment(torch.from_numpy(first), torch.from_numpy(second)).item()
 
 
-def uniformity_in_chunks(sentences: Units, t: float = 2.0) -> float:
+def uniformity_in_chunks(sentences: UnitVectors, t: float = 2.0) -> float:
     """Log mean_{i<j} e^{-t‖x_i − x_j‖²} (Wang & Isola 2020, section 4.1.2), in chunks of rows."""
     count, total = len(sentences), 0.0
     vectors = sentences.astype(np.float32)
@@ -95,7 +95,7 @@ def uniformity_in_chunks(sentences: Units, t: float = 2.0) -> float:
     return float(np.log(total / (count * (count - 1) / 2)))
 
 
-def mean_cosine(sentences: Units) -> float:
+def mean_cosine(sentences: UnitVectors) -> float:
     """Mean cosine of two different rows. ‖Σx‖² sums the cosines of all ordered pairs, also of rows with themselves."""
     count = len(sentences)
     return float((np.square(sentences.sum(0)).sum() - np.square(sentences).sum()) / (count * (count - 1)))

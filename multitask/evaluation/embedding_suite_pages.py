@@ -11,7 +11,7 @@ from minbert.files import write_json, write_text
 from multitask import evaluation
 from multitask.evaluation.embedding_geometry import BANDS, Geometry
 from multitask.evaluation.embedding_suites import SUITES, SuiteName, SuiteResult, SuiteScores
-from multitask.evaluation.markup import SEEN, latex, markdown_cell
+from multitask.evaluation.markup import SEEN, latex, markdown_cell, markdown_text
 from multitask.evaluation.sts_scores import StsScores
 from multitask.evaluation.text_tables import aligned
 from multitask.evaluation.training_overlap import ScoresWithOverlap, any_seen
@@ -20,7 +20,7 @@ from multitask.evaluation.transfer_scores import TransferScores
 NONE, PARTIAL = "–", "‡"
 GEOMETRY = ("alignment", "uniformity", "mean_cosine", "top_eigenvalue_share", "effective_rank")
 
-Rows = list[list[str]]  # the first is the header
+Cells = list[list[str]]  # of a table, row by row; the first row is the header
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ def suite_text(result: SuiteResult) -> str:
 def write_suite(result: SuiteResult, path: Path) -> list[Path]:
     """Write the result as JSON, and Markdown and LaTeX into files of the same name; returns the files."""
     sections = [
-        f"# {_heading(result)}",
+        f"# {markdown_text(_heading(result))}",
         _markdown(_main_table(result)),
-        *(f"- {note}" for note in _notes(result)),
+        *(f"- {markdown_text(note)}" for note in _notes(result)),
         "## Overlap with the training data",
         _markdown(_overlap(result)),
         "## All measures",
@@ -86,7 +86,7 @@ def _share(part: int, whole: int) -> str:
     return f"{part:,} ({part / whole:.1%})" if part else "0"
 
 
-def _main_table(result: SuiteResult) -> Rows:
+def _main_table(result: SuiteResult) -> Cells:
     """The table as in papers, with a row for each model. A suite without a main score has a row for each task."""
     if SUITES[result.suite].main is None:
         header = ["Task", *(name.replace("_", " ") for name in GEOMETRY)]
@@ -129,7 +129,7 @@ def _notes(result: SuiteResult) -> list[str]:
     return [*notes, *(f"not known: {line}" for line in result.unknown)]
 
 
-def _overlap(result: SuiteResult) -> Rows:
+def _overlap(result: SuiteResult) -> Cells:
     """How much of each task the model was trained on, and its scores on all rows and on the other rows."""
     rows = [["Task", "sentences", "trained on", "rows", "trained on", "score", "other rows", "no sentence trained on"]]
     for name, task in result.tasks.items():
@@ -139,7 +139,7 @@ def _overlap(result: SuiteResult) -> Rows:
     return rows
 
 
-def _details(result: SuiteResult) -> Rows:
+def _details(result: SuiteResult) -> Cells:
     names, cells = DETAILS[result.suite]
     return [["Task", "rows", *names], *([n, f"{t.rows:,}", *cells(t.scores)] for n, t in result.tasks.items())]
 
@@ -167,7 +167,7 @@ DETAILS: dict[SuiteName, tuple[Sequence[str], Callable[[Any], list[str]]]] = {
 }
 
 
-def _markdown(rows: Rows) -> str:
+def _markdown(rows: Cells) -> str:
     header, *body = ["| " + " | ".join(map(markdown_cell, row)) + " |" for row in rows]
     return "\n".join([header, "|---" + "|---:" * (len(rows[0]) - 1) + "|", *body])
 
@@ -180,7 +180,7 @@ def _latex_table(result: SuiteResult) -> str:
         [
             rf"% Needs \usepackage{{booktabs}}. Written by `multitask evaluate --suite {result.suite}`.",
             *(f"% {row.label}: {row.source}" for row in papers),
-            *(f"% {note}" for note in _notes(result)),
+            *(f"% {latex(note)}" for note in _notes(result)),
             rf"\begin{{tabular}}{{l{'r' * (len(table[0]) - 1)}}}",
             r"\toprule",
             header,

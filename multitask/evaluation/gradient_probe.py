@@ -22,7 +22,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -41,7 +40,7 @@ STEP = 0.01
 """λ in Lemma 1 of the paradigm paper: length of a step along Σ_j W_ij x_j − r_i v_i. If it is small, its value hardly
 matters."""
 TAG = 1e-12
-"""Size of the tags in `_exact`. Its square is lost in rounding, so tags change no value."""
+"""Size of the tags in `_split`. Its square is lost in rounding, so tags change no value."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,6 @@ class GradientComponents:
     pairs, in radians, []."""
     residual: Tensor
     """‖g − its decomposition‖ / ‖g‖ over the batch, []; 0 if the decomposition is exact."""
-    unique: bool
-    """Whether no other coefficients fit equally well; always True for exact coefficients."""
 
     def summary(self) -> dict[str, float]:
         """Scalars by name, mostly means. Ratio, weight, push and closeness are averaged over undissipated anchors only.
@@ -106,17 +103,13 @@ def probe(
     hard_negatives: Tensor | None = None,
     false_negatives: Tensor | None = None,
     false_hard_negatives: Tensor | None = None,
-    least_squares: Literal["positives", "anchors", "both"] | None = None,
 ) -> GradientComponents:
     """Decompose an objective's gradient of a batch's anchors. Changes nothing and draws no random numbers.
 
-    By default α and β are exact for every loss that uses embeddings only in inner products and distances. These are
+    α and β are exact for every loss that uses embeddings only in inner products and distances. These are
     the losses of this package and most others. The probe adds one dimension per sentence, in which the sentence has an
     infinitesimal length, and reads the coefficients from the gradient in these dimensions. (Plain `barlow_twins` also
     uses single dimensions; `residual` is the part of its gradient that is not explained.)
-
-    Use `least_squares` for a loss that uses single dimensions or fixes their number. With more sentences than
-    dimensions there are several solutions; then `unique` is False, and the solution is the one with the smallest norm.
 
     Dissipation is relative to a push Σ_j |β_ij| without dissipation. For an objective with a hinge or gate, it is the
     push with the hinge or gate open. For a cross-entropy it is 1/τ, the limit for a positive that is less similar than
@@ -124,14 +117,13 @@ def probe(
     next pair's positive.
 
     Args:
-        objective: an `Objective`, or any loss of anchors and positives (and hard negatives), differentiable in float64.
+        objective: an `Objective`, or any loss of anchors and positives (and hard negatives), differentiable in float64,
+            for embeddings of any number of dimensions.
         anchors: [pairs, dim], raw embeddings.
         positives: [pairs, dim].
         hard_negatives: [hard_negatives, dim].
         false_negatives: [pairs, pairs] bool, as an `Objective` takes them.
         false_hard_negatives: [pairs, hard_negatives] bool.
-        least_squares: fit the gradient on the anchor's positive, the hard negatives and other pairs' positives, other
-            pairs' anchors, or both.
 
     Raises:
         InputError: shapes do not fit, or the objective learns from labels, so that not all pairs are positives.
@@ -144,11 +136,10 @@ def probe(
     given = (anchors, positives) if hard_negatives is None else (anchors, positives, hard_negatives)
     views = [unit(view.detach().double()) for view in given]
 
-    def split(form: Objective | Loss, embeddings: Views) -> Split:
-        loss: Loss = form
+    def split(form: Objective | Loss, embeddings: Views) -> AnchorGradients:
         if isinstance(form, Objective):
-            loss = partial(form, false_negatives=false_negatives, false_hard_negatives=false_hard_negatives)
-        return _exact(loss, embeddings) if least_squares is None else _fitted(loss, embeddings, least_squares)
+            form = partial(form, false_negatives=false_negatives, false_hard_negatives=false_hard_negatives)
+        return _split(form, embeddings)
 
     found = split(objective, views)
     masks = [false_negatives, false_hard_negatives][: len(views) - 1]
@@ -161,13 +152,12 @@ def probe(
 
 
 @dataclass(frozen=True)
-class Split:
+class AnchorGradients:
     """The gradients of a batch's anchors and their coefficients."""
 
     gradient: Tensor  # g, [pairs, dim], tangential
     pull: Tensor  # α, [pairs]
     push: tuple[Tensor, ...]  # β on the rows of each view, [pairs, rows of the view]; 0 for an anchor's own pair
-    unique: bool
 
     @property
     def negatives(self) -> Tensor:
@@ -175,16 +165,8 @@ class Split:
         anchors, positives, *hard = self.push
         return torch.cat([anchors + positives, *hard], dim=1)
 
-    @classmethod
-    def of(cls, views: Views, gradient: Tensor, coefficients: Sequence[Tensor], unique: bool = True) -> "Split":
-        """From ∂loss/∂u [pairs, dim], tangential or not, and its coefficients on the rows of each view."""
-        anchors, pairs = views[0], len(views[0])
-        own = diagonal_mask(anchors)
-        push = [pairs * c.masked_fill(own, 0) if i < 2 else pairs * c for i, c in enumerate(coefficients)]
-        return cls(_tangential(pairs * gradient, anchors), pairs * coefficients[1].diagonal(), tuple(push), unique)
 
-
-def _exact(loss: Loss, views: Views) -> Split:
+def _split(loss: Loss, views: Views) -> AnchorGradients:
     """Read the coefficients from tags: sentence k gets a dimension of its own, in which its entry is TAG.
 
     The gradient of anchor i is a linear combination of sentences, so its entry in dimension k is TAG times the
@@ -198,43 +180,14 @@ def _exact(loss: Loss, views: Views) -> Split:
         torch.cat([view, tag * view.any(-1, keepdim=True)], dim=1)
         for view, tag in zip(views, tags.split(sizes), strict=True)
     ]
-    gradient = _gradient(loss, tagged)
-    return Split.of(views, gradient[:, :dim], (gradient[:, dim:] / TAG).split(sizes, dim=1))
-
-
-def _fitted(loss: Loss, views: Views, others: Literal["positives", "anchors", "both"]) -> Split:
-    """Fit the gradient of anchor i on its positive and on other pairs' sentences: least squares of smallest norm.
-
-    All anchors share the same rows, which are inverted once. Each anchor has at most one row of its own: its positive,
-    or the anchor itself. The anchor's coefficient is free, because the anchor is orthogonal to tangential gradients.
-    """
-    anchors, positives, *hard = views
-    gradient = _gradient(loss, views)
-    shared = {"positives": [positives], "anchors": [anchors], "both": [anchors, positives]}[others]
-    rows = torch.cat([*shared, *hard])  # [rows, dim]
-    inverse = torch.linalg.pinv(rows)  # [dim, rows]
-    unique = bool(torch.linalg.matrix_rank(rows) == len(rows))
-    target = _tangential(gradient, anchors)
-    own = anchors.new_zeros(len(anchors))
-    if others != "both":
-        extra = anchors if others == "positives" else positives
-        outside = extra - extra @ inverse @ rows
-        new = outside.norm(dim=-1) > 1e-9
-        own = ((outside * target).sum(-1) / outside.square().sum(-1)).where(new, 0)
-        unique = unique and bool(new.all())
-        target = target - own[:, None] * extra
-    fit = (target @ inverse).split([len(view) for view in (*shared, *hard)], dim=1)
-    nothing = anchors.new_zeros(len(anchors), len(anchors))
-    first = {"positives": [nothing, fit[0]], "anchors": [fit[0], own.diag()], "both": [*fit[:2]]}[others]
-    return Split.of(views, gradient, [*first, *fit[len(shared) :]], unique)
-
-
-@torch.enable_grad()
-def _gradient(loss: Loss, views: Views) -> Tensor:
-    """∂loss/∂(first view), the others fixed."""
-    anchors = views[0].detach().requires_grad_()
-    value = loss(anchors, *views[1:]) + 0 * anchors.sum()  # without an open gate the loss may be constant
-    return torch.autograd.grad(value, anchors)[0]
+    with torch.enable_grad():
+        anchors = tagged[0].requires_grad_()
+        value = loss(anchors, *tagged[1:]) + 0 * anchors.sum()  # without an open gate the loss may be constant
+        gradient = torch.autograd.grad(value, anchors)[0]
+    coefficients = (sizes[0] * (gradient[:, dim:] / TAG)).split(sizes, dim=1)
+    own = diagonal_mask(anchors)
+    push = [of.masked_fill(own, 0) if place < 2 else of for place, of in enumerate(coefficients)]
+    return AnchorGradients(_tangential(sizes[0] * gradient[:, :dim], views[0]), coefficients[1].diagonal(), tuple(push))
 
 
 def _tangential(vectors: Tensor, anchors: Tensor) -> Tensor:
@@ -242,7 +195,10 @@ def _tangential(vectors: Tensor, anchors: Tensor) -> Tensor:
 
 
 def _full_push(
-    objective: Objective | Loss, views: Views, found: Split, split: Callable[[Objective | Loss, Views], Split]
+    objective: Objective | Loss,
+    views: Views,
+    found: AnchorGradients,
+    split: Callable[[Objective | Loss, Views], AnchorGradients],
 ) -> Tensor:
     """The push Σ_j |β_ij| on anchors if nothing dissipates their gradient, [pairs] or one number for all."""
     if isinstance(objective, Objective):
@@ -254,7 +210,7 @@ def _full_push(
     return split(objective, mismatched).negatives.abs().sum(-1).mean()
 
 
-def _components(views: Views, found: Split, full: Tensor, excluded: Tensor) -> GradientComponents:
+def _components(views: Views, found: AnchorGradients, full: Tensor, excluded: Tensor) -> GradientComponents:
     """The components of a split; `excluded` is True where a column is not a negative of an anchor."""
     anchors, positives, *hard = views
     columns = [len(positives), *map(len, hard)]
@@ -294,5 +250,4 @@ def _components(views: Views, found: Split, full: Tensor, excluded: Tensor) -> G
         closer=(moved - positives).norm(dim=-1) < (anchors - positives).norm(dim=-1),
         distance_gap=(angles * others).sum() / others.sum().clamp_min(1) - angles.diagonal().mean(),
         residual=(rest / norm).where(norm > 0, 0),
-        unique=found.unique,
     )

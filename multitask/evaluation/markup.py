@@ -1,5 +1,6 @@
 """Escape text for Markdown and LaTeX."""
 
+import re
 import unicodedata
 
 SEEN = "†"  # marks a score on rows that the model was partly trained on
@@ -61,3 +62,13 @@ def _latex_sign(sign: str) -> str:
 def markdown_cell(text: str) -> str:
     """Text for a cell of a Markdown table."""
     return " ".join(text.replace("|", "\\|").split())
+
+
+def markdown_text(text: str) -> str:
+    """A name from outside, such as a folder's, as one line of Markdown without markup."""
+    return re.sub(r"([\\`*\[\]<>|#&])", r"\\\1", " ".join(text.split()))
+
+
+def markdown_code(text: str) -> str:
+    """A name from outside as code in a line of Markdown or a cell of its tables."""
+    return "`" + " ".join(text.replace("`", "'").replace("|", "\\|").split()) + "`"

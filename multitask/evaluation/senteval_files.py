@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from multitask.data.problems import quote
-from multitask.data.text_lines import decode
+from multitask.data.text_lines import text_lines
 from multitask.runtime.random_streams import generator
 from multitask.tasks.labels import NUMBER
 
@@ -125,9 +125,10 @@ class DataSet(Generic[Data]):
 
 
 def _lines(path: Path, encoding: str = "utf-8") -> list[str]:
-    raw = path.read_bytes()
-    text = decode(path, 1, raw) if encoding == "utf-8" else raw.decode(encoding)
-    return text.removesuffix("\n").split("\n")  # splitlines would also split at characters such as U+2028
+    if encoding == "utf-8":
+        return [line.removesuffix("\n") for line in text_lines(path)] or [""]
+    text = path.read_bytes().decode(encoding)
+    return text.removesuffix("\n").split("\n")  # splitlines would also split at characters such as U+0085
 
 
 def _clean(text: str) -> str:

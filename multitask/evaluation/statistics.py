@@ -56,7 +56,7 @@ def resampled_scores(
     Args:
         labels: [examples].
         predictions: [models, examples], in the labels' units.
-        measure: kind of score. As in `multitask.tasks.accuracy_and_correlation`, a correlation with a constant is 0.
+        measure: kind of score. A correlation with a constant, which is undefined, counts as 0.
         draws: draws the examples. The draws depend only on it and on the number of examples.
         samples: number of resamples, each with as many examples as there are.
 
@@ -189,14 +189,6 @@ class SampledScores:
     def deviation(self) -> float | None:
         """Sample standard deviation over seeds (divided by seeds − 1); None if there is only one seed."""
         return float(self.observed.std(ddof=1)) if len(self.observed) > 1 else None
-
-    def mean(self, spread: Spread) -> Uncertain:
-        """The mean over seeds."""
-        return contrast([(1.0, self)], spread)
-
-    def minus(self, other: "SampledScores", spread: Spread) -> Uncertain:
-        """The difference of two rows' means on the same examples; their seeds are treated as independent."""
-        return contrast([(1.0, self), (-1.0, other)], spread)
 
 
 def contrast(terms: Sequence[tuple[float, SampledScores]], spread: Spread) -> Uncertain:

@@ -17,7 +17,7 @@ from multitask.tasks.metrics import correlation_metrics
 
 @dataclass(frozen=True)
 class Correlation:
-    """Rank and linear correlation of cosines and gold scores; 0 if all cosines or all gold scores are equal."""
+    """Rank and linear correlation of cosines and gold scores; NaN if all cosines or all gold scores are equal."""
 
     spearman: float
     pearson: float

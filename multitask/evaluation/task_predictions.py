@@ -24,7 +24,11 @@ Estimates = Mapping[str, NDArray[np.float64]]
 
 
 def load_split(
-    model: MultitaskModel, data: Path, split: Split, tasks: Sequence[str] | None = None
+    model: MultitaskModel,
+    data: Path,
+    split: Split,
+    tasks: Sequence[str] | None = None,
+    labelled: bool | None = None,
 ) -> dict[str, LabelledData]:
     """The data of a split, tokenised as the model reads it, for `tasks` or for all tasks that the model has a head for.
 
@@ -33,18 +37,20 @@ def load_split(
         data: a tasks file, or the folder of the course's files.
         split: name of the split.
         tasks: names of tasks.
+        labelled: whether to read labels; by default of all but the test rows.
 
     Raises:
         InputError: a missing or malformed file, or a model whose tasks differ from the tasks of `data`.
     """
     names = tuple(tasks or model.tasks)
     found = chosen_tasks(data, names)
-    return {name: tokenised(model, name, load_rows(located(model.tasks[name], found[name]), split)) for name in names}
+    examples = {name: load_rows(located(model.tasks[name], found[name]), split, labelled) for name in names}
+    return {name: tokenised(model, name, rows) for name, rows in examples.items()}
 
 
 def located(task: Task, declared: Task) -> Task:
     """A model's task with the files of a declaration. Raises InputError if the two are different tasks."""
-    where = ("train", "dev", "test", "dev_share", "separator", "line_breaks", "id", "text", "label")
+    where = ("train", "dev", "test", "dev_share", "separator", "quotes", "line_breaks", "id", "text", "label")
     if type(task) is not type(declared):
         raise declared.problem(f"is {declared.kind}; the model was trained for {task.kind}")
     if isinstance(task, Labelled) and isinstance(declared, Labelled) and declared.labels not in ((), task.labels):

@@ -15,6 +15,11 @@ def capitalized(name: str) -> str:
     return name[:1].upper() + name[1:]
 
 
+def number(score: float) -> str:
+    """A score with four digits."""
+    return f"{score:.4f}" if isfinite(score) else "undefined"
+
+
 def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:
     """Rows of cells as aligned columns; the first `left` columns are aligned left, the others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -29,10 +34,10 @@ def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:
 def scores_table(history: Sequence[Mapping[str, Any]]) -> str:
     """Dev scores of each epoch, from the lines of metrics.jsonl; `*` marks the best of a column."""
     names = list(history[0]["scores"])
-    best = {name: max(line["scores"][name] for line in history) for name in names}
+    best = {name: max((s for line in history if isfinite(s := line["scores"][name])), default=None) for name in names}
     rows = [["epoch", *names]]
     for line in history:
-        cells = [f"{line['scores'][n]:.4f}{'*' if line['scores'][n] == best[n] else ' '}" for n in names]
+        cells = [f"{number(line['scores'][n])}{'*' if line['scores'][n] == best[n] else ' '}" for n in names]
         rows.append([str(line["epoch"]), *cells])
     return aligned(rows)
 
@@ -41,8 +46,8 @@ def metrics_table(scores: "MultitaskScores") -> str:
     """All scalar metrics of every task, and the overall score."""
     rows = [["task", "metric", "value"]]
     for task, metrics in scores.metrics.items():
-        rows += [[task, name, f"{value:.4f}"] for name, value in metrics.items() if isinstance(value, float)]
-    rows.append(["overall", "mean", f"{scores.overall:.4f}"])
+        rows += [[task, name, number(value)] for name, value in metrics.items() if isinstance(value, float)]
+    rows.append(["overall", "mean", number(scores.overall)])
     return aligned(rows, left=2)
 
 
@@ -53,8 +58,8 @@ def overlap_table(tasks: Mapping[str, "ScoresWithOverlap[dict[str, Any]]"]) -> s
         counts = [f"{task.sentences_seen:,} of {task.sentences:,}", f"{task.rows_seen:,} of {task.rows:,}"]
         for metric, value in task.scores.items():
             if isinstance(value, float):
-                clean = "-" if task.clean is None else f"{task.clean[metric]:.4f}"
-                rows.append([name, *counts, metric, f"{value:.4f}", clean])
+                clean = "-" if task.clean is None else number(task.clean[metric])
+                rows.append([name, *counts, metric, number(value), clean])
     return aligned(rows)
 
 

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from minbert.download_checkpoint import BUNDLED, weights_file
 from minbert.files import read_json, sha256_of_file
 from multitask.data.contamination import TrainedOn
+from multitask.evaluation.markup import markdown_code, markdown_text
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact, is_run, locate_model, without_folders
 
@@ -80,6 +81,8 @@ def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normal
         normalize=normalize,
         to_json=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
         quoted=lambda text: json.dumps(text, ensure_ascii=False),
+        text=markdown_text,
+        code=markdown_code,
     )
 
 

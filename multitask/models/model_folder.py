@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import get_args
 
+from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.models.config import Pooling
 from multitask.models.pooling import PoolingMethod
@@ -16,7 +17,7 @@ POOLING = Path("1_Pooling", "config.json")  # as sentence-transformers names it
 def heads_files(folder: Path, pooling: PoolingMethod) -> list[Path]:
     """The files that turn an encoder's folder into a `MultitaskModel`; none if its heads expect another pooling."""
     path = folder / DESCRIPTION
-    fits = path.is_file() and read_json(path).get("pooling") == pooling
+    fits = path.is_file() and read_json(path, dict).get("pooling") == pooling
     return [path, folder / HEADS] if fits else []
 
 
@@ -25,14 +26,19 @@ def stored_max_length(folder: Path) -> int | None:
 
     Longer sentences are cut.
     """
-    if (folder / DESCRIPTION).is_file():
-        return read_json(folder / DESCRIPTION).get("max_length")
-    if not (folder / "modules.json").is_file():
-        return None
     # Newer versions of sentence-transformers use the tokenizer's setting; an older setting still takes precedence.
-    places = (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length"))
-    stored = (read_json(folder / name).get(key) for name, key in places if (folder / name).is_file())
-    return next((length for length in stored if length is not None), None)
+    places = [("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")]
+    if (folder / DESCRIPTION).is_file():
+        places = [(DESCRIPTION, "max_length")]
+    elif not (folder / "modules.json").is_file():
+        return None
+    for name, key in places:
+        length = read_json(folder / name, dict).get(key) if (folder / name).is_file() else None
+        if length is not None and (type(length) is not int or length < 3):
+            raise InputError(f"{folder / name}: {key} is {length!r:.60}; expected a number of tokens from 3")
+        if length is not None:
+            return length
+    return None
 
 
 def resolve_pooling(pooling: Pooling, folder: Path) -> PoolingMethod:
@@ -43,7 +49,7 @@ def resolve_pooling(pooling: Pooling, folder: Path) -> PoolingMethod:
     if pooling != "auto":
         return pooling
     if (folder / DESCRIPTION).is_file():
-        stored = read_json(folder / DESCRIPTION).get("pooling")
+        stored = read_json(folder / DESCRIPTION, dict).get("pooling")
         if stored in get_args(PoolingMethod):
             return stored
     return "mean" if "mean" in stored_pooling(folder) else "cls"
@@ -68,8 +74,8 @@ def write_pooling(folder: Path, pooling: PoolingMethod, width: int) -> None:
 def stored_pooling(folder: Path) -> tuple[str, ...]:
     """The poolings that sentence-transformers' `1_Pooling/config.json` names, e.g. `("mean",)`; none without it."""
     path = folder / POOLING
-    settings = read_json(path) if path.is_file() else {}
+    settings = read_json(path, dict) if path.is_file() else {}
     if modes := settings.get("pooling_mode"):
-        return (modes,) if isinstance(modes, str) else tuple(modes)
+        return (modes,) if isinstance(modes, str) else tuple(map(str, modes if isinstance(modes, list) else [modes]))
     flags = (key for key, chosen in settings.items() if key.startswith("pooling_mode_") and chosen)
     return tuple(re.sub("pooling_mode_|_tokens?$", "", flag) for flag in flags)  # the format before version 6

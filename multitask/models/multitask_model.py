@@ -5,11 +5,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self, get_args
 
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from minbert.checkpoint import read_tensors, write_tensors
 from minbert.errors import InputError
 from minbert.files import atomic_folder, read_json, write_json
 from minbert.model import BertModel
@@ -21,6 +20,8 @@ from multitask.models.pooling import PoolingMethod, pool
 from multitask.models.prediction_heads import build_heads, pair_input
 from multitask.models.predictions import Prediction, Sentence, predict_rows
 from multitask.runs.artefact import is_run, locate_model
+from multitask.runtime.device import Runtime, start
+from multitask.runtime.options import Device, Precision
 from multitask.tasks.declarations import COURSE, load_tasks, task_of
 from multitask.tasks.task import Task
 
@@ -53,6 +54,7 @@ class MultitaskModel(nn.Module):
         self.pooling = pooling
         self.heads_config = heads
         self.max_length = max_length
+        self.runtime = Runtime(torch.device("cpu"), "fp32")  # of predictions
         self.heads = build_heads(list(tasks.values()), encoder.config.hidden_size, heads)
 
     def embed(self, batch: PackedBatch) -> Tensor:
@@ -128,8 +130,7 @@ class MultitaskModel(nn.Module):
             self.encoder.save(temporary)
             self.tokenizer.save(temporary)
             # Heads may share layers. safetensors needs each tensor once; loading restores the sharing.
-            state = {name: tensor.detach().cpu().contiguous() for name, tensor in self._own_heads().items()}
-            safetensors.torch.save_file(state, temporary / HEADS)
+            write_tensors(self._own_heads(), temporary / HEADS)
             description = {
                 "tasks": {name: task.declaration() for name, task in self.tasks.items()},
                 "pooling": self.pooling,
@@ -139,11 +140,13 @@ class MultitaskModel(nn.Module):
             write_json(temporary / DESCRIPTION, description)
 
     @classmethod
-    def load(cls, run_or_folder: str | Path) -> Self:
+    def load(cls, run_or_folder: str | Path, device: Device = "auto", precision: Precision = "auto") -> Self:
         """Load a model in eval mode.
 
         Args:
             run_or_folder: a run's folder, which stands for its leading model, or a folder that `save` wrote.
+            device: where to predict.
+            precision: of the matrix products of predictions.
 
         Raises:
             InputError: the run is not complete or keeps no model, or the folder is no such model or is damaged.
@@ -166,14 +169,12 @@ class MultitaskModel(nn.Module):
             raise InputError(f"{path}: pooling is {pooling!r}; expected {' or '.join(get_args(PoolingMethod))}")
         encoder, tokenizer = BertModel.from_pretrained(str(folder)), load_tokenizer(str(folder))
         model = cls(encoder, tokenizer, tasks, pooling, heads, max_length)
-        try:
-            state = safetensors.torch.load_file(folder / HEADS)
-        except (OSError, safetensors.SafetensorError) as error:
-            raise InputError(f"{folder / HEADS}: missing or damaged ({error})") from None
+        state = read_tensors(folder / HEADS)
         if set(state) != set(own := model._own_heads()) or any(state[n].shape != own[n].shape for n in state):
             raise InputError(f"{folder / HEADS}: its tensors do not fit {path.name}")
         model.heads.load_state_dict(state, strict=False)
-        return model.eval()
+        model.runtime = start(device, precision)
+        return model.to(model.runtime.device).eval()
 
     def _own_heads(self) -> dict[str, Tensor]:
         """The heads' parameters, each once even if several heads share it."""

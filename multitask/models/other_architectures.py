@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from minbert.checkpoint import refuse_not_finite
 from minbert.config import BertConfig
 from minbert.download_checkpoint import hub_errors
 from minbert.errors import InputError
@@ -55,7 +56,7 @@ def why_not_minbert(folder: Path) -> str | None:
     if (pooling := stored_pooling(folder)) not in (("mean",), ("cls",)):
         return f"{folder / '1_Pooling'}: pools by {' and '.join(pooling) or 'an unknown method'}"
     for name, key in CHANGES_OF_TEXT:
-        if (folder / name).is_file() and (value := read_json(folder / name).get(key)):
+        if (folder / name).is_file() and (value := read_json(folder / name, dict).get(key)):
             return f"{folder / name}: {key} is {value!r}"
     return None
 
@@ -119,6 +120,7 @@ class SentenceTransformersEncoder:
         except Exception as error:  # every architecture raises errors of its own
             cause = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InputError(f"{name}: sentence-transformers cannot load it ({cause})") from None
+        refuse_not_finite(model.state_dict(), folder)
         if pooling != "auto":
             _set_pooling(model, pooling, name)
         files = {path for pattern in FILES for path in folder.rglob(pattern)} - {*folder.glob("evaluation-*.json")}

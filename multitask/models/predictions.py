@@ -1,8 +1,10 @@
 """A model's outputs for rows of text, and what they mean: labels with probabilities, or numbers."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,12 +18,14 @@ from multitask.data.examples import Rows
 from multitask.data.labelled_data import LabelledData
 from multitask.data.problems import quote
 from multitask.models.compute_in_batches import compute_in_batches
-from multitask.runtime.device import Runtime, start
+from multitask.runtime.device import Runtime
 from multitask.tasks.kinds import Classification, MultiLabel
 from multitask.tasks.task import Task
 
 if TYPE_CHECKING:
     from multitask.models.multitask_model import MultitaskModel
+
+logger = logging.getLogger("multitask")
 
 Sentence = str | Sequence[str]
 """A row: a sentence, or the two sentences of a pair."""
@@ -78,7 +82,7 @@ def predict_rows(
         model: in eval mode.
         rows: sentences or pairs.
         tasks: names of tasks.
-        runtime: device and precision; by default the model's device, in its best precision.
+        runtime: device and precision; by default those that the model was loaded with.
     """
     estimates = estimate_rows(model, rows, tasks, runtime)
     return {name: interpret(model.tasks[name], values) for name, values in estimates.items()}
@@ -96,13 +100,15 @@ def estimate_rows(
     """
     columns = _columns(rows)
     names = _tasks_for(model, len(columns), tasks)
-    runtime = runtime or start("cuda" if next(model.parameters()).is_cuda else "cpu", "auto")
+    runtime = runtime or model.runtime
     if not rows:
         return {name: np.empty((0, *([model.tasks[name].outputs] * (model.tasks[name].outputs > 1)))) for name in names}
     found: dict[str, NDArray[np.float64]] = {}
     for joint in (False, True):
         if together := [name for name in names if model.reads_jointly(name) == joint]:
-            sequences = _encode(model, columns, joint)
+            sequences, cut = _encode(model, columns, joint)
+            if cut:
+                _warn_once(f"texts of more than {model.max_length or model.tokenizer.max_length} tokens are cut")
             raw = _outputs(model, together, sequences, runtime)
             found |= {name: model.tasks[name].estimate(values) for name, values in raw.items()}
     if damaged := [name for name, values in found.items() if not np.isfinite(values).all()]:
@@ -114,12 +120,12 @@ def _columns(rows: Sequence[Sentence]) -> list[list[str]]:
     """Rows as columns of texts. Raises InputError if they are not all sentences, or all pairs of sentences."""
     if isinstance(rows, str):
         raise InputError(f"expected a list of sentences, found the text {quote(rows)}")
-    tuples = [(row,) if isinstance(row, str) else tuple(row) for row in rows]
+    tuples = [tuple(row) if isinstance(row, list | tuple) else (row,) for row in rows]
     width = len(tuples[0]) if tuples else 1
     for number, row in enumerate(tuples):
         if len(row) != width or width > 2 or not all(isinstance(text, str) for text in row):
             expected = "a pair of sentences" if width == 2 else "text"
-            raise InputError(f"row {number} is {quote(row)}; expected {expected}")
+            raise InputError(f"row {number} is {quote(rows[number])}; expected {expected}")
     return [list(column) for column in zip(*tuples, strict=True)] or [[]]
 
 
@@ -136,12 +142,18 @@ def _tasks_for(model: "MultitaskModel", width: int, tasks: Sequence[str] | None)
     return list(tasks or fitting)
 
 
-def _encode(model: "MultitaskModel", columns: list[list[str]], joint: bool) -> list[tuple[list[Ids], list[Ids]]]:
-    """Token ids and types of each encoder input of a row."""
-    tokenizer, length = model.tokenizer, model.max_length
-    if joint:
-        return [tokenizer.encode_and_count_cut(list(zip(*columns, strict=True)), length)[:2]]
-    return [tokenizer.encode_and_count_cut(column, length)[:2] for column in columns]
+@cache
+def _warn_once(message: str) -> None:
+    logger.warning(message)
+
+
+def _encode(
+    model: "MultitaskModel", columns: list[list[str]], joint: bool
+) -> tuple[list[tuple[list[Ids], list[Ids]]], int]:
+    """Token ids and types of each encoder input of a row, and how many inputs are cut."""
+    inputs: list[list[Any]] = [list(zip(*columns, strict=True))] if joint else list(columns)
+    encoded = [model.tokenizer.encode_and_count_cut(column, model.max_length) for column in inputs]
+    return [(ids, types) for ids, types, _ in encoded], sum(cut for *_, cut in encoded)
 
 
 def _outputs(

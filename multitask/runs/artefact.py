@@ -5,13 +5,12 @@
         inputs.json    hashes of parents, data and start weights, device and precision, versions
         ...            what the stage writes
         state/         while running, for resume
-        DONE           written last
+        DONE           written last: hash, size and time of every file that it vouches for
 
 Running the same stage again finds DONE and computes nothing; a run that was killed goes on from its state; a second
 process that wants the same artefact waits for the first.
 """
 
-import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -22,14 +21,24 @@ from typing import Any
 
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
-from minbert.files import read_json, write_json, write_text
+from minbert.files import read_text, sha256_of_file, write_json, write_text
 from multitask.runs.locks import exclusive
+from multitask.runs.records import parse_record, read_record
 from multitask.runs.run_hash import FORMAT_VERSION, RunKey
 
 DONE = "DONE"
 LOCKS = ".locks"
 KEEP = "KEEP"
 """A file in the folder of a run that a person asked for; `gc` leaves such runs alone."""
+
+
+@dataclass(frozen=True)
+class Vouched:
+    """What DONE says of a file of a complete run."""
+
+    sha256: str
+    size: int  # bytes
+    modified: int  # nanoseconds
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,19 @@ class Weights:
 
     def __str__(self) -> str:
         return self.name if self.revision is None else f"{self.name}@{self.revision}"
+
+
+@dataclass(frozen=True)
+class MetricsLine:
+    """A line of metrics.jsonl: an evaluation, and the training since the one before."""
+
+    step: int
+    epoch: int
+    training: dict[str, float]  # mean losses by name
+    dev: dict[str, Any]  # what was measured, by task
+    scores: dict[str, float]
+    tokens: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -76,7 +98,7 @@ class Artefact:
             keep: whether a person asked for the run, so that `gc` leaves it alone.
 
         Raises:
-            InputError: a name that cannot stand in a folder's name.
+            InputError: a name that cannot stand in a folder's name, or the run is complete but damaged.
         """
         if not re.fullmatch(r"[\w.+-]+", name):
             raise InputError(f"--name {name}: expected letters, digits and the signs . _ + -")
@@ -86,6 +108,7 @@ class Artefact:
             existing = [cls(folder) for folder in sorted(runs.glob(f"{key.stage}-*-{digest}"))]
             artefact = existing[0] if existing else cls(runs / f"{key.stage}-{name}-{digest}")
             if artefact.done:
+                artefact.check()
                 shutil.rmtree(artefact.folder / "state", ignore_errors=True)  # left by a kill right after DONE
             else:
                 artefact.drop_half_written()
@@ -116,13 +139,44 @@ class Artefact:
 
     def finish(self) -> None:
         """Mark the run complete; only then is the state that it could be resumed from removed."""
-        write_text(self.folder / DONE, "")
+        vouched = {}
+        for path in sorted(self.folder.rglob("*")):
+            name = path.relative_to(self.folder).as_posix()
+            if path.is_file() and name not in (KEEP, DONE) and not name.startswith("state/"):
+                stat = path.stat()
+                vouched[name] = asdict(Vouched(sha256_of_file(path), stat.st_size, stat.st_mtime_ns))
+        write_json(self.folder / DONE, vouched)
         shutil.rmtree(self.folder / "state", ignore_errors=True)
 
+    def check(self, whole: bool = False) -> None:
+        """Raise InputError if a file of the complete run is missing or has other bytes than when the run ended.
+
+        Args:
+            whole: read every file, even one whose size and time of change are as they were.
+        """
+        try:
+            of_files = read_record(self.folder / DONE, dict[str, Vouched])
+        except InputError as error:
+            raise InputError(
+                f"{error}; of an older version, or damaged: delete {self.folder} and compute it again"
+            ) from None
+        for name, vouched in of_files.items():
+            path = self.folder / name
+            stat = path.stat() if path.is_file() else None
+            same = stat is not None and (stat.st_size, stat.st_mtime_ns) == (vouched.size, vouched.modified)
+            if stat is None or ((whole or not same) and sha256_of_file(path) != vouched.sha256):
+                raise InputError(
+                    f"{path}: {'missing' if stat is None else 'changed'} since the run was complete; "
+                    f"delete {self.folder} and run the command that made it again"
+                )
+
     def history(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl."""
-        lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines]
+        """The lines of metrics.jsonl, at least one. Raises InputError if the file is damaged."""
+        path = self.folder / "metrics.jsonl"
+        found = [vars(parse_record(line, MetricsLine, path)) for line in read_text(path).splitlines()]
+        if not found:
+            raise InputError(f"{path}: no lines; expected one for each evaluation")
+        return found
 
     def model_folder(self, best_on: str | None = None) -> Path:
         """The kept model with the best dev score.
@@ -131,10 +185,11 @@ class Artefact:
             best_on: a score, e.g. `overall` or a task; the leading one when left out.
 
         Raises:
-            InputError: the run is not complete or keeps no such model.
+            InputError: the run is not complete, is damaged, or keeps no such model.
         """
         if not self.done:
             raise InputError(f"{self.folder}: not a complete run; run the command that made it again to finish it")
+        self.check()
         kept = self.kept_models()
         score = best_on or next(iter(kept), None)
         if score is None or score not in kept:
@@ -145,8 +200,10 @@ class Artefact:
     def kept_models(self) -> dict[str, Path]:
         """The model that is best on each score, the leading score first; empty where the run keeps none."""
         path = self.folder / "best.json"
-        best = read_json(path) if path.is_file() else {}
-        return {score: self.folder / "checkpoints" / str(checkpoint) for score, checkpoint in best.items()}
+        best = read_record(path, dict[str, str]) if path.is_file() else {}
+        if strange := [name for name in best.values() if not re.fullmatch(r"[\w-]+", name)]:
+            raise InputError(f"{path}: {strange[0]!r:.60} is no name of a checkpoint, such as step-0000016")
+        return {score: self.folder / "checkpoints" / checkpoint for score, checkpoint in best.items()}
 
 
 def is_run(name: str | Path) -> bool:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minbert.errors import InputError
-from minbert.files import read_json, write_json
+from minbert.files import write_json
 from multitask.runs.artefact import DONE, KEEP, LOCKS, Artefact
 from multitask.runs.locks import is_free
+from multitask.runs.records import read_record
 
 KEEP_LISTS = "keep"
 
@@ -57,10 +58,10 @@ def keep_lists(runs: Path) -> dict[str, set[str]]:
     """All keep-lists by name. Raises InputError if one is damaged: then nobody knows what may be removed."""
     found = {}
     for path in sorted((runs / KEEP_LISTS).glob("*.json")):
-        names = read_json(path)
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise InputError(f"{path}: not a list of names of runs; delete it and run the command that writes it again")
-        found[path.stem] = set(names)
+        try:
+            found[path.stem] = set(read_record(path, list[str]))
+        except InputError as error:
+            raise InputError(f"{error}; delete it and run the command that writes it again") from None
     return found
 
 

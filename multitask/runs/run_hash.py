@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from hashlib import sha256
 from typing import Any, Protocol, runtime_checkable
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Version of the folders' layout. Raise it when runs of older code can no longer be read."""
 
 

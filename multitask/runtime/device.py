@@ -16,10 +16,17 @@ from multitask.runtime.options import Device, Precision
 
 @dataclass(frozen=True)
 class Runtime:
-    """A resolved device and autocast precision."""
+    """A resolved device and autocast precision.
+
+    Args:
+        device: where to compute.
+        precision: of matrix products.
+        threads: of a training on a processor; None where their number changes nothing, as in evaluations.
+    """
 
     device: torch.device
     precision: Literal["fp32", "bf16"]
+    threads: int | None = None
 
     def autocast(self) -> AbstractContextManager[object]:
         """Matrix products in bf16 when the precision says so; weights and sums stay in fp32."""
@@ -28,6 +35,8 @@ class Runtime:
     def describe(self) -> dict[str, str]:
         """What of this decides a result's bits, for the artefact's hash."""
         described = {"device": self.device.type, "precision": self.precision}
+        if self.threads is not None:
+            described["threads"] = str(self.threads)
         ranks = distributed.ranks()  # each draws its own dropout
         return described if ranks == 1 else {**described, "ranks": str(ranks)}
 
@@ -44,6 +53,12 @@ def start(device: Device, precision: Precision) -> Runtime:
     native = {"cuda": _cuda_has_bf16, "cpu": _cpu_has_bf16}[kind]
     chosen = ("bf16" if native() else "fp32") if precision == "auto" else precision
     return Runtime(torch.device(kind), chosen)
+
+
+def use_threads(threads: int | None) -> None:
+    """Let torch compute with so many threads on a processor; None changes nothing."""
+    if threads is not None:
+        torch.set_num_threads(threads)
 
 
 def make_deterministic(runtime: Runtime) -> None:

@@ -52,7 +52,7 @@ def start(device: torch.device) -> None:
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     atexit.register(dist.destroy_process_group)
     if not is_first():
-        logging.getLogger("multitask").setLevel(logging.WARNING)
+        logging.getLogger("multitask").setLevel(logging.ERROR)
 
 
 def ranks() -> int:

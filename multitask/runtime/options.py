@@ -12,13 +12,14 @@ Precision = Literal["auto", "fp32", "bf16"]
 
 MAX_SEED = 2**63 - 1
 """The largest seed that torch takes."""
+MAX_THREADS = 1024
 
 
 def check_range(config: object, least: float, names: tuple[str, ...], most: float = math.inf) -> None:
     """Refuse numbers that are out of range or not finite. None is a setting that is left out."""
     for name in names:
         value = getattr(config, name)
-        if value is not None and not (least <= value <= most and math.isfinite(value)):
+        if value is not None and not (least <= value <= most and abs(value) != math.inf):
             expected = f"at least {least}" if most == math.inf else f"{least} to {most}"
             raise InputError(f"{name} is {value}; expected {expected}")
 
@@ -35,7 +36,7 @@ class Computing:
 
 @dataclass(frozen=True)
 class RunOptions(Computing):
-    """Where a run computes and what it leaves behind. Only device and precision change the result."""
+    """Where a run computes and what it leaves behind. Only device, precision and threads change the result."""
 
     runs: Path = Path("runs")
     """Folder of all runs."""
@@ -47,6 +48,10 @@ class RunOptions(Computing):
     """Also write TensorBoard event files."""
     keep: bool = True
     """Let `gc` keep the run even if no table needs it."""
+    threads: int | None = None
+    """Threads of a training on a processor. Sums round differently with other numbers, so it is part of the run's
+    hash. Default: one for each core, or OMP_NUM_THREADS."""
 
     def __post_init__(self) -> None:
         check_range(self, 0, ("save_every",))
+        check_range(self, 1, ("threads",), most=MAX_THREADS)

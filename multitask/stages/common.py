@@ -4,8 +4,9 @@ import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import chain, count, islice
 from operator import or_
 from pathlib import Path
 from typing import Any, Self
@@ -26,7 +27,7 @@ from multitask.models.pooling import PoolingMethod
 from multitask.runs.artefact import Artefact, Weights, locate_model
 from multitask.runs.run_hash import RunKey
 from multitask.runtime import distributed
-from multitask.runtime.device import Runtime, make_deterministic, seed_everything, start
+from multitask.runtime.device import Runtime, make_deterministic, seed_everything, start, use_threads
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import torch_seed
 from multitask.training.loop import LoopConfig, train
@@ -97,23 +98,27 @@ class Start:
 
 def begin_stage(weights: str | Weights, pooling: Pooling, seed: int, options: RunOptions) -> tuple[Start, Runtime]:
     """Prepare this process for training and load the start weights."""
+    use_threads(options.threads)
     runtime = start(options.device, options.precision)
+    if runtime.device.type == "cpu":
+        runtime = replace(runtime, threads=torch.get_num_threads())
     make_deterministic(runtime)
     distributed.start(runtime.device)
     return Start.load(Weights.of(weights), pooling, seed), runtime
 
 
-def trained_on(problem: Trainable, epochs: int, sentences: Mapping[str, Sequence[Hashes]]) -> TrainedOn:
-    """The rows that the planned epochs visit.
+def trained_on(problem: Trainable, steps: int, sentences: Mapping[str, Sequence[Hashes]]) -> TrainedOn:
+    """The rows that the first steps visit.
 
     Args:
         problem: what is trained.
-        epochs: number of planned epochs.
+        steps: number of steps.
         sentences: hashes [rows] of every column of sentences, for each source. A source may be left out if it reads
             the rows of another source.
     """
     visited = {name: np.zeros(len(columns[0]), bool) for name, columns in sentences.items()}
-    for batch in (batch for epoch in range(epochs) for update in problem.plan(epoch) for batch in update):
+    updates = (update for epoch in count() for update in problem.plan(epoch))
+    for batch in chain.from_iterable(islice(updates, steps)):
         if batch.source in visited:
             visited[batch.source][batch.rows] = True
     seen = [[column[visited[name]] for column in columns] for name, columns in sentences.items()]
@@ -127,7 +132,8 @@ def train_once(
     loop: LoopConfig,
     seed: int,
     labels: Mapping[str, str],
-    seen: TrainedOn,
+    before: TrainedOn,
+    sentences: Mapping[str, Sequence[Hashes]],
     options: RunOptions,
     runtime: Runtime,
 ) -> Artefact:
@@ -140,7 +146,8 @@ def train_once(
         loop: epochs, optimizer, evaluations.
         seed: seeds each rank's dropout.
         labels: readable names of the inputs.
-        seen: the data that the model will have been trained on; it is stored with the model.
+        before: the data that the start weights were trained on; it is stored with the model.
+        sentences: hashes of the rows, as `trained_on` takes them; those that are visited are stored with the model.
         options: where to write.
         runtime: device and precision.
 
@@ -148,13 +155,12 @@ def train_once(
         TrainingError: training diverged.
         Interrupted: a signal stopped the run; it can be resumed.
     """
-    # Results round differently under other torch versions and thread counts. Both are recorded, but not hashed.
-    labels = {**labels, "torch": torch.__version__, "threads": str(torch.get_num_threads())}
+    # Results round differently under other torch versions. They are recorded, but not hashed.
+    labels = {**labels, "torch": torch.__version__}
     _check_ranks_read_the_same(key.inputs)
     with ExitStack() as stack:
         building = Artefact.building(options.runs, key, options.name, labels, options.keep)
         run = distributed.from_first(lambda: stack.enter_context(building))  # the first rank holds the lock
-        distributed.from_first(lambda: seen.keep(run.folder))
         if distributed.from_first(lambda: run.done):
             logger.info("already computed")
             return run
@@ -163,7 +169,12 @@ def train_once(
         events = run.folder if options.tensorboard and distributed.is_first() else None
         with tensorboard_log(events) as on_evaluation:
             train(problem, backward, loop, run.folder, runtime, options.save_every, on_evaluation)
-        distributed.from_first(run.finish)
+
+        def finish() -> None:
+            (before | trained_on(problem, run.history()[-1]["step"], sentences)).keep(run.folder)
+            run.finish()
+
+        distributed.from_first(finish)
     return run
 
 

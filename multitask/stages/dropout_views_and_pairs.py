@@ -22,7 +22,7 @@ from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.objectives.infonce import InfoNCE
 from multitask.objectives.labelled_pairs import LabelledPairs
 from multitask.runtime import distributed
-from multitask.stages.pretrain import ContrastiveConfig
+from multitask.stages.contrastive_config import ContrastiveConfig
 from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.kinds import labels_to_tensor
 from multitask.tasks.read_examples import load_rows

@@ -16,7 +16,6 @@ from minbert.tokenizer import Tokenizer
 from multitask.data.examples import Rows
 from multitask.data.tokenize_and_truncate import Tokens
 from multitask.runtime import distributed
-from multitask.stages.mlm import MaskingConfig
 from multitask.training.source import Encoded, Inputs, Source
 
 MASKED, REPLACED = 0.8, 0.1  # of the tokens to predict; the rest stay as they are
@@ -28,7 +27,7 @@ class MaskedSource(Source):
     Args:
         tokens: the sentences; several columns of the same rows are read together.
         tokenizer: gives the ids of the special tokens and of the mask token.
-        config: the share of tokens to mask.
+        share: of the tokens to predict.
         head: maps token states to scores of words.
         word_embeddings: the encoder's word embeddings, used as the head's output matrix.
         generator: draws the masks. None: torch's global generator, whose state a resumed run restores.
@@ -38,14 +37,14 @@ class MaskedSource(Source):
         self,
         tokens: tuple[Tokens, ...],
         tokenizer: Tokenizer,
-        config: MaskingConfig,
+        share: float,
         head: MaskedLanguageHead,
         word_embeddings: nn.Embedding,
         generator: torch.Generator | None = None,
     ) -> None:
         self.tokens = tokens
         self.tokenizer = tokenizer
-        self.config = config
+        self.share = share
         self.head = head
         self.word_embeddings = word_embeddings
         self.generator = generator
@@ -70,7 +69,7 @@ class MaskedSource(Source):
         Returns:
             The ids that the encoder reads [tokens], and the positions of the tokens to predict [places] int64.
         """
-        chosen = torch.rand(len(ids), generator=self.generator) < self.config.mask_share
+        chosen = torch.rand(len(ids), generator=self.generator) < self.share
         places = (chosen & ~torch.isin(ids, self.special)).nonzero().squeeze(1)
         fate = torch.rand(len(places), generator=self.generator)
         others = torch.randint(self.word_embeddings.num_embeddings, (len(places),), generator=self.generator)

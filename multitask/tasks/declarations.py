@@ -28,7 +28,7 @@ EXPECTED = {
     "learned_range": "a list of two numbers",
     "thresholds": "a list of numbers",
     **dict.fromkeys(("weight", "dev_share", "temperature"), "a number"),
-    "line_breaks": "true or false",
+    **dict.fromkeys(("quotes", "line_breaks"), "true or false"),
 }
 """What the fields of a declaration may be; the others are text."""
 

@@ -29,6 +29,7 @@ from multitask.tasks.task import Task
 POSITIVE = 4.0
 
 MOST_CLASSES = 1000
+LOG_TEMPERATURES = (math.log(0.05), math.log(20))
 
 ClassWeights = Literal["balanced"] | tuple[float, ...] | None
 
@@ -70,6 +71,17 @@ class Labelled(Task):
     def names(self) -> tuple[str, ...]:
         """The labels' names in the order of the classes."""
         return tuple(map(str, self.labels))
+
+    def calibrated(self, outputs: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
+        """Temperature scaling: Guo et al. 2017, arXiv 1706.04599, section 4.2."""
+        from scipy.optimize import minimize_scalar
+
+        plain = replace(self, class_weights=None)
+        values, gold = torch.from_numpy(outputs).double(), torch.from_numpy(labels).double()
+        found = minimize_scalar(
+            lambda log: float(plain.loss(values / math.exp(log), gold)), bounds=LOG_TEMPERATURES, method="bounded"
+        )
+        return replace(self, temperature=math.exp(found.x))
 
     def _check_label(self, name: str) -> str:
         if self.labels and name not in self.labels:

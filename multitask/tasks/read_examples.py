@@ -101,13 +101,13 @@ def read_examples(task: Task, source: Source, labelled: bool, on_problem: OnProb
             legal.
     """
     fingerprint = source.fingerprint()
-    columns = (task.id, task.text, task.separator, task.line_breaks)
+    columns = (task.id, task.text, task.dialect)
     labels = (task.label, {**task.declaration(), "metric": None}) if labelled else None
     identity = sha256(repr((FORMAT, fingerprint, source.split, columns, labels)).encode()).hexdigest()
     folder = cache_folder() / "rows" / (identity[:32] if on_problem is refuse else f"{identity[:32]}-checked")
     with exclusive(folder.with_suffix(".lock")):
         if on_problem is not refuse or not folder.is_dir():
-            table = open_table(source, task.separator, task.line_breaks, on_problem)
+            table = open_table(source, task.dialect, on_problem)
             with atomic_folder(folder) as temporary:
                 _store(task, table, labelled, on_problem, temporary)
         texts, values, facts = stored_rows(folder)
@@ -173,7 +173,7 @@ def _text(column: str, value: Any) -> str:
 
 
 def _id(value: Any, counts: _Counts, table: Table) -> str:
-    identifier = "" if value is None else str(value)
+    identifier = "" if value is None else str(value).strip()
     if not identifier:
         raise ValueError("the id is empty; expected one that is unique in the file")
     if (earlier := counts.row_of_id.get(identifier)) is not None:

@@ -13,13 +13,13 @@ from torch import Tensor
 from minbert.errors import InputError
 from multitask.data.examples import Examples
 from multitask.data.problems import listed, quote
-from multitask.data.tables import Row, Source
+from multitask.data.tables import Dialect, Row, Source
 from multitask.tasks.metrics import LOWER_IS_BETTER, Metric
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 
-WHERE = ("name", "train", "dev", "test", "separator", "line_breaks", "weight")
+WHERE = ("name", "train", "dev", "test", "separator", "quotes", "line_breaks", "weight")
 """Fields that say where rows come from or how a training uses them. A trained model does not keep them."""
 TUNED = ("thresholds", "temperature")
 """Fields that are chosen on the dev set."""
@@ -41,6 +41,7 @@ class Task(ABC):
         weight: factor of its loss.
         id: column of the rows' ids, if they have any.
         separator: of delimited files; by default a comma in .csv and a tab in .tsv.
+        quotes: whether fields of delimited files may stand in quotes; if not, quotes are ordinary characters.
         line_breaks: whether a quoted field may contain line breaks.
         prediction_file: the course's name for its prediction files: `{prediction_file}-{dev,test}-output.csv`.
         prediction_column: title of the second column of these files, with the course's spelling.
@@ -60,13 +61,16 @@ class Task(ABC):
     weight: float = 1.0
     id: str | None = None
     separator: str | None = None
+    quotes: bool = True
     line_breaks: bool = False
     prediction_file: str | None = None
     prediction_column: str | None = None
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"\w[\w-]*", self.name) or self.name == "overall":
-            raise InputError(f'tasks."{self.name}": expected a name of letters, digits, _ and - other than overall')
+        if not re.fullmatch(r"\w[\w-]*", self.name) or self.name in ("overall", "training"):
+            raise InputError(
+                f'tasks."{self.name}": expected a name of letters, digits, _ and - other than overall and training'
+            )
         if len(self.text) != (2 if self.pair else 1):
             columns = "a list of two columns" if self.pair else "one column"
             raise self.problem(f"text is {listed(map(quote, self.text))}; {self.kind} reads {columns}")
@@ -90,6 +94,11 @@ class Task(ABC):
     def selects(self) -> bool:
         """Whether a model may be selected on its score."""
         return self.metric not in LOWER_IS_BETTER
+
+    @property
+    def dialect(self) -> Dialect:
+        """How its delimited files are written."""
+        return Dialect(self.separator, self.quotes, self.line_breaks)
 
     @property
     def label_columns(self) -> tuple[str, ...]:
@@ -153,6 +162,10 @@ class Task(ABC):
     @abstractmethod
     def metrics(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> dict[str, Any]:
         """All scores of estimates by name."""
+
+    def calibrated(self, outputs: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
+        """The task with the temperature that fits the dev set best, given a head's outputs and the labels of it."""
+        return self
 
     def tuned(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> Self:
         """The task with what is chosen on the dev set, given estimates and labels of it."""

@@ -3,27 +3,34 @@
     metrics.jsonl           a line for each evaluation
     checkpoints/step-N/     the models that are best on some score
     best.json               the best checkpoint of each score, written at the end
-    state/state.pt          everything that the rest of the run depends on; removed when the run is complete
+    state/state.pt          everything that the rest of the run depends on, and a hash of it at the end of the file;
+                            removed when the run is complete
 
 Only the first rank writes.
 """
 
+import io
 import json
 import logging
 import math
 import shutil
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from minbert.files import atomic_file, write_json, write_text
+from minbert.checkpoint import not_finite
+from minbert.files import atomic_file, sha256_of_file, write_json, write_text
 from multitask.runtime import distributed
+from multitask.runtime.errors import TrainingError
 from multitask.training.trainable import Trainable
 
 logger = logging.getLogger("multitask")
+
+DIGEST = 64  # hex digits of SHA-256
 
 
 @dataclass
@@ -61,8 +68,17 @@ class RunState:
         self.path = folder / "state" / "state.pt"
         self.progress = Progress()
 
+    def check_weights(self) -> None:
+        """Raise TrainingError if a weight is not finite: the last step may have spoilt what no loss has shown yet."""
+        if (name := not_finite(self.trainable.module.state_dict())) is not None:
+            raise TrainingError(
+                f"step {self.progress.step}: the weights {name} are NaN or infinite after the step; the last saved "
+                "state and the checkpoints are good: try a lower learning rate, clipping or --precision fp32"
+            )
+
     def save(self) -> None:
-        """Write everything that the rest of the run depends on."""
+        """Write everything that the rest of the run depends on. Raises TrainingError if a weight is not finite."""
+        self.check_weights()
         generators = {"cpu": torch.cat(distributed.all_of(torch.get_rng_state()))}  # of all ranks, in their order
         if self.device.type == "cuda":
             generators["cuda"] = torch.cat(distributed.all_of(torch.cuda.get_rng_state()))
@@ -76,11 +92,15 @@ class RunState:
             "generators": generators,
         }
         with atomic_file(self.path) as temporary:
-            torch.save(state, temporary)
+            with temporary.open("wb") as file:  # torch reports a full disk only of files that Python has opened
+                torch.save(state, file)
+            digest = sha256_of_file(temporary)
+            with temporary.open("ab") as file:
+                file.write(digest.encode())
         self.drop_leftovers()
 
     def resume(self) -> bool:
-        """Load the saved state; returns whether there is one."""
+        """Load the saved state; returns whether there is one. A damaged one is put aside, with a warning."""
         state = distributed.from_first(self._read)
         if state is None:
             return False
@@ -96,7 +116,16 @@ class RunState:
         return True
 
     def _read(self) -> dict[str, Any] | None:
-        return torch.load(self.path, map_location="cpu", weights_only=True) if self.path.is_file() else None
+        if not self.path.is_file():
+            return None
+        content = self.path.read_bytes()
+        state, digest = content[:-DIGEST], content[-DIGEST:]
+        if sha256(state).hexdigest().encode() == digest:
+            return torch.load(io.BytesIO(state), map_location="cpu", weights_only=True)
+        aside = self.path.with_name("damaged-state.pt")
+        self.path.replace(aside)
+        logger.warning("%s: damaged; put aside as %s, and training begins again", self.path, aside.name)
+        return None
 
     def keep_if_best(self, scores: dict[str, float]) -> None:
         """Keep the model as a checkpoint if any score is a new best; without scores, keep it as the last one."""

@@ -27,3 +27,8 @@ class OptimizerConfig:
         check_range(self, 0, ("learning_rate", "head_learning_rate", "weight_decay"))
         check_range(self, 0, ("warmup",), most=1)
         check_range(self, 1e-9, ("clip",))
+
+    @property
+    def needs_total_steps(self) -> bool:
+        """Whether the learning rate of a step depends on the number of all steps."""
+        return self.schedule != "constant" or self.warmup > 0

@@ -11,16 +11,15 @@ rank evaluates and writes.
 
 import logging
 import time
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
+from minbert.errors import InputError
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
 from multitask.runtime.errors import Interrupted
@@ -32,6 +31,8 @@ from multitask.training.optimizer_and_clipping import Optimizer
 from multitask.training.trainable import Losses, Trainable, Update, Watchable
 
 logger = logging.getLogger("multitask")
+
+MOST_SCHEDULED_EPOCHS = 10_000
 
 # Reading a loss on CUDA waits for the device, so several steps' losses are read together.
 STEPS_BETWEEN_READS = {"cuda": 20, "cpu": 1}
@@ -46,6 +47,13 @@ class LoopConfig:
     patience: int | None = None  # evaluations
     evaluate_every: int | None = None  # steps; None: after every epoch. The loop always evaluates at the end.
     watch_every: int | None = None  # steps between calls of a `Watchable`'s watch, beginning with the first step
+
+    def __post_init__(self) -> None:
+        if self.optimizer.needs_total_steps and self.epochs > MOST_SCHEDULED_EPOCHS:
+            raise InputError(
+                f"epochs is {self.epochs}; expected at most {MOST_SCHEDULED_EPOCHS} with a warm-up or a linear "
+                "schedule, which plan all epochs before the first step"
+            )
 
 
 def train(
@@ -72,21 +80,23 @@ def train(
         For each score the name of its best checkpoint, as in best.json.
 
     Raises:
-        TrainingError: a loss or gradient is not finite.
+        TrainingError: a loss, a gradient or a weight is not finite.
         Interrupted: any rank got SIGTERM or SIGINT; the state is saved.
     """
     plan = _Plan(trainable, config.epochs)
-    optimizer = Optimizer(trainable.module, config.optimizer, plan.total_steps)
+    optimizer = Optimizer(
+        trainable.module, config.optimizer, plan.total_steps() if config.optimizer.needs_total_steps else 0
+    )
     state = RunState(folder, trainable, optimizer.adamw, runtime.device)
     if state.resume():
-        logger.info("resuming at step %d of %d", state.progress.step, plan.total_steps)
+        logger.info("resuming at step %d", state.progress.step)
     progress = state.progress
     losses = LossMonitor(progress)
     trainable.module.train()
     saved = started = time.monotonic()
     with stop_signals() as stop, _progress_bar(plan, progress) as bar:
-        while progress.step < plan.total_steps and not _out_of_patience(config, progress):
-            epoch, update = plan.at(progress.step)
+        while not _out_of_patience(config, progress) and (planned := plan.at(progress.step)):
+            epoch, update = planned
             computed = backward(trainable, update)
             distributed.average(optimizer.gradients)
             watched = _watch(trainable, update, config, progress.step)
@@ -126,23 +136,30 @@ class _Plan:
 
     def __init__(self, trainable: Trainable, epochs: int) -> None:
         self.trainable = trainable
-        self.epoch_ends = list(accumulate(len(trainable.plan(epoch)) for epoch in range(epochs)))  # in steps
-        self.total_steps = self.epoch_ends[-1]
-        self.epoch = -1
-        self.updates: list[Update] = []
+        self.epochs = epochs
+        self.ends = [0]  # of the epochs planned so far, in steps
+        self.updates: list[Update] = []  # of the last of these epochs
 
-    def at(self, step: int) -> tuple[int, Update]:
-        """The epoch of a step, both from 0, and the update that the step trains on."""
-        epoch = bisect_right(self.epoch_ends, step)
-        if epoch != self.epoch:
-            self.epoch, self.updates = epoch, list(self.trainable.plan(epoch))
-        return epoch, self.updates[step - (self.epoch_ends[epoch - 1] if epoch else 0)]
+    def at(self, step: int) -> tuple[int, Update] | None:
+        """The epoch of a step, both from 0, and the update that the step trains on; None after the last epoch.
+
+        Steps must not fall from call to call.
+        """
+        while step >= self.ends[-1]:
+            if (epoch := len(self.ends) - 1) == self.epochs:
+                return None
+            self.updates = list(self.trainable.plan(epoch))
+            self.ends.append(self.ends[-1] + len(self.updates))
+        return len(self.ends) - 2, self.updates[step - self.ends[-2]]
+
+    def total_steps(self) -> int:
+        """Steps of all epochs, which are all planned for it."""
+        return sum(len(self.trainable.plan(epoch)) for epoch in range(self.epochs))
 
     def evaluation_due(self, steps: int, every: int | None) -> bool:
         """Whether to evaluate after so many steps: at the end of an epoch or every so many steps, and at the end."""
-        if every is None:
-            return steps in self.epoch_ends
-        return steps % every == 0 or steps == self.total_steps
+        ended = steps == self.ends[-1]
+        return ended if every is None else steps % every == 0 or (ended and self.at(steps) is None)
 
 
 def _out_of_patience(config: LoopConfig, progress: Progress) -> bool:
@@ -161,6 +178,7 @@ def _watch(trainable: Trainable, update: Update, config: LoopConfig, step: int) 
 def _evaluate(trainable: Trainable, state: RunState, losses: LossMonitor, epoch: int) -> dict[str, Any]:
     """Evaluate, keep the model if a score is a new best, and add a line to metrics.jsonl, which is returned."""
     losses.read()
+    state.check_weights()
     trainable.module.eval()
     with torch.no_grad():
         evaluation = distributed.from_first(trainable.evaluate)
@@ -186,7 +204,8 @@ def _evaluate(trainable: Trainable, state: RunState, losses: LossMonitor, epoch:
 def _progress_bar(plan: _Plan, progress: Progress) -> "tqdm[Any]":
     """A bar that only the first rank shows, and only on a terminal."""
     quiet = None if distributed.is_first() else True
-    return tqdm(total=plan.total_steps, initial=progress.step, unit="step", disable=quiet)
+    about = plan.epochs * len(plan.trainable.plan(0))  # epochs of some schedulers differ in length
+    return tqdm(total=about, initial=progress.step, unit="step", disable=quiet)
 
 
 def _summary(progress: Progress, losses: LossMonitor, seconds: float) -> dict[str, str]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from minbert.errors import InputError
 from multitask.cli.command import STUDIES, Command, Group
 from multitask.cli.options import POSITIONAL
-from multitask.runtime.options import Computing, check_range
+from multitask.runtime.options import MAX_THREADS, Computing, check_range
 from studies.engine.presets import Preset, PresetName, load_preset
 
 if TYPE_CHECKING:
@@ -35,10 +36,13 @@ class Tables:
     """Number of seeds, from 0. Every row is computed with each, along its whole chain of stages."""
     runs: Path = Path("runs")
     """Folder of all runs."""
+    threads: int = 1
+    """Threads of each training on a processor, on every machine. Trained bits depend on it, so hashes contain it."""
     computing: Computing = field(default_factory=Computing)
 
     def __post_init__(self) -> None:
         check_range(self, 1, ("seeds",))
+        check_range(self, 1, ("threads",), most=MAX_THREADS)
 
     def load(self) -> Preset:
         """The preset. Raises InputError for a table that does not exist."""
@@ -53,7 +57,8 @@ class RunTables(Tables):
     engine: Literal["local", "ray"] = "local"
     """This machine, or a Ray cluster with a shared folder: the one that `ray start` began, else one of its own."""
     workers: int | None = None
-    """Processes that compute at once on this machine. Default: one for each GPU, or one for each core up to four."""
+    """Processes that compute at once on this machine. Default: one for each GPU, or as many as the cores have room for
+    with their threads, up to eight."""
     report: Path = Path("report")
     """Folder of the report."""
     predictions: Path = Path("predictions")
@@ -76,8 +81,10 @@ def run_tables(options: RunTables) -> int:
     from studies.report.report import write_report
 
     preset, where = options.load(), options.computing
-    running = RunOptions(where.device, where.precision, options.runs, save_every=options.save_every)
-    engine = Ray(running) if options.engine == "ray" else local_engine(options.workers, where.device)
+    running = RunOptions(
+        where.device, where.precision, options.runs, save_every=options.save_every, threads=options.threads
+    )
+    engine = Ray(running) if options.engine == "ray" else local_engine(options.workers, where.device, options.threads)
     record = run_preset(preset, options.seeds, running, engine)
     page = write_report(options.runs, options.preset, options.report)
     for path in write_best_predictions(preset, record, running, options.predictions):
@@ -100,7 +107,8 @@ def plan_tables(options: PlanTables) -> int:
     from studies.engine.plan import make_plan, rows_of
     from studies.engine.record import duration
 
-    running = RunOptions(options.computing.device, options.computing.precision, options.runs)
+    computing = options.computing
+    running = RunOptions(computing.device, computing.precision, options.runs, threads=options.threads)
     plan = make_plan(options.load(), options.seeds, running)
     print(aligned(rows_of(plan), left=2))
     print(f"to do: {sum(s.missing for s in plan.stages)} of {sum(s.seeds for s in plan.stages)} stages", end="")
@@ -134,6 +142,30 @@ def list_artefacts(options: ListArtefacts) -> int:
 def _needed_by(entry: "Entry") -> str:
     people = ["made by hand"] if entry.by_hand else []
     return ", ".join([*entry.needed_by, *people]) or "-"
+
+
+@dataclass(frozen=True)
+class VerifyArtefacts:
+    """Read every file of every complete run, and compare it with the hash that was written when the run ended."""
+
+    runs: Path = Path("runs")
+    """Folder of all runs."""
+
+
+def verify_artefacts(options: VerifyArtefacts) -> int:
+    """Print what is damaged. Returns 1 if anything is."""
+    from multitask.runs.garbage import entries
+
+    complete = [entry.artefact for entry in entries(options.runs) if entry.artefact.done]
+    damaged = 0
+    for artefact in complete:
+        try:
+            artefact.check(whole=True)
+        except InputError as error:
+            print(error)
+            damaged += 1
+    print(f"{len(complete)} complete runs, {damaged} damaged")
+    return 1 if damaged else 0
 
 
 @dataclass(frozen=True)
@@ -198,6 +230,7 @@ COMMAND = Group(
         Command("run", RunTables, run_tables, common=(*COMMON, "engine", "workers", "report")),
         Command("plan", PlanTables, plan_tables, common=COMMON),
         Command("list", ListArtefacts, list_artefacts),
+        Command("verify", VerifyArtefacts, verify_artefacts),
         Command("show", ShowArtefact, show_artefact),
         Command("gc", CollectGarbage, collect_garbage),
     ),

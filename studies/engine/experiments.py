@@ -1,7 +1,10 @@
 """Experiments: tables with the recipes of their rows, scored on the dev sets or on SentEval's tasks."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from minbert.errors import InputError
 from multitask.evaluation.senteval_files import SETS
@@ -41,14 +44,24 @@ def experiment(
     lines: Iterable[Line],
     *,
     reference: str | None = None,
-    columns: tuple[str, ...] = MAIN_TASKS,
+    columns: Sequence[str] = MAIN_TASKS,
     kind: TableKind = "table",
     on_request: bool = False,
 ) -> Experiment:
     """A table scored on the dev sets, from its rows and their recipes; see `Table` and `Experiment`."""
     lines = tuple(lines)
-    table = Table(key, title, note, tuple(row for row, _ in lines), reference, columns, kind=kind)
+    table = Table(key, title, note, tuple(row for row, _ in lines), reference, tuple(columns), kind=kind)
     return Experiment(table, _models(lines), on_request=on_request)
+
+
+def read_tables(module: str) -> dict[str, dict[str, Any]]:
+    """The tables that the file `tables.toml` next to a module describes, by key, as arguments of `experiment`.
+
+    Args:
+        module: the module's `__file__`.
+    """
+    text = Path(module).with_name("tables.toml").read_text(encoding="utf-8")
+    return {key: {"key": key, **table} for key, table in tomllib.loads(text).items()}
 
 
 def suites_experiment(recipes: Recipes, key: str, title: str, note: str, lines: Iterable[Line]) -> Experiment:

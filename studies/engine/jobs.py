@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
-from minbert.errors import InputError
+from minbert.errors import DiskFullError, InputError
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.errors import Interrupted, TrainingError
 from multitask.runtime.options import RunOptions
@@ -54,10 +54,17 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """Why a stage could not be computed, in one line; the log has the rest."""
+    """Why a stage could not be computed, in one line; the log has the rest.
+
+    Args:
+        error: the line.
+        log: of the job.
+        full: the full disk that stops the whole grid, if that was it.
+    """
 
     error: str
     log: Path
+    full: DiskFullError | None = None
 
 
 class Engine(Protocol):
@@ -86,6 +93,9 @@ def run_job(job: Job) -> Done | Failed:
             artefact = compute(job)
         except Interrupted:
             raise
+        except DiskFullError as full:
+            logger.error("failed: %s: %s", full.filename, full.strerror)
+            return Failed(str(full.strerror), job.log, full)
         except Exception as error:  # one row must not take the others with it, whatever it died of
             expected = isinstance(error, InputError | TrainingError)
             message = str(error) if expected else f"{type(error).__name__}: {error}"
@@ -95,7 +105,10 @@ def run_job(job: Job) -> Done | Failed:
 
 
 def compute(job: Job) -> Artefact:
-    """Run the job's stage."""
+    """Run the job's stage, with its own number of threads wherever it is computed."""
+    from multitask.runtime.device import use_threads  # imports torch
+
+    use_threads(job.options.threads)
     return stage_named(job.node.stage).run(job.models, job.node.data, job.node.config, job.options)
 
 

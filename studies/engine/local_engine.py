@@ -19,10 +19,15 @@ from multitask.runtime.options import Device
 from studies.engine.jobs import Done, Engine, Failed, Job, run_job
 
 
-def local_engine(workers: int | None, device: Device) -> Engine:
+def local_engine(workers: int | None, device: Device, threads: int = 1) -> Engine:
     """Processes on this machine: one for each GPU, or as many as asked for, spread evenly over the GPUs.
 
-    Without a GPU they share the cores: up to four processes, since two of one thread each do more than one of two.
+    Without a GPU they share the cores: up to eight processes, since two of one thread each do more than one of two.
+
+    Args:
+        workers: number of processes.
+        device: where jobs compute.
+        threads: of each job.
 
     Raises:
         InputError: less than one worker.
@@ -32,13 +37,12 @@ def local_engine(workers: int | None, device: Device) -> Engine:
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers}: expected at least 1")
     count = torch.cuda.device_count() if device != "cpu" else 0
-    workers = workers or count or min(torch.get_num_threads(), 4)
+    workers = workers or count or min(max(torch.get_num_threads() // threads, 1), 8)
     if workers == 1:
         return InProcess()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     gpus = visible if len(visible) == count else [str(i) for i in range(count)]
-    threads = max(torch.get_num_threads() // workers, 1)
-    return Processes([Place(gpus[i % count] if count else None, threads) for i in range(workers)])
+    return Processes([gpus[i % count] if count else None for i in range(workers)])
 
 
 class InProcess:
@@ -63,24 +67,11 @@ class InProcess:
         return self.job, run_job(self.job)
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a process computes.
-
-    Args:
-        gpu: what CUDA_VISIBLE_DEVICES becomes; unchanged when None.
-        threads: on a CPU.
-    """
-
-    gpu: str | None
-    threads: int
-
-
 @dataclass
 class Worker:
     """A process that computes jobs, one at a time."""
 
-    place: Place
+    gpu: str | None
     pipe: Connection
     process: SpawnProcess
     job: Job | None = None
@@ -90,12 +81,12 @@ class Processes:
     """Jobs in processes of their own, which begin with the first job and are used again. One that dies fails its job.
 
     Args:
-        places: one for each process.
+        gpus: for each process what CUDA_VISIBLE_DEVICES becomes; unchanged where None.
     """
 
-    def __init__(self, places: Sequence[Place]) -> None:
-        self.slots = len(places)
-        self.free = list(places)
+    def __init__(self, gpus: Sequence[str | None]) -> None:
+        self.slots = len(gpus)
+        self.free = list(gpus)
         self.workers: list[Worker] = []
         self.context = get_context("spawn")  # torch's threads do not survive a fork
 
@@ -128,16 +119,16 @@ class Processes:
         except (EOFError, ConnectionError):
             worker.process.join()
             self.workers.remove(worker)
-            self.free.append(worker.place)
+            self.free.append(worker.gpu)
             return job, Failed(f"its process died ({_cause(worker.process.exitcode)})", job.log)
 
     def _start(self) -> Worker:
-        place = self.free.pop()
+        gpu = self.free.pop()
         pipe, child = self.context.Pipe()
-        process = self.context.Process(target=_serve, args=(child, place), daemon=True)
+        process = self.context.Process(target=_serve, args=(child, gpu), daemon=True)
         process.start()
         child.close()  # so that the end of the process is the end of the pipe
-        self.workers.append(Worker(place, pipe, process))
+        self.workers.append(Worker(gpu, pipe, process))
         return self.workers[-1]
 
 
@@ -152,13 +143,10 @@ def _cause(exitcode: int | None) -> str:
     return signal.Signals(-exitcode).name + ("; out of memory?" if exitcode == -signal.SIGKILL else "")
 
 
-def _serve(pipe: Connection, place: Place) -> None:
+def _serve(pipe: Connection, gpu: str | None) -> None:
     """A worker's life: until its parent ends, or a signal stops the training of a job."""
-    if place.gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = place.gpu  # before CUDA is first used
-    import torch
-
-    torch.set_num_threads(place.threads)
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # before CUDA is first used
     logging.getLogger().setLevel(logging.INFO)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:

@@ -63,7 +63,11 @@ class Ray:
     def submit(self, job: Job) -> None:
         gpus = stage_named(job.node.stage).gpu_share if self.runtime.device.type == "cuda" else 0
         run = self.run.options(
-            num_cpus=1, num_gpus=gpus, max_retries=RETRIES, retry_exceptions=[Interrupted], name=job.log.stem
+            num_cpus=job.options.threads or 1,
+            num_gpus=gpus,
+            max_retries=RETRIES,
+            retry_exceptions=[Interrupted],
+            name=job.log.stem,
         )
         self.jobs[run.remote(self._anywhere(job))] = job
 

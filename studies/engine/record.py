@@ -1,16 +1,15 @@
 """What a preset ran: its tables, and the artefacts of each row and seed. Reports are made from records."""
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import isnan
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.runs.artefact import Artefact
 from multitask.runs.garbage import write_keep_list
+from multitask.runs.records import read_record
 from multitask.runs.run_hash import FORMAT_VERSION
 from studies.engine.table import Table
 
@@ -71,6 +70,9 @@ class Record:
         runs: one for each seed of each row, in the tables' order. Rows without a recipe have none.
         format_version: of the artefacts.
         schema: of the record.
+
+    Raises:
+        ValueError: a run of a row that no table has.
     """
 
     preset: str
@@ -81,6 +83,11 @@ class Record:
     runs: tuple[RecordedRun, ...]
     format_version: int = FORMAT_VERSION
     schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        rows = {(table.key, row.key) for table in self.tables for row in table.rows}
+        if unknown := {(run.table, run.row) for run in self.runs} - rows:
+            raise ValueError(f"runs of rows that no table has: {sorted(unknown)}")
 
     @property
     def failures(self) -> list[tuple[str, RecordedRun]]:
@@ -127,7 +134,7 @@ class Record:
         for run in self.runs:
             if run.model is not None and run.evaluation is not None:
                 evaluation = read_json(folder / run.evaluation / "evaluation.json")
-                if set(evaluation["scores"]) == set(tasks):
+                if set(evaluation["scores"]) == set(tasks) and not isnan(evaluation["overall"]):
                     scores[run.model] = evaluation["overall"]
         return max(scores, key=scores.__getitem__, default=None)
 
@@ -157,12 +164,9 @@ class Record:
         if version != (SCHEMA, FORMAT_VERSION):
             raise InputError(f"{path}: written by another version; run {command} again")
         try:
-            record: Record = parsed(cls, found)
-            rows = {(table.key, row.key) for table in record.tables for row in table.rows}
-            if unknown := {(run.table, run.row) for run in record.runs} - rows:
-                raise ValueError(f"runs of rows that no table has: {sorted(unknown)}")
-        except ValueError as error:
-            raise InputError(f"{path}: not a record of experiments ({error}); run {command} again") from None
+            record: Record = read_record(path, cls)
+        except InputError as error:
+            raise InputError(f"{error}; not a record of experiments: run {command} again") from None
         return record
 
 
@@ -175,29 +179,3 @@ def duration(seconds: float | None) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes_left = divmod(minutes, 60)
     return f"{hours} h {minutes_left:02d} min" if hours else f"{minutes} min {rest:02d} s"
-
-
-def parsed(kind: Any, value: Any) -> Any:
-    """A value from JSON as its declared type: a dataclass, tuple, mapping, union, literal or plain value.
-
-    Raises:
-        ValueError: the value has another type, or a dataclass lacks a field or has an unknown one.
-    """
-    origin, parts = get_origin(kind), get_args(kind)
-    if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, dict):
-        if unknown := value.keys() ^ {field.name for field in fields(kind)}:
-            raise ValueError(f"missing or unknown: {', '.join(sorted(unknown))}")
-        hints = get_type_hints(kind)
-        return kind(**{name: parsed(hints[name], part) for name, part in value.items()})
-    if origin is tuple and isinstance(value, list):
-        return tuple(parsed(parts[0], part) for part in value)
-    if origin is Mapping and isinstance(value, dict):
-        return {name: parsed(parts[1], part) for name, part in value.items()}
-    if origin is Literal and value in parts:
-        return value
-    for part in parts if origin in (Union, UnionType) else ():
-        with suppress(ValueError):
-            return parsed(part, value)
-    if type(value) is kind or (kind is float and type(value) is int):
-        return value
-    raise ValueError(f"{value!r:.60} where {getattr(kind, '__name__', kind)} was expected")

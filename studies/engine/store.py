@@ -5,6 +5,7 @@ recipe has a key of its own, from its configurations and the files behind it; `r
 artefact that it led to. Without that note a stage loads its inputs and then finds the artefact.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -13,14 +14,17 @@ from typing import Any
 
 from minbert.download_checkpoint import HUB_EXTRAS, weights_file
 from minbert.errors import InputError
-from minbert.files import read_json, sha256_of_file, write_json
+from minbert.files import sha256_of_file, write_json
 from multitask.runs.artefact import LOCKS, Artefact, Weights, locate_model
-from multitask.runs.garbage import entries, keep_lists, remove, unneeded
+from multitask.runs.garbage import KEEP_LISTS, entries, keep_lists, remove, unneeded
 from multitask.runs.locks import is_free
+from multitask.runs.records import read_record
 from multitask.runs.run_hash import hash_of
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
 from studies.engine.recipes import Node
+
+logger = logging.getLogger("multitask")
 
 NOTES = ".nodes"
 LOGS = "logs"
@@ -63,7 +67,8 @@ class Store:
     def _computing(self) -> dict[str, str]:
         from multitask.runtime.device import start  # imports torch
 
-        return start(self.options.device, self.options.precision).describe()
+        described = start(self.options.device, self.options.precision).describe()
+        return described if self.options.threads is None else {**described, "threads": str(self.options.threads)}
 
     def key(self, node: Node | Weights | Path) -> str:
         """A hash of all that decides a recipe's result; of weights and data folders a hash of their files."""
@@ -92,12 +97,13 @@ class Store:
         return {file: self._hashes[node.data / file] for file in files if node.data / file in self._hashes}
 
     def note(self, node: Node) -> Note | None:
-        """What is remembered of a recipe, if its artefact is there and complete."""
+        """What is remembered of a recipe, if its artefact is there and complete. Raises InputError if it is damaged."""
         path = self._path(node)
-        if not path.is_file():
+        note = _read_note(path) if path.is_file() else None
+        if note is None or not (artefact := Artefact(self.runs / note.artefact)).done:
             return None
-        note = Note(**read_json(path))
-        return note if Artefact(self.runs / note.artefact).done else None
+        artefact.check()
+        return note
 
     def remember(self, node: Node, artefact: Artefact, seconds: float) -> Note:
         """Note a computed recipe; of a run that was resumed the training's own seconds count, when they are more."""
@@ -122,7 +128,7 @@ class Store:
 
     @cached_property
     def _notes(self) -> list[Note]:
-        return [Note(**read_json(path)) for path in sorted((self.runs / NOTES).glob("*.json"))]
+        return [note for path in sorted((self.runs / NOTES).glob("*.json")) if (note := _read_note(path))]
 
     def _place(self, node: Node) -> str:
         names = {start.name for stage in node.chain() for start in stage.parents if isinstance(start, Weights)}
@@ -154,16 +160,28 @@ def garbage(runs: Path, named: Sequence[str] = ()) -> list[Path]:
     """
     unused = [artefact.folder for artefact in unneeded(runs, named)]
     kept = {entry.artefact.folder.name for entry in entries(runs)} - {folder.name for folder in unused}
-    notes = [path for path in (runs / NOTES).glob("*.json") if _artefact_of(path) not in kept]
-    needed = {name for names in keep_lists(runs).values() for name in names}
+    notes = [
+        path for path in (runs / NOTES).glob("*.json") if (n := _read_note(path)) is None or n.artefact not in kept
+    ]
+    lists = keep_lists(runs)
+    if unlisted := [path for path in sorted(runs.glob(f"{GRIDS}-*.json")) if path.stem not in lists]:
+        raise InputError(
+            f"{unlisted[0]}: no list in {runs / KEEP_LISTS} says what it needs; "
+            f"`multitask experiments run {unlisted[0].stem.removeprefix(f'{GRIDS}-')}` writes one"
+        )
+    needed = {name for names in lists.values() for name in names}
     logs = [path for path in (runs / LOGS).glob("*.log") if path.relative_to(runs).as_posix() not in needed]
     return [*unused, *sorted(notes), *sorted(logs)]
 
 
-def _artefact_of(note: Path) -> str | None:
-    """The artefact of a note; None of a damaged one, which only costs a look at the inputs."""
-    value = read_json(note)
-    return value.get("artefact") if isinstance(value, dict) else None
+def _read_note(path: Path) -> Note | None:
+    """A note; None, with a warning, of a damaged one, without which a stage loads its inputs to find its artefact."""
+    try:
+        note: Note = read_record(path, Note)
+    except InputError as error:
+        logger.warning("%s; the note is not used", error)
+        return None
+    return note
 
 
 def collect(runs: Path, paths: Sequence[Path]) -> None:

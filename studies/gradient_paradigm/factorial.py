@@ -56,7 +56,7 @@ def effects_of_components(results: TableResults) -> dict[str, dict[str, Comparis
             contrast = results.contrast({cells[cell]: weight for cell, weight in weights.items()}, SCORE)
             if contrast is not None:
                 found[loss, " × ".join(of)] = contrast
-    tests = dict(zip(found, compared(list(found.values())), strict=True))
+    tests = compared(found)
     return {
         loss: {name: test for (of, name), test in tests.items() if of == loss}
         for loss in WITHOUT_NEGATIVES

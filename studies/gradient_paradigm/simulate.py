@@ -37,9 +37,9 @@ class SimulationConfig:
     """Seed of all random draws."""
 
     def __post_init__(self) -> None:
-        check_range(self, 10, ("grid",))
-        check_range(self, 2, ("batch_size",))
-        check_range(self, 1, ("batches", "trials", "training_trials", "training_steps"))
+        check_range(self, 10, ("grid",), most=10**4)
+        check_range(self, 2, ("batch_size",), most=10**6)
+        check_range(self, 1, ("batches", "trials", "training_trials", "training_steps"), most=10**6)
         check_range(self, 0, ("positive_deviation", "negative_deviation"))
         check_range(self, 0, ("seed",), most=MAX_SEED)
 

@@ -16,7 +16,7 @@ from studies.gradient_paradigm.simulation_outcomes import (
     Simulations,
     rate_of,
 )
-from studies.report.verdicts import Claim, Judged, Verdict, judge
+from studies.report.verdicts import Judged, Verdict, judge, read_claims
 
 Estimates = Sequence[Estimate]
 ENSURED = 0.95
@@ -107,49 +107,6 @@ def _ratio_above_one(loss: str, simulations: Simulations) -> Verdict:
     return Verdict.of(share > MOST, evidence)
 
 
-_simulated = partial(Claim[Simulations], UNIFIED)
-SIMULATION_CLAIMS: tuple[Claim[Simulations], ...] = (
-    _simulated(
-        "section 3.1",
-        "The dissipation terms of InfoNCE, ArcCon, MPT and MET fall to 0 once the negatives are far enough beyond the "
-        "positive.",
-        f"For each loss and mean angle of the positive, the term is above {MOST} while μ_neg <= μ_pos, and below "
-        f"{DISSIPATED} from some μ_neg < π on.",
-        _falls_to_zero,
-    ),
-    Claim(
-        INADEQUACY,
-        "section 1",
-        "The gradient signal of the contrastive loss quickly drops and vanishes as soon as the negative is adequately "
-        "further away than the positive, by a rather moderate threshold.",
-        "InfoNCE's dissipation passes half at a gap of means below 45°, and falls from 0.9 to 0.1 within 30°.",
-        _quickly_at_a_moderate_gap,
-    ),
-    _simulated(
-        "section 3.1",
-        "The lower the temperature, the more weight the hardest negative has.",
-        "The mean weight rises with every lower temperature, for every mean angle of the negatives.",
-        _lower_temperature_more_weight,
-    ),
-    _simulated(
-        "section 3.1",
-        "The weight term puts the hardest negative in a dominant position (simulated angles).",
-        "At temperature 0.05, the hardest negative's mean weight is above half for every mean angle of the negatives.",
-        _simulated_weight_dominates,
-    ),
-    *(
-        _simulated(
-            "section 3.1, figure of the ratio",
-            f"Where a gradient remains, the ratio of {NAMES[loss]} is above 1, the ratio of InfoNCE and MPT.",
-            f"The ratio is above 1 in more than {MOST:.0%} of the cells where the positive is nearer than the "
-            "negatives and the gradient is not dissipated.",
-            partial(_ratio_above_one, loss),
-        )
-        for loss in about.RATIO_MAPS
-    ),
-)
-
-
 def shown_rate(rate: Estimate) -> str:
     """A rate, its bounds and the number of trials."""
     low, high = rate.interval
@@ -201,83 +158,39 @@ def _bounded(statement: str, estimates: Estimates) -> Verdict:
     return Verdict.of(holds, "; ".join(f"{label}: {shown_rate(rate)}" for label, rate in rates.items()))
 
 
-CONJECTURE_1 = (
-    "Conjecture 1: the effective gradient dissipation term ensures that the distance gap between μ_neg and μ_pos "
-    "remains smaller than the situation trained without gradient dissipation."
-)
-CONJECTURE_2 = (
-    "Conjecture 2: the effective weight term ensures that the hardest negative sample occupies a dominant position in "
-    "the gradient compared to other negative samples."
-)
-CONJECTURE_3 = (
-    "Conjecture 3: the effective ratio term can meet the condition in Lemma 1 more frequently, and ensure that the "
-    "distance from the anchor to the positive sample is closer after optimization than that before optimization."
-)
-UPPER_BOUNDS = (
-    "The losses that imitate dissipation by a margin (MPT, MET, MAT) are upper bounds of the standard contrastive loss."
-)
-_ENSURED = f"in at least {ENSURED:.0%} of the random configurations, by the lower bound of the rate"
-_STEPS = (
-    (f"steps up to {max(SMALL_STEPS):g}", SMALL_STEPS),
-    (f"steps from {min(LARGE_STEPS):g} on (embeddings have length 1)", LARGE_STEPS),
-)
-
-_conjecture = partial(Claim[Estimates], UNIFIED, "section 3.1")
-CONJECTURE_CLAIMS: tuple[Claim[Estimates], ...] = (
-    *(
-        _conjecture(
-            CONJECTURE_1,
-            f"With {label}, the gap is smaller after training with each loss's dissipation than without, {_ENSURED}.",
-            _in_all(about.GAP_AT_END, tuple(NAMES), steps, ENSURED),
-        )
-        for label, steps in _STEPS
-    ),
-    _conjecture(
-        CONJECTURE_2,
-        f"At temperature {TEMPERATURE:g}, the hardest negative makes up more than half of the negatives' gradient, "
-        f"{_ENSURED}.",
-        partial(_hardest, about.MAJORITY),
-    ),
-    _conjecture(
-        CONJECTURE_2,
-        f"At temperature {TEMPERATURE:g}, the hardest negative makes up more than any other negative, {_ENSURED}.",
-        partial(_hardest, about.LARGEST),
-    ),
-    *(
-        _conjecture(
-            CONJECTURE_3,
-            f"More frequently: with {label}, take the anchors for which exactly one of this ratio and ratio 1 meets "
-            "the condition. For more than half of them it is this ratio, by the lower bound of the rate.",
-            _in_all(about.MORE_OFTEN, about.DYNAMIC_RATIOS, steps, 0.5),
-        )
-        for label, steps in _STEPS
-    ),
-    *(
-        _conjecture(
-            CONJECTURE_3,
-            f"Closer: with {label}, the anchor is closer to its positive after the step, {_ENSURED}.",
-            _in_all(about.CLOSER, about.DYNAMIC_RATIOS, steps, ENSURED, beside="1"),
-        )
-        for label, steps in _STEPS
-    ),
-    _conjecture(
-        "Lemma 1: a ratio within the bounds brings the anchor closer to its positive.",
-        "With the hardest negative alone, the lemma holds on the sphere too, although its bounds neglect the "
-        f"curvature, {_ENSURED}.",
-        _in_all(about.SUFFICIENT, ("1", *about.DYNAMIC_RATIOS), about.STEP_SIZES, ENSURED),
-    ),
-    *(
-        Claim(INADEQUACY, "section 1", UPPER_BOUNDS, f"{criterion}, {_ENSURED}.", partial(_bounded, statement))
-        for statement, criterion in (
-            (about.BOUND, "Without constants: with the papers' margins the loss is at least τ times InfoNCE"),
-            (
-                about.BOUND_WITH_CONSTANTS,
-                "Up to constants: InfoNCE is at most c / τ times the loss plus log(1 + (N − 1) exp(−k / τ)), with N "
-                "pairs, c = 1 (MPT, MAT) or 2 (MET), and k the gap of cosines that the margin ensures",
-            ),
-        )
-    ),
-)
+SIMULATION_DECISIONS: dict[str, Callable[[Simulations], Verdict]] = {
+    "falls-to-zero": _falls_to_zero,
+    "quickly": _quickly_at_a_moderate_gap,
+    "lower-temperature": _lower_temperature_more_weight,
+    "dominates": _simulated_weight_dominates,
+    **{f"ratio-{loss}": partial(_ratio_above_one, loss) for loss in about.RATIO_MAPS},
+}
+_ratios = about.DYNAMIC_RATIOS
+CONJECTURE_DECISIONS: dict[str, Callable[[Estimates], Verdict]] = {
+    "gap-small-steps": _in_all(about.GAP_AT_END, tuple(NAMES), SMALL_STEPS, ENSURED),
+    "gap-large-steps": _in_all(about.GAP_AT_END, tuple(NAMES), LARGE_STEPS, ENSURED),
+    "majority": partial(_hardest, about.MAJORITY),
+    "largest": partial(_hardest, about.LARGEST),
+    "more-often-small-steps": _in_all(about.MORE_OFTEN, _ratios, SMALL_STEPS, 0.5),
+    "more-often-large-steps": _in_all(about.MORE_OFTEN, _ratios, LARGE_STEPS, 0.5),
+    "closer-small-steps": _in_all(about.CLOSER, _ratios, SMALL_STEPS, ENSURED, beside="1"),
+    "closer-large-steps": _in_all(about.CLOSER, _ratios, LARGE_STEPS, ENSURED, beside="1"),
+    "lemma": _in_all(about.SUFFICIENT, ("1", *_ratios), about.STEP_SIZES, ENSURED),
+    "bound": partial(_bounded, about.BOUND),
+    "bound-with-constants": partial(_bounded, about.BOUND_WITH_CONSTANTS),
+}
+PAPERS = (UNIFIED, INADEQUACY)
+IN_BRACES = {
+    "MOST": MOST,
+    "DISSIPATED": DISSIPATED,
+    "TEMPERATURE": TEMPERATURE,
+    "SMALL": f"steps up to {max(SMALL_STEPS):g}",
+    "LARGE": f"steps from {min(LARGE_STEPS):g} on (embeddings have length 1)",
+    "ALMOST_ALWAYS": f"in at least {ENSURED:.0%} of the random configurations, by the lower bound of the rate",
+}
+"""What stands for names in braces in claims.toml."""
+SIMULATION_CLAIMS = read_claims(__file__, "simulated", PAPERS, SIMULATION_DECISIONS, IN_BRACES)
+CONJECTURE_CLAIMS = read_claims(__file__, "conjectured", PAPERS, CONJECTURE_DECISIONS, IN_BRACES)
 
 
 def judged_simulations(simulations: Simulations | None, estimates: Estimates | None) -> list[Judged]:

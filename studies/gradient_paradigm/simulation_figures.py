@@ -18,7 +18,7 @@ from studies.engine.record import duration
 from studies.gradient_paradigm import simulation_outcomes as about
 from studies.gradient_paradigm.simulation_claims import ENSURED, Estimates, fall, shown_rate
 from studies.gradient_paradigm.simulation_outcomes import NAMES, Estimate, Simulations, rate_of, read_simulations
-from studies.report.figures import COLOURS, INK, MARKERS, render, standalone
+from studies.report.figures import COLOURS, INK, MARKERS, render, render_panels, standalone
 from studies.report.preset_results import PresetResults
 from studies.report.sections import Illustration, Section
 
@@ -161,14 +161,12 @@ def _dissipation_maps(simulations: Simulations) -> Markup:
     def draw(figure: Figure) -> None:
         panels = figure.subplots(2, 2, sharex=True, sharey=True)
         for axes, (loss, values) in zip(panels.flat, maps.items(), strict=True):
-            _map(axes, values, simulations, Normalize(0, 1), VIRIDIS)
+            _map(axes, loss, values, simulations, Normalize(0, 1), VIRIDIS)
             axes.plot(positives, positives, color="black", linewidth=1, linestyle="--")
             axes.contour(simulations.negative_means, positives, values, [0.5], colors="white", linewidths=1.2)
-            axes.set_title(NAMES[loss], fontsize=11)
-        _label(panels)
-        _colour_bar(figure, panels, Normalize(0, 1), VIRIDIS, "gradient dissipation")
+        _label(figure, panels, Normalize(0, 1), VIRIDIS, "gradient dissipation")
 
-    return render(draw, (7.2, 5.2), description)
+    return render_panels(draw, (7.2, 5.2), description)
 
 
 def _ratio_maps(simulations: Simulations) -> Markup:
@@ -191,14 +189,12 @@ def _ratio_maps(simulations: Simulations) -> Markup:
         panels = figure.subplots(1, 2, sharex=True, sharey=True, squeeze=False)
         for axes, (loss, values) in zip(panels.flat, simulations.ratio.items(), strict=True):
             acting = np.ma.masked_array(values, simulations.ratio_dissipated[loss] | farther)
-            _map(axes, acting, simulations, scale, BRIGHT)
-            axes.set_title(NAMES[loss], fontsize=11)
+            _map(axes, loss, acting, simulations, scale, BRIGHT)
             axes.text(0.97, 0.12, "dissipated", transform=axes.transAxes, ha="right", fontsize=9)
             axes.text(0.03, 0.84, "positive\nfarther", transform=axes.transAxes, fontsize=9)
-        _label(panels)
-        _colour_bar(figure, panels, scale, BRIGHT, "ratio", extend="both")
+        _label(figure, panels, scale, BRIGHT, "ratio", extend="both")
 
-    return render(draw, (7.2, 3.0), description)
+    return render_panels(draw, (7.2, 3.0), description)
 
 
 def _weight_curves(simulations: Simulations) -> Markup:
@@ -211,8 +207,7 @@ def _weight_curves(simulations: Simulations) -> Markup:
     largest = ", ".join(f"{weights.max():.2f} at temperature {temperature:g}" for temperature, weights, _ in lines)
     description = f"The hardest negative's weight over the mean angle of negatives. Largest weights: {largest}."
 
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots()
+    def draw(axes: Axes) -> None:
         for place, (temperature, weights, kept) in enumerate(lines):
             style: dict[str, Any] = {"color": COLOURS[place], "markersize": 4}
             axes.plot(means, weights, **style, linestyle=":", linewidth=1.5)
@@ -221,8 +216,8 @@ def _weight_curves(simulations: Simulations) -> Markup:
         axes.axhline(0.5, color=INK, alpha=0.4, linewidth=1, linestyle="--")
         axes.set(xlabel="mean angle of negatives", ylabel="weight of the hardest negative", ylim=(0, 1))
         axes.set_xticks(list(TICKS), TICKS.values())
-        axes.grid(axis="y", alpha=0.15, color=INK)
-        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+        axes.grid(axis="y")
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 
     return render(draw, (6.4, 3.4), description)
 
@@ -257,31 +252,23 @@ def _rate_curves(title: str, panels: Panels, places: Sequence[float], xlabel: st
             axes.set(xscale="log", xlabel=xlabel, ylim=(-0.02, 1.02))
             axes.set_xticks(places, [f"{place:g}" for place in places], fontsize=8)
             axes.minorticks_off()
-            axes.grid(axis="y", alpha=0.15, color=INK)
+            axes.grid(axis="y")
         drawn[0].set_ylabel("share of configurations")
-        drawn[-1].legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+        drawn[-1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
 
-    return render(draw, (3.4 * len(panels) + 1.2, 3.0), description)
+    return render_panels(draw, (3.4 * len(panels) + 1.2, 3.0), description)
 
 
-def _map(axes: Axes, values: Array, simulations: Simulations, scale: Normalize, colours: Colormap) -> None:
+def _map(axes: Axes, loss: str, values: Array, simulations: Simulations, scale: Normalize, colours: Colormap) -> None:
     # An image: a hundred by a hundred vector rectangles would take megabytes. Means are the pixels' centres.
     rows, columns = simulations.positive_means, simulations.negative_means
     half_row, half_column = np.diff(rows)[0] / 2, np.diff(columns)[0] / 2
     extent = (columns[0] - half_column, columns[-1] + half_column, rows[0] - half_row, rows[-1] + half_row)
     axes.imshow(values, cmap=colours, norm=scale, origin="lower", extent=extent, aspect="auto", interpolation="nearest")
+    axes.set_title(NAMES[loss])
 
 
-def _label(panels: NDArray[np.object_]) -> None:
-    for axes in panels[-1]:
-        axes.set_xlabel("mean angle of negatives")
-        axes.set_xticks(list(TICKS), TICKS.values())
-    for axes in panels[:, 0]:
-        axes.set_ylabel("of positives")
-        axes.set_yticks(list(TICKS)[:2], list(TICKS.values())[:2])
-
-
-def _colour_bar(
+def _label(
     figure: Figure,
     panels: NDArray[np.object_],
     scale: Normalize,
@@ -289,5 +276,11 @@ def _colour_bar(
     label: str,
     extend: str = "neither",
 ) -> None:
+    for axes in panels[-1]:
+        axes.set_xlabel("mean angle of negatives")
+        axes.set_xticks(list(TICKS), TICKS.values())
+    for axes in panels[:, 0]:
+        axes.set_ylabel("of positives")
+        axes.set_yticks(list(TICKS)[:2], list(TICKS.values())[:2])
     bar = figure.colorbar(ScalarMappable(scale, colours), ax=panels, label=label, extend=extend, aspect=30)
     bar.outline.set_visible(False)

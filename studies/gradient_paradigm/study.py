@@ -7,6 +7,7 @@ from studies.gradient_paradigm import INADEQUACY, UNIFIED, tables_of_losses, tab
 from studies.gradient_paradigm.simulation_claims import judged_simulations
 from studies.gradient_paradigm.simulation_figures import simulation_section
 from studies.gradient_paradigm.simulation_outcomes import read_simulations
+from studies.gradient_paradigm.tables_of_losses import DESCRIBED
 from studies.gradient_paradigm.training_claims import TRAINED_CLAIMS
 from studies.report.preset_results import PresetResults
 from studies.report.verdicts import Judged, judge
@@ -16,14 +17,7 @@ from studies.study import Study
 def simulations(recipes: Recipes) -> Experiment:
     """Simulations and checks of conjectures (arXiv 2402.18281, section 3.1). All seeds share one artefact."""
     row = Row("simulations", "Simulations")
-    return experiment(
-        "simulations",
-        "Simulations of the gradient study",
-        "",
-        [(row, recipes.simulations())],
-        columns=(),
-        kind="simulations",
-    )
+    return experiment(**DESCRIBED["simulations"], lines=[(row, recipes.simulations())])
 
 
 def _judge(results: PresetResults) -> list[Judged]:

@@ -1,46 +1,26 @@
 """Tables that compare losses: objectives, decoupled losses, components switched on and off, components mixed."""
 
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import product
+from itertools import product, starmap
+from pathlib import Path
 
 from multitask.objectives.config import ObjectiveConfig
-from studies.engine.experiments import Experiment, Line, experiment, suites_experiment
+from studies.engine.experiments import Experiment, Line, experiment, read_tables, suites_experiment
 from studies.engine.recipes import Recipes
 from studies.engine.table import Row
 
-similarity_table = partial(experiment, columns=("similarity",), on_request=True)
-"""A table scored on the dev set of similarity, run on request."""
+DESCRIBED = read_tables(__file__)
+"""Titles and notes of the tables."""
 WITHOUT_NEGATIVES = ("mhe", "mhs", "barlow_twins", "vicreg")
 MODIFIED = {name: f"{name}-modified" for name in WITHOUT_NEGATIVES}
 """Keys of the losses without negatives that have the three components."""
-LABELS = {
-    "infonce": "InfoNCE",
-    "met": "MET",
-    "gradient": "Gradient form",
-    "mhe": "MHE",
-    "mhs": "MHS",
-    "barlow_twins": "Barlow Twins",
-    "vicreg": "VICReg",
-}
-LABELS |= {MODIFIED[name]: f"{LABELS[name]}, modified" for name in WITHOUT_NEGATIVES}
+_LOSSES = tomllib.loads(Path(__file__).with_name("losses.toml").read_text(encoding="utf-8"))
+LABELS: dict[str, str] = {key: loss["label"] for key, loss in _LOSSES.items()}
 OBJECTIVES = {
-    "infonce": ObjectiveConfig("infonce"),
-    "met": ObjectiveConfig("met"),
-    "gradient": ObjectiveConfig("gradient"),
-    "mhe": ObjectiveConfig.of("mhe", uniformity_weight=10.0),
-    "mhe-modified": ObjectiveConfig.of("mhe", uniformity_weight=1.0, dissipation=0.30, weight=0.05, ratio=1.75),
-    "mhs": ObjectiveConfig.of("mhs", uniformity_weight=1.0),
-    "mhs-modified": ObjectiveConfig.of("mhs", uniformity_weight=1.0, dissipation=0.30, ratio=1.75),
-    "barlow_twins": ObjectiveConfig.of("barlow_twins", uniformity_weight=30.0),
-    "barlow_twins-modified": ObjectiveConfig.of(
-        "barlow_twins", uniformity_weight=1.0, dissipation=0.30, weight=0.05, ratio=1.5
-    ),
-    "vicreg": ObjectiveConfig.of("vicreg", uniformity_weight=30.0),
-    "vicreg-modified": ObjectiveConfig.of("vicreg", uniformity_weight=1.0, dissipation=0.30, weight=0.05, ratio=1.5),
+    key: ObjectiveConfig.of(loss.get("objective", key), **loss.get("parameters", {})) for key, loss in _LOSSES.items()
 }
-"""The settings are those of the scripts of arXiv 2402.18281."""
 SLOWER = {"mhs": 0.5}
 """Learning rates that differ from the usual one, as shares of it."""
 
@@ -60,26 +40,12 @@ def objectives(recipes: Recipes) -> Experiment:
     Do losses without negatives fail on semantic similarity, and do the three components repair them? Batch size,
     projection and length are those of the paper's scripts: 128, linear, 32 tokens.
     """
-    return similarity_table(
-        "objectives",
-        "Objectives of unsupervised pre-training",
-        "Similarity is the cosine of two embeddings. Each row is trained on dropout views of the same sentences, from "
-        "the same encoder. If the start weights are tuned contrastively, masked language modelling on the sentences "
-        "comes first. Plain MHS has half of the usual learning rate, as in the paper's scripts.",
-        objective_lines(recipes),
-        reference="infonce",
-    )
+    return experiment(**DESCRIBED["objectives"], lines=objective_lines(recipes))
 
 
 def objectives_suites(recipes: Recipes) -> Experiment:
     """The models of the table of objectives on SentEval's tasks (arXiv 2402.18281, section 4: STS and transfer)."""
-    return suites_experiment(
-        recipes,
-        "objectives-suites",
-        "Objectives of unsupervised pre-training: similarity and transfer",
-        "The models are those of the table of objectives.",
-        objective_lines(recipes),
-    )
+    return suites_experiment(recipes, **DESCRIBED["objectives-suites"], lines=objective_lines(recipes))
 
 
 DECOUPLING = {
@@ -102,20 +68,10 @@ def decoupled(recipes: Recipes) -> Experiment:
     have none. `met`, `mat` and `mpt` imitate it by a margin, `dcl_positive` by a loss that ends at zero.
     """
     views = replace(recipes.views, epochs=EPOCHS)
-    return similarity_table(
-        "decoupled",
-        "Contrastive and decoupled losses over several epochs",
-        f"Similarity is the cosine of two embeddings. Each training takes {EPOCHS} epochs over the same sentences. "
-        "Scores are those of its best checkpoint; the curves show how far the scores fall afterwards.",
-        (
-            (
-                Row(name, label, {"objective": name}),
-                recipes.pretrain(recipes.untuned, replace(views, objective=ObjectiveConfig(name))),
-            )
-            for name, label in DECOUPLING.items()
-        ),
-        reference="infonce",
-    )
+    configs = {name: replace(views, objective=ObjectiveConfig(name)) for name in DECOUPLING}
+    rows = {name: Row(name, label, {"objective": name}) for name, label in DECOUPLING.items()}
+    lines = [(rows[name], recipes.pretrain(recipes.untuned, config)) for name, config in configs.items()]
+    return experiment(**DESCRIBED["decoupled"], lines=lines)
 
 
 @dataclass(frozen=True)
@@ -144,23 +100,12 @@ def components(recipes: Recipes) -> Experiment:
     The weight component also sets the weight of the uniformity part, as in the paper's scripts: large if all pairs
     count alike, 1 if the closest pairs dominate.
     """
-    return similarity_table(
-        "components",
-        "Components of losses without negatives, switched on and off",
-        "Beyond the papers. Similarity is the cosine of two embeddings. Each row is trained on dropout views of the "
-        "same sentences from the same encoder. The uniformity part has weight 1 with the weight component, and the "
-        "weight of the paper's plain loss without it (MHE 10, Barlow Twins and VICReg 30); the component's effect "
-        "includes this change. MHS already puts its weight on the hardest negative. All rows have the same learning "
-        "rate, including plain MHS.",
-        (
-            (
-                Row.at({"loss": loss, "components": on}, f"{LABELS[loss]}, {' + '.join(on) or 'plain'}"),
-                recipes.self_supervised(objective),
-            )
-            for loss, settings in SETTINGS.items()
-            for on, objective in _subsets(loss, settings)
-        ),
-    )
+    lines: list[Line] = []
+    for loss, settings in SETTINGS.items():
+        for on, objective in _subsets(loss, settings):
+            row = Row.at({"loss": loss, "components": on}, f"{LABELS[loss]}, {' + '.join(on) or 'plain'}")
+            lines.append((row, recipes.self_supervised(objective)))
+    return experiment(**DESCRIBED["components"], lines=lines)
 
 
 def _subsets(loss: str, settings: Settings) -> Iterator[tuple[tuple[str, ...], ObjectiveConfig]]:
@@ -187,17 +132,7 @@ def mixed(recipes: Recipes) -> Experiment:
         row = Row.at({"dissipation": dissipation, "weight": weight, "ratio": ratio}, label)
         return row, recipes.self_supervised(objective)
 
-    lines = [line(*losses) for losses in product(DISSIPATIONS, WEIGHTS, RATIOS)]
-    return similarity_table(
-        "mixed",
-        "Components of different losses, mixed",
-        "Beyond the papers. Similarity is the cosine of two embeddings. A row names the losses whose dissipation, "
-        "weight and ratio make up the gradient. Each row is trained on dropout views of the same sentences from the "
-        "same encoder. Constant factors of the losses, such as InfoNCE's 1/τ, are left out. AdamW's ε and clipping do "
-        "not scale with these factors, so a row of a single loss is close to that loss, but not equal.",
-        lines,
-        reference=lines[0][0].key,
-    )
+    return experiment(**DESCRIBED["mixed"], lines=starmap(line, product(DISSIPATIONS, WEIGHTS, RATIOS)))
 
 
 TABLES = (objectives, objectives_suites, decoupled, components, mixed)

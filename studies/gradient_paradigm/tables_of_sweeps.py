@@ -9,10 +9,10 @@ from minbert.config import ModelType
 from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE
 from multitask.objectives.config import ObjectiveConfig
 from multitask.stages.mlm import MlmConfig, ShapeConfig
-from studies.engine.experiments import Experiment, Line
+from studies.engine.experiments import Experiment, Line, experiment
 from studies.engine.recipes import Node, Recipes
 from studies.engine.table import Row, key_of
-from studies.gradient_paradigm.tables_of_losses import LABELS, OBJECTIVES, similarity_table
+from studies.gradient_paradigm.tables_of_losses import DESCRIBED, LABELS, OBJECTIVES
 
 V = TypeVar("V", bound=str | int | None)
 
@@ -56,15 +56,7 @@ def gradient(recipes: Recipes) -> Experiment:
             row = Row(component_row(parameter, value), label, point)
             objective = ObjectiveConfig.of("gradient", **{FIELDS[parameter]: value})
             lines.append((row, recipes.self_supervised(objective)))
-    return similarity_table(
-        "gradient",
-        "The gradient form, one component varied at a time",
-        "Similarity is the cosine of two embeddings. m is the margin of the dissipation, τ the temperature of the "
-        "weight, r the ratio. No gap exceeds 2, so m 2 means no dissipation. Each row is trained on dropout views of "
-        "the same sentences from the same encoder.",
-        lines,
-        reference=DEFAULT_ROW,
-    )
+    return experiment(**DESCRIBED["gradient"], lines=lines)
 
 
 COMPARED = ("infonce", "vicreg-modified")
@@ -86,14 +78,8 @@ def batch_sizes(recipes: Recipes) -> Experiment:
         config = replace(views, objective=OBJECTIVES[objective], batch_size=size, optimizer=optimizer)
         return recipes.pretrain(recipes.untuned, replace(config, chunk=CHUNK if size > CHUNK else None))
 
-    return similarity_table(
-        "batch-sizes",
-        "Batch size of unsupervised pre-training",
-        "Beyond the papers. All rows see the same number of sentences, so larger batches take fewer steps. The "
-        "learning rate grows with the square root of the batch size.",
-        _each_loss("batch_size", {size: str(size) for size in SIZES}, trained),
-        reference=key_of({"objective": "infonce", "batch_size": 128}),  # the papers' size
-    )
+    lines = _each_loss("batch_size", {size: str(size) for size in SIZES}, trained)
+    return experiment(**DESCRIBED["batch-sizes"], lines=lines)
 
 
 LIMITS = {1024: "1,024", 4096: "4,096", 16384: "16,384", 65536: "65,536", None: "all"}
@@ -106,13 +92,7 @@ def data_sizes(recipes: Recipes) -> Experiment:
         config = replace(recipes.views, objective=OBJECTIVES[objective], train_limit=limit)
         return recipes.pretrain(recipes.untuned, config)
 
-    return similarity_table(
-        "data-sizes",
-        "Data size of unsupervised pre-training",
-        "Beyond the papers. One pass over the first sentences of the data; more sentences take more steps.",
-        _each_loss("limit", LIMITS, trained),
-        reference=key_of({"objective": "infonce", "limit": 4096}),
-    )
+    return experiment(**DESCRIBED["data-sizes"], lines=_each_loss("limit", LIMITS, trained))
 
 
 DOMAINS = {
@@ -133,14 +113,7 @@ def domains(recipes: Recipes) -> Experiment:
     def trained(objective: str, source: str) -> Node:
         return recipes.pretrain(recipes.untuned, replace(views, sources=(source,), objective=OBJECTIVES[objective]))
 
-    return similarity_table(
-        "domains",
-        "Domain of unsupervised pre-training",
-        f"Beyond the papers. At most {SENTENCES:,} sentences of each domain. Similarity is tested on other captions, "
-        "news and forum posts.",
-        _each_loss("source", DOMAINS, trained),
-        reference=key_of({"objective": "infonce", "source": "unlabelled"}),
-    )
+    return experiment(**DESCRIBED["domains"], lines=_each_loss("source", DOMAINS, trained))
 
 
 def _each_loss(parameter: str, values: Mapping[V, str], trained: Callable[[str, V], Node]) -> Iterator[Line]:
@@ -174,25 +147,14 @@ def shapes(recipes: Recipes) -> Experiment:
 
     Each encoder is trained from scratch with its own vocabulary, then under each objective on the same sentences.
     """
-    starts = {name: from_scratch(recipes, shape) for name, shape in SHAPES.items()}
-    return similarity_table(
-        "shapes",
-        "Family and size of the encoder in unsupervised pre-training",
-        "Beyond the papers. Each encoder is trained from random weights by masked language modelling on the sentences, "
-        "then on dropout views of them. BERT has an uncased WordPiece vocabulary and RoBERTa a byte-pair vocabulary, "
-        "both learned from the sentences.",
-        (
-            (
-                Row.at(
-                    {"architecture": architecture, "size": size, "objective": objective},
-                    f"{ARCHITECTURES[architecture]}, {DEPTHS[size]}, {LABELS[objective]}",
-                ),
-                recipes.self_supervised(OBJECTIVES[objective], start),
-            )
-            for (architecture, size), start in starts.items()
-            for objective in ("infonce", "vicreg", "vicreg-modified")
-        ),
-    )
+    lines: list[Line] = []
+    for (architecture, size), shape in SHAPES.items():
+        start = from_scratch(recipes, shape)
+        for objective in ("infonce", "vicreg", "vicreg-modified"):
+            point = {"architecture": architecture, "size": size, "objective": objective}
+            row = Row.at(point, f"{ARCHITECTURES[architecture]}, {DEPTHS[size]}, {LABELS[objective]}")
+            lines.append((row, recipes.self_supervised(OBJECTIVES[objective], start)))
+    return experiment(**DESCRIBED["shapes"], lines=lines)
 
 
 TABLES = (gradient, batch_sizes, data_sizes, domains, shapes)

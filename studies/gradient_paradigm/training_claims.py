@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 
 from studies.engine.experiments import STS, TRANSFER
 from studies.gradient_paradigm import INADEQUACY, UNIFIED
@@ -12,12 +13,8 @@ from studies.report.format import score
 from studies.report.run_results import RunResult
 from studies.report.table_results import TableResults
 from studies.report.verdicts import (
-    AS_GOOD,
     SCORE,
-    SURE,
-    SURE_OF_ANY,
     UNTESTED,
-    Claim,
     Decide,
     RowPairs,
     Tables,
@@ -32,6 +29,7 @@ from studies.report.verdicts import (
     measures_above,
     on_table,
     reaches,
+    read_claims,
     shown,
     shrinks,
     values,
@@ -39,8 +37,8 @@ from studies.report.verdicts import (
 
 KEEPS = 0.01
 """A loss does not overfit if its score falls by less than this from its highest."""
-RARELY = 0.01
-"""A smaller share of anchors decides nothing."""
+RARELY, NEARLY_ALL = 0.01, 0.99
+"""A smaller share of anchors, or a larger one, decides nothing."""
 GAP, PUSH, CLOSER = "distance gap", "hardest negative push", "closer to positive"
 DISSIPATED = "dissipated anchors"
 ALIGNMENT, UNIFORMITY = "alignment gradient", "uniformity gradient"
@@ -143,7 +141,7 @@ def _nearer_more_often(results: TableResults) -> Verdict | None:
     rates = {row: values(results, row, last(CLOSER)) for row in (LOWEST_RATIO, HIGHEST_RATIO)}
     if not all(map(len, rates.values())):
         return None
-    if min(rate.mean() for rate in rates.values()) > 1 - RARELY:
+    if min(rate.mean() for rate in rates.values()) > NEARLY_ALL:
         found = ", ".join(f"{rate.mean():.1%} with {results.table.label(row)}" for row, rate in rates.items())
         return Verdict("not tested here", f"nearly all anchors come closer with either ratio: {found}")
     return measures_above(results, last(CLOSER), [(HIGHEST_RATIO, LOWEST_RATIO)])
@@ -174,135 +172,50 @@ def _does_not_overfit(results: TableResults) -> Verdict | None:
 
 
 _LABEL = {row: component_label(name, value) for name in sweeps.VARIED for value, row in swept(name).items()}
-_PLAIN = ", ".join(LABELS[row] for row in PLAIN)
-_IMITATIONS = ", ".join(DECOUPLING[row] for row in DISSIPATING)
-_ON_STS = "On the STS tasks, or on the dev set if those were not scored"
+IN_BRACES = {
+    "ON_STS": "On the STS tasks, or on the dev set if those were not scored",
+    "PLAIN_LOSSES": ", ".join(LABELS[row] for row in PLAIN),
+    "IMITATIONS": ", ".join(DECOUPLING[row] for row in DISSIPATING),
+    "EPOCHS": EPOCHS,
+    "KEEPS": KEEPS,
+    "RARELY": RARELY,
+    "NEARLY_ALL": NEARLY_ALL,
+    "DEFAULTS": DEFAULT_LABEL,
+    "NO_DISSIPATION": _LABEL[NO_DISSIPATION],
+    "LOWEST_TEMPERATURE": _LABEL[LOWEST_TEMPERATURE],
+    "HIGHEST_TEMPERATURE": _LABEL[HIGHEST_TEMPERATURE],
+    "LOWEST_RATIO": _LABEL[LOWEST_RATIO],
+    "HIGHEST_RATIO": _LABEL[HIGHEST_RATIO],
+}
+"""What stands for names in braces in claims.toml."""
 
-_unified = partial(Claim[Tables], UNIFIED)
-_inadequacy = partial(Claim[Tables], INADEQUACY)
-TRAINED_CLAIMS: tuple[Claim[Tables], ...] = (
-    _unified(
-        "abstract and section 4",
-        "Losses without negatives are ineffective for semantic textual similarity, where contrastive ones excel.",
-        f"{_ON_STS}, InfoNCE scores higher than each of {_PLAIN}, {SURE}.",
-        _on_similarity(above, [(CONTRASTIVE, row) for row in PLAIN]),
+_modified_over_plain = list(zip(REPAIRED, PLAIN, strict=True))
+_on_gradient, _on_decoupled = partial(on_table, GRADIENT), partial(on_table, DECOUPLED)
+DECISIONS: dict[str, Decide] = {
+    "plain": _on_similarity(above, [(CONTRASTIVE, row) for row in PLAIN]),
+    "modified-over-plain": _on_similarity(above, _modified_over_plain),
+    "modified-as-good": _on_similarity(reaches, [(row, CONTRASTIVE) for row in REPAIRED]),
+    "modified-transfer": on_table(ON_SUITES, partial(reaches, pairs=_modified_over_plain, column=TRANSFER)),
+    **{parameter: _on_gradient(partial(_optimum_within, parameter)) for parameter in sweeps.VARIED},
+    "smaller-gap": _on_gradient(_smaller_gap),
+    "dominant-push": _on_gradient(_dominates),
+    "push-falls-with-temperature": _on_gradient(
+        partial(measures_above, measure=last(PUSH), pairs=[(LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE)])
     ),
-    _unified(
-        "section 4",
-        "With dissipation, weight and ratio, losses without negatives become effective.",
-        f"{_ON_STS}, each modified loss scores higher than the plain one, {SURE}.",
-        _on_similarity(above, list(zip(REPAIRED, PLAIN, strict=True))),
-    ),
-    _unified(
-        "section 4",
-        "The modified losses are comparable to mainstream contrastive ones.",
-        f"{_ON_STS}, no modified loss scores {AS_GOOD} or more below InfoNCE, by the lower bound of the difference "
-        "(95%).",
-        _on_similarity(reaches, [(row, CONTRASTIVE) for row in REPAIRED]),
-    ),
-    _unified(
-        "section 4",
-        "The modified losses keep their performance on transfer tasks.",
-        f"On the mean of the transfer tasks, no modified loss scores {AS_GOOD} or more below the plain loss, by the "
-        "lower bound of the difference (95%).",
-        on_table(ON_SUITES, partial(reaches, pairs=list(zip(REPAIRED, PLAIN, strict=True)), column=TRANSFER)),
-    ),
-    *(
-        _unified(
-            "section 3.2",
-            f"There is a suitable {meaning}, above and below which performance falls.",
-            f"Some value of {sweeps.SYMBOLS[parameter]} scores higher than both the smallest and the largest value, "
-            f"{SURE_OF_ANY}.",
-            on_table(GRADIENT, partial(_optimum_within, parameter)),
-        )
-        for parameter, meaning in sweeps.MEANINGS.items()
-    ),
-    _unified(
-        "section 3.2",
-        "Conjecture 1 in training: with dissipation the gap between negatives and positives remains smaller.",
-        f"At the end of training, the distance gap with {_LABEL[NO_DISSIPATION]}, which dissipates nothing, is larger "
-        f"than with the defaults ({DEFAULT_LABEL}), {SURE}. Tested if the defaults' gate stops {RARELY:.0%} of the "
-        "anchors at some evaluation.",
-        on_table(GRADIENT, _smaller_gap),
-    ),
-    _unified(
-        "section 3.2",
-        "Conjecture 2 in training: the hardest negative has a dominant position.",
-        f"With the defaults ({DEFAULT_LABEL}) the hardest negative makes more than half of the push, by the lower "
-        "bound (95%).",
-        on_table(GRADIENT, _dominates),
-    ),
-    _unified(
-        "section 3.2",
-        "A higher temperature of the weight takes its dominance from the hardest negative.",
-        f"The hardest negative's share of the push is larger with {_LABEL[LOWEST_TEMPERATURE]} than with "
-        f"{_LABEL[HIGHEST_TEMPERATURE]}, {SURE}.",
-        on_table(
-            GRADIENT, partial(measures_above, measure=last(PUSH), pairs=[(LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE)])
-        ),
-    ),
-    _unified(
-        "section 3.2",
-        "Conjecture 3 in training: a larger ratio meets Lemma 1's condition more frequently.",
-        "At the end of training, the share of anchors that a step brings closer to their positive is larger with "
-        f"{_LABEL[HIGHEST_RATIO]} than with {_LABEL[LOWEST_RATIO]}, {SURE}. Tested if one of the shares is below "
-        f"{1 - RARELY:.0%}.",
-        on_table(GRADIENT, _nearer_more_often),
-    ),
-    _inadequacy(
-        "abstract and section 1",
-        "Optimising alignment and uniformity, or the decoupled contrastive loss, scores below the contrastive loss.",
-        f"InfoNCE scores higher than each of the two, {SURE}. Every loss is scored by its best checkpoint in {EPOCHS} "
-        "epochs.",
-        on_table(DECOUPLED, partial(above, pairs=CONTRASTIVE_OVER_DECOUPLED)),
-    ),
-    _inadequacy(
-        "section 1",
-        "The alignment and uniformity metrics do not reflect that decoupled losses perform worse.",
-        f"Take each decoupled loss whose dev score at the end is lower than InfoNCE's, {SURE_OF_ANY}. Its sum of both "
-        "metrics is lower (better) than InfoNCE's, by the upper bound of the difference (95%). The metrics are those "
-        "of the training batches' projected embeddings, on which one of the losses is trained. Tested if some score is "
-        "lower.",
-        on_table(DECOUPLED, _not_reflected),
-    ),
-    _inadequacy(
-        "abstract and section 1",
-        "Training with decoupled losses is prone to overfitting.",
-        f"The dev score falls further from its highest to the end of training than InfoNCE's does, {SURE}.",
-        on_table(DECOUPLED, partial(measures_above, measure=_fall, pairs=DECOUPLED_OVER_CONTRASTIVE)),
-    ),
-    _inadequacy(
-        "abstract and section 1",
-        "Overfitting does not occur with the contrastive loss.",
-        f"InfoNCE's dev score falls by less than {KEEPS} from its highest to the end of training, by the upper bound "
-        "(95%).",
-        on_table(DECOUPLED, _does_not_overfit),
-    ),
-    *(
-        _inadequacy(
-            "section 1",
-            "The gradient signal of the contrastive loss dissipates in training; that of decoupled losses does not "
-            f"({part} part).",
-            f"The logarithm of the {part} part's norm, at the end relative to the beginning, is larger for decoupled "
-            f"losses, {SURE}.",
-            on_table(DECOUPLED, partial(measures_above, measure=shrinks(statistic), pairs=DECOUPLED_OVER_CONTRASTIVE)),
+    "nearer-more-often": _on_gradient(_nearer_more_often),
+    "decoupled": _on_decoupled(partial(above, pairs=CONTRASTIVE_OVER_DECOUPLED)),
+    "not-reflected": _on_decoupled(_not_reflected),
+    "overfits": _on_decoupled(partial(measures_above, measure=_fall, pairs=DECOUPLED_OVER_CONTRASTIVE)),
+    "does-not-overfit": _on_decoupled(_does_not_overfit),
+    **{
+        f"{part}-dissipates": _on_decoupled(
+            partial(measures_above, measure=shrinks(statistic), pairs=DECOUPLED_OVER_CONTRASTIVE)
         )
         for part, statistic in (("alignment", ALIGNMENT), ("uniformity", UNIFORMITY))
+    },
+    "imitations-as-good": _on_decoupled(partial(reaches, pairs=[(row, CONTRASTIVE) for row in DISSIPATING])),
+    "imitations-do-not-overfit": _on_decoupled(
+        partial(measures_above, measure=_fall, pairs=list(product(WITHOUT_DISSIPATION, DISSIPATING)))
     ),
-    _inadequacy(
-        "abstract and section 1",
-        "Losses that imitate dissipation perform as well as the contrastive loss, or better.",
-        f"None of {_IMITATIONS} scores {AS_GOOD} or more below InfoNCE, by the lower bound (95%).",
-        on_table(DECOUPLED, partial(reaches, pairs=[(row, CONTRASTIVE) for row in DISSIPATING])),
-    ),
-    _inadequacy(
-        "section 1",
-        "Losses that imitate dissipation alleviate overfitting.",
-        f"The dev score of each decoupled loss falls further from its highest than that of each of {_IMITATIONS}, "
-        f"{SURE}.",
-        on_table(
-            DECOUPLED,
-            partial(measures_above, measure=_fall, pairs=[(a, b) for a in WITHOUT_DISSIPATION for b in DISSIPATING]),
-        ),
-    ),
-)
+}
+TRAINED_CLAIMS = read_claims(__file__, "trained", (UNIFIED, INADEQUACY), DECISIONS, IN_BRACES)

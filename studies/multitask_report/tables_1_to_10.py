@@ -3,27 +3,43 @@
 Rows with the same published scores have the same recipe.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import isnan
+from typing import Any
 
 from multitask.models.config import HeadsConfig, Sharing
+from multitask.runs.artefact import Weights
 from multitask.schedulers.config import SchedulerConfig
-from studies.engine.experiments import Experiment, experiment
+from multitask.stages.finetune import FinetuneConfig
+from studies.engine.experiments import Experiment, experiment, read_tables
 from studies.engine.recipes import Node, Recipes
 from studies.engine.table import MAIN_TASKS, OVERALL, Point, Row, key_of
 
-
-def row(key: str, label: str, *scores: float | None) -> Row:
-    """A row with the report's overall, sentiment, paraphrase and similarity scores on the dev sets.
-
-    Sentiment and paraphrase are accuracies from 0 to 1, similarity is a Pearson correlation. None is a missing score.
-    """
-    published = dict(zip((OVERALL, *MAIN_TASKS), scores, strict=True))
-    return Row(key, label, published={column: score for column, score in published.items() if score is not None})
+DESCRIBED = read_tables(__file__)
+"""What `tables.toml` has of each table: title, note, rows with published scores."""
 
 
-def row_at(point: Point, label: str, *scores: float) -> Row:
-    """The same for a row that is identified by parameters."""
-    return replace(row(key_of(point), label, *scores), point=point)
+def with_recipes(key: str, models: Mapping[str, Node]) -> Experiment:
+    """A table of `tables.toml` with the recipes of its rows by key. A row that only the report can have has none."""
+    described: dict[str, Any] = dict(DESCRIBED[key])
+    rows = [_row(**row) for row in described.pop("rows")]
+    return experiment(**described, lines=[(row, models.get(row.key)) for row in rows])
+
+
+def started_from(key: str, recipes: Recipes, starts: Mapping[str, Node | Weights]) -> Experiment:
+    """A table whose rows differ in the model that the fine-tuning starts from."""
+    return with_recipes(key, {row: recipes.finetune(start) for row, start in starts.items()})
+
+
+def configured(key: str, recipes: Recipes, configs: Mapping[str, FinetuneConfig]) -> Experiment:
+    """A table whose rows differ in the settings of a fine-tuning of the start weights."""
+    return with_recipes(key, {row: recipes.finetune(recipes.start, config) for row, config in configs.items()})
+
+
+def _row(label: str, key: str = "", point: Point | None = None, published: Sequence[float] = ()) -> Row:
+    scores = zip((OVERALL, *MAIN_TASKS), published, strict=False)  # tables beyond the report have no published scores
+    return Row(key or key_of(point or {}), label, point or {}, {name: s for name, s in scores if not isnan(s)})
 
 
 def table_1(recipes: Recipes) -> Experiment:
@@ -44,25 +60,13 @@ def table_1(recipes: Recipes) -> Experiment:
     )
     vanilla = recipes.finetune(recipes.start, sentiment)
     contrastive = recipes.pretrain(recipes.start, recipes.unsupervised)
-    return experiment(
-        "1",
-        "Unsupervised methods",
-        "Only sentiment is supervised. Paraphrase and similarity are the cosine of a pair's embeddings, above 0 for a "
-        "paraphrase. Contrastive training sees two dropout views of every sentence of the three sets.",
-        (
-            (row("vanilla", "Vanilla BERT (baseline)", 0.391, 0.516, 0.388, 0.270), vanilla),
-            (
-                row("contrastive-first", "Contrastive first", 0.449, 0.479, 0.401, 0.466),
-                recipes.finetune(contrastive, sentiment),
-            ),
-            (
-                row("supervised-first", "Supervised first", 0.502, 0.422, 0.402, 0.682),
-                recipes.pretrain(vanilla, recipes.unsupervised),
-            ),
-            (row("fusion", "Fusion", 0.520, 0.465, 0.410, 0.685), recipes.fuse(recipes.start)),
-        ),
-        reference="fusion",
-    )
+    models = {
+        "vanilla": vanilla,
+        "contrastive-first": recipes.finetune(contrastive, sentiment),
+        "supervised-first": recipes.pretrain(vanilla, recipes.unsupervised),
+        "fusion": recipes.fuse(recipes.start),
+    }
+    return with_recipes("1", models)
 
 
 def table_2(recipes: Recipes) -> Experiment:
@@ -75,26 +79,14 @@ def table_2(recipes: Recipes) -> Experiment:
     """
     none, nli, given = (recipes.finetune(start) for start in (recipes.start, recipes.nli(), recipes.given()))
     single = [recipes.finetune(recipes.given(), replace(recipes.multitask, tasks=(task,))) for task in MAIN_TASKS]
-    ensemble = recipes.ensemble(none, nli, given, *single)
-    return experiment(
-        "2",
-        "Supervised methods",
-        "Rows are named by their contrastive pre-training. The single-task row has one model for each task, all from "
-        'the pre-training of "3 given". For each task, the ensemble takes the model of this table that is best on the '
-        "dev set. The test row cannot be computed here, because the labels of the test sets are not published.",
-        (
-            (row("none", "None (baseline)", 0.540, 0.490, 0.726, 0.404), none),
-            (row("nli", "NLI", 0.661, 0.500, 0.746, 0.735), nli),
-            (row("given", "3 given", 0.664, 0.516, 0.815, 0.661), given),
-            (
-                row("given-single-task", "3 given (single task)", None, 0.502, 0.836, 0.642),
-                recipes.ensemble(*single),
-            ),
-            (row("ensemble-dev", "Ensemble (dev)", 0.706, 0.521, 0.836, 0.761), ensemble),
-            (row("ensemble-test", "Ensemble (test)", 0.701, 0.521, 0.830, 0.753), None),
-        ),
-        reference="given",
-    )
+    models = {
+        "none": none,
+        "nli": nli,
+        "given": given,
+        "given-single-task": recipes.ensemble(*single),
+        "ensemble-dev": recipes.ensemble(none, nli, given, *single),
+    }
+    return with_recipes("2", models)
 
 
 def figure_2(recipes: Recipes) -> Experiment:
@@ -103,17 +95,8 @@ def figure_2(recipes: Recipes) -> Experiment:
     "It takes all major models only a few fine-tuning epochs": the curves are Table 2's three models of all tasks. The
     report does not print the figure's values.
     """
-    return experiment(
-        "figure2",
-        "Overall dev score of the supervised models",
-        "After every epoch of fine-tuning.",
-        (
-            (Row("none", "None (baseline)"), recipes.finetune(recipes.start)),
-            (Row("nli", "NLI"), recipes.finetune(recipes.nli())),
-            (Row("given", "3 given"), recipes.finetune(recipes.given())),
-        ),
-        kind="curves",
-    )
+    starts: dict[str, Node | Weights] = {"none": recipes.start, "nli": recipes.nli(), "given": recipes.given()}
+    return started_from("figure2", recipes, starts)
 
 
 def table_3(recipes: Recipes) -> Experiment:
@@ -122,25 +105,10 @@ def table_3(recipes: Recipes) -> Experiment:
     The report does not say where the fine-tuning starts. Its best row (0.539) is close to the baseline without
     contrastive pre-training (0.540), so we start from the start weights. The bold row is then that baseline.
     """
-
-    def heads(sharing: Sharing) -> Node:
-        config = replace(recipes.multitask, heads=replace(recipes.multitask.heads, sharing=sharing))
-        return recipes.finetune(recipes.start, config)
-
-    return experiment(
-        "3",
-        "MLP networks in the prediction heads",
-        "What the heads of paraphrase and similarity share. Fine-tuned from the start weights, without pre-training.",
-        (
-            (row_at({"sharing": "separate"}, "All different", 0.530, 0.496, 0.732, 0.361), heads("separate")),
-            (row_at({"sharing": "shared"}, "Shared heads", 0.494, 0.497, 0.625, 0.361), heads("shared")),
-            (
-                row_at({"sharing": "shared_first_layer"}, "Shared 1st linear layer", 0.539, 0.514, 0.734, 0.370),
-                heads("shared_first_layer"),
-            ),
-        ),
-        reference="sharing=shared_first_layer",
-    )
+    kinds: tuple[Sharing, ...] = ("separate", "shared", "shared_first_layer")
+    heads = {sharing: replace(recipes.multitask.heads, sharing=sharing) for sharing in kinds}
+    configs = {f"sharing={sharing}": replace(recipes.multitask, heads=of) for sharing, of in heads.items()}
+    return configured("3", recipes, configs)
 
 
 def table_4(recipes: Recipes) -> Experiment:
@@ -151,24 +119,12 @@ def table_4(recipes: Recipes) -> Experiment:
     report maximises the contrastive loss ("whose contrastive loss is maximized instead"), which has no bound; here a
     bounded loss pushes them apart.
     """
-    positives = replace(recipes.supervised, negative_pairs="left_out")
-    return experiment(
-        "4",
-        "Negative pairs and more data",
-        "Contrastive pre-training at the default learning rate, then fine-tuning.",
-        (
-            (
-                row("quora-positives", "Quora only (no negative pairs)", 0.620, 0.387, 0.730, 0.743),
-                recipes.finetune(recipes.quora(positives)),
-            ),
-            (
-                row("quora", "Quora only", 0.623, 0.521, 0.781, 0.565),
-                recipes.finetune(recipes.quora(recipes.supervised)),
-            ),
-            (row("given", "All 3 given", 0.651, 0.488, 0.784, 0.683), recipes.finetune(recipes.given(rate=1))),
-        ),
-        reference="given",
-    )
+    starts = {
+        "quora-positives": recipes.quora(replace(recipes.supervised, negative_pairs="left_out")),
+        "quora": recipes.quora(recipes.supervised),
+        "given": recipes.given(rate=1),
+    }
+    return started_from("4", recipes, starts)
 
 
 def table_5(recipes: Recipes) -> Experiment:
@@ -178,24 +134,8 @@ def table_5(recipes: Recipes) -> Experiment:
     pre-training starts from the encoder of the first; each has its own epochs and its own projection.
     """
     nli, given = recipes.nli(), recipes.given()
-    return experiment(
-        "5",
-        "Data of the contrastive pre-training",
-        "One pre-training, or two one after the other, then fine-tuning.",
-        (
-            (
-                row("nli-given", "NLI before 3 given", 0.628, 0.476, 0.794, 0.614),
-                recipes.finetune(recipes.given(start=nli)),
-            ),
-            (
-                row("given-nli", "3 given before NLI", 0.604, 0.431, 0.790, 0.592),
-                recipes.finetune(recipes.nli(start=given)),
-            ),
-            (row("nli", "NLI", 0.661, 0.500, 0.746, 0.735), recipes.finetune(nli)),
-            (row("given", "3 given", 0.664, 0.516, 0.815, 0.661), recipes.finetune(given)),
-        ),
-        reference="given",
-    )
+    starts = {"nli-given": recipes.given(start=nli), "given-nli": recipes.nli(start=given), "nli": nli, "given": given}
+    return started_from("5", recipes, starts)
 
 
 def table_6(recipes: Recipes) -> Experiment:
@@ -205,22 +145,9 @@ def table_6(recipes: Recipes) -> Experiment:
     pre-training. The report's epoch round robin trains "on each entire dataset sequentially". If a preset sets the size
     of an epoch, all rows have that size.
     """
-    epoch, batch, average = (
-        recipes.finetune(recipes.start, replace(recipes.multitask, scheduler=scheduler))
-        for scheduler in ("epoch_round_robin", "batch_round_robin", "average")
-    )
-    return experiment(
-        "6",
-        "The multi-task objective",
-        "Fine-tuned from the start weights. In every epoch the tasks follow one another, alternate by batch, or share "
-        "every step.",
-        (
-            (row_at({"scheduler": "epoch_round_robin"}, "Epoch round robin", 0.493, 0.507, 0.519, 0.453), epoch),
-            (row_at({"scheduler": "batch_round_robin"}, "Batch round robin", 0.491, 0.510, 0.520, 0.442), batch),
-            (row_at({"scheduler": "average"}, "Multi-task average loss", 0.540, 0.490, 0.726, 0.404), average),
-        ),
-        reference="scheduler=average",
-    )
+    schedulers = ("epoch_round_robin", "batch_round_robin", "average")
+    configs = {f"scheduler={name}": replace(recipes.multitask, scheduler=name) for name in schedulers}
+    return configured("6", recipes, configs)
 
 
 def table_7(recipes: Recipes) -> Experiment:
@@ -232,37 +159,13 @@ def table_7(recipes: Recipes) -> Experiment:
     """
     start = recipes.given(start=recipes.nli())
     surgery = replace(recipes.multitask, scheduler="pcgrad", scheduling=SchedulerConfig(reduction="mean"))
-    return experiment(
-        "7",
-        "Gradient surgery",
-        "Fine-tuned from the pre-training on NLI and then the 3 given sets.",
-        (
-            (
-                row_at({"scheduler": "pcgrad"}, "Gradient surgery", 0.625, 0.480, 0.800, 0.596),
-                recipes.finetune(start, surgery),
-            ),
-            (
-                row_at({"scheduler": "average"}, "Multi-task average loss", 0.628, 0.476, 0.794, 0.614),
-                recipes.finetune(start),
-            ),
-        ),
-        reference="scheduler=average",
-    )
+    models = {"scheduler=pcgrad": recipes.finetune(start, surgery), "scheduler=average": recipes.finetune(start)}
+    return with_recipes("7", models)
 
 
 def table_8(recipes: Recipes) -> Experiment:
     """Report, section 6.5: epochs of the contrastive pre-training on NLI. Three epochs are Table 2's row."""
-    one, three = (recipes.finetune(recipes.nli(epochs=epochs)) for epochs in (1, 3))
-    return experiment(
-        "8",
-        "Longer contrastive pre-training on NLI",
-        "Epochs of the pre-training; the fine-tuning is the same.",
-        (
-            (row_at({"epochs": 1}, "1 epoch", 0.630, 0.500, 0.730, 0.658), one),
-            (row_at({"epochs": 3}, "3 epochs", 0.661, 0.500, 0.746, 0.735), three),
-        ),
-        reference="epochs=3",
-    )
+    return started_from("8", recipes, {f"epochs={epochs}": recipes.nli(epochs=epochs) for epochs in (1, 3)})
 
 
 def table_9(recipes: Recipes) -> Experiment:
@@ -270,17 +173,8 @@ def table_9(recipes: Recipes) -> Experiment:
 
     The report does not give the learning rate; here it is the default one. No other table has the scores of these rows.
     """
-    two, three = (recipes.finetune(recipes.given(rate=1, epochs=epochs)) for epochs in (2, 3))
-    return experiment(
-        "9",
-        "Longer contrastive pre-training on the 3 given sets",
-        "Epochs of the pre-training, at the default learning rate; the fine-tuning is the same.",
-        (
-            (row_at({"epochs": 2}, "2 epochs", 0.591, 0.406, 0.697, 0.671), two),
-            (row_at({"epochs": 3}, "3 epochs", 0.610, 0.360, 0.724, 0.748), three),
-        ),
-        reference="epochs=3",
-    )
+    starts = {f"epochs={epochs}": recipes.given(rate=1, epochs=epochs) for epochs in (2, 3)}
+    return started_from("9", recipes, starts)
 
 
 def table_10(recipes: Recipes) -> Experiment:
@@ -289,23 +183,14 @@ def table_10(recipes: Recipes) -> Experiment:
     The rows have one, two and three times the default rate. If the preset's default is not the report's 1e-5, labels
     give both rates. The rate of the fine-tuning does not change.
     """
-    default = recipes.supervised.optimizer.learning_rate
+    default, rates = recipes.supervised.optimizer.learning_rate, {"rate=1": 1, "rate=2": 2, "rate=3": 3}
 
-    def label(rate: int) -> str:
-        own, reported = (f"{rate * base:.0e}".replace("e-0", "e-") for base in (default, 1e-5))
-        return reported if own == reported else f"{own} (report: {reported})"
+    def relabelled(row: Row) -> Row:
+        own = f"{rates[row.key] * default:.0e}".replace("e-0", "e-")
+        return row if own == row.label else replace(row, label=f"{own} (report: {row.label})")
 
-    return experiment(
-        "10",
-        "Learning rate of the contrastive pre-training",
-        "Pre-training on the 3 given sets; the fine-tuning is the same.",
-        (
-            (row_at({"rate": 1}, label(1), 0.637, 0.497, 0.806, 0.609), recipes.finetune(recipes.given(rate=1))),
-            (row_at({"rate": 2}, label(2), 0.664, 0.516, 0.815, 0.661), recipes.finetune(recipes.given(rate=2))),
-            (row_at({"rate": 3}, label(3), 0.658, 0.496, 0.799, 0.680), recipes.finetune(recipes.given(rate=3))),
-        ),
-        reference="rate=2",
-    )
+    made = started_from("10", recipes, {row: recipes.given(rate=rate) for row, rate in rates.items()})
+    return replace(made, table=replace(made.table, rows=tuple(map(relabelled, made.table.rows))))
 
 
 TABLES = (

@@ -39,6 +39,10 @@ STYLE: dict[Any, Any] = {
     "ytick.color": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "grid.color": INK,
+    "grid.alpha": 0.15,
+    "legend.frameon": False,
 }
 
 
@@ -56,26 +60,30 @@ def learning_curve(
 
     def draw(axes: Axes) -> None:
         for place, seeds in curves.items():
-            epochs = min(map(len, seeds))  # early stopping may end seeds at different epochs
-            scores = np.array([seed[:epochs] for seed in seeds])  # [seeds, epochs]
-            x = np.arange(1, epochs + 1)
-            colour = COLOURS[place % len(COLOURS)]
-            marker, name = MARKERS[place % len(MARKERS)], legend[place] if legend else None
-            axes.plot(x, scores.mean(axis=0), color=colour, marker=marker, markersize=4, label=name)
-            if len(seeds) > 1:
-                spread = scores.std(axis=0, ddof=1)
-                axes.fill_between(
-                    x, scores.mean(axis=0) - spread, scores.mean(axis=0) + spread, color=colour, alpha=0.2, linewidth=0
-                )
-        axes.set_title(title, fontsize=11)
-        axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.grid(axis="y", alpha=0.15, color=INK)
+            numbered = [list(enumerate(seed, start=1)) for seed in seeds]
+            _mean_and_band(axes, place, numbered, COLOURS, legend[place] if legend else None)
+        axes.set(title=title, xlabel="epoch")
         if legend:
             axes.set_ylabel("overall dev score")
-            axes.legend(frameon=False)
+            axes.legend()
 
-    return _svg(draw, (5.6, 3.6) if legend else (3.2, 2.4), description)
+    return render(draw, (5.6, 3.6) if legend else (3.2, 2.4), description)
+
+
+def _mean_and_band(
+    axes: Axes, place: int, seeds: Sequence[Sequence[tuple[int, float]]], colours: Sequence[str], label: str | None
+) -> None:
+    """A line of the mean over seeds, with a band of one standard deviation. Its place decides its colour and mark."""
+    shortest = min(seeds, key=len)  # early stopping may end seeds at different epochs
+    x = [at for at, _ in shortest]
+    values = np.array([[value for _, value in seed[: len(x)]] for seed in seeds])  # [seeds, points]
+    mean, colour = values.mean(0), colours[place % len(colours)]
+    axes.plot(x, mean, color=colour, marker=MARKERS[place % len(MARKERS)], markersize=4, linewidth=1.2, label=label)
+    if len(seeds) > 1:
+        spread = values.std(0, ddof=1)
+        axes.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(visible=True, axis="y")
 
 
 def confusion_matrix(counts: Sequence[Sequence[int]], description: str) -> Markup:
@@ -95,7 +103,7 @@ def confusion_matrix(counts: Sequence[Sequence[int]], description: str) -> Marku
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
 
-    return _svg(draw, (3.4, 3.2), description)
+    return render(draw, (3.4, 3.2), description)
 
 
 def scatter(labels: NDArray[np.float32], predictions: NDArray[np.float32], description: str) -> Markup:
@@ -107,7 +115,7 @@ def scatter(labels: NDArray[np.float32], predictions: NDArray[np.float32], descr
         axes.scatter(labels, predictions, s=10, color=COLOURS[0], alpha=0.6, linewidths=0)
         axes.set(xlabel="gold similarity", ylabel="predicted similarity")
 
-    return _svg(draw, (3.4, 3.2), description)
+    return render(draw, (3.4, 3.2), description)
 
 
 def forest(
@@ -123,8 +131,7 @@ def forest(
         zero: draw a line at zero, and fill the marks of intervals that exclude it.
     """
 
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots()
+    def draw(axes: Axes) -> None:
         for place, (value, low, high) in enumerate(estimates.values()):
             filled = COLOURS[0] if not zero or low > 0 or high < 0 else "none"
             axes.plot([low, high], [place, place], color=COLOURS[0], linewidth=1.6)
@@ -132,9 +139,8 @@ def forest(
         if zero:
             axes.axvline(0, color=INK, alpha=0.4, linewidth=1, linestyle="--")
         axes.set_yticks(range(len(estimates)), list(estimates))
-        axes.set(ylim=(len(estimates) - 0.5, -0.5), xlabel=xlabel)
-        axes.grid(axis="x", alpha=0.15, color=INK)
-        axes.set_title(title, fontsize=11)
+        axes.set(title=title, ylim=(len(estimates) - 0.5, -0.5), xlabel=xlabel)
+        axes.grid(axis="x")
 
     return render(draw, (4.2, 0.9 + 0.27 * len(estimates)), description)
 
@@ -159,8 +165,7 @@ def sweep(
     """
     turned = max(map(len, places)) > 6
 
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots()
+    def draw(axes: Axes) -> None:
         for number, (name, points) in enumerate(lines.items()):
             there = [(place, *point) for place, point in enumerate(points) if point is not None]
             axes.errorbar(
@@ -172,9 +177,9 @@ def sweep(
             )  # fmt: skip
         axes.set_xticks(range(len(places)), places, rotation=25 if turned else 0, ha="right" if turned else "center")
         axes.set(xlabel=xlabel, ylabel=ylabel)
-        axes.grid(axis="y", alpha=0.15, color=INK)
+        axes.grid(axis="y")
         if len(lines) > 1:
-            _legend(figure, axes)
+            _legend(axes)
 
     return render(draw, (4.2, 2.7 + 0.15 * len(lines) + 0.4 * turned), description)
 
@@ -209,13 +214,13 @@ def bands(
             axes.set_xticks(range(len(places)), places, fontsize=8, rotation=45)
             axes.tick_params(axis="y", labelsize=8)
             axes.tick_params(labelbottom=True)
-            axes.grid(axis="y", alpha=0.15, color=INK)
+            axes.grid(axis="y")
         figure.supxlabel(xlabel, fontsize=10)
         labelled = (axes.get_legend_handles_labels() for axes in drawn.flat[: len(panels)])
         handles, names = max(labelled, key=lambda found: len(found[1]))
-        figure.legend(handles, names, frameon=False, loc="outside upper left", ncols=len(names), fontsize=9)
+        figure.legend(handles, names, loc="outside upper left", ncols=len(names), fontsize=9)
 
-    return render(draw, (8.4, 0.5 + 2.1 * rows), description)
+    return render_panels(draw, (8.4, 0.5 + 2.1 * rows), description)
 
 
 def trajectories(
@@ -231,40 +236,28 @@ def trajectories(
     """
     colours = [to_hex(colour) for colour in GRADED(np.linspace(0, 1, len(lines)))] if graded else COLOURS
 
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots()
-        for number, (name, seeds) in enumerate(lines.items()):
-            shortest = min(seeds, key=len)
-            steps = [step for step, _ in shortest]
-            values = np.array([[value for _, value in seed[: len(steps)]] for seed in seeds])  # [seeds, steps]
-            style: dict[str, Any] = {"color": colours[number % len(colours)]}
-            marker = MARKERS[number % len(MARKERS)]
-            axes.plot(steps, values.mean(0), **style, marker=marker, markersize=4, linewidth=1.2, label=name)
-            if len(seeds) > 1:
-                spread = values.std(0, ddof=1)
-                axes.fill_between(
-                    steps, values.mean(0) - spread, values.mean(0) + spread, **style, alpha=0.15, linewidth=0
-                )
+    def draw(axes: Axes) -> None:
+        for place, (name, seeds) in enumerate(lines.items()):
+            _mean_and_band(axes, place, seeds, colours, name)
         axes.set(xlabel="step", ylabel=ylabel)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.grid(axis="y", alpha=0.15, color=INK)
-        _legend(figure, axes)
+        _legend(axes)
 
     return render(draw, (4.2, 3.4), description)
 
 
-def _legend(figure: Figure, axes: Axes) -> None:
+def _legend(axes: Axes) -> None:
     """A legend above the axes, in as many columns as fit."""
     handles, names = axes.get_legend_handles_labels()
     columns = 4 if max(map(len, names)) < 8 else 2
-    figure.legend(handles, names, frameon=False, loc="outside upper left", ncols=columns, fontsize=9)
+    axes.figure.legend(handles, names, loc="outside upper left", ncols=columns, fontsize=9)
 
 
-def _svg(draw: Callable[[Axes], None], inches: tuple[float, float], description: str) -> Markup:
-    return render(lambda figure: draw(figure.subplots()), inches, description)
+def render(draw: Callable[[Axes], None], inches: tuple[float, float], description: str) -> Markup:
+    """A figure of one panel as an <svg> element."""
+    return render_panels(lambda figure: draw(figure.subplots()), inches, description)
 
 
-def render(draw: Callable[[Figure], None], inches: tuple[float, float], description: str) -> Markup:
+def render_panels(draw: Callable[[Figure], None], inches: tuple[float, float], description: str) -> Markup:
     """A figure as an <svg> element."""
     # The salt makes ids differ between the figures of a page, and makes a figure equal in every run.
     with mpl.rc_context({**STYLE, "svg.hashsalt": description}):

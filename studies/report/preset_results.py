@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import isnan
 from pathlib import Path
 from typing import Self
 
+from multitask.runs.artefact import Artefact
 from studies.engine.record import Record, RecordedStage
 from studies.engine.table import MAIN_TASKS, OVERALL
 from studies.report.run_results import RunResult, Samples
@@ -27,8 +29,10 @@ class PresetResults:
 
     @classmethod
     def read(cls, folder: Path, preset: str) -> Self:
-        """Read a preset's record and results. Raises InputError when it was never run."""
+        """Read a preset's record and results. Raises InputError when it was never run, or a run is damaged."""
         record = Record.read(folder, preset)
+        for name in sorted(record.artefacts()):
+            Artefact(folder / name).check()
         runs = {
             (table.key, row.key): tuple(
                 RunResult(folder / run.model, folder / run.evaluation, run.seed, run.chain)
@@ -71,4 +75,5 @@ class PresetResults:
         """Label and run of the model with the best overall score on the three main tasks."""
         finished = self.finished_runs.values()
         scored = [found for found in finished if set(found[1].evaluation["scores"]) == set(MAIN_TASKS)]
-        return max(scored, key=lambda found: found[1].evaluation[OVERALL], default=None)
+        defined = [found for found in scored if not isnan(found[1].evaluation[OVERALL])]
+        return max(defined, key=lambda found: found[1].evaluation[OVERALL], default=None)

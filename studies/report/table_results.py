@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 from statistics import fmean
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from studies.engine.table import Row, Table
 from studies.report.run_results import RunResult, Samples
 
 MEASURES = {"accuracy": "accuracy", "pearson": "Pearson correlation", "spearman": "Spearman correlation"}
+Name = TypeVar("Name")
 Cell = tuple[str, str]
 """A row's key and a column."""
 
@@ -186,7 +188,10 @@ class TableResults:
         return {cell: scores for cell in cells if (scores := self._scores(*cell))}
 
     def _scores(self, row: str, column: str) -> SampledScores | None:
-        """A cell's scores, if it has any. The mean of several tasks needs scores of all of them."""
+        """A cell's scores, if it has any. The mean of several tasks needs scores of all of them.
+
+        An undefined correlation counts as 0, as in resampled scores.
+        """
         tasks = self.table.tasks(column)
         runs = self.scored(row, tasks)
         if not runs:
@@ -194,7 +199,7 @@ class TableResults:
         return SampledScores.mean_of(
             [
                 SampledScores(
-                    np.array([run.evaluation["scores"][task] for run in runs]),
+                    np.nan_to_num([run.evaluation["scores"][task] for run in runs]),
                     np.stack([self.samples.resampled(run, task) for run in runs], axis=1),
                 )
                 for task in tasks
@@ -216,7 +221,7 @@ class TableResults:
 
         def estimate(row: str, column: str) -> Estimate:
             scores = self.scores[row, column]
-            mean = scores.mean(self.spreads[column])
+            mean = contrast([(1.0, scores)], self.spreads[column])
             touched = any((row, task) in seen for task in self.table.tasks(column))
             return Estimate(mean.value, scores.deviation, *mean.interval(), touched)
 
@@ -240,26 +245,27 @@ class TableResults:
         reference = self.table.reference
         if reference is None:
             return {}
-        cells = [
-            (row.key, column)
-            for row in self.table.rows
-            for column in self.table.score_columns
-            if row.key != reference and self.comparable(row.key, reference, column)
-        ]
-        tests = compared([self._difference(row, reference, column) for row, column in cells])
-        return dict(zip(cells, tests, strict=True))
+        others = [row.key for row in self.table.rows if row.key != reference]
+        return compared(
+            {
+                (row, column): difference
+                for row, column in product(others, self.table.score_columns)
+                if (difference := self.contrast({row: 1, reference: -1}, column))
+            }
+        )
 
     @cached_property
     def orderings(self) -> list[Ordering]:
         """Every pair of finished rows with different published scores, with p corrected over all pairs (Holm 1979)."""
-        pairs = [
-            (column, *ranked)
-            for column in self.table.score_columns
-            for first, second in combinations(self.table.rows, 2)
-            if (ranked := _ranked(first, second, column)) and self.comparable(first.key, second.key, column)
-        ]
-        tests = compared([self._difference(better, worse, column) for column, better, worse, _ in pairs])
-        return [Ordering(*pair, ours) for pair, ours in zip(pairs, tests, strict=True)]
+        found: dict[tuple[str, str, str, float], Uncertain] = {}
+        for column in self.table.score_columns:
+            for pair in combinations([row for row in self.table.rows if column in row.published], 2):
+                worse, better = sorted(pair, key=lambda row: row.published[column])
+                published = better.published[column] - worse.published[column]
+                difference = self.contrast({better.key: 1, worse.key: -1}, column)
+                if published and difference:
+                    found[column, better.key, worse.key, published] = difference
+        return [Ordering(*pair, ours) for pair, ours in compared(found).items()]
 
     def agreement(self, column: str) -> Agreement:
         """The agreement of a column's orderings."""
@@ -281,22 +287,11 @@ class TableResults:
         own = Spread.welch([(weight, scores.observed) for weight, scores in terms])
         return contrast(terms, self.spreads[column] if alike or not own.degrees else own)
 
-    def _difference(self, row: str, other: str, column: str) -> Uncertain:
-        return self.scores[row, column].minus(self.scores[other, column], self.spreads[column])
 
-
-def _ranked(first: Row, second: Row, column: str) -> tuple[str, str, float] | None:
-    """The rows with the higher and the lower published score and their difference. None if they do not differ."""
-    ours, theirs = first.published.get(column), second.published.get(column)
-    if ours is None or theirs is None or ours == theirs:
-        return None
-    return (first.key, second.key, ours - theirs) if ours > theirs else (second.key, first.key, theirs - ours)
-
-
-def compared(differences: Sequence[Uncertain]) -> list[Comparison]:
-    """A family of tests, with p corrected for their number (Holm 1979)."""
-    adjusted = holm([difference.p_value() for difference in differences])
-    return [
-        Comparison(difference.value, *difference.interval(), p)
-        for difference, p in zip(differences, adjusted, strict=True)
-    ]
+def compared(differences: Mapping[Name, Uncertain]) -> dict[Name, Comparison]:
+    """A family of tests by name, with p corrected for their number (Holm 1979)."""
+    adjusted = holm([difference.p_value() for difference in differences.values()])
+    return {
+        name: Comparison(difference.value, *difference.interval(), p)
+        for (name, difference), p in zip(differences.items(), adjusted, strict=True)
+    }

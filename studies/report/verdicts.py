@@ -1,10 +1,13 @@
 """What decides that a claim is reproduced: claims, verdicts, and tests on rows' scores and measures of training.
 
-Every verdict is computed from results; none is written by hand. The claims of a paper are in the paper's folder.
+Every verdict is computed from results; none is written by hand. The claims of a paper are in the file
+`claims.toml` of the paper's folder.
 """
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
@@ -70,6 +73,35 @@ class Judged:
 def judge(claims: Sequence[Claim[Evidence]], results: Evidence | None) -> list[Judged]:
     """Every claim with its verdict; without results no claim is tested."""
     return [Judged(claim, UNTESTED if results is None else claim.decide(results)) for claim in claims]
+
+
+def read_claims(
+    module: str,
+    group: str,
+    papers: Sequence[Paper],
+    decisions: Mapping[str, Callable[[Evidence], Verdict]],
+    names: Mapping[str, object],
+) -> tuple[Claim[Evidence], ...]:
+    """The claims of the file `claims.toml` next to a module, in the file's order: one for each criterion.
+
+    Args:
+        module: the module's `__file__`.
+        group: of the claims that have this kind of evidence.
+        papers: the papers that make them.
+        decisions: by the criteria's keys.
+        names: what stands for names in braces, in addition to SURE, SURE_OF_ANY and AS_GOOD.
+
+    Raises:
+        KeyError: a criterion without a decision, or a paper or name that is not given.
+    """
+    text = Path(module).with_name("claims.toml").read_text(encoding="utf-8")
+    by_key = {paper.key: paper for paper in papers}
+    names = {"SURE": SURE, "SURE_OF_ANY": SURE_OF_ANY, "AS_GOOD": AS_GOOD, **names}
+    return tuple(
+        Claim(by_key[entry["paper"]], entry["section"], entry["text"], criterion.format_map(names), decisions[key])
+        for entry in tomllib.loads(text)[group]
+        for key, criterion in entry["criteria"].items()
+    )
 
 
 Tables = Mapping[str, TableResults]
@@ -168,13 +200,13 @@ def each(differences: Mapping[str, Uncertain | None]) -> dict[str, Comparison] |
     None if a difference is missing.
     """
     known = {name: difference for name, difference in differences.items() if difference is not None}
-    return None if len(known) < len(differences) else {name: compared([known[name]])[0] for name in known}
+    return None if len(known) < len(differences) else {name: compared({name: known[name]})[name] for name in known}
 
 
 def family(differences: Mapping[str, Uncertain | None]) -> dict[str, Comparison] | None:
     """Tests of which one is enough, so that p is corrected for their number (Holm 1979). None if one is missing."""
-    known = [difference for difference in differences.values() if difference is not None]
-    return None if len(known) < len(differences) else dict(zip(differences, compared(known), strict=True))
+    known = {name: difference for name, difference in differences.items() if difference is not None}
+    return None if len(known) < len(differences) else compared(known)
 
 
 def higher(comparison: Comparison) -> bool:

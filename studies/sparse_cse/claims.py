@@ -8,7 +8,7 @@ from statistics import fmean
 from multitask.evaluation.statistics import Uncertain
 from studies.engine.experiments import GROUPS, STS, TRANSFER
 from studies.report.table_results import TableResults
-from studies.report.verdicts import SURE, SURE_OF_ANY, Claim, Tables, Verdict, each, family, higher, on_table, shown
+from studies.report.verdicts import Claim, Decide, Tables, Verdict, each, family, higher, on_table, read_claims, shown
 from studies.sparse_cse import SPARSE_CSE
 from studies.sparse_cse.tables import SHARES, WHOLE, pruned
 
@@ -83,39 +83,15 @@ def _optimum_differs(results: TableResults) -> Verdict | None:
     return Verdict.of(bool(both), f"highest means at {at}; pairs of tasks told apart: {told}")
 
 
-_sparse = partial(Claim[Tables], SPARSE_CSE)
-
-
-def _claims(key: str) -> tuple[Claim[Tables], ...]:
+def _claims(key: str, encoder: str) -> tuple[Claim[Tables], ...]:
     """The paper's claims, decided by one table's encoder."""
-    return (
-        *(
-            _sparse(
-                "Figure 1 and results",
-                f"Scores on {name} rise when a small share of the parameters is removed, with an optimum at 1 to 20%.",
-                f"{ENCODERS[key]}: without some share of {RANGE} the mean score is higher than that of the whole "
-                f"encoder, {SURE_OF_ANY}. No larger share has the highest mean.",
-                on_table(key, partial(_rises, column)),
-            )
-            for column, name in ((STS, "the similarity tasks"), (TRANSFER, "the transfer tasks"))
-        ),
-        _sparse(
-            "abstract",
-            "Alignment and uniformity tell which parameters are harmful.",
-            f"{ENCODERS[key]}: over the shares of {RANGE}, mean scores on similarity and on transfer are higher after "
-            f"pruning by the score than at random, {SURE}. The score reads training pairs of the STS Benchmark, random "
-            "draws do not; the table says how many of these pairs are scored.",
-            on_table(key, _better_than_random),
-        ),
-        _sparse(
-            "results",
-            "Different tasks have different optimal sparsities.",
-            f"{ENCODERS[key]}: two tasks each score higher at their own best share than at the other's, {SURE_OF_ANY}. "
-            "The similarity tasks count as one. The best shares are chosen by the same scores, which favours a "
-            "difference.",
-            on_table(key, _optimum_differs),
-        ),
-    )
+    decisions: dict[str, Decide] = {
+        "similarity-rises": on_table(key, partial(_rises, STS)),
+        "transfer-rises": on_table(key, partial(_rises, TRANSFER)),
+        "better-than-random": on_table(key, _better_than_random),
+        "optima-differ": on_table(key, _optimum_differs),
+    }
+    return read_claims(__file__, "pruned", [SPARSE_CSE], decisions, {"ENCODER": encoder, "RANGE": RANGE})
 
 
-CLAIMS = tuple(claim for key in ENCODERS for claim in _claims(key))
+CLAIMS = tuple(claim for key, encoder in ENCODERS.items() for claim in _claims(key, encoder))

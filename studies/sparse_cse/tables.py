@@ -11,7 +11,7 @@ from typing import Any
 from minbert.config import ModelType
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Weights
-from studies.engine.experiments import Experiment, Line, suites_experiment
+from studies.engine.experiments import Experiment, Line, read_tables, suites_experiment
 from studies.engine.recipes import Node, Recipes
 from studies.engine.table import Row, key_of
 from studies.gradient_paradigm.tables_of_losses import OBJECTIVES
@@ -21,6 +21,9 @@ SHARES = (0.01, 0.05, 0.1, 0.2, 0.5, 0.9, 0.99)
 CRITERIA = {"score": "by score", "random": "at random"}
 """The criteria that decide which heads and neurons are removed."""
 WHOLE = "whole"
+NOTHING_REMOVED = Row(WHOLE, "Nothing removed")
+DESCRIBED = read_tables(__file__)
+"""Titles and notes of the tables."""
 
 
 def pruned(share: float, criterion: str) -> str:
@@ -43,27 +46,15 @@ def _curve(
 def sparsity(recipes: Recipes) -> Experiment:
     """The start weights, whole and at every share."""
     whole = recipes.pretrain(recipes.start, recipes.recovery)
-    return suites_experiment(
-        recipes,
-        "sparsity",
-        "Sparsity of the start weights",
-        "The start weights are pruned by the gradient of alignment and uniformity or at random, then trained "
-        "contrastively. A share is that of the neurons and of the heads. Each layer keeps a head.",
-        [(Row(WHOLE, "Nothing removed"), whole), *_curve(recipes, recipes.start)],
-    )
+    lines = [(NOTHING_REMOVED, whole), *_curve(recipes, recipes.start)]
+    return suites_experiment(recipes, **DESCRIBED["sparsity"], lines=lines)
 
 
 def sparsity_own(recipes: Recipes) -> Experiment:
     """The paper's procedure: train contrastively, score, prune, rewind to where training began, train again."""
     whole = recipes.pretrain(recipes.untuned, recipes.recovery)
-    return suites_experiment(
-        recipes,
-        "sparsity-own",
-        "Sparsity of an encoder trained here",
-        "An encoder is trained contrastively here and pruned by the gradient of alignment and uniformity or at random. "
-        "The remaining weights are rewound to the start of the training and trained again. Each layer keeps a head.",
-        [(Row(WHOLE, "Nothing removed"), whole), *_curve(recipes, whole, recipes.untuned)],
-    )
+    lines = [(NOTHING_REMOVED, whole), *_curve(recipes, whole, recipes.untuned)]
+    return suites_experiment(recipes, **DESCRIBED["sparsity-own"], lines=lines)
 
 
 @dataclass(frozen=True)
@@ -97,14 +88,7 @@ def sparsity_encoders(recipes: Recipes) -> Experiment:
         lines.append((Row.at({"encoder": key}, f"{encoder.name}: nothing removed"), whole))
         for row, left in _curve(trained_so, whole, start, ENCODER_SHARES):
             lines.append((Row.at({"encoder": key, **row.point}, f"{encoder.name}: {row.label}"), left))
-    return suites_experiment(
-        recipes,
-        "sparsity-encoders",
-        "Sparsity of encoders of other objectives and shapes",
-        "Beyond the paper. An encoder is trained here and pruned by the gradient of alignment and uniformity or at "
-        "random. The remaining weights are rewound and trained again.",
-        lines,
-    )
+    return suites_experiment(recipes, **DESCRIBED["sparsity-encoders"], lines=lines)
 
 
 SCORES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -141,25 +125,11 @@ def sparsity_scores(recipes: Recipes) -> Experiment:
         return recipes.pretrain(recipes.prune(tuned, config, recipes.start), recipes.recovery)
 
     whole = recipes.pretrain(recipes.start, recipes.recovery)
-    return suites_experiment(
-        recipes,
-        "sparsity-scores",
-        "Scores that decide what is pruned",
-        "Beyond the paper. A share of the start weights' heads and neurons is removed, and the rest is trained "
-        "contrastively. λ is the weight of uniformity in the score. The loss of similarity is the loss of the start "
-        "weights' cosine. The loss of sentiment is that of a model fine-tuned on three tasks, rewound after pruning.",
-        [
-            (Row(WHOLE, "Nothing removed"), whole),
-            *(
-                (
-                    Row.at({"share": share, "criterion": key}, f"{share:.0%}, {name}"),
-                    left(share, settings),
-                )
-                for share in SCORE_SHARES
-                for key, (name, settings) in SCORES.items()
-            ),
-        ],
-    )
+    lines: list[Line] = [(NOTHING_REMOVED, whole)]
+    for share in SCORE_SHARES:
+        for key, (name, settings) in SCORES.items():
+            lines.append((Row.at({"share": share, "criterion": key}, f"{share:.0%}, {name}"), left(share, settings)))
+    return suites_experiment(recipes, **DESCRIBED["sparsity-scores"], lines=lines)
 
 
 TABLES = (sparsity, sparsity_own, sparsity_encoders, sparsity_scores)

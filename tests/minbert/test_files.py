@@ -1,17 +1,23 @@
 """A file under its final name is always complete."""
 
+import errno
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import safetensors
+import torch
 
 import minbert
-from minbert.errors import InputError
+from minbert.checkpoint import write_tensors
+from minbert.errors import DiskFullError, InputError
 from minbert.files import atomic_file, atomic_folder, read_json, sha256_of_file, write_json, write_text
 
 
@@ -142,3 +148,61 @@ def test_sha256_of_a_file(tmp_path):
     content = bytes(range(256)) * 5000
     (tmp_path / "x").write_bytes(content)
     assert sha256_of_file(tmp_path / "x") == hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.parametrize("kind", [dict, str])
+def test_json_of_another_shape_is_refused(tmp_path, kind):
+    write_json(tmp_path / "x.json", [1])
+    with pytest.raises(InputError, match=f"{tmp_path / 'x.json'}: .* was expected"):
+        read_json(tmp_path / "x.json", kind)
+
+
+def test_a_text_that_is_too_large_is_not_read(tmp_path):
+    with (tmp_path / "x.json").open("wb") as file:
+        file.truncate(2**40)  # a sparse file
+    with pytest.raises(InputError, match="1,099,511,627,776 bytes; expected at most"):
+        read_json(tmp_path / "x.json")
+
+
+FULL = (
+    OSError(errno.ENOSPC, "No space left on device"),
+    OSError(errno.EDQUOT, "Disk quota exceeded"),
+    safetensors.SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+)
+
+
+@pytest.mark.parametrize("error", FULL, ids=repr)
+@pytest.mark.parametrize("context", [atomic_file, atomic_folder])
+def test_every_full_disk_is_one_error_with_its_folder_and_what_is_free(tmp_path, context, error):
+    with (
+        pytest.raises(DiskFullError, match=r"no space left to write new: [\d,.]+ MB free") as caught,
+        context(tmp_path / "deep" / "new"),
+    ):
+        raise error
+    assert caught.value.filename == str(tmp_path)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_another_error_stays_what_it_is(tmp_path):
+    with pytest.raises(PermissionError), atomic_file(tmp_path / "new"):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+
+def test_weights_that_do_not_fit_on_the_disk_are_not_begun(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3_999_999))
+    with pytest.raises(DiskFullError, match=r"write x.safetensors: 4\.0 MB needed, 4\.0 MB free"):
+        write_tensors({"a": torch.zeros(1_000_000)}, tmp_path / "x.safetensors")
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=4_000_000))
+    write_tensors({"a": torch.zeros(1_000_000)}, tmp_path / "x.safetensors")
+
+
+def write_to_a_full_device(path: Path) -> None:
+    with atomic_file(path), Path("/dev/full").open("w") as device:
+        device.write("a sentence")
+
+
+def test_a_device_that_is_really_full(tmp_path):
+    with pytest.raises(DiskFullError, match="no space left to write new"):
+        write_to_a_full_device(tmp_path / "new")
+    assert not list(tmp_path.iterdir())

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
-from multitask.tasks.accuracy_and_correlation import classification_metrics, correlation_metrics
+from multitask.tasks.metrics import classification_metrics, correlation_metrics
 from studies.engine.experiments import GROUPS, STS, all_experiments
 from studies.engine.presets import PRESETS
 from studies.engine.record import Record, RecordedRun, RecordedStage
@@ -100,6 +101,8 @@ def add_run(
     found = {"overall": overall, "scores": scores, "measures": measures, "metrics": metrics}
     (runs / evaluation / "evaluation.json").write_text(json.dumps(found))
     np.savez(runs / evaluation / "predictions.npz", **arrays)
+    for folder in (model, evaluation):
+        Artefact(runs / folder).finish()
     chain = (RecordedStage("pretrain", model, 3.0), RecordedStage("evaluate", evaluation, 1.0))
     return RecordedRun(table.key, row.key, seed, model, evaluation, chain=chain)
 

@@ -48,7 +48,7 @@ def reworded(table: Table) -> tuple[Table, dict[str, str]]:
 
 
 def drawn_data(figures: list[list[bytes]]) -> Callable[..., Markup]:
-    """In place of `render`: keeps the data of what is drawn, and returns the description alone."""
+    """In place of `render_panels`: keeps the data of what is drawn, and returns the description alone."""
 
     def render(draw: Callable[[Figure], None], inches: tuple[float, float], description: str) -> Markup:
         figure = Figure(figsize=inches)
@@ -66,7 +66,7 @@ def pages(store: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[d
     """All pages' texts by file, and the data of all figures."""
     figures: list[list[bytes]] = []
     for module in ("studies.report.figures", "studies.gradient_paradigm.simulation_figures"):
-        monkeypatch.setattr(f"{module}.render", drawn_data(figures))
+        monkeypatch.setattr(f"{module}.render_panels", drawn_data(figures))
     write_report(store, "sample", output)
     files = [path for path in output.rglob("*") if path.is_file()]
     return {path.relative_to(output).as_posix(): path.read_text(encoding="utf-8") for path in files}, figures

@@ -24,6 +24,7 @@ from multitask.stages.ensemble.votes_and_soups import (
     blend,
     check_soup,
     find_members,
+    rank,
     select_greedily,
     select_soup,
     soup,
@@ -196,7 +197,7 @@ def _soup(
 
     chosen = list(members)
     if config.method == "greedy_soup":
-        chosen = select_soup(sorted(members, key=lambda member: -scores[member.label].overall), dev_score)
+        chosen = select_soup(sorted(members, key=lambda member: -rank(scores[member.label].overall)), dev_score)
     model = soup([member.folder for member in chosen])
     model.save(folder / "checkpoints" / "soup")
     write_json(folder / "best.json", {"overall": "soup"})

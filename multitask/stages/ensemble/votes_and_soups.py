@@ -121,15 +121,15 @@ def select_greedily(
     best_score = -np.inf
     for _ in range(rounds):
         candidates = [votes + one for one in np.eye(len(estimates), dtype=np.int64)]
-        scores = [_rank(task.score(blend(estimates, candidate), labels)) for candidate in candidates]
+        scores = [rank(task.score(blend(estimates, candidate), labels)) for candidate in candidates]
         votes = candidates[int(np.argmax(scores))]
-        if max(scores) > best_score:
+        if max(scores) > best_score or not best.any():
             best, best_score = votes, max(scores)
     return best
 
 
-def _rank(score: float) -> float:
-    """An undefined score counts as the worst."""
+def rank(score: float) -> float:
+    """A score by which models can be ordered: an undefined one counts as the worst."""
     return -np.inf if np.isnan(score) else score
 
 
@@ -176,9 +176,9 @@ def select_soup(ranked: Sequence[Member], score: Callable[[MultitaskModel], floa
         ranked: the members, best dev score first.
         score: computes a model's score on the dev sets.
     """
-    chosen, best = [ranked[0]], score(soup([ranked[0].folder]))
+    chosen, best = [ranked[0]], rank(score(soup([ranked[0].folder])))
     for member in ranked[1:]:
-        value = score(soup([kept.folder for kept in (*chosen, member)]))
+        value = rank(score(soup([kept.folder for kept in (*chosen, member)])))
         if value >= best:
             chosen, best = [*chosen, member], value
     return chosen

@@ -46,6 +46,9 @@ class FinetuneConfig:
     training only, so heads that compare embeddings may rate pairs as more similar in evaluation."""
     patience: int | None = None
     """Stop after this many epochs without a better dev score."""
+    calibrate: bool = False
+    """Fit a temperature for each classification on its dev set and store it with the model, so that probabilities are
+    comparable with shares of right predictions. It does not change the predicted classes."""
     keep_task_bests: bool = True
     """Also keep the best checkpoint of each task, for ensembles."""
     conflicts_every: int | None = None
@@ -63,7 +66,8 @@ class FinetuneConfig:
         weights, count = self.task_weights, len(self.tasks)
         fits = weights is None or (count in (0, len(weights)) and all(0 < weight < math.inf for weight in weights))
         if not fits:
-            raise InputError(f"task_weights are {weights}; expected {count} positive numbers, one for each task")
+            expected = f"{count} positive numbers" if count else "positive numbers"
+            raise InputError(f"task_weights are {weights}; expected {expected}, one for each task")
         named = (*self.tasks, *self.untrained)
         if len(set(named)) < len(named):
             raise InputError(f"tasks are {', '.join(named)}; expected each named once")

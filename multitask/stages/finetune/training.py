@@ -10,15 +10,16 @@ from torch import Tensor, nn
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import batches_of_similar_length, drawn_rows, rows_from
-from multitask.evaluation.task_predictions import estimate, tokenised
+from multitask.evaluation.task_predictions import tokenised
 from multitask.evaluation.task_scores import labels_of, score
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.predictions import outputs
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator
 from multitask.schedulers import build_scheduler
-from multitask.stages.common import Start, begin_stage, train_once, trained_on
+from multitask.stages.common import Start, begin_stage, train_once
 from multitask.stages.finetune import STAGE, FinetuneConfig
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
@@ -54,9 +55,9 @@ def finetune(
     loop = LoopConfig(config.epochs, config.optimizer, config.patience, watch_every=config.conflicts_every)
     key = STAGE.key(found.config, found.inputs)
     labels = found.begin.labels(Path(data))
-    seen = found.begin.trained_on | trained_on(problem, config.epochs, found.sentences)
+    seen = found.begin.trained_on, found.sentences
     backward = problem.scheduler.backward
-    return train_once(key, problem, backward, loop, config.seed, labels, seen, options, found.runtime)
+    return train_once(key, problem, backward, loop, config.seed, labels, *seen, options, found.runtime)
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ class Finetuning:
         runtime: Runtime,
     ) -> None:
         self.model = model
+        self.tasks = dict(model.tasks)  # without what is chosen on the dev set
         self.training = training
         self.dev = dev
         self.config = config
@@ -162,11 +164,13 @@ class Finetuning:
         return self.scheduler.conflicts(self, update)
 
     def evaluate(self) -> Evaluation:
-        estimates = estimate(self.model, self.dev, self.runtime)
         examples = {name: rows.examples for name, rows in self.dev.items()}
-        self.model.tasks = {
-            name: task.tuned(estimates[name], labels_of(examples[name])) for name, task in self.model.tasks.items()
-        }
+        estimates = {}
+        for name, task in self.tasks.items():
+            raw, labels = outputs(self.model, name, self.dev[name], self.runtime), labels_of(examples[name])
+            task = task.calibrated(raw, labels) if self.config.calibrate else task
+            estimates[name] = task.estimate(raw)
+            self.model.tasks[name] = task.tuned(estimates[name], labels)
         scores = score(self.model.tasks, estimates, examples)
         kept = scores.selecting if self.config.keep_task_bests else {}
         return Evaluation(scores.metrics, {"overall": scores.overall, **kept} if scores.selecting else {})

@@ -15,7 +15,7 @@ from multitask.data.examples import Rows
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions
-from multitask.stages.common import train_once, trained_on
+from multitask.stages.common import train_once
 from multitask.stages.dropout_views_and_pairs import (
     ContrastiveSource,
     build_projection,
@@ -61,9 +61,9 @@ def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: 
         supervised.epochs, supervised.optimizer, supervised.patience, watch_every=supervised.conflicts_every
     )
     sentences = {**found.sentences, **{_views(name): source.sentences for name, (source, _) in views.items()}}
-    seen = begin.trained_on | trained_on(problem, supervised.epochs, sentences)
+    seen = begin.trained_on, sentences
     key, labels = STAGE.key(config, inputs), begin.labels(data)
-    return train_once(key, problem, problem.backward, loop, supervised.seed, labels, seen, options, found.runtime)
+    return train_once(key, problem, problem.backward, loop, supervised.seed, labels, *seen, options, found.runtime)
 
 
 class Fusing(Finetuning):

@@ -24,7 +24,7 @@ from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator, torch_seed
 from multitask.schedulers import AverageLoss
-from multitask.stages.common import Start, begin_stage, train_once, trained_on
+from multitask.stages.common import Start, begin_stage, train_once
 from multitask.stages.masked_words import MaskedSource
 from multitask.stages.mlm import STAGE, MlmConfig, ShapeConfig
 from multitask.tasks.training_sentences import training_sentences
@@ -75,9 +75,9 @@ def mlm(start_weights: str | Weights, data: Path, config: MlmConfig, options: Ru
     if config.from_scratch:
         tokenizer = f"the tokenizer of {begin.name}" if config.shape.model_type is None else "a tokenizer learned here"
         labels |= {"start": f"random, with {tokenizer}", "--start": begin.name}
-    seen = begin.trained_on | trained_on(problem, config.epochs, {SOURCE: [hash_sentences(training)]})
+    seen = begin.trained_on, {SOURCE: [hash_sentences(training)]}
     key = STAGE.key(config, inputs)
-    return train_once(key, problem, backward, loop, config.seed, labels, seen, options, runtime)
+    return train_once(key, problem, backward, loop, config.seed, labels, *seen, options, runtime)
 
 
 class MaskedTraining:
@@ -107,7 +107,8 @@ class MaskedTraining:
 
     def _source(self, tokens: Tokens, draws: torch.Generator | None = None) -> MaskedSource:
         words = self.begin.encoder.embeddings.word
-        return MaskedSource((tokens,), self.begin.tokenizer, self.config.masking, self.head, words, draws)
+        share = self.config.masking.mask_share
+        return MaskedSource((tokens,), self.begin.tokenizer, share, self.head, words, draws)
 
     def plan(self, epoch: int) -> Sequence[Update]:
         size = len(self.training)

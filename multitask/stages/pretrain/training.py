@@ -23,7 +23,7 @@ from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
-from multitask.stages.common import Start, begin_stage, train_once, trained_on
+from multitask.stages.common import Start, begin_stage, train_once
 from multitask.stages.dropout_views_and_pairs import (
     ContrastiveSource,
     build_projection,
@@ -84,9 +84,9 @@ def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, o
     )
     labels = begin.labels(data)
     sentences = {name: source.sentences for name, source in sources.items()}
-    seen = begin.trained_on | trained_on(problem, config.epochs, sentences)
+    seen = begin.trained_on, sentences
     key = STAGE.key(config, inputs)
-    return train_once(key, problem, problem.backward, loop, config.seed, labels, seen, options, runtime)
+    return train_once(key, problem, problem.backward, loop, config.seed, labels, *seen, options, runtime)
 
 
 class Pretraining:
@@ -124,7 +124,7 @@ class Pretraining:
             for name, source in sources.items():
                 # Two dropout views of a sentence have the same tokens, so one of them suffices here.
                 columns = tuple({id(column): column for column in source.columns}.values())
-                masked = MaskedSource(columns, begin.tokenizer, config.masking, head, words)
+                masked = MaskedSource(columns, begin.tokenizer, config.masking.mask_share, head, words)
                 self.sources[_masked(name)] = masked
                 self.weights[_masked(name)] = config.mlm_weight
 

@@ -62,7 +62,7 @@ MISTAKES = (
     ),
     Mistake(
         "A task's name has a blank",
-        'tasks.toml: tasks."my topic": expected a name of letters, digits, _ and - other than overall',
+        'tasks.toml: tasks."my topic": expected a name of letters, digits, _ and - other than overall and training',
         tasks=TOPIC.replace("topic", '"my topic"') + FILES,
     ),
     Mistake(
@@ -224,12 +224,12 @@ MISTAKES = (
     ),
     Mistake(
         "A quote that is never closed",
-        "train.csv:5: broken quoting (unexpected end of data); expected a field that starts with a quote to end with one, and quotes inside it to be doubled",
+        "train.csv:5: broken quoting (unexpected end of data); expected a field that starts with a quote to end with one, and quotes inside it to be doubled (or set quotes = false in the task's declaration)",
         files={"train.csv": QUESTIONS + '"Who is it?,HUM\nWhere is it?,LOC\n'},
     ),
     Mistake(
         "Text after a closing quote",
-        "train.csv:5: broken quoting (',' expected after '\"'); expected a field that starts with a quote to end with one, and quotes inside it to be doubled",
+        "train.csv:5: broken quoting (',' expected after '\"'); expected a field that starts with a quote to end with one, and quotes inside it to be doubled (or set quotes = false in the task's declaration)",
         files={"train.csv": QUESTIONS + '"Who" is it?,HUM\n'},
     ),
     Mistake(

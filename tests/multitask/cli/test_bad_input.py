@@ -17,7 +17,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "bad-input.md"
 HEAD = """# Mistakes in a tasks file or its data, and what is printed
 
 Each row shows the line that `multitask data check --tasks-file tasks.toml` prints; of those with (F), the line of
-`multitask finetune --tasks-file tasks.toml`. `python -m tests.multitask.cli.test_bad_input` writes this page; a test makes the mistakes again.
+`multitask finetune --tasks-file tasks.toml`. `python -m tests.multitask.cli.test_bad_input` writes this page, and a
+test makes the mistakes again.
 
 | Mistake | Line |
 |---|---|

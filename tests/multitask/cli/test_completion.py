@@ -8,7 +8,7 @@ import pytest
 from multitask.cli.main import main
 
 COMPLETE = """
-complete_words() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _multitask; echo "${{COMPREPLY[@]}}"; }}
+complete_words() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_multitask; echo "${{COMPREPLY[@]}}"; }}
 complete_words multitask {words}
 """
 
@@ -25,6 +25,7 @@ complete_words multitask {words}
         ('finetune --epochs 3 "--save"', "--save-every --save-config"),
         ('finetune --sharing "s"', "separate shared_first_layer shared"),
         ('data fetch "--f"', "--folder"),
+        ('data check "--h"', "--help --help-all"),
         ('experiments run sample --engine ""', "local ray"),
         ('finetune "x"', ""),
     ],
@@ -40,6 +41,6 @@ def test_bash(words: str, expected: str, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
 def test_zsh_reads_the_script(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--print-completion", "zsh"]) == 0
-    script = capsys.readouterr().out + "whence _multitask"
+    script = capsys.readouterr().out + "whence _shtab_multitask"
     ended = subprocess.run(["zsh", "-c", script], capture_output=True, text=True, check=True)
-    assert "_multitask" in ended.stdout
+    assert "_shtab_multitask" in ended.stdout

@@ -24,7 +24,7 @@ COMMANDS: dict[str, Command] = {
 }
 TRAINING = {"finetune", "pretrain", "mlm", "fuse", "prune"}
 LIBRARY = TRAINING | {"evaluate", "predict", "ensemble", "embed", "probe", "export"}
-STUDIES = {"simulate", "report"} | {f"experiments {name}" for name in ("run", "plan", "list", "show", "gc")}
+STUDIES = {"simulate", "report"} | {f"experiments {name}" for name in ("run", "plan", "list", "show", "verify", "gc")}
 
 # Flags that are explained in other words where they do the same to other things: a batch of pairs or of sentences, the
 # seed of dropout or of folds.
@@ -110,6 +110,8 @@ def test_help_shows_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     assert "(default: all-minilm-l6-v2)" in text
     assert "(default: sentiment)" in text  # of the fusion's own tasks, not of the class that declares them
     assert "Also keep the best checkpoint of each task, for ensembles. (default: on)" in text
+    assert "Seed of new layers, dropout and data order. (default: 0)" in text
+    assert "Also write TensorBoard event files. (default: off)" in text
     assert "10% replaced" in " ".join(page(capsys, "mlm", "--help-all").split())
 
 

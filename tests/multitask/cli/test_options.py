@@ -1,12 +1,14 @@
 """Fields of dataclasses as options."""
 
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
 from minbert.errors import InputError
+from multitask.cli.arguments import parse
+from multitask.cli.command import Command
 from multitask.cli.options import POSITIONAL, Option, build, help_texts, options_of
 
 
@@ -43,10 +45,10 @@ class Outer(Base):
 
 def test_options_are_the_fields_with_their_docstrings() -> None:
     assert list(options_of(Outer)) == [
-        Option(("place",), Path, MISSING, "Where.", "", positional=True),
-        Option(("inner", "width"), int | None, 7, "Width, in words.", "What is inside"),
-        Option(("names",), tuple[str, ...], (), "Names.", ""),
-        Option(("mode",), Literal["a", "b"], "a", "Mode.", ""),
+        Option(("place",), Path, MISSING, "Where.", positional=True),
+        Option(("inner", "width"), int, 7, "Width, in words.", "What is inside", may_be_none=True),
+        Option(("names",), str, (), "Names.", several=True),
+        Option(("mode",), Literal["a", "b"], "a", "Mode.", choices=("a", "b")),
     ]
     assert help_texts(Outer) == {"place": "Where.", "names": "Names."}
 
@@ -56,29 +58,59 @@ def test_values_make_the_dataclass() -> None:
     assert build(Outer, values) == Outer(Path("x"), Inner(None), ("n",), "b")
 
 
+def command_of(kind: Any) -> Command:
+    """A command with an option `--the-name` of this type."""
+    options = make_dataclass("Options", [("the_name", kind, field(default=None, metadata={"help": "A name."}))])
+    return Command("name", options, lambda _: 0)
+
+
 @pytest.mark.parametrize(
-    ("kind", "text", "value"),
+    ("kind", "texts", "value"),
     [
-        (int, "12", 12),
-        (float, "1e-5", 1e-5),
-        (int | None, "none", None),
-        (float | None, "None", None),
-        (str | None, "x", "x"),
-        (Path, "a b", Path("a b")),
-        (bool, True, True),
+        (int, ["12"], 12),
+        (float, ["1e-5"], 1e-5),
+        (float, ["2"], 2.0),
+        (int | None, ["none"], None),
+        (float | None, ["none"], None),
+        (str | None, ["x"], "x"),
+        (str, ["12"], "12"),
+        (Path, ["a b"], Path("a b")),
         (tuple[int, ...], ["1", "2"], (1, 2)),
         (tuple[str, ...] | None, ["none"], None),
         (tuple[str, ...] | None, [], ()),
-        (Literal["a", "b"], "b", "b"),
+        (Literal["a", "b"], ["b"], "b"),
+        (Literal["a", "b"] | None, ["none"], None),
+        (tuple[Literal["a", "b"], ...], ["b", "a"], ("b", "a")),
     ],
 )
-def test_text_of_the_command_line(kind, text, value) -> None:
-    read = Option(("name",), kind, None, "", "").read_text(text)
+def test_text_of_the_command_line(kind, texts, value) -> None:
+    read = parse("name", command_of(kind), ["--the-name", *texts])["the_name"]
     assert read == value
     assert type(read) is type(value)
 
 
-@pytest.mark.parametrize(("kind", "text"), [(int, "1.0"), (float, "x"), (Literal["a"], "b"), (tuple[int, ...], ["x"])])
-def test_text_of_another_type(kind, text) -> None:
-    with pytest.raises(InputError, match=r"--the-name .*: expected "):
-        Option(("the_name",), kind, None, "", "").read_text(text)
+@pytest.mark.parametrize(("arguments", "value"), [(["--the-name"], True), (["--no-the-name"], False)])
+def test_switches(arguments, value) -> None:
+    assert parse("name", command_of(bool), arguments) == {"the_name": value}
+
+
+@pytest.mark.parametrize(("value", "positional"), [((), []), (("1", "2"), ["1", "2"])])
+def test_several_positional_values(value, positional) -> None:
+    options = make_dataclass("Options", [("names", tuple[str, ...], field(default=(), metadata=POSITIONAL))])
+    command = Command("name", options, lambda _: 0)
+    assert {"names": ()} | parse("name", command, positional) == {"names": value}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        (int, "1.0", r'--the-name is "1\.0"; expected a whole number'),
+        (float | None, "x", '--the-name is "x"; expected a number, or "none"'),
+        (tuple[int, ...], "x", r'--the-name is \["x"\]; expected a list, each item a whole number'),
+        (tuple[Literal["a"], ...], "b", r'--the-name is \["b"\]; expected a list, each item one of: a'),
+        (Literal["a"], "b", '--the-name is "b"; expected one of: a'),
+    ],
+)
+def test_text_of_another_type(kind, text, message) -> None:
+    with pytest.raises(InputError, match=message):
+        parse("name", command_of(kind), ["--the-name", text])

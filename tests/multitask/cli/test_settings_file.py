@@ -4,7 +4,7 @@ import json
 import tomllib
 from dataclasses import MISSING
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from minbert.errors import InputError
 from multitask.cli.main import main
-from multitask.cli.options import build, optional, options_of
+from multitask.cli.options import Option, build, options_of
 from multitask.cli.settings_file import read_settings, write_settings
 from multitask.objectives.config import ObjectiveConfig
 from multitask.stages.registry import Stage, stages
@@ -27,23 +27,22 @@ OBJECTIVES = [
 ]
 
 
-def values_of(kind: Any) -> st.SearchStrategy[Any]:
-    """Values that an option of this type may have. Most numbers are small, so that configurations accept them."""
-    kind, may_be_none = optional(kind)
-    if get_origin(kind) is tuple:
-        values: st.SearchStrategy[Any] = st.lists(values_of(get_args(kind)[0]), max_size=3).map(tuple)
-    elif get_origin(kind) is Literal:
-        values = st.sampled_from(get_args(kind))
-    else:
-        values = {
+def values_of(option: Option) -> st.SearchStrategy[Any]:
+    """Values that an option may have. Most numbers are small, so that configurations accept them."""
+    value: st.SearchStrategy[Any] = (
+        st.sampled_from(option.choices)
+        if option.choices
+        else {
             bool: st.booleans(),
             int: st.one_of(st.integers(1, 300), st.integers(1, 2**63 - 1)),
             float: st.one_of(st.floats(0.01, 0.5), st.floats(1e-9, 1e9)),
             str: TEXTS,
             ObjectiveConfig: st.sampled_from(OBJECTIVES),
             Path: TEXTS.map(lambda text: Path(f"{text}.npy")),
-        }[kind]
-    return st.one_of(st.none(), values) if may_be_none else values
+        }[option.kind]
+    )
+    values = st.lists(value, max_size=3).map(tuple) if option.several else value
+    return st.one_of(st.none(), values) if option.may_be_none else values
 
 
 @st.composite
@@ -54,7 +53,7 @@ def configurations(draw: st.DrawFn, name: str) -> dict[str, Any]:
     values = {option.name: option.default for option in options}
     for option in options:
         if option in changed or option.default is MISSING:
-            values[option.name] = draw(values_of(option.kind))
+            values[option.name] = draw(values_of(option))
     try:
         build(COMMANDS[name].options, values)
     except InputError:
@@ -84,9 +83,8 @@ def test_a_configuration_may_be_nested_in_tables_as_it_is_flat(stage: Stage, tmp
         flat, nested = tmp_path / "flat.toml", tmp_path / "nested.toml"
         flat.write_text(f"{option.name} = {value}")
         nested.write_text("".join(f"[{'.'.join(option.path[:-1])}]\n" * (len(option.path) > 1)) + flat.read_text())
-        if optional(option.kind) != (str, True):  # a text may be "none"
-            assert read_settings(nested, "x", None, options) == {option.name: option.default}
-            assert read_settings(flat, "x", None, options) == {option.name: option.default}
+        assert read_settings(nested, "x", None, options) == {option.name: option.default}
+        assert read_settings(flat, "x", None, options) == {option.name: option.default}
 
 
 @pytest.fixture(scope="module")
@@ -163,14 +161,14 @@ def test_a_label_with_a_revision(tmp_path: Path) -> None:
         ("[colour]\nred = 3", "colour.red: no such setting"),
         ('epochs = "3"', 'epochs is "3"; expected a whole number'),
         ("epochs = 3.0", "epochs is 3.0; expected a whole number"),
-        ("epochs = true", "epochs is True; expected a whole number"),
-        ("epochs = nan", "epochs is nan; expected a whole number"),
+        ("epochs = true", "epochs is true; expected a whole number"),
+        ("epochs = nan", "epochs is NaN; expected a whole number"),
         ("data = 3", "data is 3; expected a path"),
         ("name = 3", "name is 3; expected text"),
         ("residual = 1", "residual is 1; expected true or false"),
         ("patience = 'soon'", 'patience is "soon"; expected a whole number, or "none"'),
         ("tasks = 'sentiment'", 'tasks is "sentiment"; expected a list, each item text'),
-        ("task_weights = ['a']", "task_weights is ['a']; expected a list, each item a number"),
+        ("task_weights = ['a']", 'task_weights is ["a"]; expected a list, each item a number'),
         ("sharing = 'all'", 'sharing is "all"; expected one of: separate, shared_first_layer, shared, none'),
         ("epochs = 0", "epochs is 0; expected at least 1"),
         ("learning_rate = inf", "learning_rate is inf; expected at least 0"),
@@ -188,6 +186,23 @@ def test_a_bad_file_is_one_line_and_nothing_is_written(text, message, where, tmp
     assert captured.err.count("\n") == 1
     assert message in captured.err
     assert [path.name for path in tmp_path.iterdir()] == ["settings.toml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("objective = 'vicreg:tau=0.3'", 'vicreg has no parameter "tau"'),
+        ("objective = 3", "objective is 3; expected text"),
+        ("[objective]\ncolour = 'red'", 'objective is {"colour": "red"}; expected text'),
+    ],
+)
+def test_a_bad_objective_names_the_file(text, message, tmp_path, capsys) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(text)
+    assert main(["pretrain", "--config", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {file}: {message}")
+    assert error.count("\n") == 1
 
 
 def test_a_value_of_the_command_line_is_not_the_files_fault(tmp_path: Path, capsys) -> None:

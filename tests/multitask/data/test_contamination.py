@@ -24,7 +24,6 @@ from multitask.data.read_unlabelled_files import read_sentences, read_triplets
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
-from multitask.stages import common
 from multitask.stages.dropout_views_and_pairs import ContrastiveSource
 from multitask.stages.ensemble import EnsembleConfig
 from multitask.stages.ensemble.combining import ensemble
@@ -39,6 +38,7 @@ from multitask.stages.pretrain.training import pretrain
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Split
+from multitask.training.config import OptimizerConfig
 from multitask.training.source import TaskSource
 
 SHARED_DATA = os.environ.get("MINBERT_SHARED_DATA")
@@ -368,36 +368,34 @@ def test_an_ensemble_was_trained_on_what_its_members_were(tiny_encoder, data, op
     assert not trained.sentences_seen(task_sentences(data, "sentiment")[0]).any()
 
 
-def test_a_run_without_a_record_says_so_and_gets_one_without_training(tiny_encoder, data, options, monkeypatch):
+def test_a_killed_run_does_not_know_its_sentences_until_it_is_complete(tiny_encoder, data, options, monkeypatch):
     config = FinetuneConfig(tasks=("sentiment",), epochs=1)
 
-    def run() -> Artefact:
-        return finetune(str(tiny_encoder), data, config, options)
-
-    artefact = run()
-    whole = sha256_of_file(artefact.folder / RECORD)
-    (artefact.folder / RECORD).unlink()
-    for name in (artefact.folder, artefact.model_folder()):
-        found = known_of(name)
-        assert found.unknown[0].startswith(f"{artefact.folder} records no sentences; run its command again")
-        assert not len(found.sentences)
-    monkeypatch.setattr(common, "train", lambda *_: pytest.fail("trained again"))
-    assert run().folder == artefact.folder
-    assert sha256_of_file(artefact.folder / RECORD) == whole
-
-
-def test_a_killed_run_has_its_record_already(tiny_encoder, data, options, monkeypatch):
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(common, "train", killed)
-    with pytest.raises(KeyboardInterrupt):
-        finetune(str(tiny_encoder), data, FinetuneConfig(tasks=("sentiment",), epochs=1), options)
-    (folder,) = options.runs.glob("finetune-*")
-    assert not (folder / "DONE").exists()
-    found = TrainedOn.read(folder)
-    assert found is not None
-    assert found.sentences_seen(task_sentences(data, "sentiment")[0]).all()
+    with monkeypatch.context() as patch:
+        patch.setattr(Artefact, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            finetune(str(tiny_encoder), data, config, options)
+    (checkpoint,) = options.runs.glob("finetune-*/checkpoints/*")
+    (checkpoint.parent.parent / RECORD).unlink()
+    assert "records no sentences; run its command again" in known_of(checkpoint).unknown[0]
+    assert (
+        known_of(finetune(str(tiny_encoder), data, config, options).folder)
+        .sentences_seen(task_sentences(data, "sentiment")[0])
+        .all()
+    )
+
+
+def test_a_training_that_stops_early_has_seen_the_rows_of_its_steps_only(tiny_encoder, data, options):
+    config = FinetuneConfig(tasks=("sentiment",), epochs=1, epoch_size=4, batch_size=4)
+    once = known_of(finetune(str(tiny_encoder), data, config, options).folder)
+    stopped = replace(config, epochs=99, patience=1, optimizer=OptimizerConfig(learning_rate=0.0))
+    run = finetune(str(tiny_encoder), data, stopped, options)
+    assert [line["step"] for line in run.history()] == [1, 2]
+    rows = task_sentences(data, "sentiment")[0]
+    assert (once.sentences_seen(rows).sum(), known_of(run.folder).sentences_seen(rows).sum()) == (4, 8)
 
 
 # Real data.

@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
-from multitask.data.tables import Source, open_table
+from multitask.data.problems import OnProblem, refuse
+from multitask.data.tables import Dialect, Source, open_table
 from multitask.data.text_lines import MOST_BYTES
 
 Columns = Sequence[str]
@@ -91,8 +92,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("tables")
 
 
-def rows_of(path: Path, **options: Any) -> list[tuple[int, dict[str, Any]]]:
-    return list(open_table(Source(str(path)), **options).rows)
+def rows_of(path: Path, on_problem: OnProblem = refuse, **dialect: Any) -> list[tuple[int, dict[str, Any]]]:
+    return list(open_table(Source(str(path)), Dialect(**dialect), on_problem).rows)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -100,11 +101,11 @@ def rows_of(path: Path, **options: Any) -> list[tuple[int, dict[str, Any]]]:
 @given(rows=ROWS)
 def test_a_table_comes_back_as_it_was_written(folder, name, rows):
     path = write(folder, contents(name, rows), f"data{name}")
-    table = open_table(Source(str(path)), line_breaks=True)
+    table = open_table(Source(str(path)), Dialect(line_breaks=True))
     assert table.columns == COLUMNS
     found = [row for _, row in table.rows]
-    if name.startswith((".csv", ".tsv")):  # in which everything is text, without white space around it
-        rows = [{column: str(value).strip() for column, value in row.items()} for row in rows]
+    if name.startswith((".csv", ".tsv")):  # in which everything is text
+        rows = [{column: str(value) for column, value in row.items()} for row in rows]
     assert found == rows
 
 
@@ -183,12 +184,12 @@ def test_what_is_read_is_what_dictreader_reads(folder, body, line_breaks):
         return
     with path.open(encoding="utf-8-sig", newline="") as file:
         records = list(csv.DictReader(file, delimiter="\t"))
-    assert [row for _, row in found] == [{name: text.strip() for name, text in row.items()} for row in records]
+    assert [row for _, row in found] == records
 
 
 def test_rows_are_numbered_by_their_first_line(tmp_path):
     path = write(tmp_path, b'\xef\xbb\xbftext,label\r\n\r\na,1\r\n"b\nc",2\r\nd,3\r\n')
-    table = open_table(Source(str(path)), line_breaks=True)
+    table = open_table(Source(str(path)), Dialect(line_breaks=True))
     assert table.columns == ("text", "label")
     assert [(table.place(number), row["text"]) for number, row in table.rows] == [
         (f"{path}:3", "a"),
@@ -211,7 +212,7 @@ def test_two_stray_quotes_do_not_swallow_rows(tmp_path):
 def test_a_long_sentence_is_read(tmp_path):
     text = "word " * 200_000
     path = write(tmp_path, f'text,label\n"{text}",1\n')
-    assert rows_of(path)[0][1]["text"] == text.strip()
+    assert rows_of(path)[0][1]["text"] == text
 
 
 def test_a_line_of_more_than_16_mib_is_refused(tmp_path):
@@ -240,6 +241,11 @@ def test_bad_text_is_named_by_its_line(tmp_path, content, problem):
     with pytest.raises(InputError) as caught:
         rows_of(path)
     assert str(caught.value).startswith(f"{path}{problem}")
+
+
+def test_quotes_may_be_ordinary_characters(tmp_path):
+    path = write(tmp_path, 'text\tlabel\n"a\t1\nb" c"\t2\n')
+    assert [row["text"] for _, row in rows_of(path, separator="\t", quotes=False)] == ['"a', 'b" c"']
 
 
 def test_a_separator_is_for_delimited_text_only(tmp_path):

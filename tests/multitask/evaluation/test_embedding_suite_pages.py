@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -121,3 +122,11 @@ def test_latex_rows_have_as_many_cells_as_columns(tmp_path):
     assert {line.count("&") + 1 for line in rows} == {len(columns)}
     assert latex.isascii() or all(line.startswith("%") for line in latex.splitlines() if not line.isascii())
     assert latex.index("toprule") < latex.index("midrule") < latex.index("bottomrule")
+
+
+def test_a_line_break_in_a_name_ends_no_comment_and_begins_no_heading(tmp_path):
+    hostile = "weights\n\\input{secret}\n# Heading"
+    result = replace(suite_result(unknown=(f"the training data of {hostile} is not recorded",)), model=hostile)
+    _, markdown, latex = written(result, tmp_path)
+    assert r"\input" not in latex
+    assert "\n# Heading" not in markdown

@@ -15,12 +15,12 @@ from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn, hash_sentences
-from multitask.data.read_task_files import read_examples
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.embedding_suites import SUITES, evaluate_model, evaluate_suite
 from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS
 from multitask.evaluation.training_overlap import SeenRows, scores_with_overlap
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.read_examples import load_rows
 from tests.multitask.evaluation.folder import BagOfWords, write, write_sts, write_transfer
 
 SHARED = Path(os.environ.get("MINBERT_SHARED_DATA", "missing")) / "senteval"
@@ -183,7 +183,7 @@ def test_seen_masks_decide_which_rows_are_scored():
 
 def test_scores_are_those_of_transformers_and_scipy(sample_data, tmp_path):
     """all-MiniLM-L6-v2, padded, fp32, mean pooling: 0.01 points, as the papers print."""
-    examples = read_examples(TASKS["similarity"].schema.path(sample_data, "dev"), TASKS["similarity"].schema, True)
+    examples = load_rows(load_tasks(sample_data)["similarity"], "dev")
     first, second = (column[:40] for column in examples.sentences)
     gold = examples.labels[:40]
     lines = [f"g\tf\ty\t{i}\t{y:.2f}\t{a}\t{b}" for i, (a, b, y) in enumerate(zip(first, second, gold, strict=True))]
@@ -256,8 +256,7 @@ def test_a_run_is_scored_apart_on_what_it_was_trained_on(tiny_encoder, small_dat
     command = ["finetune", "--start", str(tiny_encoder), "--data", str(small_data), "--runs", str(tmp_path / "runs")]
     assert main([*command, *settings]) == 0
     run = Path(capsys.readouterr().out.splitlines()[-1])
-    schema = TASKS["similarity"].schema
-    train, dev = (read_examples(schema.path(small_data, split), schema, True) for split in ("train", "dev"))
+    train, dev = (load_rows(load_tasks(small_data)["similarity"], split) for split in ("train", "dev"))
     rows = [
         f"g\tf\ty\t{i}\t{gold:.2f}\t{second}\t{first}"
         for i, (first, second, gold) in enumerate(

@@ -18,7 +18,6 @@ from minbert.tokenizer import load_tokenizer
 from multitask import SentenceEncoder
 from multitask.cli.main import main
 from multitask.data.contamination import RECORD, TrainedOn
-from multitask.data.read_task_files import read_examples
 from multitask.evaluation.embedding_suites import evaluate_model
 from multitask.inference.export import export_onnx, export_sentence_transformers, export_transformers
 from multitask.models.sentence_encoder import load_encoder
@@ -26,7 +25,8 @@ from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.read_examples import load_rows
 from tests.multitask.evaluation.folder import write
 
 SENTENCES = ["A man is playing a guitar.", "", "two dogs run in the snow " * 60, "ein Hund", "?"]
@@ -184,10 +184,9 @@ def test_an_export_keeps_what_its_run_was_trained_on(run, tiny_encoder, tmp_path
 
 @pytest.mark.parametrize("to", ["transformers", "sentence-transformers"])
 def test_an_export_evaluates_as_its_run(run, small_data, tmp_path, to):
-    schema = TASKS["similarity"].schema
     rows = []
     for split in ("train", "dev"):
-        first, second = read_examples(schema.path(small_data, split), schema, labelled=True).sentences
+        first, second = load_rows(load_tasks(small_data)["similarity"], split).sentences
         rows += [f"news\tnews\t2015\t{i}\t{i / 4}\t{first[i]}\t{second[i]}" for i in range(16)]
     write(tmp_path / "STS" / "STSBenchmark" / "sts-test.csv", rows)
     assert main(["export", "--model", str(run.folder), "--output", str(tmp_path / "out"), "--to", to]) == 0

@@ -134,6 +134,7 @@ def test_a_kept_model_has_the_card_of_its_run_and_moved_runs_are_found(runs, tmp
     inputs = read_json(only(moved, "finetune") / "inputs.json")
     inputs["labels"]["start"] = f"/where/they/were/{only(runs, 'pretrain').name}"
     write_json(only(moved, "finetune") / "inputs.json", inputs)
+    Artefact(only(moved, "finetune")).finish()
     assert card_of(only(moved, "finetune")) == expected
     shutil.rmtree(only(moved, "pretrain"))
     alone = card_of(only(moved, "finetune"))
@@ -156,6 +157,7 @@ def test_a_base_is_what_the_hub_has(runs, tmp_path, label, base):
     inputs = read_json(only(moved, "pretrain") / "inputs.json")
     inputs["labels"]["start"] = label
     write_json(only(moved, "pretrain") / "inputs.json", inputs)
+    Artefact(only(moved, "pretrain")).finish()
     assert ModelCard(card_of(only(moved, "pretrain"))).data.to_dict().get("base_model") == base
 
 
@@ -167,3 +169,12 @@ def test_a_published_checkpoint_has_no_recipe_but_is_a_base(runs):
     assert "sentences of up to 256 tokens" in card
     assert "Quora" in section(card, "Limits")
     assert not table(section(card, "Results"))
+
+
+def test_names_of_folders_are_text(tiny_encoder, tmp_path):
+    folder = Path(shutil.copytree(tiny_encoder, tmp_path / "model\n# Heading\n<b>`x`"))
+    card = model_card(str(folder), None, SentenceEncoder.load(folder, device="cpu"), normalize=False)
+    text = card.split("---\n", 2)[2]
+    assert "\n# Heading" not in text
+    assert "<b>" not in text
+    assert text.lstrip().startswith("# model \\# Heading \\<b\\>\\`x\\`\n")

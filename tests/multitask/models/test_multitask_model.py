@@ -1,6 +1,7 @@
 """MultitaskModel: one packed call equals task by task and the padded encoder; saving and loading changes no bit."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from multitask.models.config import HeadsConfig
 from multitask.models.model_folder import DESCRIPTION, HEADS, resolve_pooling
 from multitask.models.multitask_model import MultitaskModel, load_model
 from multitask.runs.artefact import Artefact
-from multitask.tasks.all_tasks import TASKS
+from tests.conftest import COURSE_TASKS
 
 SENTENCES = {
     "sentiment": (["The band seemed to have a good time.", "", "It falls short of what was promised. " * 3],),
@@ -41,10 +42,10 @@ def tokenizer(tiny_encoder: Path) -> Tokenizer:
     return load_tokenizer(str(tiny_encoder))
 
 
-def build(tiny_encoder: Path, heads: HeadsConfig, pooling="cls", tasks=tuple(TASKS), max_length=None) -> MultitaskModel:
+def build(tiny_encoder: Path, heads: HeadsConfig, pooling="cls", tasks=COURSE_TASKS, max_length=None) -> MultitaskModel:
     torch.manual_seed(1)
-    encoder = BertModel.from_pretrained(str(tiny_encoder))
-    return MultitaskModel(encoder, tasks, pooling, heads, max_length).eval()
+    encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
+    return MultitaskModel(encoder, tokenizer, tasks, pooling, heads, max_length).eval()
 
 
 def encode(model: MultitaskModel, tokenizer: Tokenizer, task: str):
@@ -71,7 +72,7 @@ def test_one_packed_call_equals_a_call_for_each_task(tiny_encoder, tokenizer, he
     order = ["similarity", "reviews", "sentiment", "paraphrase"]
     together = call(model, tokenizer, *order)
     assert list(together) == order
-    for task in TASKS:
+    for task in COURSE_TASKS:
         alone = call(model, tokenizer, task)[task]
         assert alone.dtype == torch.float32
         torch.testing.assert_close(together[task], alone, rtol=0, atol=1e-5)
@@ -94,7 +95,7 @@ def padded_embeddings(model: MultitaskModel, ids: list, types: list) -> Tensor:
 @pytest.mark.parametrize("heads", HEADS_CONFIGS, ids=str)
 def test_packed_equals_the_padded_encoder_with_pooling_by_hand(tiny_encoder, tokenizer, heads, pooling):
     model = build(tiny_encoder, heads, pooling)
-    outputs = call(model, tokenizer, *TASKS)
+    outputs = call(model, tokenizer, *COURSE_TASKS)
     for task, columns in SENTENCES.items():
         embeddings = padded_embeddings(model, *encode(model, tokenizer, task))
         parts = embeddings.split(len(columns[0]))  # first sentences, then second ones; one part for joint pairs
@@ -131,22 +132,26 @@ def test_saved_and_loaded_bit_for_bit(tiny_encoder, tokenizer, heads, tmp_path):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.01)
-    model.save(tmp_path / "model", tokenizer)
+    model.save(tmp_path / "model")
     loaded = MultitaskModel.load(tmp_path / "model")
     assert not loaded.training
-    assert (loaded.tasks, loaded.pooling, loaded.heads_config, loaded.max_length) == (tuple(TASKS), "mean", heads, 17)
+    assert (loaded.pooling, loaded.heads_config, loaded.max_length) == ("mean", heads, 17)
+    without_files = {"train": None, "dev": None, "test": None, "separator": None}
+    assert loaded.tasks == {name: replace(task, **without_files) for name, task in COURSE_TASKS.items()}
+    assert list(loaded.tasks) == list(COURSE_TASKS)
+    assert loaded.tokenizer.fingerprint() == tokenizer.fingerprint()
     state = model.state_dict()
     assert list(loaded.state_dict()) == list(state)
     assert all(torch.equal(tensor, state[name]) for name, tensor in loaded.state_dict().items())
     shared = [[name for name, _ in m.named_parameters()] for m in (model, loaded)]
     assert shared[0] == shared[1]  # named_parameters lists a shared parameter once, so layers are shared again
-    before, after = call(model, tokenizer, *TASKS), call(loaded, load_tokenizer(str(tmp_path / "model")), *TASKS)
-    assert all(torch.equal(before[task], after[task]) for task in TASKS)
+    before, after = call(model, tokenizer, *COURSE_TASKS), call(loaded, loaded.tokenizer, *COURSE_TASKS)
+    assert all(torch.equal(before[task], after[task]) for task in COURSE_TASKS)
 
 
 def test_transformers_loads_the_folder(tiny_encoder, tokenizer, tmp_path):
     model = build(tiny_encoder, HeadsConfig(), "cls")
-    model.save(tmp_path / "model", tokenizer)
+    model.save(tmp_path / "model")
     theirs, their_tokenizer = (kind.from_pretrained(tmp_path / "model") for kind in (AutoModel, AutoTokenizer))
     sentences = SENTENCES["sentiment"][0]
     inputs = their_tokenizer(sentences, padding=True, truncation=True, max_length=64, return_tensors="pt")
@@ -155,10 +160,10 @@ def test_transformers_loads_the_folder(tiny_encoder, tokenizer, tmp_path):
         torch.testing.assert_close(model.embed(tokenizer.pack(sentences)), expected, rtol=0, atol=1e-5)
 
 
-def test_saving_replaces_an_older_model(tiny_encoder, tokenizer, tmp_path):
-    build(tiny_encoder, HeadsConfig("shared")).save(tmp_path / "model", tokenizer)
+def test_saving_replaces_an_older_model(tiny_encoder, tmp_path):
+    build(tiny_encoder, HeadsConfig("shared")).save(tmp_path / "model")
     (tmp_path / "model" / "left-over").touch()
-    build(tiny_encoder, HeadsConfig("separate")).save(tmp_path / "model", tokenizer)
+    build(tiny_encoder, HeadsConfig("separate")).save(tmp_path / "model")
     assert MultitaskModel.load(tmp_path / "model").heads_config.sharing == "separate"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     assert not (tmp_path / "model" / "left-over").exists()
@@ -204,9 +209,9 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_folder_is_refused_in_one_line(tiny_encoder, tokenizer, tmp_path, damage):
+def test_a_damaged_folder_is_refused_in_one_line(tiny_encoder, tmp_path, damage):
     folder = tmp_path / "model"
-    build(tiny_encoder, HeadsConfig()).save(folder, tokenizer)
+    build(tiny_encoder, HeadsConfig()).save(folder)
     MultitaskModel.load(folder)
     DAMAGES[damage](folder)
     with pytest.raises(InputError) as caught:
@@ -215,19 +220,20 @@ def test_a_damaged_folder_is_refused_in_one_line(tiny_encoder, tokenizer, tmp_pa
     assert "\n" not in str(caught.value)
 
 
-def test_loads_the_leading_model_of_a_run(tiny_encoder, tokenizer, tmp_path):
-    models = {name: build(tiny_encoder, HeadsConfig(), tasks=(name,)) for name in ("sentiment", "paraphrase")}
+def test_loads_the_leading_model_of_a_run(tiny_encoder, tmp_path):
+    names = ("sentiment", "paraphrase")
+    models = {name: build(tiny_encoder, HeadsConfig(), tasks={name: COURSE_TASKS[name]}) for name in names}
     run = Artefact(tmp_path / "finetune-run-0123456789abcdef")
     write_json(run.folder / "inputs.json", {})
     write_json(run.folder / "best.json", {"overall": "paraphrase", "sentiment": "sentiment"})
     for name, model in models.items():
-        model.save(run.folder / "checkpoints" / name, tokenizer)
+        model.save(run.folder / "checkpoints" / name)
     with pytest.raises(InputError, match="not a complete run"):
         MultitaskModel.load(run.folder)
     run.finish()
     for named in (run.folder, str(run.folder)):
         loaded = MultitaskModel.load(named)
-        assert loaded.tasks == ("paraphrase",)
+        assert list(loaded.tasks) == ["paraphrase"]
         assert all(
             torch.equal(a, b) for a, b in zip(loaded.parameters(), models["paraphrase"].parameters(), strict=True)
         )
@@ -238,11 +244,11 @@ def test_a_folder_that_does_not_exist_is_refused(tmp_path):
         MultitaskModel.load(tmp_path / "missing")
 
 
-def test_pooling_is_what_the_weights_were_tuned_with(tiny_encoder, tokenizer, tmp_path):
+def test_pooling_is_what_the_weights_were_tuned_with(tiny_encoder, tmp_path):
     assert resolve_pooling("auto", tiny_encoder) == "cls"
     assert resolve_pooling("mean", tiny_encoder) == "mean"
     for pooling in ("mean", "cls"):
-        build(tiny_encoder, HeadsConfig(), pooling).save(tmp_path / pooling, tokenizer)
+        build(tiny_encoder, HeadsConfig(), pooling).save(tmp_path / pooling)
         assert resolve_pooling("auto", tmp_path / pooling) == pooling
         assert resolve_pooling("cls", tmp_path / pooling) == "cls"
     (tmp_path / "tuned" / "1_Pooling").mkdir(parents=True)
@@ -253,7 +259,7 @@ def test_pooling_is_what_the_weights_were_tuned_with(tiny_encoder, tokenizer, tm
 
 
 def test_an_encoder_alone_compares_pairs_by_cosine(tiny_encoder):
-    model, tokenizer = load_model(tiny_encoder), load_tokenizer(str(tiny_encoder))
+    model, tokenizer = load_model(tiny_encoder, COURSE_TASKS), load_tokenizer(str(tiny_encoder))
     first, second = ["a warm day", "two dogs run"], ["a cold night", "two dogs run"]
     batch = tokenizer.pack([*first, *second])
     encoder = BertModel.from_pretrained(str(tiny_encoder))

@@ -17,10 +17,10 @@ from multitask.models.prediction_heads import (
     SentenceHead,
     build_heads,
 )
-from multitask.tasks.all_tasks import TASKS
+from tests.conftest import COURSE_TASKS
 
 WIDTH, HIDDEN, ROWS = 6, 4, 5
-ALL = list(TASKS.values())
+ALL = list(COURSE_TASKS.values())
 PAIR_INPUTS = ("embeddings", "features", "joint")
 SHARINGS = ("separate", "shared_first_layer", "shared", "none")
 
@@ -104,7 +104,7 @@ def test_shared_layers_need_pairs_of_embeddings(sharing, pairs):
         with pytest.raises(InputError, match=message):
             build(sharing, similarity_pairs=pairs)
     else:
-        assert set(build(sharing, pairs)) == set(TASKS)
+        assert set(build(sharing, pairs)) == set(COURSE_TASKS)
 
 
 def test_mlp_is_dropout_linear_relu_dropout_linear():
@@ -129,12 +129,14 @@ def test_cosine_head():
     torch.testing.assert_close(CosineHead(nn.Identity())(x, -2 * x), -torch.ones(ROWS))
 
 
-def test_bilinear_head():
-    head, x, y = BilinearHead(nn.Linear(WIDTH, HIDDEN), HIDDEN), draw(ROWS, WIDTH), draw(2 * ROWS, WIDTH)[ROWS:]
-    assert head.bias.item() == 0
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_bilinear_head(outputs):
+    head, x, y = BilinearHead(nn.Linear(WIDTH, HIDDEN), HIDDEN, outputs), draw(ROWS, WIDTH), draw(9, WIDTH)[4:]
+    assert not head.bias.any()
     with torch.no_grad():
-        head.bias.fill_(0.7)
-    expected = nn.functional.bilinear(head.transform(x), head.transform(y), head.form.weight[None], head.bias[None])
+        head.bias.copy_(draw(outputs).view_as(head.bias))
+    forms = head.form.weight.view(outputs, HIDDEN, HIDDEN)
+    expected = nn.functional.bilinear(head.transform(x), head.transform(y), forms, head.bias.view(outputs))
     torch.testing.assert_close(head(x, y), expected.squeeze(1))
 
 
@@ -188,8 +190,8 @@ def test_only_similarity_is_squashed_into_its_range(pairs):
 def test_shapes_even_of_one_row(sharing, pairs, rows):
     heads, x = build(sharing, pairs), draw(rows, WIDTH)
     for task in ALL:
-        outputs = heads[task.name](x, x) if task.kind.pair else heads[task.name](x)
-        assert outputs.shape == ((rows, task.kind.outputs) if task.kind.outputs > 1 else (rows,))
+        outputs = heads[task.name](x, x) if task.pair else heads[task.name](x)
+        assert outputs.shape == ((rows, task.outputs) if task.outputs > 1 else (rows,))
 
 
 def test_without_heads_both_pair_tasks_are_the_cosine_of_the_embeddings():

@@ -1,5 +1,8 @@
 """An artefact's place follows from what determines it, and its state outlives it only when it is done."""
 
+import json
+import os
+import shutil
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from minbert.errors import InputError
+from minbert.files import write_json
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runs import artefact as artefacts
 from multitask.runs import run_hash
@@ -127,7 +131,7 @@ def test_the_state_goes_only_when_the_run_is_marked_as_done(tmp_path, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(artefacts, "write_text", failing)
+        patch.setattr(artefacts, "write_json", failing)
         with pytest.raises(KeyboardInterrupt):
             artefact.finish()
     assert state.exists()
@@ -176,3 +180,106 @@ def test_a_run_without_models_says_what_to_pass(tmp_path):
     artefact.finish()
     with pytest.raises(InputError, match="keeps no model; pass a run of finetune or pretrain"):
         artefact.model_folder()
+
+
+# Damage to complete runs.
+
+
+def complete(runs: Path) -> Artefact:
+    """A run with two files, one of them in a folder, and the mark of a person."""
+    artefact = place(runs)
+    (artefact.folder / "checkpoints" / "step-0000001").mkdir(parents=True)
+    (artefact.folder / "checkpoints" / "step-0000001" / "model.safetensors").write_bytes(bytes(range(256)))
+    write_json(artefact.folder / "best.json", {"overall": "step-0000001"})
+    artefact.finish()
+    return artefact
+
+
+FILES = ["checkpoints/step-0000001/model.safetensors", "best.json", "config.json", "inputs.json"]
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("damage", ["flipped", "longer", "empty", "missing"])
+def test_damage_to_any_file_of_a_complete_run_is_refused_wherever_it_is_used(tmp_path, file, damage):
+    artefact = complete(tmp_path)
+    path = artefact.folder / file
+    content = path.read_bytes()
+    damaged = {"flipped": bytes([content[0] ^ 1]) + content[1:], "longer": content + b" ", "empty": b""}
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(damaged[damage])
+    what = f"{path}: {'missing' if damage == 'missing' else 'changed'} since the run was complete; delete"
+    for use in (artefact.check, artefact.model_folder, lambda: place(tmp_path), lambda: artefact.check(whole=True)):
+        with pytest.raises(InputError) as caught:
+            use()
+        assert what in str(caught.value)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_damage_that_leaves_size_and_time_is_found_by_the_whole_check(tmp_path, file):
+    artefact = complete(tmp_path)
+    path = artefact.folder / file
+    before = path.stat()
+    path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    artefact.check()
+    with pytest.raises(InputError, match="changed since the run was complete"):
+        artefact.check(whole=True)
+
+
+def test_a_copy_has_new_times_and_the_same_bytes(tmp_path):
+    artefact = complete(tmp_path)
+    copied = Artefact(Path(shutil.copytree(artefact.folder, tmp_path / "copy", copy_function=shutil.copy)))
+    assert copied.model_folder().name == "step-0000001"
+    copied.check(whole=True)
+
+
+def test_what_is_added_later_and_the_mark_of_a_person_are_nobodys_damage(tmp_path):
+    artefact = complete(tmp_path)
+    (artefact.folder / KEEP).unlink()
+    write_json(artefact.folder / "checkpoints" / "step-0000001" / "evaluation-dev.json", {})
+    artefact.check(whole=True)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"best.json": 1}', '{"best.json": {}}', "\0"])
+def test_a_list_of_hashes_that_is_none_is_refused(tmp_path, content):
+    artefact = complete(tmp_path)
+    (artefact.folder / "DONE").write_text(content)
+    with pytest.raises(InputError, match=r"DONE: .*; of an older version, or damaged: delete") as caught:
+        artefact.model_folder()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["../../outside/evil", "..", ".", "/etc", "a/b", "", "a\nb"])
+def test_the_best_checkpoint_is_one_of_the_run(tmp_path, name):
+    artefact = place(tmp_path)
+    write_json(artefact.folder / "best.json", {"overall": name})
+    artefact.finish()
+    with pytest.raises(InputError, match=r"best\.json: .* is no name of a checkpoint"):
+        artefact.model_folder()
+
+
+@pytest.mark.parametrize("content", [[], {"overall": 1}, {"overall": ["step-1"]}, "step-1"])
+def test_the_best_checkpoints_are_names_by_score(tmp_path, content):
+    artefact = place(tmp_path)
+    write_json(artefact.folder / "best.json", content)
+    artefact.finish()
+    with pytest.raises(InputError, match=r"best\.json: .*Input should be"):
+        artefact.model_folder()
+
+
+LINE = {"step": 1, "epoch": 1, "training": {"a": 1.5}, "dev": {}, "scores": {"a": 1}, "tokens": 1, "seconds": 0.5}
+
+
+def test_history_is_the_lines_of_the_metrics(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(LINE) + "\n" + json.dumps(LINE | {"step": 2}) + "\n")
+    assert Artefact(tmp_path).history() == [LINE, LINE | {"step": 2}]
+
+
+@pytest.mark.parametrize("content", ["", "1", "[]", "{}", json.dumps(LINE)[:-2], json.dumps(LINE | {"step": "1"})])
+def test_metrics_that_are_damaged_are_refused(tmp_path, content):
+    (tmp_path / "metrics.jsonl").write_text(content)
+    with pytest.raises(InputError, match=r"metrics\.jsonl: ") as caught:
+        Artefact(tmp_path).history()
+    assert "\n" not in str(caught.value)

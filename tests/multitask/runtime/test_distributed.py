@@ -40,6 +40,7 @@ from multitask.stages.mlm import MlmConfig
 from multitask.stages.mlm.training import mlm
 from multitask.stages.pretrain import ContrastiveConfig, PretrainConfig
 from multitask.stages.pretrain.training import pretrain
+from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.trainable import Batch, Watchable
 from tests.conftest import ROOT
 
@@ -182,7 +183,7 @@ def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathF
     return folder
 
 
-FINETUNE = FinetuneConfig(batch_size=12, task_weights=(1.0, 2.0, 5.0), heads=HeadsConfig(dropout=0.0))
+FINETUNE = FinetuneConfig(MAIN_TASKS, batch_size=12, task_weights=(1.0, 2.0, 5.0), heads=HeadsConfig(dropout=0.0))
 PRETRAIN = PretrainConfig(batch_size=12, select="last")
 FUSE = FuseConfig(
     replace(REPORT, batch_size=12, tasks=FINETUNE.tasks, untrained=(), scheduler="pcgrad"),

@@ -10,6 +10,7 @@ from multitask.schedulers import AverageLoss, build_scheduler
 from multitask.schedulers.config import SchedulerConfig
 from multitask.schedulers.pcgrad_and_aggregators import METHODS
 from multitask.stages.finetune import FinetuneConfig
+from tests.conftest import COURSE_TASKS
 
 from .toy import OWN, SHARED, TASKS, UPDATE, Toy, cosines
 
@@ -27,9 +28,8 @@ def name(request) -> str:
 
 
 def build(name: str, weights: tuple[float, ...] | None = None, **scheduling):
-    return build_scheduler(
-        FinetuneConfig(scheduler=name, task_weights=weights, scheduling=SchedulerConfig(**scheduling)), CPU
-    )
+    config = FinetuneConfig(TASKS, scheduler=name, task_weights=weights, scheduling=SchedulerConfig(**scheduling))
+    return build_scheduler(config, COURSE_TASKS, CPU)
 
 
 def conflicting() -> Toy:
@@ -177,4 +177,4 @@ def test_missing_packages_are_named(monkeypatch):
 
 def test_one_task_has_nothing_to_aggregate():
     with pytest.raises(InputError, match="to train reviews alone, use single"):
-        build_scheduler(FinetuneConfig(scheduler="pcgrad", tasks=("reviews",)), CPU)
+        build_scheduler(FinetuneConfig(scheduler="pcgrad", tasks=("reviews",)), COURSE_TASKS, CPU)

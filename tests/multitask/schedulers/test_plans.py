@@ -19,6 +19,7 @@ from multitask.schedulers.config import SchedulerConfig
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning, prepare
 from multitask.training.trainable import Batch, Losses
+from tests.conftest import COURSE_TASKS
 
 CPU = torch.device("cpu")
 ROWS = [np.array([0, 1]), np.array([2, 3]), np.array([4])]
@@ -52,7 +53,7 @@ def problem(tiny_encoder: Path, small_data: Path, tmp_path_factory):
     def build(scheduler: str, **changes) -> Finetuning:
         config = replace(FinetuneConfig(scheduler=scheduler, batch_size=SIZE), **changes)
         found = prepare(str(tiny_encoder), data, config, RunOptions(device="cpu", precision="fp32"))
-        return Finetuning(found.model, found.begin.tokenizer, found.training, found.dev, found.config, found.runtime)
+        return Finetuning(found.model, found.training, found.dev, found.config, found.runtime)
 
     return build
 
@@ -96,7 +97,10 @@ def test_average_cuts_an_epoch_to_the_smallest_task() -> None:
 @pytest.mark.parametrize("weights", [(1.0,), (1.0, 0.0, 1.0), (1.0, -1.0, 1.0), (1.0, float("nan"), 1.0)], ids=str)
 def test_weights_must_be_positive_and_one_for_each_task(weights: tuple[float, ...]) -> None:
     with pytest.raises(InputError, match="expected 3 positive numbers"):
-        FinetuneConfig(task_weights=weights)
+        FinetuneConfig(tasks=tuple(SIZES), task_weights=weights)
+    if len(weights) > 1:
+        with pytest.raises(InputError, match="expected positive numbers, one for each task"):
+            FinetuneConfig(task_weights=weights)
 
 
 # Round robin and single tasks.
@@ -138,8 +142,9 @@ def test_single_is_one_whole_set(problem):
 def counts(name: str, epoch: int | None = None, epochs: int = 60, **scheduling) -> tuple[np.ndarray, np.ndarray]:
     """How often each task is drawn, over many epochs or many seeds of one epoch, and its size."""
     sizes = {"sentiment": 100, "paraphrase": 900, "similarity": 400}
-    config = FinetuneConfig(scheduler=name, epochs=epochs, batch_size=10, scheduling=SchedulerConfig(**scheduling))
-    scheduler = build_scheduler(config, CPU)
+    scheduling = SchedulerConfig(**scheduling)
+    config = FinetuneConfig(tuple(SIZES), scheduler=name, epochs=epochs, batch_size=10, scheduling=scheduling)
+    scheduler = build_scheduler(config, COURSE_TASKS, CPU)
     draws = [(e, 0) for e in range(epochs)] if epoch is None else [(epoch, seed) for seed in range(60)]
     taken = [scheduler.epoch_sizes(sizes, replace(config, seed=seed), e) for e, seed in draws]
     assert all(sum(each.values()) == 300 for each in taken)  # three times the smallest set
@@ -166,7 +171,7 @@ def test_annealed_of_one_epoch_is_proportional(problem):
 
 
 def test_sampled_tasks_come_in_random_order():
-    scheduler = build_scheduler(FinetuneConfig(scheduler="proportional"), CPU)
+    scheduler = build_scheduler(FinetuneConfig(tuple(SIZES), scheduler="proportional"), COURSE_TASKS, CPU)
     batches = {"a": ROWS[:2], "b": ROWS[:1]}
     orders = Counter()
     for seed in range(600):
@@ -202,10 +207,10 @@ def test_plans_are_functions_of_configuration_and_epoch(problem):
 
 def test_an_unknown_name_lists_all():
     with pytest.raises(InputError) as caught:
-        build_scheduler(FinetuneConfig(scheduler="pcgard"), CPU)
+        build_scheduler(FinetuneConfig(tuple(SIZES), scheduler="pcgard"), COURSE_TASKS, CPU)
     assert str(caught.value) == f'unknown scheduler "pcgard"; expected one of: {", ".join(sorted(SCHEDULERS))}'
 
 
 def test_fusion_is_a_command():
     with pytest.raises(InputError, match="run `multitask fuse`"):
-        build_scheduler(FinetuneConfig(scheduler="fusion"), CPU)
+        build_scheduler(FinetuneConfig(tuple(SIZES), scheduler="fusion"), COURSE_TASKS, CPU)

@@ -5,11 +5,13 @@ import pytest
 import torch
 
 from minbert.model import BertModel
+from minbert.tokenizer import load_tokenizer
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
 from multitask.schedulers import build_scheduler
 from multitask.schedulers.task_gradients import TaskGradients, split_parameters
 from multitask.stages.finetune import FinetuneConfig
+from tests.conftest import COURSE_TASKS
 
 from .toy import TASKS, UPDATE, Toy, cosines
 
@@ -21,7 +23,7 @@ PAIRS = [("sentiment", "paraphrase", 0, 1), ("sentiment", "similarity", 0, 2), (
 @pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0), (0.5, 2.0, 3.0)], ids=str)
 def test_conflicts_are_cosines_and_norms(name, weights):
     toy = Toy()
-    scheduler = build_scheduler(FinetuneConfig(scheduler=name, task_weights=weights), CPU)
+    scheduler = build_scheduler(FinetuneConfig(TASKS, scheduler=name, task_weights=weights), COURSE_TASKS, CPU)
     scheduler.backward(toy, UPDATE)
     seen = {key: value.item() for key, value in scheduler.conflicts(toy, UPDATE).items()}
     matrix = toy.matrix()
@@ -33,7 +35,7 @@ def test_conflicts_are_cosines_and_norms(name, weights):
 @pytest.mark.parametrize("name", ["average", "pcgrad"])
 def test_looking_leaves_no_trace(name):
     toy = Toy(dropout=0.5)
-    scheduler = build_scheduler(FinetuneConfig(scheduler=name), CPU)
+    scheduler = build_scheduler(FinetuneConfig(TASKS, scheduler=name), COURSE_TASKS, CPU)
     scheduler.backward(toy, UPDATE)
     gradients = {key: value.clone() for key, value in toy.gradients().items() if value is not None}
     before = torch.get_rng_state()
@@ -46,7 +48,7 @@ def test_looking_leaves_no_trace(name):
 
 
 def test_after_a_step_an_aggregator_looks_for_free():
-    toy, scheduler = Toy(), build_scheduler(FinetuneConfig(scheduler="pcgrad"), CPU)
+    toy, scheduler = Toy(), build_scheduler(FinetuneConfig(TASKS, scheduler="pcgrad"), COURSE_TASKS, CPU)
     scheduler.backward(toy, UPDATE)
     calls = len(toy.graphs)
     scheduler.conflicts(toy, UPDATE)
@@ -74,7 +76,7 @@ def test_the_cosine_with_no_gradient_is_zero():
 )
 def test_shared_are_the_encoder_and_layers_of_several_heads(tiny_encoder, heads, common):
     encoder = BertModel.from_pretrained(str(tiny_encoder))
-    model = MultitaskModel(encoder, (*TASKS, "reviews"), "cls", heads)
+    model = MultitaskModel(encoder, load_tokenizer(str(tiny_encoder)), COURSE_TASKS, "cls", heads)
     shared, own = split_parameters(model, TASKS)
     names = {parameter: name for name, parameter in model.named_parameters()}
     in_heads = {names[parameter] for parameter in shared if names[parameter].startswith("heads.")}

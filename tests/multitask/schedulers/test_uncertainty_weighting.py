@@ -7,6 +7,7 @@ import torch
 
 from multitask.schedulers import build_scheduler
 from multitask.stages.finetune import FinetuneConfig
+from tests.conftest import COURSE_TASKS
 
 from .toy import OWN, TASKS, UPDATE, Toy
 
@@ -15,8 +16,8 @@ WEIGHTS = {"sentiment": 1.0, "paraphrase": 2.0, "similarity": 4.0}
 
 
 def build(logs: list[float]):
-    config = FinetuneConfig(scheduler="uncertainty", task_weights=tuple(WEIGHTS.values()))
-    scheduler = build_scheduler(config, torch.device("cpu")).double()
+    config = FinetuneConfig(TASKS, scheduler="uncertainty", task_weights=tuple(WEIGHTS.values()))
+    scheduler = build_scheduler(config, COURSE_TASKS, torch.device("cpu")).double()
     assert scheduler.log_variances.tolist() == [0, 0, 0]
     with torch.no_grad():
         scheduler.log_variances.copy_(torch.tensor(logs))

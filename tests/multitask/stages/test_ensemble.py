@@ -19,12 +19,13 @@ from minbert.files import read_json, write_json
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.cli.main import main
-from multitask.evaluation.task_predictions import load_split, outputs
+from multitask.evaluation.task_predictions import load_split
 from multitask.inference.prediction_files import write_prediction_files
 from multitask.models.config import HeadsConfig
 from multitask.models.model_folder import HEADS
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import BilinearHead
+from multitask.models.predictions import outputs
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
@@ -35,12 +36,12 @@ from multitask.stages.ensemble.combining import ensemble
 from multitask.stages.ensemble.votes_and_soups import Member, blend, find_members, select_greedily, select_soup, soup
 from multitask.stages.finetune import STAGE as FINETUNE
 from multitask.stages.finetune import FinetuneConfig
-from multitask.tasks.all_tasks import TASKS
-from tests.conftest import SMALL_ROWS, sample_vocabulary, word_piece
+from tests.conftest import COURSE_TASKS, SMALL_ROWS, sample_vocabulary, task_file, word_piece
 
 TRAINED = ("sentiment", "paraphrase", "similarity")
 CPU = start("cpu", "fp32")
-FILES = sorted(f"{TASKS[task].prediction_stem}-{split}-output.csv" for task in TRAINED for split in ("dev", "test"))
+STEMS = {task: COURSE_TASKS[task].prediction_file for task in TRAINED}
+FILES = sorted(f"{STEMS[task]}-{split}-output.csv" for task in TRAINED for split in ("dev", "test"))
 FEATURES = HeadsConfig("separate", "features")
 
 
@@ -73,18 +74,19 @@ def write_model(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.T
 
     def write(seed: int, heads=FEATURES, pooling="mean", tasks=TRAINED, encoder=tiny_encoder, folder=None, length=None):
         torch.manual_seed(seed)
-        model = MultitaskModel(BertModel.from_pretrained(str(encoder)), tasks, pooling, heads, length)
+        own = {name: COURSE_TASKS[name] for name in tasks}
+        bert, tokenizer = BertModel.from_pretrained(str(encoder)), load_tokenizer(str(encoder))
+        model = MultitaskModel(bert, tokenizer, own, pooling, heads, length)
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.1)
-            tokenizer = load_tokenizer(str(encoder))
-            for task, rows in load_split(model.eval(), tokenizer, small_data, "dev").items():
+            for task, rows in load_split(model.eval(), small_data, "dev").items():
                 if task != "similarity":
                     head = model.heads[task]
                     bias = head.bias if isinstance(head, BilinearHead) else head.mlp.second.bias
                     bias.sub_(torch.tensor(np.median(outputs(model, task, rows, CPU), axis=0)).view_as(bias))
         folder = folder or tmp_path_factory.mktemp("model") / "model"
-        model.save(folder, tokenizer)
+        model.save(folder)
         return folder
 
     return write
@@ -128,7 +130,7 @@ def build(models, data, runs, method, kept="leading", **settings) -> Artefact:
 def probabilities(folder: Path, task: str, data: Path, split: str) -> np.ndarray:
     """What a member says of every row, from its raw outputs by scipy."""
     model = MultitaskModel.load(folder)
-    rows = load_split(model, load_tokenizer(str(folder)), data, split, [task])[task]
+    rows = load_split(model, data, split, [task])[task]
     raw = outputs(model, task, rows, CPU).astype(np.float64)
     return {"sentiment": lambda: softmax(raw, axis=1), "paraphrase": lambda: expit(raw)}.get(
         task, lambda: np.clip(raw, 0, 1)
@@ -149,12 +151,12 @@ def measured(task: str, estimates: np.ndarray, labels: np.ndarray) -> float:
 
 
 def labels_of(data: Path, task: str) -> np.ndarray:
-    lines = TASKS[task].schema.path(data, "dev").read_text().splitlines()
+    lines = task_file(data, task, "dev").read_text().splitlines()
     return np.array([float(line.rsplit("\t", 1)[1]) for line in lines[1:]])
 
 
 def read_file(artefact: Artefact, task: str, split: str) -> np.ndarray:
-    path = artefact.folder / "predictions" / f"{TASKS[task].prediction_stem}-{split}-output.csv"
+    path = artefact.folder / "predictions" / f"{STEMS[task]}-{split}-output.csv"
     return np.array([float(line.split(" , ")[1]) for line in path.read_text().splitlines()[1:]])
 
 
@@ -208,14 +210,14 @@ def greedy_by_hand(task: str, estimates: list[np.ndarray], labels: np.ndarray, r
 @pytest.mark.parametrize("task", TRAINED)
 def test_greedy_selection_equals_a_bag_grown_by_hand(task, seed):
     estimates, labels = draw(task, seed)
-    votes = select_greedily(TASKS[task].kind, estimates, labels, rounds=8)
+    votes = select_greedily(COURSE_TASKS[task], estimates, labels, rounds=8)
     assert votes.tolist() == greedy_by_hand(task, estimates, labels, rounds=8)
     single = max(measured(task, estimate, labels) for estimate in estimates)
     assert measured(task, blend(estimates, votes), labels) >= single
 
 
 def test_greedy_selection_takes_several_and_one_of_them_twice():
-    votes = select_greedily(TASKS["similarity"].kind, *draw("similarity", 0), rounds=8)
+    votes = select_greedily(COURSE_TASKS["similarity"], *draw("similarity", 0), rounds=8)
     assert np.count_nonzero(votes) > 1
     assert max(votes) > 1
 
@@ -224,9 +226,19 @@ def test_greedy_selection_takes_several_and_one_of_them_twice():
 def test_one_round_is_the_best_member_and_the_first_named_wins_ties(task):
     estimates, labels = draw(task, seed=3)
     scores = [measured(task, estimate, labels) for estimate in estimates]
-    votes = select_greedily(TASKS[task].kind, estimates, labels, rounds=1)
+    votes = select_greedily(COURSE_TASKS[task], estimates, labels, rounds=1)
     assert votes.tolist() == [int(i == int(np.argmax(scores))) for i in range(5)]
-    assert select_greedily(TASKS[task].kind, [estimates[0]] * 3, labels, rounds=4).tolist() == [1, 0, 0]
+    assert select_greedily(COURSE_TASKS[task], [estimates[0]] * 3, labels, rounds=4).tolist() == [1, 0, 0]
+
+
+def test_an_undefined_score_counts_as_the_worst(write_model):
+    estimates, labels = draw("similarity", seed=0, members=2)
+    constant = np.full_like(estimates[0], 0.5)
+    for given, expected in (([constant, estimates[0]], [0, 1]), ([constant, constant], [1, 0])):
+        assert select_greedily(COURSE_TASKS["similarity"], given, labels, rounds=1).tolist() == expected
+    ranked = find_members([write_model(seed) for seed in (1, 2, 3)], "leading")
+    values = iter([float("nan"), 0.1, float("nan")])
+    assert select_soup(ranked, lambda model: next(values)) == ranked[:2]
 
 
 def test_the_average_of_unlike_models(members, small_data, tmp_path):
@@ -260,7 +272,7 @@ def test_each_members_scores(members, small_data, tmp_path):
         for task in TRAINED:
             expected = measured(task, probabilities(folder, task, small_data, "dev"), labels_of(small_data, task))
             assert said[str(folder)]["scores"][task] == pytest.approx(expected, abs=1e-5)
-            metric = said[str(folder)]["metrics"][task][TASKS[task].kind.metric]
+            metric = said[str(folder)]["metrics"][task][COURSE_TASKS[task].metric]
             assert metric == said[str(folder)]["scores"][task]
 
 
@@ -275,7 +287,7 @@ def test_best_per_task_is_the_best_members_own_answer(members, small_data, tmp_p
         assert said["scores"][task] == scores[best]
         write_prediction_files(Path(best), small_data, tmp_path / task, device="cpu", precision="fp32")
         for split in ("dev", "test"):
-            name = f"{TASKS[task].prediction_stem}-{split}-output.csv"
+            name = f"{STEMS[task]}-{split}-output.csv"
             assert (artefact.folder / "predictions" / name).read_bytes() == (tmp_path / task / name).read_bytes()
 
 
@@ -338,7 +350,7 @@ def test_every_command_takes_a_soup(write_run, small_data, tmp_path, method, cap
     assert call("evaluate", "--model", artefact.folder, "--output", report, *settings) == 0
     said = evaluation(artefact)
     assert read_json(report)["overall"] == pytest.approx(said["overall"], abs=1e-9)
-    assert read_json(report)["tasks"] == said["metrics"]
+    np.testing.assert_equal(read_json(report)["tasks"], said["metrics"])
     assert call("predict", "--model", artefact.folder, "--output", tmp_path / "predictions", *settings) == 0
     for name in FILES:
         written = (artefact.folder / "predictions" / name).read_bytes()
@@ -478,9 +490,9 @@ def test_on_test_only_members_with_votes_are_asked(members, small_data, tmp_path
     asked: list[tuple[str, str]] = []
     estimate = stage.estimate
 
-    def noted(model, tokenizer, examples, runtime):
-        asked.extend((name, "dev" if rows.labels is not None else "test") for name, rows in examples.items())
-        return estimate(model, tokenizer, examples, runtime)
+    def noted(model, data, runtime):
+        asked.extend((name, "test" if rows.examples.labels is None else "dev") for name, rows in data.items())
+        return estimate(model, data, runtime)
 
     monkeypatch.setattr(stage, "estimate", noted)
     build(members, small_data, tmp_path, "best_per_task")
@@ -492,9 +504,9 @@ def test_on_test_only_members_with_votes_are_asked(members, small_data, tmp_path
 def test_test_labels_have_no_effect(members, small_data, tmp_path):
     data = shutil.copytree(small_data, tmp_path / "data")
     for task in TRAINED:
-        path = TASKS[task].schema.path(data, "test")
+        path = task_file(data, task, "test")
         header, *lines = path.read_text().splitlines()
-        label = TASKS[task].schema.label_column
+        label = COURSE_TASKS[task].label
         text = "\n".join([f"{header}\t{label}", *(f"{line}\t{i % 2}" for i, line in enumerate(lines))])
         path.write_text(text + "\n")
     without, with_them = (build(members, folder, tmp_path / "runs", "greedy") for folder in (small_data, data))
@@ -503,7 +515,7 @@ def test_test_labels_have_no_effect(members, small_data, tmp_path):
         assert (without.folder / "predictions" / name).read_bytes() == (
             with_them.folder / "predictions" / name
         ).read_bytes()
-    assert evaluation(without) == evaluation(with_them)
+    np.testing.assert_equal(evaluation(without), evaluation(with_them))
 
 
 def test_a_missing_test_file_leaves_the_dev_scores(members, small_data, tmp_path, caplog):
@@ -521,7 +533,7 @@ def test_a_missing_test_file_leaves_the_dev_scores(members, small_data, tmp_path
 def test_the_evaluation_reads_like_that_of_a_single_model(members, small_data, tmp_path):
     artefact = build(members[:2], small_data, tmp_path, "average")
     said = evaluation(artefact)
-    assert said["measures"] == {task: TASKS[task].kind.metric for task in TRAINED}
+    assert said["measures"] == {task: COURSE_TASKS[task].metric for task in TRAINED}
     with np.load(artefact.folder / "predictions.npz") as arrays:
         for task in TRAINED:
             np.testing.assert_allclose(arrays[f"{task}_predictions"], read_file(artefact, task, "dev"))

@@ -18,8 +18,8 @@ from minbert.files import sha256_of_file
 from minbert.tokenizer import load_tokenizer
 from multitask.cli.main import main
 from multitask.data.shuffle_and_batch import drawn_rows
-from multitask.evaluation.task_predictions import load_split
-from multitask.evaluation.task_scores import evaluate
+from multitask.evaluation.task_predictions import estimate, load_split
+from multitask.evaluation.task_scores import score
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
 from multitask.objectives import build_objective
@@ -31,10 +31,12 @@ from multitask.stages.finetune.training import finetune
 from multitask.stages.fuse import REPORT, FuseConfig
 from multitask.stages.fuse import training as stage
 from multitask.stages.fuse.training import Fusing, fuse
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.read_examples import load_rows
 from multitask.training.config import OptimizerConfig
 from multitask.training.optimizer_and_clipping import build_adamw
 from multitask.training.trainable import Update
+from tests.conftest import COURSE_TASKS, task_file
 
 CONFIG = FuseConfig(replace(REPORT, epochs=1, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3)))
 PLAIN = HeadsConfig(sharing="none", dropout=0.0)
@@ -93,7 +95,7 @@ def gradients(module: nn.Module) -> dict[str, Tensor]:
 
 def file_sentences(data: Path, task: str, rows: list[int]) -> list[str]:
     """All first sentences of the rows, then for pairs all second ones."""
-    with TASKS[task].schema.path(data, "train").open(encoding="utf-8", newline="") as lines:
+    with task_file(data, task, "train").open(encoding="utf-8", newline="") as lines:
         everything = list(csv.DictReader(lines, delimiter="\t"))
     return [everything[row][column] for column in TEXT_COLUMNS.get(task, PAIR_COLUMNS) for row in rows]
 
@@ -277,14 +279,15 @@ def test_steps_scores_and_what_is_kept(run: Run, small_data: Path) -> None:
         stored = [*heads.keys(), *body.keys()]
     assert stored
     assert not any("projection" in name or name.startswith("cls.") for name in stored)
-    assert [name for name in stored if name.startswith(tuple(TASKS))]  # the heads'
+    assert [name for name in stored if name.startswith(tuple(COURSE_TASKS))]  # the heads'
     model = MultitaskModel.load(folder)
-    assert model.tasks == ("sentiment", "paraphrase", "similarity")
-    dev = load_split(model, load_tokenizer(str(folder)), small_data, "dev")
-    again = evaluate(model, dev, start("cpu", "fp32"))
+    assert list(model.tasks) == ["sentiment", "paraphrase", "similarity"]
+    dev = load_split(model, small_data, "dev")
+    examples = {name: rows.examples for name, rows in dev.items()}
+    again = score(model.tasks, estimate(model, dev, start("cpu", "fp32")), examples)
     assert {"overall": again.overall, **again.tasks} == line["scores"]
     inputs = json.loads((two.folder / "inputs.json").read_text())
-    assert inputs["views"]["similarity"] == sha256_of_file(small_data / "sts-train.csv")
+    assert inputs["views"]["similarity"] == load_rows(load_tasks(small_data)["similarity"], "train").identity
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_does_not(run: Run) -> None:

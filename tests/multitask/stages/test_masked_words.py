@@ -15,7 +15,6 @@ from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.data.tokenize_and_truncate import Tokens
 from multitask.runtime.device import start
 from multitask.stages.masked_words import MaskedSource
-from multitask.stages.mlm import MaskingConfig
 from multitask.training.source import losses_of
 from multitask.training.trainable import Batch
 from tests.conftest import SPECIALS
@@ -35,7 +34,7 @@ def source(tiny: Path, share: float = 0.15, sentences: list[list[str]] | None = 
     torch.nn.init.normal_(head.bias)
     columns = tuple(laid_end_to_end(column, tokenizer) for column in sentences or [SENTENCES])
     draws = torch.Generator().manual_seed(seed)
-    return MaskedSource(columns, tokenizer, MaskingConfig(share), head, encoder.embeddings.word, draws)
+    return MaskedSource(columns, tokenizer, share, head, encoder.embeddings.word, draws)
 
 
 def laid_end_to_end(sentences: list[str], tokenizer: Tokenizer) -> Tokens:

@@ -40,6 +40,7 @@ weight = 2
 id = "number"
 separator = ";"
 line_breaks = true
+quotes = false
 class_weights = [1, 2, 3.5, 4, 5]
 prediction_file = "file"
 prediction_column = "Column"
@@ -76,6 +77,7 @@ class_weights = "balanced"
         id="number",
         separator=";",
         line_breaks=True,
+        quotes=False,
         class_weights=(1, 2, 3.5, 4, 5),
         prediction_file="file",
         prediction_column="Column",
@@ -208,9 +210,9 @@ def test_a_wrong_declaration_is_named(declaration, problem):
     assert str(caught.value).startswith(f"tasks.topic: {problem}")
 
 
-@pytest.mark.parametrize("name", ["overall", '"a b"', '"../x"', '"-x"', '"a.b"', '""', '"a\\n"'])
+@pytest.mark.parametrize("name", ["overall", "training", '"a b"', '"../x"', '"-x"', '"a.b"', '""', '"a\\n"'])
 def test_names_of_tasks_are_names_of_files(tmp_path, name):
-    with pytest.raises(InputError, match="expected a name of letters, digits, _ and - other than overall"):
+    with pytest.raises(InputError, match="expected a name of letters, digits, _ and - other than overall and training"):
         load_tasks(declare(tmp_path, TOPIC.replace("topic", name)))
 
 

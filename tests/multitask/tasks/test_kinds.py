@@ -15,6 +15,8 @@ from torch import nn
 
 from minbert.errors import InputError
 from multitask.data.examples import Examples
+from multitask.models.config import HeadsConfig
+from multitask.models.prediction_heads import build_heads
 from multitask.tasks.declarations import MAIN_TASKS, load_tasks, task_named, task_of
 from multitask.tasks.kinds import MultiLabel, best_threshold, labels_to_tensor
 from multitask.tasks.task import Task, selecting
@@ -293,6 +295,17 @@ def test_models_are_never_selected_on_an_error():
         "stars": replace(declared("regression", metric="rmse"), name="stars"),
     }
     assert selecting(tasks, {"topic": 0.5, "stars": 0.1}) == {"topic": 0.5}
+
+
+def test_a_task_may_have_the_name_of_an_attribute_of_modules():
+    tasks = [replace(declared("classification", labels=["a", "b"]), name=name) for name in ("type", "values", "train")]
+    heads = nn.ModuleDict({"heads": build_heads(tasks, 8, HeadsConfig())})["heads"].eval()
+    assert list(heads) == ["type", "values", "train"]
+    assert heads["type"](torch.zeros(3, 8)).shape == (3, 2)
+    assert not heads["values"].training
+    again = build_heads(tasks, 8, HeadsConfig())
+    again.load_state_dict(heads.state_dict())
+    torch.testing.assert_close(dict(again.named_parameters()), dict(heads.named_parameters()))
 
 
 def test_labels_become_a_tensor_on_the_device():

@@ -1,7 +1,7 @@
 """Runs a grid again and again, each time killed at a random moment by one of three signals, until it is complete.
 
-A process of its own, started by test_resume.py: it imports everything once and forks, so that a run takes no start-up
-time. Prints as JSON how many runs were killed by which signal, and how many grids were completed.
+A process of its own, started by test_run_killed_and_resumed.py: it imports everything once and forks, so that a run
+takes no start-up time. Prints as JSON how many runs were killed by which signal, and how many grids were completed.
 """
 
 import json

@@ -13,7 +13,7 @@ from minbert.errors import InputError
 from multitask.runtime.options import RunOptions
 from studies.engine.experiments import experiment
 from studies.engine.jobs import Done, Failed, Job
-from studies.engine.local_engine import InProcess, Place, Processes, local_engine
+from studies.engine.local_engine import InProcess, Processes, local_engine
 from studies.engine.presets import Preset
 from studies.engine.ray_engine import Ray
 from studies.engine.recipes import Recipes
@@ -38,8 +38,8 @@ def files(runs: Path) -> dict[str, bytes]:
 
 def test_two_processes_give_the_same_bits_as_one(preset: Preset, tmp_path: Path) -> None:
     one = run_preset(preset, 1, RunOptions("cpu", "fp32", tmp_path / "one"), InProcess())
-    places = [Place(None, threads=1)] * 2
-    two = run_preset(preset, 1, RunOptions("cpu", "fp32", tmp_path / "two"), Processes(places))
+    gpus = [None] * 2
+    two = run_preset(preset, 1, RunOptions("cpu", "fp32", tmp_path / "two"), Processes(gpus))
     assert one.artefacts() == two.artefacts()
     assert not two.failures
     assert files(tmp_path / "one") == files(tmp_path / "two")
@@ -64,7 +64,7 @@ def test_two_grids_at_once_share_the_work(preset: Preset, tmp_path: Path) -> Non
 def test_a_process_that_dies_fails_its_job_and_is_replaced(preset: Preset, tmp_path: Path) -> None:
     options = RunOptions("cpu", "fp32", tmp_path / "runs")
     job = Job(preset.experiments[0].models["none"], (), options, tmp_path / "runs" / "logs" / "job.log")
-    with Processes([Place(None, threads=1)]) as engine:
+    with Processes([None]) as engine:
         engine.submit(job)
         killed = engine.workers[0].process.pid
         assert killed is not None
@@ -88,16 +88,18 @@ def test_ray_that_is_not_installed_is_one_error(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_processes_share_gpus_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    def places(workers: int | None, gpus: int, threads: int) -> list[tuple[str | None, int]]:
+    def places(workers: int | None, gpus: int, cores: int, threads: int = 1) -> list[str | None]:
         monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-        engine = local_engine(workers, "auto")
-        return [(place.gpu, place.threads) for place in engine.free] if isinstance(engine, Processes) else []
+        monkeypatch.setattr(torch, "get_num_threads", lambda: cores)
+        engine = local_engine(workers, "auto", threads)
+        return engine.free if isinstance(engine, Processes) else []
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert places(None, gpus=0, threads=1) == places(None, gpus=1, threads=8) == places(1, gpus=4, threads=8) == []
-    assert places(None, gpus=0, threads=2) == [(None, 1)] * 2
-    assert places(None, gpus=0, threads=16) == [(None, 4)] * 4
-    assert places(None, gpus=2, threads=8) == [("0", 4), ("1", 4)]
+    assert places(None, gpus=0, cores=1) == places(None, gpus=1, cores=8) == places(1, gpus=4, cores=8) == []
+    assert places(None, gpus=0, cores=2) == [None] * 2
+    assert places(None, gpus=0, cores=16) == [None] * 8
+    assert places(None, gpus=0, cores=16, threads=4) == [None] * 4
+    assert places(None, gpus=0, cores=2, threads=4) == []
+    assert places(None, gpus=2, cores=8) == ["0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert [gpu for gpu, _ in places(4, gpus=2, threads=8)] == ["5", "7", "5", "7"]
+    assert places(4, gpus=2, cores=8) == ["5", "7", "5", "7"]

@@ -1,5 +1,6 @@
 """Grids: every stage once, nothing twice, a change recomputes what depends on it, one row's failure is its own."""
 
+import errno
 import json
 import logging
 import shutil
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from minbert.errors import InputError
+from minbert.errors import DiskFullError, InputError
 from multitask.cli.main import main
 from multitask.models.config import HeadsConfig
 from multitask.objectives.config import ObjectiveConfig
@@ -217,7 +219,7 @@ def test_an_evaluation_repeats_the_best_epochs_scores_and_keeps_its_predictions(
     assert together.evaluation is not None
     history = [json.loads(line) for line in (tmp_path / together.model / "metrics.jsonl").read_text().splitlines()]
     evaluation = json.loads((tmp_path / together.evaluation / "evaluation.json").read_text())
-    assert evaluation["metrics"] == max(history, key=lambda line: line["scores"]["overall"])["dev"]
+    np.testing.assert_equal(evaluation["metrics"], max(history, key=lambda line: line["scores"]["overall"])["dev"])
     assert evaluation["overall"] == pytest.approx(np.mean(list(evaluation["scores"].values())))
     with np.load(tmp_path / together.evaluation / "predictions.npz") as arrays:
         right = arrays["sentiment_predictions"] == arrays["sentiment_labels"]
@@ -333,3 +335,64 @@ def test_command_line_runs_plans_reports_and_says_what_failed(
     assert main(["report", "sample", *places]) == 0
     assert page.is_file()
     assert main(["report", "paper", *places]) == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_full_disk_stops_the_grid_and_the_same_call_goes_on(
+    preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    class Full:
+        """An engine whose second job finds the disk full."""
+
+        slots = workers
+
+        def __init__(self) -> None:
+            self.jobs: list[jobs.Job] = []
+            self.ended = 0
+
+        def __enter__(self) -> "Full":
+            return self
+
+        def __exit__(self, *exception: object) -> None: ...
+
+        def submit(self, job: jobs.Job) -> None:
+            self.jobs.append(job)
+
+        def wait(self) -> tuple[jobs.Job, jobs.Done | jobs.Failed]:
+            job = self.jobs.pop(0)
+            self.ended += 1
+            with monkeypatch.context() as patch:
+                if self.ended == 2:
+                    patch.setattr(jobs, "compute", full)
+                return job, jobs.run_job(job)
+
+    def full(job: jobs.Job) -> None:
+        raise DiskFullError(errno.ENOSPC, "no space left to write x: 0.0 MB free", str(job.options.runs))
+
+    engine = Full()
+    with pytest.raises(DiskFullError, match="no space left to write x") as caught:
+        run(preset, tmp_path, engine=engine)
+    assert caught.value.filename == str(tmp_path)
+    assert engine.ended == 2  # no row was tried after that
+    assert Record.read(tmp_path, "sample").failures == []  # and none has failed
+    assert not [log for log in (tmp_path / "logs").iterdir() if "Traceback" in log.read_text()]
+    assert len(run(preset, tmp_path).failures) == 2  # the two broken rows
+
+
+def test_bits_do_not_depend_on_the_cores_of_the_machine(recipes: Recipes, tmp_path: Path) -> None:
+    """A grid fixes the threads of its jobs, whatever its process would use."""
+    one = preset_of(recipes, table("1", {"Together": recipes.finetune(recipes.start)}))
+    before, found = torch.get_num_threads(), []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        options = RunOptions("cpu", "fp32", tmp_path / str(threads), threads=1)
+        record = run_preset(one, 1, options, InProcess())
+        weights = [
+            path.read_bytes() for path in sorted((tmp_path / str(threads)).glob("*/checkpoints/*/*.safetensors"))
+        ]
+        found.append((record.artefacts(), weights))
+    torch.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+    other = RunOptions("cpu", "fp32", tmp_path / "1", threads=2)
+    assert run_preset(one, 1, other, InProcess()).artefacts().isdisjoint(found[0][0])
+    torch.set_num_threads(before)

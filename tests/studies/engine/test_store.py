@@ -1,6 +1,7 @@
 """The store: keys follow what decides a result, notes only complete artefacts, and gc takes what no record needs."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.runs.artefact import LOCKS, Weights
-from multitask.runs.garbage import entries
+from multitask.runs.garbage import entries, write_keep_list
 from multitask.runs.locks import exclusive, shared
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
@@ -91,7 +92,7 @@ def test_gc_takes_what_no_record_needs_and_what_is_unfinished(recipes: Recipes, 
 
 
 def test_gc_leaves_what_is_being_built_and_waits_for_grids(recipes: Recipes, runs: Path) -> None:
-    (runs / "keep" / "experiments-sample.json").unlink()
+    write_keep_list(runs, "experiments-sample", [])
     entry = entries(runs)[0]
     stage = entry.artefact.folder.name.partition("-")[0]
     with exclusive(runs / LOCKS / f"{stage}-{entry.artefact.digest}"):
@@ -104,7 +105,7 @@ def test_gc_leaves_what_is_being_built_and_waits_for_grids(recipes: Recipes, run
 
 
 def test_gc_leaves_a_run_that_a_person_asked_for_unless_it_is_named(recipes: Recipes, runs: Path) -> None:
-    (runs / "keep" / "experiments-sample.json").unlink()
+    write_keep_list(runs, "experiments-sample", [])
     node = recipes.finetune(recipes.start)
     store = Store(options(runs))
     made = runs / str(store.note(node).artefact)  # type: ignore[union-attr]
@@ -117,7 +118,7 @@ def test_gc_leaves_a_run_that_a_person_asked_for_unless_it_is_named(recipes: Rec
 def test_gc_removes_nothing_on_the_word_of_a_damaged_list(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (runs / "keep" / "experiments-sample.json").write_text("[1]")
     assert main(["experiments", "gc", "--delete", "--runs", str(runs)]) == 2
-    assert "experiments-sample.json: not a list of names" in capsys.readouterr().err
+    assert "experiments-sample.json: 0: Input should be a valid string; delete it and run" in capsys.readouterr().err
     assert len(list(runs.glob("*/DONE"))) == 5
 
 
@@ -132,7 +133,7 @@ def test_commands_list_show_and_collect(runs: Path, capsys: pytest.CaptureFixtur
     assert '"sources"' in output
     assert "complete" in output.splitlines()[-1]
     assert main(["experiments", "show", "nothing", *where]) == 2
-    (runs / "keep" / "experiments-sample.json").unlink()
+    write_keep_list(runs, "experiments-sample", [])
     assert main(["experiments", "gc", *where]) == 0
     assert len(entries(runs)) == 5
     assert main(["experiments", "gc", *where, "--delete"]) == 0
@@ -175,3 +176,53 @@ def test_an_estimate_grows_with_the_work(recipes: Recipes, runs: Path) -> None:
     one, five = (store.estimate(recipes.nli(epochs=epochs)) for epochs in (1, 5))
     assert one is not None
     assert five == pytest.approx(5 * one)
+
+
+# Damage.
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{}", '{"artefact": 1}', "\0", '{"artefact": "../..", "stage": "x"}'])
+def test_a_damaged_note_is_not_used_and_breaks_nothing(
+    recipes: Recipes, runs: Path, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = recipes.finetune(recipes.start)
+    [note] = (runs / ".nodes").glob(f"{Store(options(runs)).key(node)}.json")
+    note.write_text(content)
+    assert Store(options(runs)).note(node) is None
+    assert f"{note}: " in caplog.text
+    assert Store(options(runs)).estimate(node) is not None
+    assert note in garbage(runs)
+    assert not [path for path in garbage(runs) if path.is_dir()]
+
+
+def test_gc_removes_nothing_where_a_record_has_lost_its_list(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (runs / "keep" / "experiments-sample.json").unlink()
+    assert main(["experiments", "gc", "--delete", "--runs", str(runs)]) == 2
+    assert "`multitask experiments run sample` writes one" in capsys.readouterr().err
+    assert len(list(runs.glob("*/DONE"))) == 5
+
+
+def test_a_damaged_run_is_nobodys_result(recipes: Recipes, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--runs", str(runs)]
+    assert main(["experiments", "verify", *where]) == 0
+    assert capsys.readouterr().out == "5 complete runs, 0 damaged\n"
+    path = next(runs.glob("finetune-*/checkpoints/*/model.safetensors"))
+    before, content = path.stat(), bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="changed since the run was complete; delete"):
+        run_preset(preset(recipes), 1, options(runs), InProcess())
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # as no editor would, but a bad disk
+    assert main(["experiments", "verify", *where]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"{path}: changed since the run was complete; delete {path.parents[2]} and run the command that made it again",
+        "5 complete runs, 1 damaged",
+    ]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]\n"])
+def test_show_refuses_damaged_metrics_in_one_line(runs: Path, content: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = next(runs.glob("finetune-*/metrics.jsonl"))
+    path.write_text(content)
+    assert main(["experiments", "show", path.parent.name, "--runs", str(runs)]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {path}: ")

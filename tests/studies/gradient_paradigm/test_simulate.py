@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.runtime.options import RunOptions
 from studies.gradient_paradigm.simulate import SimulationConfig, simulate
@@ -66,3 +67,9 @@ def test_the_command_prints_claims_and_draws_the_same_figures_every_time(runs, c
         assert not re.search(r"\bnan\b|\binf\b|#010203", path.read_text(encoding="utf-8"))
     drawn = {path: path.read_bytes() for path in map(Path, lines[-7:-1])}
     assert {path: path.read_bytes() for path in write_figures(folder)} == drawn
+
+
+@pytest.mark.parametrize("name", ["grid", "batch_size", "batches", "trials", "training_trials", "training_steps"])
+def test_sizes_that_no_machine_has_memory_for_are_refused(name):
+    with pytest.raises(InputError, match=f"{name} is 9223372036854775807; expected"):
+        SimulationConfig(**{name: 2**63 - 1})

@@ -7,7 +7,13 @@ import pytest
 
 from studies.gradient_paradigm import simulation_outcomes as about
 from studies.gradient_paradigm.simulate import SimulationConfig
-from studies.gradient_paradigm.simulation_claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS, fall
+from studies.gradient_paradigm.simulation_claims import (
+    CONJECTURE_CLAIMS,
+    CONJECTURE_DECISIONS,
+    SIMULATION_CLAIMS,
+    SIMULATION_DECISIONS,
+    fall,
+)
 from studies.gradient_paradigm.simulation_outcomes import Estimate, Simulations
 from studies.gradient_paradigm.simulations import DISSIPATIONS, run_simulations
 from studies.report.verdicts import judge
@@ -45,6 +51,11 @@ def all_estimates(rate: float, trials: int = 1000) -> list[Estimate]:
 
 def statuses(judged):
     return {one.verdict.status for one in judged}
+
+
+def test_every_decision_is_that_of_a_claim():
+    assert len(SIMULATION_CLAIMS) == len(SIMULATION_DECISIONS)
+    assert len(CONJECTURE_CLAIMS) == len(CONJECTURE_DECISIONS)
 
 
 def test_without_results_nothing_is_tested():

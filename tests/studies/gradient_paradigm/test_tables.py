@@ -8,8 +8,8 @@ import pytest
 from multitask.stages.pretrain import PretrainConfig
 from studies.engine.experiments import Experiment
 from studies.engine.recipes import Recipes
-from studies.gradient_paradigm.tables_of_losses import components, decoupled, mixed, objectives
-from studies.gradient_paradigm.tables_of_sweeps import batch_sizes, data_sizes, domains, gradient
+from studies.gradient_paradigm.tables_of_losses import EPOCHS, components, decoupled, mixed, objectives
+from studies.gradient_paradigm.tables_of_sweeps import SENTENCES, batch_sizes, data_sizes, domains, gradient
 
 Make = Callable[[Recipes], Experiment]
 
@@ -70,3 +70,8 @@ def test_plain_mhs_alone_learns_at_half_the_rate(recipes: Recipes) -> None:
     rates = {key: config.optimizer.learning_rate for key, config in configs(recipes, objectives).items()}
     usual = recipes.views.optimizer.learning_rate
     assert {key: rate for key, rate in rates.items() if rate != usual} == {"mhs": usual / 2}
+
+
+def test_notes_have_the_numbers_that_the_rows_are_trained_with(recipes: Recipes) -> None:
+    assert f"{EPOCHS} epochs" in decoupled(recipes).table.note
+    assert f"{SENTENCES:,} sentences" in domains(recipes).table.note

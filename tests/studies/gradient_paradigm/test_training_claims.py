@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from studies.gradient_paradigm.training_claims import ON_SUITES, TRAINED_CLAIMS, WITHOUT_DISSIPATION
+from studies.gradient_paradigm.training_claims import DECISIONS, ON_SUITES, TRAINED_CLAIMS, WITHOUT_DISSIPATION
 from studies.report.preset_results import PresetResults
 from studies.report.table_results import TableResults
 from studies.report.verdicts import Judged, judge
@@ -33,6 +33,10 @@ def test_verdicts_are_those_of_the_papers_where_the_results_are(tmp_path: Path) 
     untested = [text for text, one in found.items() if one.verdict.status == "not tested here"]
     assert untested == ["The modified losses keep their performance on transfer tasks."]
     assert [text for text, one in found.items() if one.verdict.status == "not reproduced"] == []
+
+
+def test_every_decision_is_that_of_a_claim() -> None:
+    assert len(TRAINED_CLAIMS) == len(DECISIONS)
 
 
 def test_verdicts_turn_when_the_results_do(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from minbert.errors import InputError
 from multitask.evaluation import markup
-from multitask.runs.artefact import FORMAT_VERSION
-from multitask.tasks.accuracy_and_correlation import classification_metrics, correlation_metrics
+from multitask.runs.artefact import FORMAT_VERSION, Artefact
+from multitask.tasks.metrics import classification_metrics, correlation_metrics
 from studies.engine.record import SCHEMA, Record, RecordedRun, RecordedStage, duration
 from studies.engine.table import OVERALL, Row, Table
 from studies.report import format as formats
@@ -114,8 +114,24 @@ def add_run(runs: Path, name: str, seed: int, qualities: dict[str, float], paren
     worse = {task: {**values, MEASURES[task]: scores[task] - 0.1} for task, values in metrics.items()}
     losses = {"training": {"sentiment": 1.0}}
     history = [
-        {"epoch": 1, **losses, "tokens": 1000, "seconds": 2.0, "dev": worse, "scores": {"overall": overall - 0.1}},
-        {"epoch": 2, **losses, "tokens": 2000, "seconds": 4.0, "dev": metrics, "scores": {"overall": overall}},
+        {
+            "step": 1,
+            "epoch": 1,
+            **losses,
+            "tokens": 1000,
+            "seconds": 2.0,
+            "dev": worse,
+            "scores": {"overall": overall - 0.1},
+        },
+        {
+            "step": 2,
+            "epoch": 2,
+            **losses,
+            "tokens": 2000,
+            "seconds": 4.0,
+            "dev": metrics,
+            "scores": {"overall": overall},
+        },
     ]
     inputs = {
         "start": {"sha256": "ab" * 32},
@@ -161,6 +177,13 @@ def write_record(folder: Path, tables: Sequence[tuple[Table, Runs]], notes: tupl
     """A preset's record; runs are given the keys of the table and the row under which they stand here."""
     runs = [replace(run, table=t.key, row=row) for t, rows in tables for row, found in rows.items() for run in found]
     Record("sample", "some-weights", "data", notes, tuple(table for table, _ in tables), tuple(runs)).write(folder)
+    finish(folder)
+
+
+def finish(folder: Path) -> None:
+    """Vouch for the files of all runs as they are now."""
+    for path in folder.glob("*/config.json"):
+        Artefact(path.parent).finish()
 
 
 def published(*scores: float | None) -> dict[str, float]:
@@ -256,6 +279,7 @@ def test_an_encoder_from_random_weights_has_no_fingerprint_of_any(store: Path, t
     inputs = json.loads(changed.read_text())
     labels = {**inputs["labels"], "start": "random, with a tokenizer learned here"}
     changed.write_text(json.dumps({**inputs, "start": {"config": {"hidden_size": 8}}, "labels": labels}))
+    finish(runs)
     html = write_report(runs, "sample", tmp_path / "report").read_text(encoding="utf-8")
     assert html.count("<dd>random, with a tokenizer learned here,\nmean pooling</dd>") == 1
     assert f"sha256 <code>{'ab' * 32}</code>" in html
@@ -292,6 +316,7 @@ def test_rows_of_different_dev_sets_are_not_compared(store: Path) -> None:
         with np.load(path) as arrays:
             changed = {**arrays, "sentiment_labels": 1 - arrays["sentiment_labels"]}
         np.savez(path, **changed)
+    finish(store)
     results = PresetResults.read(store, "sample").tables[0]
     assert {column for row, column in results.against_reference if row == "good"} == {"paraphrase", "similarity"}
 
@@ -336,7 +361,7 @@ def test_text_from_outside_is_escaped_and_failures_and_warnings_are_shown(store:
     html, markdown = render(store)
     assert "it died &lt;b&gt;here&lt;/b&gt; &amp; there" in html
     assert "Heads &lt;&amp;&gt;" in html
-    assert "it died <b>here</b> & there" in markdown
+    assert r"it died \<b\>here\</b\> \& there" in markdown
     assert "logs/x.log" in html
     for text in ("Beware.", "Some rows have fewer seeds", "cut to 1,234 rows"):
         assert text in html
@@ -361,6 +386,7 @@ def test_an_ensemble_chosen_by_its_dev_scores_says_so(store: Path) -> None:
         members = {name: {"scores": {"sentiment": 0.5}} for name in ("a", "b")}
         path.write_text(json.dumps({**evaluation, "selected_on_dev": True, "members": members}))
         (store / f"finetune-good-{seed}" / "metrics.jsonl").unlink()  # nothing is trained in an ensemble
+    finish(store)
     html, markdown = render(store)
     assert "makes the scores too high: Good" in html
     assert "makes the scores too high: Good" in markdown
@@ -445,8 +471,10 @@ def test_a_preset_never_run_or_a_damaged_record_is_one_clear_error(store: Path) 
     damaged = {
         "not valid JSON": "{",
         "written by another version": json.dumps({**good, "schema": SCHEMA - 1}),
-        r"not a record of experiments \(missing or unknown: data": json.dumps(version),
-        "'3' where int was expected": json.dumps({**good, "runs": [{**good["runs"][0], "seed": "3"}]}),
+        r"not a record of experiments \(start: Field required": json.dumps(version),
+        "runs.0.seed: Input should be a valid integer": json.dumps(
+            {**good, "runs": [{**good["runs"][0], "seed": "3"}]}
+        ),
         "runs of rows that no table has": json.dumps({**good, "tables": good["tables"][1:]}),
         "two rows have the same key": json.dumps(
             {**good, "tables": [{**t, "rows": 2 * t["rows"]} for t in good["tables"]]}
@@ -485,3 +513,28 @@ def test_signed(value: float, text: str) -> None:
 )
 def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize("file", ["evaluate-good-0/evaluation.json", "evaluate-good-0/predictions.npz"])
+def test_an_edited_score_reaches_no_report(store: Path, tmp_path: Path, file: str) -> None:
+    (store / file).write_bytes((store / file).read_bytes().replace(b"0.", b"9.", 1) + b" ")
+    with pytest.raises(InputError, match=f"{file}: changed since the run was complete"):
+        write_report(store, "sample", tmp_path / "report")
+    assert not (tmp_path / "report").exists()
+
+
+HOSTILE = "weights\n\\input{secret}\n\n# Heading <b>&|`x`"
+
+
+def test_names_of_folders_are_text_in_every_format(store: Path, tmp_path: Path) -> None:
+    runs = shutil.copytree(store, tmp_path / "copy")
+    record = replace(Record.read(runs, "sample"), start=HOSTILE, data=HOSTILE)
+    record.write(runs)
+    write_report(runs, "sample", tmp_path / "report")
+    html = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    assert "# Heading <b>" not in html
+    markdown = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+    assert "\n# Heading" not in markdown
+    assert re.search(r"(?<!\\\\)<b>&", re.sub("`[^`]*`", "", markdown)) is None  # in code it is text anyway
+    for path in (tmp_path / "report" / "tables").glob("*.tex"):
+        assert "secret" not in path.read_text()

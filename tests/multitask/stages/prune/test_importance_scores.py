@@ -27,7 +27,8 @@ from multitask.stages.prune.importance_scores import (
     random_scores,
     sensitivity,
 )
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.read_examples import load_rows
 from multitask.training.source import losses_of
 from multitask.training.trainable import Batch
 
@@ -42,8 +43,8 @@ def encoder(tiny_encoder: Path) -> BertModel:
 
 @pytest.fixture(scope="module")
 def pairs(small_data: Path, tiny_encoder: Path) -> LabelledData:
-    schema = TASKS["similarity"].schema
-    return LabelledData.load(small_data, schema, "train", load_tokenizer(str(tiny_encoder)), None, joint=False)
+    examples = load_rows(load_tasks(small_data)["similarity"], "train")
+    return LabelledData.tokenised(examples, load_tokenizer(str(tiny_encoder)), None, joint=False)
 
 
 def loss(encoder: BertModel, source: AlignUniformSource, rows: Sequence[int]) -> torch.Tensor:

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from multitask.cli.arguments import parse
-from multitask.cli.command import Group
+from multitask.cli.command import Command
 from multitask.cli.main import find_command
 from multitask.cli.options import build
 from tests.conftest import ROOT
@@ -22,14 +22,10 @@ def command_lines() -> list[str]:
 
 @pytest.mark.parametrize("line", command_lines())
 def test_documented_command_lines_are_accepted(line: str) -> None:
-    name, *arguments = shlex.split(line, comments=True)
-    command = find_command(name)
-    if isinstance(command, Group):
-        member, *arguments = arguments
-        (command,) = [found for found in command.commands if found.name == member]
-    options = command.declared()
-    given = parse(name, [*options, *command.general()], arguments)
-    build(command.options, {option.name: option.default for option in options} | given)
+    prog, command, arguments = find_command(shlex.split(line, comments=True))
+    assert isinstance(command, Command)
+    given = parse(prog, command, arguments)
+    build(command.options, {option.name: option.default for option in command.declared()} | given)
 
 
 def test_lines_are_found() -> None:

@@ -14,7 +14,6 @@ from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn
-from multitask.data.read_task_files import read_examples
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -28,7 +27,8 @@ from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import pretrain
 from multitask.stages.prune import PruneConfig
 from multitask.stages.prune.pruning import prune
-from multitask.tasks.all_tasks import TASKS
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.read_examples import load_rows
 from multitask.training.checkpoints_and_resume import RunState
 from multitask.training.config import OptimizerConfig
 
@@ -204,7 +204,7 @@ def test_heads_of_tasks_stay_with_the_weights_that_they_were_trained_with(
     run: Run, tuned: Artefact, small_data: Path, options: RunOptions, tiny_encoder: Path
 ) -> None:
     kept = run(start=tuned.folder)
-    assert MultitaskModel.load(kept.model_folder()).tasks == TUNED.tasks
+    assert tuple(MultitaskModel.load(kept.model_folder()).tasks) == TUNED.tasks
     scores = read_json(evaluate_run(kept, small_data, EvaluateConfig(), options).folder / "evaluation.json")["scores"]
     assert set(scores) == set(TUNED.tasks)
     rewound = run(start=tuned.folder, rewind_to=str(tiny_encoder))
@@ -220,12 +220,12 @@ def test_sentiment_scores_need_a_head_for_it(run: Run, tuned: Artefact) -> None:
 
 
 def test_what_it_was_scored_on_counts_as_training_data(run: Run, small_data: Path, tuned: Artefact) -> None:
-    scored = read_examples(small_data / "sts-train.csv", TASKS["similarity"].schema, labelled=True)
+    scored = load_rows(load_tasks(small_data)["similarity"], "train")
     limited = TrainedOn.read(run(replace(HALF, train_limit=20)).folder)
     seen = limited.pairs_seen(*scored.sentences)
     assert np.flatnonzero(seen).tolist() == drawn_rows(len(scored), 20).tolist()
     assert not TrainedOn.read(run(replace(HALF, score="random")).folder).pairs_seen(*scored.sentences).any()
-    sentiment = read_examples(small_data / "ids-sst-train.csv", TASKS["sentiment"].schema, labelled=True)
+    sentiment = load_rows(load_tasks(small_data)["sentiment"], "train")
     assert TrainedOn.read(run(start=tuned.folder).folder).sentences_seen(sentiment.sentences[0]).any()
 
 

@@ -1,0 +1,253 @@
+"""Where a classifier is wrong and whether its probabilities can be trusted: classes, calibration, the worst errors."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minbert.files import atomic_file, write_json
+from multitask.data.examples import Examples
+from multitask.data.write_tables import table_writer
+from multitask.evaluation.task_predictions import written
+from multitask.runtime.random_streams import generator
+from multitask.tasks.kinds import Classification, MultiLabel
+from multitask.tasks.task import Task
+
+BINS = 10
+SAMPLES = 2000
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """Scores of one class or label.
+
+    Args:
+        label: its name.
+        rows: number of rows that have it.
+        precision: share of its predictions that are right; NaN if it is never predicted.
+        recall: share of its rows that are found; NaN if no row has it.
+        f1: harmonic mean of the two; 0 if it is neither predicted nor occurs.
+        interval: 95% interval of F1, from resampled rows (percentiles of the bootstrap).
+    """
+
+    label: str
+    rows: int
+    precision: float
+    recall: float
+    f1: float
+    interval: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How well probabilities agree with shares of right predictions, in bins of equal width.
+
+    Args:
+        error: expected calibration error: mean distance of confidence and accuracy over the rows.
+        edges: of the bins, [bins + 1].
+        rows: number of rows in each bin, [bins].
+        confidence: mean probability of the predictions in each bin, [bins]; NaN of an empty one.
+        accuracy: share of right predictions in each bin, [bins]; NaN of an empty one.
+    """
+
+    error: float
+    edges: NDArray[np.float64]
+    rows: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+
+
+def calibration(confidence: NDArray[np.float64], right: NDArray[np.bool_], bins: int = BINS) -> Calibration:
+    """Compare the probability of each prediction, [rows], with whether it is right, [rows].
+
+    Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", arXiv 1706.04599, equation 3.
+    """
+    edges = np.linspace(0, 1, bins + 1)
+    place = np.clip(np.digitize(confidence, edges[1:-1], right=True), 0, bins - 1)
+    rows = np.bincount(place, minlength=bins)
+    filled = np.where(rows, rows, np.nan)
+    mean, share = (np.bincount(place, values, minlength=bins) / filled for values in (confidence, right.astype(float)))
+    error = float(np.nansum(rows * np.abs(mean - share)) / len(confidence))
+    return Calibration(error, edges, rows, mean, share)
+
+
+def confidence_of(task: Task, estimates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The probability of each prediction: of a row's class, [rows]; of a label or its absence, [rows, labels]."""
+    if isinstance(task, Classification):
+        return task.probabilities(estimates).max(axis=1)
+    return np.where(task.decide(estimates) > 0, estimates, 1 - estimates)
+
+
+def class_scores(
+    predicted: NDArray[np.bool_], gold: NDArray[np.bool_], labels: Sequence[str], seed: int = 0
+) -> list[ClassScores]:
+    """Scores of every class, with intervals.
+
+    Args:
+        predicted: whether a row is predicted to have a label, [rows, labels].
+        gold: whether it has it, [rows, labels].
+        labels: their names.
+        seed: of the resampled rows.
+    """
+    size = len(gold)
+    draws = generator(seed, "resampled rows of class scores", size)
+    counts = draws.multinomial(size, np.full(size, 1 / size), SAMPLES).astype(np.float64)  # [samples, rows]
+    resampled = _f1(counts @ (predicted & gold), counts @ predicted, counts @ gold)
+    low, high = np.quantile(resampled, [LEVEL / 2, 1 - LEVEL / 2], axis=0)
+    hits, called, there = (predicted & gold).sum(axis=0), predicted.sum(axis=0), gold.sum(axis=0)
+    f1 = _f1(hits, called, there)
+    return [
+        ClassScores(
+            label,
+            int(there[i]),
+            float(hits[i] / called[i]) if called[i] else np.nan,
+            float(hits[i] / there[i]) if there[i] else np.nan,
+            float(f1[i]),
+            (float(low[i]), float(high[i])),
+        )
+        for i, label in enumerate(labels)
+    ]
+
+
+def _f1(hits: NDArray[Any], called: NDArray[Any], there: NDArray[Any]) -> NDArray[np.float64]:
+    return np.asarray(2 * hits / np.maximum(called + there, 1))
+
+
+def worst_errors(task: Task, estimates: NDArray[np.float64], examples: Examples, most: int) -> list[dict[str, Any]]:
+    """The rows with the worst errors first: wrong classes by confidence, numbers by their distance from the label."""
+    labels = np.asarray(examples.labels)
+    decided = task.decide(estimates)
+    if isinstance(task, Classification):
+        wrong = np.where(decided == labels, -np.inf, confidence_of(task, estimates))
+    elif isinstance(task, MultiLabel):
+        wrong = np.where(decided == labels, 0, confidence_of(task, estimates)).max(axis=1)
+        wrong[wrong == 0] = -np.inf
+    else:
+        wrong = np.abs(decided - labels)
+    order = [row for row in np.argsort(-wrong, kind="stable")[:most] if wrong[row] > -np.inf]
+    shown = written(task, estimates[order])
+    return [
+        {
+            "row": int(row),
+            **{column: texts[int(row)] for column, texts in zip(task.text, examples.sentences, strict=True)},
+            "label": _written_label(task, labels[row]),
+            "predicted": prediction,
+            "confidence" if isinstance(task, Classification | MultiLabel) else "error": float(wrong[row]),
+        }
+        for row, prediction in zip(order, shown, strict=True)
+    ]
+
+
+def _written_label(task: Task, label: Any) -> Any:
+    if isinstance(task, MultiLabel):
+        return "|".join(name for name, there in zip(task.names, label, strict=True) if there)
+    return task.names[int(label)] if isinstance(task, Classification) else float(label)
+
+
+def write_details(
+    folder: Path,
+    tasks: Mapping[str, Task],
+    estimates: Mapping[str, NDArray[np.float64]],
+    examples: Mapping[str, Examples],
+    errors: int = 50,
+) -> list[Path]:
+    """Write for each task what its scores do not tell, as files in a folder.
+
+    `TASK-errors.csv` has the worst errors. Of classifications also: `TASK-classes.csv` (precision, recall and F1 of
+    each class, with an interval), `TASK-confusion.csv` (rows: gold, columns: predicted), `TASK-calibration.json` and
+    `TASK-reliability.png`.
+
+    Returns:
+        The files written.
+    """
+    paths = []
+    for name, values in estimates.items():
+        task, rows = tasks[name], examples[name]
+        if found := worst_errors(task, values, rows, errors):
+            paths.append(_write_table(folder / f"{name}-errors.csv", found))
+        if isinstance(task, Classification | MultiLabel):
+            paths += _write_classes(folder, task, values, np.asarray(rows.labels))
+    return paths
+
+
+def _write_classes(
+    folder: Path, task: Classification | MultiLabel, estimates: NDArray[np.float64], labels: NDArray[np.float32]
+) -> list[Path]:
+    decided, names = task.decide(estimates), task.names
+    if isinstance(task, Classification):
+        every = np.arange(len(names))
+        predicted, gold = decided[:, None] == every, labels[:, None] == every
+        right = decided == labels
+    else:
+        predicted, gold = decided > 0, labels > 0
+        right = (predicted == gold).ravel()
+    scores = class_scores(predicted, gold, names)
+    rows = [
+        {
+            "class": found.label,
+            "rows": found.rows,
+            "precision": found.precision,
+            "recall": found.recall,
+            "f1": found.f1,
+            "f1_low": found.interval[0],
+            "f1_high": found.interval[1],
+        }
+        for found in scores
+    ]
+    paths = [_write_table(folder / f"{task.name}-classes.csv", rows)]
+    if isinstance(task, Classification):
+        confusion = task.metrics(estimates, labels)["confusion"]
+        table = [
+            {"gold": name, **dict(zip(names, row, strict=True))} for name, row in zip(names, confusion, strict=True)
+        ]
+        paths.append(_write_table(folder / f"{task.name}-confusion.csv", table))
+    found = calibration(confidence_of(task, estimates).ravel(), right)
+    paths.append(folder / f"{task.name}-calibration.json")
+    bins = [
+        {"from": low, "to": high, "rows": count, "confidence": mean, "accuracy": share}
+        for low, high, count, mean, share in zip(
+            found.edges.tolist(),
+            found.edges[1:].tolist(),
+            found.rows.tolist(),
+            _without_nan(found.confidence),
+            _without_nan(found.accuracy),
+            strict=False,
+        )
+    ]
+    write_json(paths[-1], {"expected_calibration_error": found.error, "temperature": task.temperature, "bins": bins})
+    paths.append(folder / f"{task.name}-reliability.png")
+    draw_reliability(found, f"{task.name}: reliability of {len(right):,} predictions", paths[-1])
+    return paths
+
+
+def _without_nan(values: NDArray[np.float64]) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in values]
+
+
+def _write_table(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    with table_writer(path, list(rows[0])) as writer:
+        writer.write(rows)
+    return path
+
+
+def draw_reliability(found: Calibration, title: str, path: Path) -> None:
+    """Draw the reliability diagram: accuracy by confidence, and the number of predictions in each bin."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 5.5), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    width = np.diff(found.edges)
+    above.bar(found.edges[:-1], np.nan_to_num(found.accuracy), width, align="edge", edgecolor="white", label="accuracy")
+    above.plot([0, 1], [0, 1], "--", color="grey", label="perfect calibration")
+    above.plot(found.confidence, found.accuracy, "o", color="black", markersize=4, label="mean confidence")
+    above.set(ylim=(0, 1), ylabel="share of right predictions", title=title)
+    above.text(0.98, 0.04, f"expected calibration error {found.error:.3f}", ha="right", transform=above.transAxes)
+    above.legend(loc="upper left")
+    below.bar(found.edges[:-1], found.rows, width, align="edge", edgecolor="white", color="grey")
+    below.set(xlim=(0, 1), xlabel="probability of the prediction", ylabel="predictions")
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)

@@ -1,0 +1,170 @@
+"""Predict the rows of a file of any format: its columns are kept, and columns with predictions are added.
+
+The file is read, predicted and written in blocks, so it may be larger than memory.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from minbert.errors import InputError
+from multitask.data.problems import quote
+from multitask.data.tables import Dialect, Row, Source, Table, open_table
+from multitask.data.text_lines import suffixes, text_lines
+from multitask.data.write_tables import check_output, table_writer
+from multitask.models.multitask_model import MultitaskModel
+from multitask.models.predictions import Prediction, predict_rows
+from multitask.runtime.device import Runtime
+from multitask.tasks.kinds import Labelled, MultiLabel
+from multitask.tasks.task import Task
+
+ROWS_PER_BLOCK = 8192
+STANDARD_INPUT = "/dev/stdin"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file is read.
+
+    Args:
+        columns: the columns of the sentences; empty: those that each task's declaration names. A text file has a
+            sentence a line, or the two sentences of a pair with a tab between them.
+        form: the format of standard input, as a suffix such as `.csv`.
+        dialect: of delimited text.
+    """
+
+    columns: tuple[str, ...] = ()
+    form: str = ".txt"
+    dialect: Dialect = field(default_factory=Dialect)
+
+
+def predict_file(
+    model: MultitaskModel,
+    tasks: Sequence[str],
+    source: Path,
+    output: Path,
+    runtime: Runtime,
+    reading: Reading = Reading(),
+    probabilities: bool = False,
+    prefix: str = "",
+) -> int:
+    """Add predictions to the rows of a file. Tasks that read the same columns share one pass of the encoder.
+
+    Args:
+        model: in eval mode.
+        tasks: names of tasks; empty: all tasks of the model.
+        source: the file to read; `-` for standard input.
+        output: the file to write, in the format of its name; `-` for standard output.
+        runtime: device and precision.
+        reading: how the file is read.
+        probabilities: also add a column with the probability of each class.
+        prefix: of the names of the added columns.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        InputError: no such task, a missing column, a value that is not text, or an added column that the file has.
+    """
+    check_output(output)
+    table = _open(source, reading, model, tasks)
+    added = {name: _columns(model.tasks[name], prefix, probabilities) for name in _named(model, tasks)}
+    names = [column for columns in added.values() for column in columns]
+    if clash := sorted(set(names) & set(table.columns)):
+        raise InputError(f"{table.name}: has the column {clash[0]} already; name the predictions with --prefix")
+    groups = _groups(model, added, reading.columns, table)
+    count = 0
+    form = reading.form if str(source) == "-" else suffixes(source)[0]
+    with (
+        table_writer(output, [*table.columns, *names], table.schema, form) as writer,
+        tqdm(unit="row", disable=None) as bar,
+    ):
+        while block := list(islice(table.rows, ROWS_PER_BLOCK)):
+            rows = [dict(row) for _, row in block]
+            for columns, together in groups.items():
+                texts = [_texts(table, number, row, columns) for number, row in block]
+                for name, found in predict_rows(model, texts, together, runtime).items():
+                    for row, prediction in zip(rows, found, strict=True):
+                        row.update(zip(added[name], _values(model.tasks[name], prediction, probabilities), strict=True))
+            writer.write(rows)
+            count += len(rows)
+            bar.update(len(rows))
+    return count
+
+
+def _open(source: Path, reading: Reading, model: MultitaskModel, tasks: Sequence[str]) -> Table:
+    path = Path(STANDARD_INPUT) if str(source) == "-" else source
+    suffix = reading.form if str(source) == "-" else suffixes(source)[0]
+    if suffix == ".txt":
+        width = len(model.tasks[_named(model, tasks)[0]].text)
+        return _text_table(path, str(source), width)
+    if str(source) == "-":
+        return open_table(Source(STANDARD_INPUT), reading.dialect, form=suffix)
+    return open_table(Source(str(path)), reading.dialect)
+
+
+def _text_table(path: Path, name: str, width: int) -> Table:
+    columns = ("text",) if width == 1 else ("sentence1", "sentence2")
+
+    def rows() -> Iterator[tuple[int, Row]]:
+        for number, line in enumerate(text_lines(path), start=1):
+            parts = [line.strip()] if width == 1 else [part.strip() for part in line.split("\t")]
+            if len(parts) != width:
+                raise InputError(f"{name}:{number}: expected two sentences with a tab between them")
+            yield number, dict(zip(columns, parts, strict=True))
+
+    return Table(name, columns, rows())
+
+
+def _named(model: MultitaskModel, tasks: Sequence[str]) -> list[str]:
+    for name in tasks:
+        if name not in model.tasks:
+            raise InputError(f'the model has no task "{name}"; it has {", ".join(model.tasks)}')
+    return list(tasks or model.tasks)
+
+
+def _groups(
+    model: MultitaskModel, names: Sequence[str] | dict[str, Any], columns: tuple[str, ...], table: Table
+) -> dict[tuple[str, ...], list[str]]:
+    """The tasks by the columns that they read."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        task = model.tasks[name]
+        plain = table.columns in (("text",), ("sentence1", "sentence2")) and not columns
+        read = columns or (table.columns if plain else task.text)
+        if len(read) != len(task.text):
+            raise InputError(f"{name} reads {len(task.text)} columns of text; {table.name} gives {', '.join(read)}")
+        table.require(read)
+        groups.setdefault(tuple(read), []).append(name)
+    return groups
+
+
+def _texts(table: Table, number: int, row: Row, columns: tuple[str, ...]) -> tuple[str, ...]:
+    texts = []
+    for column in columns:
+        value = row.get(column)
+        if not isinstance(value, str):
+            raise InputError(f"{table.place(number)}: {column} is {quote(value)}; expected text")
+        texts.append(value)
+    return tuple(texts)
+
+
+def _columns(task: Task, prefix: str, probabilities: bool) -> list[str]:
+    """Names of the columns that a task adds."""
+    name = f"{prefix}{task.name}"
+    if not isinstance(task, Labelled):
+        return [name]
+    each = [f"{name}_probability_{label}" for label in task.names] if probabilities else []
+    return [name, *([] if isinstance(task, MultiLabel) else [f"{name}_probability"]), *each]
+
+
+def _values(task: Task, prediction: Prediction, probabilities: bool) -> list[Any]:
+    """The values of these columns."""
+    each = list(prediction.probabilities.values()) if probabilities else []
+    if isinstance(task, MultiLabel):
+        return [list(prediction.labels), *each]
+    return [prediction.value] if prediction.label is None else [prediction.label, prediction.probability, *each]

@@ -1,0 +1,29 @@
+"""Settings of every stage that trains contrastively. `dropout_views_and_pairs.py` acts on them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from multitask.objectives.config import ObjectiveConfig
+from multitask.runtime.options import check_range
+
+
+@dataclass(frozen=True)
+class ContrastiveConfig:
+    """What contrastive training compares, and under which objective (report, section 4.1; SimCSE, arXiv 2104.08821)."""
+
+    quora_share: float = 1.0
+    """Share of the Quora rows that an epoch uses, different rows each time. The report's unsupervised runs use 0.06."""
+    negative_pairs: Literal["bounded", "literal", "left_out"] = "bounded"
+    """What to do with Quora pairs of label 0: push them apart in the `bounded` form, in the report's `literal` form, or
+    leave them out."""
+    mask_duplicates: bool = True
+    """Do not count equal sentences in a batch as negatives of each other."""
+    projection: Literal["mlp", "linear", "none"] = "mlp"
+    """Projection head between embedding and objective. It is discarded after training."""
+    objective: ObjectiveConfig = ObjectiveConfig()
+    """Loss on sentence pairs, with parameters, e.g. vicreg:dissipation=0.3,weight=0.05. One of: infonce, mnrl, arccon,
+    mpt, met, mat, dcl, dcl_positive, align_uniform, gradient, mhe, mhs, barlow_twins, vicreg, mixed; with labels cosine
+    and quora_pairs. --help-objective NAME explains one."""
+
+    def __post_init__(self) -> None:
+        check_range(self, 1e-6, ("quora_share",), most=1)

@@ -1,0 +1,164 @@
+"""Calibration, scores of classes and the worst errors, against scikit-learn, closed forms and slow loops."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+from multitask.data.examples import Examples
+from multitask.evaluation.calibration_and_errors import (
+    calibration,
+    class_scores,
+    confidence_of,
+    draw_reliability,
+    worst_errors,
+    write_details,
+)
+from tests.multitask.declared import declared_tasks
+
+RNG = np.random.default_rng(0)
+ROWS = 400
+LABELS = RNG.integers(3, size=ROWS)
+LOGITS = (RNG.normal(size=(ROWS, 3)) + 1.5 * np.eye(3)[LABELS]).astype(np.float32)
+
+
+def examples(labels, columns=1) -> Examples:
+    texts = tuple([f"text {column} {row}" for row in range(len(labels))] for column in range(columns))
+    return Examples(texts, np.asarray(labels, np.float32), (), None, "x.csv", "", "")
+
+
+def slow_error(confidence, right, bins):
+    total = 0.0
+    for i in range(bins):
+        low, high = i / bins, (i + 1) / bins
+        inside = [(c, r) for c, r in zip(confidence, right, strict=True) if low < c <= high or (i == 0 and c == 0)]
+        if inside:
+            total += abs(sum(c for c, _ in inside) - sum(r for _, r in inside))
+    return total / len(confidence)
+
+
+@pytest.mark.parametrize("bins", [1, 5, 10, 15])
+def test_expected_calibration_error_equals_a_slow_loop_and_scikit_learn(bins):
+    probabilities = softmax(LOGITS.astype(float), axis=1)
+    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == LABELS
+    found = calibration(confidence, right, bins)
+    assert found.error == pytest.approx(slow_error(confidence, right, bins))
+    share, mean = calibration_curve(right, confidence, n_bins=bins)
+    filled = found.rows > 0
+    np.testing.assert_allclose(found.accuracy[filled], share)
+    np.testing.assert_allclose(found.confidence[filled], mean)
+
+
+def test_true_probabilities_are_calibrated_and_sharpened_ones_are_not():
+    draws = np.random.default_rng(1)
+    confidence = draws.uniform(size=200_000)
+    right = draws.uniform(size=200_000) < confidence
+    assert calibration(confidence, right).error < 0.01
+    assert calibration(np.clip(confidence * 1.3, 0, 1), right).error > 0.05
+
+
+def test_scores_of_classes_equal_scikit_learn_and_intervals_hold_them():
+    predicted = LOGITS.argmax(axis=1)
+    every = np.arange(3)
+    found = class_scores(predicted[:, None] == every, LABELS[:, None] == every, ("a", "b", "c"))
+    precision, recall, f1, support = precision_recall_fscore_support(LABELS, predicted)
+    np.testing.assert_allclose([score.precision for score in found], precision)
+    np.testing.assert_allclose([score.recall for score in found], recall)
+    np.testing.assert_allclose([score.f1 for score in found], f1)
+    assert [score.rows for score in found] == support.tolist()
+    for score in found:
+        low, high = score.interval
+        assert low < score.f1 < high
+        # The standard error of a share of about 130 rows is near 0.04; F1 of such shares is of the same size.
+        assert 0.06 < high - low < 0.25
+
+
+def test_temperature_scaling_recovers_the_true_temperature():
+    draws = np.random.default_rng(2)
+    logits = draws.normal(size=(20_000, 3)) * 2
+    labels = np.array([draws.choice(3, p=row) for row in softmax(logits, axis=1)])
+    task = declared_tasks()["topic"].calibrated((logits * 2.5).astype(np.float32), labels.astype(np.float32))
+    assert task.temperature == pytest.approx(2.5, rel=0.05)
+    estimates = task.estimate((logits * 2.5).astype(np.float32))
+    np.testing.assert_allclose(estimates, softmax(logits * 2.5 / task.temperature, axis=1), atol=1e-6)
+    right = estimates.argmax(axis=1) == labels
+    assert calibration(confidence_of(task, estimates), right).error < 0.02
+    np.testing.assert_array_equal(task.decide(estimates), logits.argmax(axis=1))
+
+
+def test_temperature_of_one_logit_and_of_several_labels_lowers_the_loss():
+    draws = np.random.default_rng(3)
+    for name, shape in (("same", 2000), ("tags", (2000, 2))):
+        task = declared_tasks()[name]
+        logits = draws.normal(size=shape)
+        labels = (draws.uniform(size=shape) < 1 / (1 + np.exp(-logits))).astype(np.float32)
+        outputs = (3 * logits).astype(np.float32)
+        tuned = task.calibrated(outputs, labels)
+        assert tuned.temperature == pytest.approx(3, rel=0.2)
+
+        def loss(found, outputs=outputs, labels=labels):
+            p = np.clip(found.estimate(outputs), 1e-12, 1 - 1e-12)
+            return -np.mean(labels * np.log(p) + (1 - labels) * np.log(1 - p))
+
+        assert loss(tuned) < loss(task)
+
+
+def test_worst_errors_are_the_most_confident_wrong_rows():
+    task = declared_tasks()["topic"]
+    estimates = softmax(LOGITS, axis=1)
+    found = worst_errors(task, estimates, examples(LABELS), 5)
+    wrong = [(estimates[i].max(), i) for i in range(ROWS) if estimates[i].argmax() != LABELS[i]]
+    assert [error["row"] for error in found] == [i for _, i in sorted(wrong, reverse=True)[:5]]
+    for error in found:
+        assert error["question"] == f"text 0 {error['row']}"
+        assert error["label"] == task.names[LABELS[error["row"]]]
+        assert error["predicted"] != error["label"]
+    right = worst_errors(task, np.eye(3)[LABELS], examples(LABELS), 5)
+    assert right == []
+
+
+def test_worst_errors_of_a_regression_are_the_farthest_rows():
+    task = declared_tasks()["stars"]
+    labels = np.linspace(1, 5, 9)
+    estimates = (labels - 1) / 4 + np.array([0, 0.1, -0.3, 0, 0.2, 0, 0, -0.05, 0])
+    found = worst_errors(task, estimates, examples(labels), 3)
+    assert [error["row"] for error in found] == [2, 4, 1]
+    assert [error["error"] for error in found] == pytest.approx([1.2, 0.8, 0.4], abs=1e-5)
+
+
+def test_details_are_written_for_every_kind(tmp_path):
+    tasks = declared_tasks()
+    pairs = {"same": LABELS % 2, "entails": LABELS, "similar": LABELS.astype(float)}
+    labels = {"topic": LABELS, "tags": np.stack([LABELS > 0, LABELS > 1], axis=1), "stars": 1.0 + LABELS, **pairs}
+    draws = np.random.default_rng(4)
+    estimates = {
+        "topic": softmax(LOGITS, axis=1),
+        "tags": draws.uniform(size=(ROWS, 2)),
+        "stars": draws.uniform(size=ROWS),
+        "same": draws.uniform(size=ROWS),
+        "entails": softmax(LOGITS, axis=1),
+        "similar": draws.uniform(size=ROWS),
+    }
+    rows = {name: examples(values, len(tasks[name].text)) for name, values in labels.items()}
+    paths = write_details(tmp_path, tasks, estimates, rows)
+    assert sorted(paths) == sorted(tmp_path.iterdir())
+    with (tmp_path / "entails-confusion.csv").open() as file:
+        confusion = [list(map(int, row[1:])) for row in list(csv.reader(file))[1:]]
+    np.testing.assert_array_equal(confusion, confusion_matrix(LABELS, LOGITS.argmax(axis=1)))
+    stored = json.loads((tmp_path / "same-calibration.json").read_text())
+    confidence = np.maximum(estimates["same"], 1 - estimates["same"])
+    right = (estimates["same"] > 0.5) == (LABELS % 2 == 1)
+    assert stored["expected_calibration_error"] == pytest.approx(slow_error(confidence, right, 10))
+    assert sum(part["rows"] for part in stored["bins"]) == ROWS
+    assert not (tmp_path / "stars-classes.csv").exists()
+
+
+def test_the_reliability_plot_is_a_picture(tmp_path):
+    draw_reliability(
+        calibration(np.array([0.2, 0.9, 1.0]), np.array([False, True, True])), "three rows", tmp_path / "p.png"
+    )
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")

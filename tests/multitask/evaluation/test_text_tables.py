@@ -1,0 +1,21 @@
+"""Plain-text tables: what is marked as best."""
+
+import math
+
+from multitask.evaluation.text_tables import scores_table
+
+
+def test_the_best_defined_score_of_a_column_is_marked():
+    scores = [{"overall": math.nan, "a": 0.5}, {"overall": 0.25, "a": math.nan}, {"overall": 0.2, "a": 0.5}]
+    history = [{"epoch": number, "scores": line} for number, line in enumerate(scores, start=1)]
+    lines = scores_table(history).splitlines()
+    assert [line.split() for line in lines] == [
+        ["epoch", "overall", "a"],
+        ["1", "-", "0.5000*"],
+        ["2", "0.2500*", "-"],
+        ["3", "0.2000", "0.5000*"],
+    ]
+
+
+def test_a_column_without_any_defined_score_has_no_mark():
+    assert scores_table([{"epoch": 1, "scores": {"overall": math.nan}}]).splitlines()[1].split() == ["1", "-"]

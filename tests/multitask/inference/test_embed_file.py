@@ -1,0 +1,52 @@
+"""Embeddings of a file equal those of the encoder on all sentences, whatever the blocks."""
+
+import json
+
+import numpy as np
+import pytest
+
+from minbert.errors import InputError
+from multitask.inference import embed_file as module
+from multitask.inference.embed_file import embed_file
+from multitask.models.sentence_encoder import SentenceEncoder
+
+SENTENCES = [f"It is {word}." for word in ("time", "short", "a film", "what was promised", "over")]
+
+
+@pytest.fixture
+def encoder(tiny_encoder):
+    return SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
+
+
+@pytest.mark.parametrize("block", [1, 2, 5, 100])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_embeddings_equal_those_of_all_sentences(encoder, tmp_path, monkeypatch, block, normalize):
+    monkeypatch.setattr(module, "SENTENCES_PER_BLOCK", block)
+    (tmp_path / "t.txt").write_text("\n" + "\n".join(SENTENCES) + "\n\n")
+    shape = embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", None, normalize)
+    found = np.load(tmp_path / "e.npy")
+    assert found.shape == shape == (len(SENTENCES), 32)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, encoder.encode(SENTENCES, normalize=normalize), atol=1e-6)
+
+
+def test_a_column_of_a_table(encoder, tmp_path):
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in SENTENCES))
+    embed_file(encoder, tmp_path / "t.jsonl", tmp_path / "e.npy", "body", False)
+    np.testing.assert_allclose(np.load(tmp_path / "e.npy"), encoder.encode(SENTENCES), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "column", "message"),
+    [
+        ("t.txt", "\n \n", None, "no sentence"),
+        ("t.csv", "body\nx\n", None, "name the column of its sentences with --column"),
+        ("t.csv", "body\nx\n", "text", "no column text; the columns are"),
+        ("t.jsonl", '{"body": "x"}\n{"body": 3}\n', "body", "t.jsonl:2: body is 3; expected text"),
+    ],
+)
+def test_what_cannot_be_embedded_is_named_and_leaves_nothing(encoder, tmp_path, name, content, column, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        embed_file(encoder, tmp_path / name, tmp_path / "e.npy", column, False)
+    assert [path.name for path in tmp_path.iterdir()] == [name]

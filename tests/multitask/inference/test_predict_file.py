@@ -1,0 +1,157 @@
+"""Predictions of a file: columns are kept in every format, and values equal those of the model's own `predict`."""
+
+import csv
+import gzip
+import io
+import json
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+import torch
+
+from minbert.errors import InputError
+from multitask.cli.main import main
+from multitask.data import write_tables
+from multitask.inference import predict_file as module
+from multitask.inference.predict_file import Reading, predict_file
+from multitask.runtime.device import Runtime
+from tests.multitask.declared import model_of_every_kind
+
+CPU = Runtime(torch.device("cpu"), "fp32")
+ROWS = [
+    {"number": str(i), "question": f"Who made the {word}?", "one": f" a {word}", "two": f"the {word}, twice", "note": n}
+    for i, (word, n) in enumerate([("film", 'said "so"'), ("time", ""), ("board", "a, b"), ("tea", "é\tö"), ("", " x")])
+]
+
+
+@pytest.fixture
+def model(tiny_encoder):
+    return model_of_every_kind(tiny_encoder)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(module, "ROWS_PER_BLOCK", 2)  # so that files have several
+
+
+def write(path, rows):
+    match path.suffixes[0]:
+        case ".csv" | ".tsv":
+            file = io.StringIO()
+            writer = csv.DictWriter(file, list(rows[0]), delimiter="," if path.suffixes[0] == ".csv" else "\t")
+            writer.writeheader()
+            writer.writerows(rows)
+            content = file.getvalue()
+        case ".jsonl":
+            content = "".join(json.dumps(row) + "\n" for row in rows)
+        case ".parquet":
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+            return
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(content.encode()))
+    else:
+        path.write_text(content, encoding="utf-8", newline="")
+
+
+def read(path):
+    if path.suffix == ".parquet":
+        return pyarrow.parquet.read_table(path).to_pylist()
+    text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_bytes().decode()
+    if path.suffixes[0] == ".jsonl":
+        return [json.loads(line) for line in text.splitlines()]
+    delimiter = "," if path.suffixes[0] == ".csv" else "\t"
+    return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
+
+
+@pytest.mark.parametrize("output", ["o.csv", "o.tsv", "o.jsonl", "o.parquet", "o.csv.gz", "o.jsonl.xz"])
+@pytest.mark.parametrize("source", ["i.csv", "i.tsv", "i.jsonl", "i.parquet", "i.csv.gz"])
+def test_columns_are_kept_and_predictions_added(model, tmp_path, source, output):
+    write(tmp_path / source, ROWS)
+    if output.endswith(".xz"):
+        pytest.importorskip("lzma")
+    assert predict_file(model, [], tmp_path / source, tmp_path / output, CPU, probabilities=True) == len(ROWS)
+    if output.endswith(".xz"):
+        import lzma
+
+        found = [json.loads(line) for line in lzma.decompress((tmp_path / output).read_bytes()).decode().splitlines()]
+    else:
+        found = read(tmp_path / output)
+    assert [{name: row[name] for name in ROWS[0]} for row in found] == ROWS
+    singles = model.predict_all([row["question"] for row in ROWS])
+    pairs = model.predict_all([(row["one"], row["two"]) for row in ROWS])
+    for i, row in enumerate(found):
+        assert row["topic"] == singles["topic"][i].label
+        assert float(row["topic_probability"]) == pytest.approx(singles["topic"][i].probability, abs=1e-5)
+        for label, probability in singles["topic"][i].probabilities.items():
+            assert float(row[f"topic_probability_{label}"]) == pytest.approx(probability, abs=1e-5)
+        tags = row["tags"] if isinstance(row["tags"], list) else [tag for tag in row["tags"].split("|") if tag]
+        assert tags == list(singles["tags"][i].labels)
+        assert float(row["stars"]) == pytest.approx(singles["stars"][i].value, abs=1e-4)
+        assert row["entails"] == pairs["entails"][i].label
+        assert float(row["similar"]) == pytest.approx(pairs["similar"][i].value, abs=1e-4)
+
+
+def test_a_text_file_has_a_sentence_a_line_or_a_pair_with_a_tab(model, tmp_path):
+    (tmp_path / "i.txt").write_text("Who made it?\nWhy?\n")
+    predict_file(model, ["topic"], tmp_path / "i.txt", tmp_path / "o.csv", CPU)
+    assert [row["text"] for row in read(tmp_path / "o.csv")] == ["Who made it?", "Why?"]
+    assert [row["topic"] for row in read(tmp_path / "o.csv")] == [
+        p.label for p in model.predict("topic", ["Who made it?", "Why?"])
+    ]
+    (tmp_path / "i.txt").write_text("a film\ta movie\n")
+    predict_file(model, ["similar"], tmp_path / "i.txt", tmp_path / "o.csv", CPU)
+    assert read(tmp_path / "o.csv")[0].keys() == {"sentence1", "sentence2", "similar"}
+
+
+def test_columns_can_be_named(model, tmp_path):
+    write(tmp_path / "i.csv", ROWS)
+    predict_file(model, ["topic"], tmp_path / "i.csv", tmp_path / "o.csv", CPU, Reading(columns=("two",)))
+    expected = model.predict("topic", [row["two"] for row in ROWS])
+    assert [row["topic"] for row in read(tmp_path / "o.csv")] == [prediction.label for prediction in expected]
+
+
+@pytest.mark.parametrize(
+    ("rows", "tasks", "reading", "message"),
+    [
+        (ROWS, ["topic", "same"], Reading(columns=("one",)), "same reads 2 columns of text"),
+        (ROWS, ["topic"], Reading(columns=("body",)), "i.jsonl: no column body; the columns are"),
+        (ROWS, ["topics"], Reading(), 'no task "topics"'),
+        ([*ROWS, {**ROWS[0], "question": 3}], ["topic"], Reading(), "i.jsonl:6: question is 3; expected text"),
+        ([{**ROWS[0], "topic": "ABBR"}], ["topic"], Reading(), "has the column topic already; name the predictions"),
+    ],
+)
+def test_a_file_that_cannot_be_predicted_is_named_and_leaves_nothing(model, tmp_path, rows, tasks, reading, message):
+    write(tmp_path / "i.jsonl", rows)
+    with pytest.raises(InputError, match=message):
+        predict_file(model, tasks, tmp_path / "i.jsonl", tmp_path / "o.csv", CPU, reading)
+    assert [path.name for path in tmp_path.iterdir()] == ["i.jsonl"]
+
+
+def test_a_name_without_a_format_is_refused_before_anything_is_computed(model, tmp_path):
+    with pytest.raises(InputError, match="unknown format; expected a name that ends in"):
+        predict_file(model, [], tmp_path / "missing.csv", tmp_path / "o.xlsx", CPU)
+
+
+def test_the_command_reads_standard_input_and_writes_standard_output(model, tmp_path, capsys, monkeypatch):
+    model.save(tmp_path / "model")
+    (tmp_path / "input").write_text("question\nWho made it?\n")
+    monkeypatch.setattr(module, "STANDARD_INPUT", str(tmp_path / "input"))
+    arguments = ["predict", "--model", str(tmp_path / "model"), "--task", "topic", "--input", "-"]
+    assert main([*arguments, "--input-format", "csv", "--precision", "fp32"]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert header == "question,topic,topic_probability"
+    assert row.split(",")[:2] == ["Who made it?", model.predict("topic", ["Who made it?"])[0].label]
+
+
+def test_memory_does_not_grow_with_the_file(model, tmp_path, monkeypatch):
+    """At most one block of rows is in memory when it is written."""
+    with (tmp_path / "i.csv").open("w") as file:
+        file.write("question\n" + "Who?\n" * 25)
+    sizes = []
+    write_rows = write_tables._Delimited.write
+    monkeypatch.setattr(
+        write_tables._Delimited, "write", lambda self, rows: (sizes.append(len(rows)), write_rows(self, rows))[1]
+    )
+    predict_file(model, ["topic"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+    assert sizes == [2] * 12 + [1]

@@ -1,0 +1,105 @@
+"""Predictions of any rows equal those of the padded encoder with the heads, for every kind of task."""
+
+import numpy as np
+import pytest
+import torch
+
+from minbert.errors import InputError
+from multitask.models.config import HeadsConfig
+from multitask.models.multitask_model import MultitaskModel
+from multitask.models.predictions import estimate_rows
+from tests.multitask.declared import model_of_every_kind
+
+SINGLES = ["The band seemed to have a good time.", "", "It falls short. " * 5, "time"]
+PAIRS = [("How much is it?", "What is the price?"), ("short", ""), ("Two women", "A couple is serving tea. " * 3)]
+
+
+@pytest.fixture(
+    params=[HeadsConfig(), HeadsConfig("separate", "features"), HeadsConfig("separate", "joint"), HeadsConfig("none")],
+    ids=["embeddings", "features", "joint", "no layers"],
+)
+def model(request, tiny_encoder) -> MultitaskModel:
+    return model_of_every_kind(tiny_encoder, request.param)
+
+
+@torch.no_grad()
+def slow_outputs(model: MultitaskModel, task: str, row) -> torch.Tensor:
+    """One row alone through the padded encoder, mean pooling by hand, and the head."""
+    texts = (row,) if isinstance(row, str) else row
+    if len(texts) == 2 and model.reads_jointly(task):
+        ids, types = model.tokenizer.encode_pairs([texts[0]], [texts[1]])
+    else:
+        ids = model.tokenizer.encode(list(texts))
+        types = [np.zeros_like(sequence) for sequence in ids]
+    embeddings = []
+    for sequence, kinds in zip(ids, types, strict=True):
+        inputs = torch.from_numpy(sequence).long()[None]
+        hidden = model.encoder(inputs, torch.ones_like(inputs), torch.from_numpy(kinds).long()[None]).last_hidden_state
+        embeddings.append(hidden[0].mean(dim=0))
+    return model.heads[task](*[embedding[None] for embedding in embeddings])[0]
+
+
+@pytest.mark.parametrize("rows", [SINGLES, PAIRS], ids=["sentences", "pairs"])
+def test_predictions_equal_a_slow_computation(model, rows):
+    found = model.predict_all(rows)
+    assert found.keys() == {name for name, task in model.tasks.items() if task.pair == (rows is PAIRS)}
+    for task, predictions in found.items():
+        assert len(predictions) == len(rows)
+        for row, prediction in zip(rows, predictions, strict=True):
+            raw = slow_outputs(model, task, row).double()
+            match model.tasks[task].kind:
+                case "classification" | "pair_classification":
+                    names = model.tasks[task].labels
+                    logits = torch.stack([torch.zeros(()), raw]) if raw.dim() == 0 else raw
+                    expected = logits.softmax(dim=0)
+                    assert list(prediction.probabilities) == list(names)
+                    np.testing.assert_allclose(list(prediction.probabilities.values()), expected, atol=1e-5)
+                    assert prediction.label == names[int(expected.argmax())]
+                    assert prediction.probability == max(prediction.probabilities.values())
+                case "multilabel":
+                    expected = raw.sigmoid()
+                    np.testing.assert_allclose(list(prediction.probabilities.values()), expected, atol=1e-5)
+                    assert prediction.labels == tuple(
+                        n for n, p, t in zip("ab", expected, (0.4, 0.6), strict=True) if p > t
+                    )
+                case _:
+                    low, high = model.tasks[task].range
+                    assert prediction.value == pytest.approx(low + float(raw.clip(0, 1)) * (high - low), abs=1e-4)
+
+
+def test_no_rows_give_no_predictions(model):
+    assert all(values == [] for values in model.predict_all([]).values())
+
+
+def test_the_order_of_rows_does_not_matter(model):
+    there = estimate_rows(model, SINGLES)
+    back = estimate_rows(model, SINGLES[::-1])
+    for task in there:
+        np.testing.assert_allclose(there[task], back[task][::-1], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "tasks", "message"),
+    [
+        (SINGLES, ["similar"], "similar reads pairs of sentences, not sentences"),
+        (PAIRS, ["topic"], "topic reads sentences, not pairs of sentences"),
+        (SINGLES, ["sentiment"], 'the model has no task "sentiment"; it has topic, tags'),
+        ("A gem.", None, "expected a list of sentences"),
+        (["A gem.", 3], None, "row 1 is 3; expected text"),
+        ([("a", "b", "c")], None, "row 0"),
+        ([("a", "b"), "c"], None, "row 1"),
+    ],
+)
+def test_rows_that_do_not_fit_are_named(tiny_encoder, rows, tasks, message):
+    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+        model_of_every_kind(tiny_encoder).predict_all(rows, tasks)
+
+
+def test_a_saved_model_predicts_the_same_from_its_folder_alone(model, tmp_path):
+    model.save(tmp_path / "model")
+    loaded = MultitaskModel.load(tmp_path / "model", precision="fp32")
+    assert {name: task.declaration() for name, task in loaded.tasks.items()} == {
+        name: task.declaration() for name, task in model.tasks.items()
+    }
+    assert loaded.predict_all(PAIRS) == model.predict_all(PAIRS)
+    assert loaded.predict_all(SINGLES) == model.predict_all(SINGLES)

@@ -1,0 +1,114 @@
+"""Training ends with good weights or an error; a damaged state is put aside; epochs are planned in their turn."""
+
+import logging
+import math
+
+import pytest
+
+from minbert.errors import InputError
+from multitask.runtime.errors import TrainingError
+from multitask.training.config import OptimizerConfig
+from multitask.training.loop import MOST_SCHEDULED_EPOCHS, LoopConfig
+from tests.multitask.cli.test_main import CPU, call
+from tests.multitask.training.test_checkpoints_and_resume import Cut, cut_before
+from tests.multitask.training.toy import NEVER, Problem, result, run
+
+EXPLODING = OptimizerConfig(learning_rate=1e300, weight_decay=1e300)
+
+
+class OneStep(Problem):
+    """Its only epoch is one step, so that no later loss can show what the step did to the weights."""
+
+    def plan(self, epoch):
+        return super().plan(epoch)[:1]
+
+
+@pytest.mark.parametrize("evaluate_every", [None, 1])
+@pytest.mark.parametrize("save_every", [NEVER, -1])
+def test_a_last_step_that_spoils_the_weights_keeps_nothing(tmp_path, evaluate_every, save_every):
+    config = LoopConfig(1, EXPLODING, evaluate_every=evaluate_every)
+    with pytest.raises(TrainingError, match=r"step 1: the weights encoder\.0\.weight are NaN or infinite"):
+        run(tmp_path, OneStep(), config, save_every=save_every)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_step_that_spoils_the_weights_saves_no_state(tmp_path):
+    config = LoopConfig(1, EXPLODING, evaluate_every=99)
+    with pytest.raises(TrainingError, match="step 1: the weights"):
+        run(tmp_path, Problem(), config, save_every=-1)
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [("mlm", "--train-limit", 12), ("pretrain", "--train-limit", 12, "--select", "last")], ids=lambda c: c[0]
+)
+def test_a_command_whose_last_step_explodes_fails(tiny_encoder, sample_data, tmp_path, command, capsys):
+    where = ("--start", tiny_encoder, "--data", sample_data, "--runs", tmp_path)
+    assert call(*command, *where, "--learning-rate", 1e38, "--weight-decay", 1e38, *CPU) == 1
+    assert "the weights encoder." in capsys.readouterr().err
+    assert not list(tmp_path.glob("*/DONE"))
+    assert not list(tmp_path.glob("*/checkpoints/*"))
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("name", ["learning_rate", "head_learning_rate", "warmup", "weight_decay", "clip"])
+def test_settings_of_the_optimizer_are_finite(name, value):
+    with pytest.raises(InputError, match=f"{name} is "):
+        OptimizerConfig(**{name: value})
+
+
+@pytest.mark.parametrize("place", [0, 0.3, 0.6, -70, -1])
+def test_a_damaged_state_is_put_aside_and_computed_again(tmp_path, place, caplog):
+    run(tmp_path / "whole")
+    folder = tmp_path / "cut"
+    with pytest.raises(Cut):
+        run(folder, step=cut_before(9), save_every=-1)
+    path = folder / "state" / "state.pt"
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content)) if 0 < place < 1 else place] ^= 1
+    path.write_bytes(content)
+    caplog.set_level(logging.WARNING)
+    run(folder)
+    assert "state.pt: damaged; put aside as damaged-state.pt, and training begins again" in caplog.text
+    assert (folder / "state" / "damaged-state.pt").read_bytes() == content
+    (folder / "state" / "damaged-state.pt").unlink()
+    assert result(folder) == result(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 1000])
+def test_a_truncated_state_is_put_aside_too(tmp_path, length, caplog):
+    with pytest.raises(Cut):
+        run(tmp_path, step=cut_before(3), save_every=-1)
+    path = tmp_path / "state" / "state.pt"
+    path.write_bytes(path.read_bytes()[:length])
+    run(tmp_path)
+    assert "damaged; put aside" in caplog.text
+
+
+class Counted(Problem):
+    """Counts the epochs that are planned."""
+
+    planned = 0
+
+    def plan(self, epoch):
+        self.planned = max(self.planned, epoch + 1)
+        return super().plan(0)
+
+
+@pytest.mark.parametrize("evaluate_every", [None, 2])
+def test_epochs_are_planned_when_their_first_step_comes(tmp_path, evaluate_every):
+    problem = Counted()
+    config = LoopConfig(10**12, OptimizerConfig(0.03), evaluate_every=evaluate_every)
+    with pytest.raises(Cut):
+        run(tmp_path, problem, config, step=cut_before(4), save_every=-1)
+    assert problem.planned == 2
+    with pytest.raises(Cut):  # and likewise when it goes on
+        run(tmp_path, problem := Counted(), config, step=cut_before(4))
+    assert problem.planned <= 3
+
+
+def test_a_schedule_that_plans_all_epochs_bounds_them():
+    for optimizer in (OptimizerConfig(schedule="linear"), OptimizerConfig(warmup=0.1)):
+        LoopConfig(MOST_SCHEDULED_EPOCHS, optimizer)
+        with pytest.raises(InputError, match="epochs is 99999999; expected at most 10000 with"):
+            LoopConfig(99_999_999, optimizer)
