@@ -11,11 +11,11 @@ def test_the_best_defined_score_of_a_column_is_marked():
     lines = scores_table(history).splitlines()
     assert [line.split() for line in lines] == [
         ["epoch", "overall", "a"],
-        ["1", "-", "0.5000*"],
-        ["2", "0.2500*", "-"],
+        ["1", "undefined", "0.5000*"],
+        ["2", "0.2500*", "undefined"],
         ["3", "0.2000", "0.5000*"],
     ]
 
 
 def test_a_column_without_any_defined_score_has_no_mark():
-    assert scores_table([{"epoch": 1, "scores": {"overall": math.nan}}]).splitlines()[1].split() == ["1", "-"]
+    assert scores_table([{"epoch": 1, "scores": {"overall": math.nan}}]).splitlines()[1].split() == ["1", "undefined"]
