@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -30,10 +30,24 @@ def warn_incomplete(name: str, action: str, lack: str, count: int, first: Sequen
 
 def quote(value: object) -> str:
     """A value as error messages show it: text in quotes, without control characters; long text is cut."""
-    if not isinstance(value, str):
-        return str(value)[:80]
-    text = value if len(value) <= 80 else f"{value[:77]}..."
-    return json.dumps("".join(c if c.isprintable() else " " for c in text), ensure_ascii=False)
+    return json.dumps(plain(value), ensure_ascii=False) if isinstance(value, str) else plain(str(value))
+
+
+def listed(names: Iterable[object], most: int = 20) -> str:
+    """Names as error messages list them: the first ones, and how many there are besides."""
+    found = [plain(str(name)) for name in names]
+    return ", ".join(found[:most]) + (f" and {len(found) - most:,} more" if len(found) > most else "")
+
+
+def reason(error: Exception) -> str:
+    """Why a library failed: the first line of its message."""
+    return plain(next(iter(str(error).splitlines()), type(error).__name__), most=200)
+
+
+def plain(text: str, most: int = 80) -> str:
+    """A text without control characters; a long one is cut."""
+    shown = text if len(text) <= most else f"{text[: most - 3]}..."
+    return "".join(c if c.isprintable() else " " for c in shown)
 
 
 def checked(path: Path, read: Callable[[Path], T]) -> T:
@@ -41,6 +55,6 @@ def checked(path: Path, read: Callable[[Path], T]) -> T:
     try:
         return read(path)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file (`multitask data fetch` downloads the real sets)") from None
+        raise InputError(f"{path}: no such file") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+        raise InputError(f"{path}: cannot be read ({error.strerror or reason(error)})") from None

@@ -8,7 +8,9 @@ ends a Greek word).
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -16,8 +18,8 @@ from typing import Any
 
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
-from multitask.data.problems import OnProblem, checked, quote, refuse
-from multitask.data.text_lines import suffixes, text_lines
+from multitask.data.problems import OnProblem, checked, listed, plain, quote, reason, refuse
+from multitask.data.text_lines import COMPRESSIONS, MOST_BYTES, suffixes, text_lines
 
 HUB = "hf:"
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -27,6 +29,8 @@ CONFIGURED = ("glue", "super_glue", "tweet_eval", "xtreme", "clue")
 """Data sets of the hub without an owner in their name whose last part is a configuration: `glue/mrpc`."""
 
 Row = dict[str, Any]
+
+csv.field_size_limit(MOST_BYTES)  # by default, a sentence of more than 131,072 characters is an error
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,12 @@ class Table:
         """Raise InputError unless the table has each of these columns once."""
         for column in columns:
             if (count := self.columns.count(column)) != 1:
-                found = f"no column {column}" if not count else f"column {column} occurs {count} times"
-                raise InputError(f"{self.name}: {found}; the columns are {quote(', '.join(self.columns))}")
+                found = f"no column {plain(column)}" if not count else f"column {plain(column)} occurs {count} times"
+                named = list(filter(None, self.columns))
+                there = f"the columns are {listed(named)}" if named else "the header names no columns"
+                if len(self.columns) == 1 and re.search("[,;|\t]", self.columns[0]):
+                    there = f"the only column is {quote(self.columns[0])}; set separator in the task's declaration"
+                raise InputError(f"{self.name}: {found}; {there}")
 
 
 @dataclass(frozen=True)
@@ -122,21 +130,36 @@ def open_table(source: Source, dialect: Dialect = Dialect(), on_problem: OnProbl
         return _arrow_table(str(source), _hub_batches(source))
     path = source.path
     suffix, compression = (form, "") if form else suffixes(path)
-    if suffix in SEPARATORS or dialect.separator:
-        table = _delimited(path, dialect.separator or SEPARATORS[suffix], dialect, on_problem)
-    elif suffix in (".jsonl", ".jsonlines"):
+    if suffix in (".jsonl", ".jsonlines"):
         table = _json_lines(path, on_problem)
     elif suffix == ".parquet" and not compression:
         table = _arrow_table(str(path), _parquet_batches(path))
+    elif suffix != ".parquet" and (suffix in SEPARATORS or dialect.separator):
+        table = _delimited(path, dialect.separator or SEPARATORS[suffix], dialect, on_problem)
     else:
-        raise InputError(f"{path}: unknown format; expected a name that ends in {', '.join(FORMATS)} (also compressed)")
+        raise InputError(
+            f"{path}: unknown format; expected a name that ends in {', '.join(FORMATS)}; all but parquet also with "
+            f"{', '.join(COMPRESSIONS)}"
+        )
     return table if source.split is None else _rows_of_split(table, source.split)
 
 
 def _rows_of_split(table: Table, split: str) -> Table:
     table.require(("split",))
-    rows = ((number, row) for number, row in table.rows if str(row["split"]) == split)
-    return replace(table, rows=rows)
+
+    def rows() -> Iterator[tuple[int, Row]]:
+        others: set[str] = set()
+        found = False
+        for number, row in table.rows:
+            if (own := str(row.get("split")).strip()) == split:
+                found = True
+                yield number, row
+            elif not found and len(others) < 20:
+                others.add(own)
+        if not found:
+            raise InputError(f"{table.name}: no row has {quote(split)} in column split, only {listed(sorted(others))}")
+
+    return replace(table, rows=rows())
 
 
 def _delimited(path: Path, separator: str, dialect: Dialect, on_problem: OnProblem) -> Table:
@@ -197,9 +220,16 @@ def _json_lines(path: Path, on_problem: OnProblem) -> Table:
             if not line.strip():
                 continue
             try:
-                value = json.loads(line)
+                value = json.loads(line.rstrip())
+                if "\\ud" in line.lower():
+                    json.dumps(value, ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                on_problem(f"{path}:{number}: has half of a surrogate pair (\\ud800 to \\udfff), so it is not text")
+                continue
             except (ValueError, RecursionError) as error:
-                on_problem(f"{path}:{number}: not JSON ({error})")
+                # "line 1" of a JSON text would be taken for a line of the file.
+                why = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
+                on_problem(f"{path}:{number}: not JSON ({why})")
                 continue
             if isinstance(value, dict):
                 yield number, value
@@ -209,7 +239,7 @@ def _json_lines(path: Path, on_problem: OnProblem) -> Table:
     rows = parsed()
     first = next(rows, None)
     if first is None:
-        raise InputError(f"{path}: the file is empty; expected one JSON object a line")
+        raise InputError(f"{path}: no JSON object; expected one a line")
 
     def all_rows() -> Iterator[tuple[int, Row]]:
         yield first
@@ -223,25 +253,34 @@ def _arrow_table(name: str, batches: Iterator[Any]) -> Table:
 
     def rows() -> Iterator[tuple[int, Row]]:
         number = 0
-        for batch in batches:
-            for row in batch.to_pylist():
-                number += 1
-                yield number, row
+        with _damage_of(name):
+            for batch in batches:
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
 
-    schema = next(batches).schema
+    with _damage_of(name):
+        schema = next(batches).schema
     return Table(name, tuple(schema.names), rows(), by_line=False, schema=schema)
 
 
-def _parquet_batches(path: Path) -> Iterator[Any]:
+@contextmanager
+def _damage_of(name: str) -> Iterator[None]:
+    """Turns the errors of Arrow, which are of many kinds, into an InputError."""
     import pyarrow
-    import pyarrow.parquet
 
     try:
-        file = checked(path, pyarrow.parquet.ParquetFile)
-        yield file.schema_arrow.empty_table()
-        yield from file.iter_batches(ROWS_PER_BATCH)
-    except pyarrow.ArrowException as error:
-        raise InputError(f"{path}: not a parquet file, or damaged ({str(error).splitlines()[0]})") from None
+        yield
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise InputError(f"{name}: damaged, or not of the format that its name says ({reason(error)})") from None
+
+
+def _parquet_batches(path: Path) -> Iterator[Any]:
+    import pyarrow.parquet
+
+    file = checked(path, pyarrow.parquet.ParquetFile)
+    yield file.schema_arrow.empty_table()
+    yield from file.iter_batches(ROWS_PER_BATCH)
 
 
 def _hub_batches(source: Source) -> Iterator[Any]:
@@ -271,7 +310,7 @@ def _hub_data_set(source: Source) -> Any:
         else:
             found = datasets.load_dataset(name)
     except Exception as error:  # the library raises many kinds: no network, no such name, damaged files
-        raise InputError(f"{source}: cannot be loaded ({str(error).splitlines()[0]})") from None
+        raise InputError(f"{source}: cannot be loaded ({reason(error)})") from None
     if not isinstance(found, datasets.DatasetDict):
         return found
     if source.split not in found:

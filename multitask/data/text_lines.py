@@ -3,6 +3,7 @@
 import bz2
 import codecs
 import gzip
+import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from minbert.errors import InputError
-from multitask.data.problems import checked
+from multitask.data.problems import checked, reason
 
 MOST_BYTES = 1 << 24
 """A longer line is taken for a file that is not text by lines."""
@@ -19,7 +20,7 @@ MOST_BYTES = 1 << 24
 def _open_zstandard(path: Path) -> IO[bytes]:
     import pyarrow
 
-    return pyarrow.input_stream(path, compression="zstd")
+    return io.BufferedReader(pyarrow.input_stream(path, compression="zstd"))  # Arrow's own stream has no `readline`
 
 
 COMPRESSIONS: dict[str, Callable[[Path], Any]] = {
@@ -56,7 +57,7 @@ def text_lines(path: Path) -> Iterator[str]:
             try:
                 raw = file.readline(MOST_BYTES + 1)
             except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-                raise InputError(f"{path}: damaged or not a compressed file ({error})") from None
+                raise InputError(f"{path}: damaged or not a compressed file ({reason(error)})") from None
             if not raw:
                 return
             number += 1

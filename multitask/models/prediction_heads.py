@@ -117,7 +117,14 @@ def pair_input(task: Task, config: HeadsConfig) -> PairInput:
     return config.pairs
 
 
-def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> nn.ModuleDict:
+class Heads(nn.ModuleDict):
+    """Heads by the names of their tasks, which may be those of a module's attributes, such as `type`."""
+
+    def __setitem__(self, name: str, head: nn.Module) -> None:
+        self._modules[name] = head
+
+
+def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> Heads:
     """One head for each task, by the task's name.
 
     Args:
@@ -160,4 +167,4 @@ def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> nn.Module
             return CosineHead(transform())
         return BilinearHead(transform(), size, task.outputs)
 
-    return nn.ModuleDict({task.name: head(task) for task in tasks})
+    return Heads({task.name: head(task) for task in tasks})

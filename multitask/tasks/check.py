@@ -12,7 +12,7 @@ from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples
-from multitask.data.problems import OnProblem
+from multitask.data.problems import plain
 from multitask.data.read_unlabelled_files import (
     PAIRS_FILE,
     SENTENCES_FILE,
@@ -114,7 +114,7 @@ def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) 
         InputError: the folder is missing or holds none of the known files, or the tasks file is not valid.
     """
     declared = data.suffix == ".toml"
-    if not declared and not data.is_dir():
+    if not declared and not data.exists():
         raise InputError(f"{data}: no such folder")
     check = _Check(tokenizer, tokenizer.max_length if max_length is None else max_length, declared)
     for task in load_tasks(data).values():
@@ -151,10 +151,14 @@ class _Check:
         for split, source in sources.items():
             if split in missing:
                 continue
-            with self._problems_of(str(source)) as on_problem:
-                examples = read_examples(task, source, split != "test", on_problem)
+            with self._problems_of(str(source)) as problems:
+                examples = read_examples(task, source, split != "test", problems.append)
                 if split == "train":
-                    task = task.learned(examples)
+                    try:
+                        task = task.learned(examples)
+                    except InputError as error:
+                        if not problems:  # otherwise it may only follow from the rows that were left out
+                            problems.append(str(error))
                 self._add(task, split, source, examples)
 
     def _add(self, task: Task, split: str, source: Source, examples: Examples) -> None:
@@ -166,13 +170,13 @@ class _Check:
     def unlabelled(self, folder: Path) -> None:
         """Read the files of a folder that have no labels."""
         if (path := folder / TRIPLETS_FILE).exists():
-            with self._problems_of(str(path)) as on_problem:
-                triplets = read_triplets(path, on_problem)
+            with self._problems_of(str(path)) as problems:
+                triplets = read_triplets(path, problems.append)
                 columns = (triplets.anchors, triplets.positives, triplets.hard_negatives)
                 self._report(path.name, path, triplets.dropped, columns, {})
         if (path := folder / PAIRS_FILE).exists():
-            with self._problems_of(str(path)) as on_problem:
-                pairs = read_pairs(path, on_problem)
+            with self._problems_of(str(path)) as problems:
+                pairs = read_pairs(path, problems.append)
                 self._report(path.name, path, pairs.dropped, (pairs.anchors, pairs.positives), {})
         for path in sorted(folder.glob("*.txt")):
             with self._problems_of(str(path)):
@@ -214,11 +218,11 @@ class _Check:
         return np.unique(hashes)
 
     @contextmanager
-    def _problems_of(self, name: str) -> Iterator[OnProblem]:
-        """Yield a function that collects a file's problems. An `InputError` that ends the block is added too."""
+    def _problems_of(self, name: str) -> Iterator[list[str]]:
+        """Yield a list for a file's problems. An `InputError` that ends the block is added too."""
         own: list[str] = []
         try:
-            yield own.append
+            yield own
         except InputError as error:
             own.append(str(error))
         self.problems += own[:SHOWN_PROBLEMS]
@@ -236,8 +240,9 @@ def _histogram(task: Task, examples: Examples) -> dict[str, int]:
     if labels is None:
         return {}
     if isinstance(task, Labelled):
-        counts = labels.sum(axis=0) if labels.ndim == 2 else np.bincount(labels.astype(int), minlength=len(task.labels))
-        return dict(zip(task.names, counts.astype(int).tolist(), strict=True))
+        names = examples.classes
+        counts = labels.sum(axis=0) if labels.ndim == 2 else np.bincount(labels.astype(int), minlength=len(names))
+        return dict(zip(map(plain, names), counts.astype(int).tolist(), strict=True))
     assert isinstance(task, Regression)
     heights, edges = np.histogram(labels, bins=BINS, range=task.bounds)
     return {f"{edges[i]:g}-{edges[i + 1]:g}": int(heights[i]) for i in range(BINS)}

@@ -3,13 +3,15 @@
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from minbert.errors import InputError
+from multitask.data.problems import plain, quote, reason
 from multitask.data.tables import HUB, Source
 from multitask.tasks.kinds import KINDS
 from multitask.tasks.task import SPLITS, Task
@@ -17,6 +19,18 @@ from multitask.tasks.task import SPLITS, Task
 COURSE = Path(__file__).with_name("course.toml")
 MAIN_TASKS = ("sentiment", "paraphrase", "similarity")
 """The course's tasks that a training takes if none are named."""
+EXPECTED = {
+    "text": "a column, or a list of two columns",
+    "label": "a column, or a list of columns",
+    "labels": "a list of names or numbers",
+    "class_weights": '"balanced" or a list of numbers',
+    "range": "a list of two numbers",
+    "learned_range": "a list of two numbers",
+    "thresholds": "a list of numbers",
+    **dict.fromkeys(("weight", "dev_share", "temperature"), "a number"),
+    **dict.fromkeys(("quotes", "line_breaks"), "true or false"),
+}
+"""What the fields of a declaration may be; the others are text."""
 
 
 def load_tasks(data: str | Path) -> dict[str, Task]:
@@ -26,6 +40,8 @@ def load_tasks(data: str | Path) -> dict[str, Task]:
         InputError: no such file, not TOML, or a declaration that is not valid; the message names the task and field.
     """
     path = Path(data)
+    if path.suffix != ".toml" and path.is_file():
+        raise InputError(f"{path}: expected the folder of the course's files, or a tasks file whose name ends in .toml")
     declared, root = (path, path.parent) if path.suffix == ".toml" else (COURSE, path)
     try:
         found = tomllib.loads(declared.read_text(encoding="utf-8"))
@@ -33,8 +49,8 @@ def load_tasks(data: str | Path) -> dict[str, Task]:
         raise InputError(f"{declared}: no such file") from None
     except IsADirectoryError:
         raise InputError(f"{declared}: a folder; expected a tasks file") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"{declared}: not valid TOML ({error})") from None
+    except (ValueError, RecursionError) as error:  # of not UTF-8, not TOML, or a number with too many digits
+        raise InputError(f"{declared}: not valid TOML ({reason(error)})") from None
     tables = found.get("tasks")
     if not isinstance(tables, dict) or not tables or found.keys() != {"tasks"}:
         raise InputError(f"{declared}: expected tables [tasks.NAME] and nothing else")
@@ -70,17 +86,21 @@ def files_folder(data: Path) -> Path:
 
 def task_of(name: str, declaration: Any) -> Task:
     """A task from what `Task.declaration` gave. Raises InputError if it is not valid."""
-    if not isinstance(declaration, dict) or declaration.get("kind") not in KINDS:
-        kind = declaration.get("kind", "missing") if isinstance(declaration, dict) else "missing"
-        raise InputError(f"tasks.{name}: kind is {kind}; expected one of: {', '.join(KINDS)}")
+    found = declaration.get("kind", "missing") if isinstance(declaration, dict) else "missing"
+    if not isinstance(found, str) or found not in KINDS:
+        raise InputError(f"tasks.{name}: kind is {plain(str(found))}; expected one of: {', '.join(KINDS)}")
     values = {key: value for key, value in declaration.items() if key != "kind"}
     if isinstance(values.get("text"), str):
         values["text"] = [values["text"]]
-    kind = KINDS[declaration["kind"]]
+    kind = KINDS[found]
+    if unknown := [key for key in values if key == "name" or key not in kind.__dataclass_fields__]:
+        raise InputError(f"tasks.{name}: {_unknown_field(kind, unknown[0])}")
     try:
-        return TypeAdapter(kind).validate_json(json.dumps({**values, "name": name}), strict=True, extra="forbid")
-    except (ValidationError, TypeError) as error:
-        raise InputError(f"tasks.{name}: {_first_problem(error)}") from None
+        return TypeAdapter(kind).validate_json(json.dumps({**values, "name": name}), strict=True)
+    except ValidationError as error:
+        raise InputError(f"tasks.{name}: {_bad_value(kind, error, values)}") from None
+    except TypeError:  # of dates and times, which TOML has
+        raise InputError(f"tasks.{name}: has a date or a time; put it into quotes") from None
 
 
 def _declared(name: str, table: Any, root: Path) -> Task:
@@ -107,19 +127,27 @@ def _source(name: str, split: str, value: Any, common: Mapping[str, Any], root: 
     if not isinstance(table.get("split"), str | None):
         raise InputError(f"tasks.{name}: the split of {split} is not text")
     file = table["file"]
+    if not file.isprintable():
+        raise InputError(f"tasks.{name}: {split} is {quote(file)}, a name with a control character")
     if file.startswith(HUB):
         local = root / file.removeprefix(HUB)
         return Source(f"{HUB}{local}" if local.is_dir() else file, table.get("split") or split)
     return Source(str(root / file), table.get("split"))
 
 
-def _first_problem(error: ValidationError | TypeError) -> str:
-    if isinstance(error, TypeError):
-        return f"has a value that is not text, a number or a list ({error})"
+def _unknown_field(kind: type[Task], name: str) -> str:
+    known = ["kind", "file", "split", *(field.name for field in fields(kind) if field.name != "name")]
+    close = get_close_matches(name, known, 1, cutoff=0.7)
+    others = [other for other, found in KINDS.items() if name in found.__dataclass_fields__ and name != "name"]
+    hint = f"; did you mean {close[0]}?" if close else f"; {', '.join(others)} have it" if others else ""
+    return f"{kind.kind} has no field {plain(name)}{hint}"
+
+
+def _bad_value(kind: type[Task], error: ValidationError, values: Mapping[str, Any]) -> str:
+    """The first problem that a validation found."""
     first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"][:2] if not str(part).startswith(("tuple[", "literal[")))
-    if first["type"] == "unexpected_keyword_argument":
-        return f"{place}: no such field"
-    if first["type"] == "missing":
-        return f"{place} is missing"
-    return f"{place}: {first['msg'][0].lower()}{first['msg'][1:]}"
+    name = str(first["loc"][0])
+    if name not in values:
+        return f"{name} is missing"
+    expected = EXPECTED.get(name, "text") if name != "metric" else f"one of {', '.join(kind.metrics_of_kind)}"
+    return f"{name} = {quote(values[name])}; expected {expected}"

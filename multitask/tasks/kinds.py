@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from multitask.data.examples import Examples
+from multitask.data.problems import listed, plain, quote
 from multitask.data.tables import Row
 from multitask.tasks.labels import canonical, class_order, number, parts
 from multitask.tasks.metrics import Metric, classification_metrics, multilabel_metrics, regression_metrics
@@ -49,11 +50,20 @@ class Labelled(Task):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "labels", tuple(map(canonical, self.labels)))
-        if len(set(self.labels)) < len(self.labels) or len(self.labels) == 1:
-            raise self.problem(f"labels are {', '.join(self.names) or 'none'}; expected two or more different names")
-        if isinstance(self.class_weights, tuple) and len(self.class_weights) != len(self.labels):
-            raise self.problem(f"class_weights has {len(self.class_weights)} numbers for {len(self.labels)} labels")
+        names = tuple(map(canonical, self.labels))
+        if None in names or len(set(names)) < len(names) or len(names) == 1:
+            shown = listed(quote(label) for label in self.labels)
+            raise self.problem(f"labels are {shown}; expected two or more different names")
+        object.__setattr__(self, "labels", names)
+        if isinstance(self.class_weights, tuple):
+            if not names or len(self.class_weights) != len(names):
+                raise self.problem(
+                    f"class_weights are {listed(self.class_weights)}; expected one number for each of {listed(names)}"
+                    if names
+                    else "class_weights need labels, which say the order of the classes"
+                )
+            if not all(0 < weight < math.inf for weight in self.class_weights):
+                raise self.problem(f"class_weights are {listed(self.class_weights)}; expected positive numbers")
         if not 0 < self.temperature < math.inf:
             raise self.problem(f"temperature is {self.temperature}; expected a positive number")
 
@@ -75,20 +85,24 @@ class Labelled(Task):
 
     def _check_label(self, name: str) -> str:
         if self.labels and name not in self.labels:
-            raise ValueError(f"expected one of {', '.join(self.names)}")
+            raise ValueError(f"expected one of {listed(self.names)}")
         return name
 
     def _learned_names(self, training: Examples) -> tuple[str, ...]:
         names = self.names or training.classes
         if len(names) > MOST_CLASSES:
-            raise self.problem(f"{training.source} has {len(names):,} different labels; is this a regression?")
+            raise self.problem(
+                f"{training.source} has {len(names):,} different labels in {self.label_columns[0]}; expected at most "
+                f"{MOST_CLASSES:,} (of numbers, declare a regression)"
+            )
         if len(names) < 2:
-            raise self.problem(f"{training.source} has only the label {', '.join(names)}; expected two or more")
+            found = f"only the label {plain(names[0])}" if names else "no label"
+            raise self.problem(f"{training.source} has {found}; expected two or more")
         return names
 
     def _check_occurrence(self, counts: NDArray[np.int64], names: Sequence[str], training: Examples) -> None:
         if missing := [name for name, count in zip(names, counts, strict=True) if not count]:
-            raise self.problem(f"no training row of {training.source} has the label {', '.join(missing)}")
+            raise self.problem(f"no training row of {training.source} has the label {listed(missing)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +215,8 @@ class MultiLabel(Labelled):
         super().__post_init__()
         if not isinstance(self.label, str) and self.labels != self.label:
             raise self.problem("labels are named by their columns; leave out either labels or the list of columns")
+        if len(self.thresholds) not in (0, len(self.labels)) or not all(map(math.isfinite, self.thresholds)):
+            raise self.problem(f"thresholds are {list(self.thresholds)}; expected one number a label, or none")
 
     @property
     def outputs(self) -> int:
@@ -214,7 +230,7 @@ class MultiLabel(Labelled):
         if None in values.values():
             return None
         if wrong := [column for column, value in values.items() if value not in ("0", "1", "False", "True")]:
-            raise ValueError(f"expected 0 or 1 in {wrong[0]}")
+            raise ValueError(f"{wrong[0]} is {quote(row[wrong[0]])}; expected 0 or 1")
         return tuple(column for column, value in values.items() if value in ("1", "True"))
 
     def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
@@ -262,7 +278,8 @@ def best_threshold(scores: NDArray[np.float64], gold: NDArray[np.bool_]) -> floa
     f1 = 2 * hits / (np.arange(1, len(scores) + 1) + gold.sum())
     below = np.append(ranked[1:], 0.0)
     best = int(np.argmax(np.where(ranked > below, f1, -1.0)))  # equal scores cannot be told apart
-    return float((ranked[best] + below[best]) / 2)
+    middle = (ranked[best] + below[best]) / 2
+    return float(middle if middle < ranked[best] else below[best])  # no number is between two neighbouring floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,8 +300,9 @@ class Regression(Task):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.range is not None and not -math.inf < self.range[0] < self.range[1] < math.inf:
-            raise self.problem(f"range is {list(self.range)}; expected two numbers, the lower one first")
+        for name, bounds in (("range", self.range), ("learned_range", self.learned_range)):
+            if bounds is not None and not -math.inf < bounds[0] < bounds[1] < math.inf:
+                raise self.problem(f"{name} is {list(bounds)}; expected two numbers, the lower one first")
 
     @property
     def outputs(self) -> int:

@@ -6,7 +6,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+EXACT = 2.0**53
+"""From here on, different whole numbers may be the same float."""
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def canonical(value: Any) -> str | None:
@@ -16,26 +21,30 @@ def canonical(value: Any) -> str | None:
     """
     if isinstance(value, str):
         text = value.strip()
-        if NUMBER.fullmatch(text) and float(text).is_integer():
-            return str(int(float(text)))
+        if NUMBER.fullmatch(text) and abs(float(text)) < EXACT:
+            return canonical(float(text))
         return text or None
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, bool):
         return str(value)
     if isinstance(value, int | float):
-        return str(int(value)) if float(value).is_integer() else repr(value)
+        return str(int(value)) if isinstance(value, int) or value.is_integer() else repr(value)
     raise ValueError("expected a name or a number")
 
 
 def number(value: Any) -> float | None:
-    """A number; NaN of anything else; None if the value is blank. (`float` would also take `nan`, `1_0` and `inf`.)"""
+    """A finite number; NaN of anything else; None if the value is blank. (`float` would also take `nan` and `1_0`.)"""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, str):
         text = value.strip()
-        return None if not text else float(text) if NUMBER.fullmatch(text) else math.nan
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+        if not text:
+            return None
+        value = float(text) if NUMBER.fullmatch(text) else math.nan
+    # `Examples` keeps labels in fp32.
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+    return float(value) if is_number else math.nan
 
 
 def parts(value: Any, separator: str) -> list[str] | None:
@@ -44,7 +53,10 @@ def parts(value: Any, separator: str) -> list[str] | None:
         text = value.strip()
         if not text:
             return None
-        listed = json.loads(text) if text.startswith("[") else text.split(separator)
+        try:
+            listed = json.loads(text) if text.startswith("[") else text.split(separator)
+        except (ValueError, RecursionError):
+            raise ValueError(f"expected names with {separator} between them, or a JSON list") from None
     elif value is None:
         return None
     else:
@@ -57,5 +69,5 @@ def class_order(names: Iterable[str]) -> tuple[str, ...]:
     """Distinct names in the order of their classes: numbers by value, otherwise by the alphabet."""
     distinct = set(names)
     if all(map(NUMBER.fullmatch, distinct)):
-        return tuple(sorted(distinct, key=float))
+        return tuple(sorted(distinct, key=lambda name: (float(name), name)))
     return tuple(sorted(distinct))

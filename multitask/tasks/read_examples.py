@@ -26,7 +26,7 @@ from multitask.tasks.task import Split, Task
 
 logger = logging.getLogger("multitask")
 
-FORMAT = 1  # raise this when the layout of cached rows changes
+FORMAT = 2  # raise this when the layout of cached rows changes
 SHOWN = 5  # line numbers of incomplete rows
 
 
@@ -61,21 +61,25 @@ def load_training_rows(task: Task) -> tuple[Task, Examples]:
 def held_out(examples: Examples, share: float) -> tuple[Rows, Rows]:
     """Training and development rows: a share of the rows is held out, spread evenly over the labels.
 
-    Equal texts stay together. The same rows are drawn every time.
+    Rows with equal texts stay together, pairs also in the other order. The only text of a class is not held out. The
+    same rows are drawn every time.
     """
     assert examples.labels is not None, "training rows have labels"
-    columns = np.stack([hash_sentences(texts) for texts in examples.sentences], axis=1)
+    columns = np.sort(np.stack([hash_sentences(texts) for texts in examples.sentences], axis=1), axis=1)
     _, first, group = np.unique(columns, axis=0, return_index=True, return_inverse=True)
     labels = examples.labels[first].reshape(len(first), -1)
+    shuffled = generator(0, "held-out rows", len(first)).permutation(len(first))
+    ordered = shuffled[np.lexsort(labels[shuffled].T[::-1])]
+    if examples.classes and labels.shape[1] == 1:
+        texts_of_class = np.bincount(labels[:, 0].astype(np.int64))
+        ordered = ordered[texts_of_class[labels[ordered, 0].astype(np.int64)] > 1]
     count = round(len(first) * share)
-    if not 0 < count < len(first):
+    if not 0 < count <= len(ordered) or count == len(first):
         raise InputError(
             f"{examples.source}: {len(first)} different rows are too few to hold out a share of {share:g}; declare a "
             "development file"
         )
-    shuffled = generator(0, "held-out rows", len(first)).permutation(len(first))
-    ordered = shuffled[np.lexsort(labels[shuffled].T[::-1])]
-    chosen = ordered[((np.arange(count) + 0.5) * len(first) / count).astype(np.int64)]
+    chosen = ordered[((np.arange(count) + 0.5) * len(ordered) / count).astype(np.int64)]
     is_dev = np.isin(group.reshape(-1), chosen)
     return np.flatnonzero(~is_dev), np.flatnonzero(is_dev)
 
@@ -123,7 +127,7 @@ class _Counts:
 
     incomplete: int = 0
     first: list[int] = field(default_factory=list)
-    line_of_id: dict[str, int] = field(default_factory=dict)
+    row_of_id: dict[str, int] = field(default_factory=dict)
 
     def add_incomplete(self, number: int) -> None:
         self.incomplete += 1
@@ -140,7 +144,7 @@ def _store(task: Task, table: Table, labelled: bool, on_problem: OnProblem, fold
         for number, row in table.rows:
             try:
                 texts = [_text(column, row.get(column)) for column in task.text]
-                ids = [_id(row[column], counts.line_of_id) for column in identifier]
+                ids = [_id(row.get(column), counts, table) for column in identifier]
                 label = _label(task, row) if labelled else None
             except ValueError as error:
                 on_problem(f"{table.place(number)}: {error}")
@@ -150,13 +154,13 @@ def _store(task: Task, table: Table, labelled: bool, on_problem: OnProblem, fold
                 if labelled:
                     continue
             for name in ids:
-                counts.line_of_id[name] = number
+                counts.row_of_id[name] = number
             if labelled:
                 labels.append(label)
             rows += 1
             writer.add([*ids, *texts])
     if not rows:
-        raise InputError(f"{table.name}: no usable row")
+        raise InputError(f"{table.name}: no usable row; expected at least one with a text{' and a label' * labelled}")
     values, classes = task.encode_labels(labels) if labelled else (None, ())
     write_rows(folder, values, {"incomplete": counts.incomplete, "first": counts.first, "classes": classes})
 
@@ -169,12 +173,13 @@ def _text(column: str, value: Any) -> str:
     return value.strip()
 
 
-def _id(value: Any, line_of_id: dict[str, int]) -> str:
+def _id(value: Any, counts: _Counts, table: Table) -> str:
     identifier = "" if value is None else str(value).strip()
     if not identifier:
         raise ValueError("the id is empty; expected one that is unique in the file")
-    if identifier in line_of_id:
-        raise ValueError(f"id {quote(identifier)} is already on line {line_of_id[identifier]}; expected each id once")
+    if (earlier := counts.row_of_id.get(identifier)) is not None:
+        where = f"{'on line' if table.by_line else 'in row'} {earlier}"
+        raise ValueError(f"id {quote(identifier)} is already {where}; expected each id once")
     if not identifier.isprintable() or "," in identifier:
         raise ValueError(f"id {quote(identifier)} has a comma or a control character; prediction files cannot hold it")
     return identifier
@@ -184,5 +189,6 @@ def _label(task: Task, row: Row) -> Any:
     try:
         return task.labels_from(row)
     except ValueError as error:
-        written = ", ".join(quote(row.get(column)) for column in task.label_columns)
-        raise ValueError(f"{', '.join(task.label_columns)} is {written}; {error}") from None
+        if not isinstance(task.label, str):
+            raise  # it names the column
+        raise ValueError(f"{task.label} is {quote(row.get(task.label))}; {error}") from None

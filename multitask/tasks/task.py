@@ -12,6 +12,7 @@ from torch import Tensor
 
 from minbert.errors import InputError
 from multitask.data.examples import Examples
+from multitask.data.problems import listed, quote
 from multitask.data.tables import Dialect, Row, Source
 from multitask.tasks.metrics import LOWER_IS_BETTER, Metric
 
@@ -66,15 +67,21 @@ class Task(ABC):
     prediction_column: str | None = None
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"\w[\w-]*", self.name) or self.name == "overall":
-            raise InputError(f'tasks."{self.name}": expected a name of letters, digits, _ and - other than overall')
-        expected = 2 if self.pair else 1
-        if len(self.text) != expected:
-            raise self.problem(f"text names {len(self.text)} columns; {self.kind} reads {expected}")
+        if not re.fullmatch(r"\w[\w-]*", self.name) or self.name in ("overall", "training"):
+            raise InputError(
+                f'tasks."{self.name}": expected a name of letters, digits, _ and - other than overall and training'
+            )
+        if len(self.text) != (2 if self.pair else 1):
+            columns = "a list of two columns" if self.pair else "one column"
+            raise self.problem(f"text is {listed(map(quote, self.text))}; {self.kind} reads {columns}")
         if self.metric not in self.metrics_of_kind:
             raise self.problem(f"metric is {self.metric}; {self.kind} has {', '.join(self.metrics_of_kind)}")
+        if not isinstance(self.label, str) and self.kind != "multilabel":
+            raise self.problem(f"label is {listed(map(quote, self.label))}; {self.kind} reads one column")
+        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
+            raise self.problem(f"separator is {quote(self.separator)}; expected one character")
         if not 0 < self.dev_share < 1:
-            raise self.problem(f"dev_share is {self.dev_share:g}; expected a share between 0 and 1")
+            raise self.problem(f"dev_share is {self.dev_share:g}; expected a share between 0 and 1, such as 0.1")
         if not 0 < self.weight < float("inf"):
             raise self.problem(f"weight is {self.weight:g}; expected a positive number")
 

@@ -15,8 +15,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from multitask.data.read_task_files import Split, read_examples
-from multitask.tasks.all_tasks import TASKS
 
 from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
@@ -37,6 +35,9 @@ from multitask.stages.mlm import MlmConfig
 from multitask.stages.mlm.training import mlm
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import pretrain
+from multitask.tasks.declarations import task_named
+from multitask.tasks.read_examples import load_rows
+from multitask.tasks.task import Split
 from multitask.training.config import OptimizerConfig
 from multitask.training.source import TaskSource
 
@@ -264,8 +265,7 @@ def options(tmp_path: Path) -> RunOptions:
 
 
 def task_sentences(data: Path, task: str, split: Split = "train") -> tuple[list[str], ...]:
-    schema = TASKS[task].schema
-    return read_examples(schema.path(data, split), schema, labelled=True).sentences
+    return tuple(map(list, load_rows(task_named(data, task), split, labelled=True).sentences))
 
 
 def sentences_of(trained: TrainedOn, *columns: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.data.read_unlabelled_files import read_pairs, read_sentences, read_triplets
-from tests.multitask.data.test_read_task_files import write
+from tests.multitask.data.test_tables import write, zstandard
 
 
 @pytest.mark.parametrize("read", [read_triplets, read_pairs, read_sentences])
@@ -42,10 +42,14 @@ def test_pairs(tmp_path):
 @pytest.mark.parametrize(
     ("read", "content", "problem"),
     [
-        (read_triplets, "sent0,sent1\na,b\n", ":1: column hard_neg occurs 0 times in the header"),
+        (read_triplets, "sent0,sent1\na,b\n", ": no column hard_neg; the columns are sent0, sent1"),
         (read_triplets, "sent0,sent1,hard_neg\na,b,c\na,b\n", ":3: the row has 2 fields; expected 3"),
         (read_triplets, "sent0,sent1,hard_neg\n,,\n", ": no usable row"),
-        (read_pairs, "sentence1,sentence2\na,b\n", ":1: column sentence1 occurs 0 times"),
+        (
+            read_pairs,
+            "sentence1,sentence2\na,b\n",
+            ': no column sentence1; the only column is "sentence1,sentence2"; set separator',
+        ),
         (read_pairs, 'sentence1\tsentence2\na\t"b\n', ":2: broken quoting"),
     ],
 )
@@ -56,10 +60,10 @@ def test_bad_triplets_and_pairs_are_named_by_their_line(tmp_path, read, content,
     assert str(caught.value).startswith(f"{path}{problem}")
 
 
-@pytest.mark.parametrize("name", ["sentences.txt", "sentences.txt.xz"])
+@pytest.mark.parametrize("name", ["sentences.txt", "sentences.txt.xz", "sentences.txt.zst"])
 def test_sentences_plain_and_compressed(tmp_path, name, caplog):
     lines = " First one. \n\nSecond, caf\u00e9\u2028same line\r\n   \nThird".encode()
-    content = lzma.compress(lines) if name.endswith("xz") else lines
+    content = {".xz": lzma.compress, ".zst": zstandard}.get(Path(name).suffix, bytes)(lines)
     path = write(tmp_path, content, name)
     read = read_sentences(path)
     assert read.sentences == ["First one.", "Second, caf\u00e9\u2028same line", "Third"]
@@ -75,10 +79,10 @@ def test_bad_sentence_files(tmp_path):
         read_sentences(write(tmp_path, "\n \n", "a.txt"))
     with pytest.raises(InputError, match=r"b\.txt:2: byte 0xfc at position 3 of the line"):
         read_sentences(write(tmp_path, b"one\nf\xc3\xfc\n".replace(b"\xc3", b"o"), "b.txt"))
-    with pytest.raises(InputError, match=r"c\.txt\.xz: not a complete xz file"):
+    with pytest.raises(InputError, match=r"c\.txt\.xz: damaged or not a compressed file"):
         read_sentences(write(tmp_path, b"plain text", "c.txt.xz"))
     noise = "".join(np.random.default_rng(0).choice(list(string.ascii_letters), 100_000))
-    with pytest.raises(InputError, match=r"d\.txt\.xz: not a complete xz file"):
+    with pytest.raises(InputError, match=r"d\.txt\.xz: damaged or not a compressed file"):
         read_sentences(write(tmp_path, lzma.compress(noise.encode())[:-5000], "d.txt.xz"))
 
 

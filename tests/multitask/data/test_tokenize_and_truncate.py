@@ -10,9 +10,11 @@ import pytest
 from minbert.config import BertConfig
 from minbert.files import write_json
 from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
+from multitask.data.examples import Examples
 from multitask.data.labelled_data import LabelledData
-from multitask.data.read_task_files import Schema
-from multitask.data.tokenize_and_truncate import Tokens, cache_folder, tokenise
+from multitask.data.tokenize_and_truncate import Tokens, cache_folder, token_lengths, tokenise
+from multitask.tasks.declarations import task_named
+from multitask.tasks.read_examples import load_rows
 from tests.conftest import word_piece
 
 TEXTS = ["A band seemed to have a good time.", "", "time " * 200, "ünïcödé \u4e2d\u6587 🙂"]
@@ -46,7 +48,7 @@ def refuse(*_: object) -> None:
 def test_tokens_equal_direct_encoding_fresh_and_cached(tokenizer, max_length, monkeypatch):
     expected = tokenizer.encode(TEXTS, max_length)
     assert_rows(tokenise(TEXTS, tokenizer, max_length, "file"), expected)
-    monkeypatch.setattr(Tokenizer, "encode", refuse)
+    monkeypatch.setattr(Tokenizer, "encode_and_count_cut", refuse)
     assert_rows(tokenise(TEXTS, tokenizer, max_length, "file"), expected)
 
 
@@ -54,7 +56,7 @@ def test_joint_tokens_equal_direct_encoding_fresh_and_cached(tokenizer, monkeypa
     ids, types = tokenizer.encode_pairs(TEXTS, SECOND, 20)
     assert {0, 1} == {int(kind) for row in types for kind in row}
     assert_rows(tokenise(TEXTS, tokenizer, 20, "file", SECOND), ids, types)
-    monkeypatch.setattr(Tokenizer, "encode_pairs", refuse)
+    monkeypatch.setattr(Tokenizer, "encode_and_count_cut", refuse)
     assert_rows(tokenise(TEXTS, tokenizer, 20, "file", SECOND), ids, types)
 
 
@@ -80,20 +82,20 @@ def test_the_key_covers_source_length_tokenizer_and_jointness(tokenizer, tiny_en
         tokens = tokenise(TEXTS, which, length, source, second)
         for row, ids in enumerate(expected):
             np.testing.assert_array_equal(tokens[row], ids)
-    assert len(list((cache_folder() / "tokens").glob("*/ids.npy"))) == len(calls)
+    assert len(list((cache_folder() / "tokens").glob("*/ids"))) == len(calls)
 
 
 def test_no_length_and_the_encoders_own_share_a_cache(tokenizer, monkeypatch):
     tokenise(TEXTS, tokenizer, None, "file")
-    monkeypatch.setattr(Tokenizer, "encode", refuse)
+    monkeypatch.setattr(Tokenizer, "encode_and_count_cut", refuse)
     tokenise(TEXTS, tokenizer, tokenizer.max_length, "file")
 
 
 def test_a_failed_encoding_leaves_no_cache(tokenizer, monkeypatch, fresh_cache):
-    monkeypatch.setattr(Tokenizer, "encode", refuse)
+    monkeypatch.setattr(Tokenizer, "encode_and_count_cut", refuse)
     with pytest.raises(AssertionError):
         tokenise(TEXTS, tokenizer, None, "file")
-    assert not list((fresh_cache / "tokens").glob("*/*.npy"))
+    assert not [path for path in (fresh_cache / "tokens").rglob("*") if path.suffix != ".lock"]
 
 
 def test_many_at_once_fill_one_cache(tokenizer, tiny_encoder):
@@ -118,9 +120,9 @@ def test_many_at_once_fill_one_cache(tokenizer, tiny_encoder):
 def test_labelled_rows_come_as_all_first_then_all_second_sentences(tokenizer, tmp_path):
     rows = [("0", "a", "good time", "the band", "1"), ("1", "b", "loud", "it was a long good time", "0")]
     lines = ["\tid\tsentence1\tsentence2\tis_duplicate", *("\t".join(row) for row in rows)]
-    (tmp_path / "quora-train.csv").write_text("\n".join(lines) + "\n")
-    schema = Schema("quora", ("sentence1", "sentence2"), "is_duplicate", 0, 1, integral=True)
-    apart = LabelledData.load(tmp_path, schema, "train", tokenizer, None, joint=False)
+    (tmp_path / "quora-dev.csv").write_text("\n".join(lines) + "\n")
+    examples = load_rows(task_named(tmp_path, "paraphrase"), "dev")
+    apart = LabelledData.tokenised(examples, tokenizer, None, joint=False)
     picked = np.array([1, 0, 1])
     ids, types = apart.sequences(picked)
     expected = tokenizer.encode([rows[i][2] for i in picked] + [rows[i][3] for i in picked])
@@ -129,8 +131,28 @@ def test_labelled_rows_come_as_all_first_then_all_second_sentences(tokenizer, tm
     first, second = tokenizer.encode([row[2] for row in rows]), tokenizer.encode([row[3] for row in rows])
     np.testing.assert_array_equal(apart.lengths, [len(a) + len(b) for a, b in zip(first, second, strict=True)])
 
-    joint = LabelledData.load(tmp_path, schema, "train", tokenizer, None, joint=True)
+    joint = LabelledData.tokenised(examples, tokenizer, None, joint=True)
     ids, types = joint.sequences(picked)
     expected_ids, expected_types = tokenizer.encode_pairs([rows[i][2] for i in picked], [rows[i][3] for i in picked])
     assert [list(row) for row in ids] == [list(row) for row in expected_ids]
     assert [list(row) for row in types] == [list(row) for row in expected_types]
+
+
+@pytest.mark.parametrize("max_length", [None, 3, 11])
+def test_cut_texts_are_counted_and_said_once(tokenizer, max_length, caplog):
+    whole = token_lengths(TEXTS, tokenizer)
+    limit = tokenizer.max_length if max_length is None else max_length
+    cut = sum(int(length) > limit for length in whole)
+    for _ in range(2):  # fresh and cached
+        tokens = tokenise(TEXTS, tokenizer, max_length, "file")
+        assert tokens.cut == cut
+        np.testing.assert_array_equal(tokens.lengths, np.minimum(whole, limit))
+    examples = Examples((TEXTS, SECOND), None, (), None, "data.csv", "f", "i")
+    LabelledData.tokenised(examples, tokenizer, max_length, joint=False)
+    cut += sum(int(length) > limit for length in token_lengths(SECOND, tokenizer))
+    assert caplog.messages == [f"data.csv: cut {cut} of 8 texts to {limit} tokens (--max-length)"]
+
+
+def test_lengths_are_those_of_texts_that_are_not_cut(tokenizer):
+    lengths = token_lengths(["time " * 500, "time", ""], tokenizer)
+    assert lengths.tolist() == [502, 3, 2]  # with [CLS] and [SEP]

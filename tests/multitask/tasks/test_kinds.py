@@ -1,17 +1,38 @@
-"""Losses, predictions and scores of the tasks against their formulas."""
+"""Losses, predictions and scores of every kind of task, against torch's own functions and brute force."""
+
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.special import expit, log_softmax, softmax
 from scipy.stats import pearsonr
+from sklearn.metrics import f1_score
+from torch import nn
 
 from minbert.errors import InputError
-from multitask.stages.finetune import FinetuneConfig
-from multitask.tasks.all_tasks import TASKS, task_named
-from multitask.tasks.kinds import labels_to_tensor
+from multitask.data.examples import Examples
+from multitask.models.config import HeadsConfig
+from multitask.models.prediction_heads import build_heads
+from multitask.tasks.declarations import MAIN_TASKS, load_tasks, task_named, task_of
+from multitask.tasks.kinds import MultiLabel, best_threshold, labels_to_tensor
+from multitask.tasks.task import Task, selecting
 
 ROWS = 9
+TASKS = load_tasks("data")  # the course's
+
+
+def declared(kind: str, **fields: Any) -> Task:
+    text = ["a", "b"] if kind in ("pair_classification", "pair_regression", "cosine") else "a"
+    return task_of("topic", {"kind": kind, "text": text, "label": "c", **fields})
+
+
+def examples(labels: Any, classes: tuple[str, ...] = ()) -> Examples:
+    labels = np.array(labels, np.float32)
+    return Examples(([str(i) for i in range(len(labels))],), labels, classes, None, "train.csv", "", "")
 
 
 @pytest.fixture
@@ -21,13 +42,13 @@ def generator():
 
 def draw(task, generator):
     """Outputs as the head gives them, and labels, for a few rows."""
-    kind, schema = TASKS[task].kind, TASKS[task].schema
-    outputs = generator.normal(size=(ROWS, kind.outputs) if kind.outputs > 1 else ROWS).astype(np.float32)
-    if schema.integral:
-        labels = generator.integers(int(schema.minimum), int(schema.maximum) + 1, ROWS).astype(np.float32)
-    else:
-        labels = generator.uniform(schema.minimum, schema.maximum, ROWS).astype(np.float32)
-    return outputs, labels
+    outputs = generator.normal(size=(ROWS, task.outputs) if task.outputs > 1 else ROWS).astype(np.float32)
+    if task.kind == "cosine":
+        return outputs, generator.uniform(*task.bounds, ROWS).astype(np.float32)
+    return outputs, generator.integers(0, len(task.labels), ROWS).astype(np.float32)
+
+
+# The course's tasks.
 
 
 def expected_loss(task, outputs, labels):
@@ -40,65 +61,251 @@ def expected_loss(task, outputs, labels):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_loss_equals_its_formula(task, generator):
-    outputs, labels = draw(task, generator)
-    loss = TASKS[task].kind.loss(torch.from_numpy(outputs), torch.from_numpy(labels))
+    outputs, labels = draw(TASKS[task], generator)
+    loss = TASKS[task].loss(torch.from_numpy(outputs), torch.from_numpy(labels))
     assert loss.shape == ()
     assert loss.item() == pytest.approx(expected_loss(task, outputs.astype(float), labels), rel=1e-5)
 
 
+def predicted(task, outputs):
+    return TASKS[task].decide(TASKS[task].estimate(np.array(outputs, np.float32)))
+
+
 def test_predictions_are_in_the_labels_units():
-    logits = np.array([[0, 3, 1, 2, 2.5], [9, 3, 1, 2, 2.5]], np.float32)
-    assert TASKS["sentiment"].kind.predict(logits).tolist() == [1, 0]
-    assert TASKS["reviews"].kind.predict(logits[:, :2]).tolist() == [1, 0]
-    assert TASKS["paraphrase"].kind.predict(np.array([-2, -1e-9, 0, 1e-9, 7], np.float32)).tolist() == [0, 0, 0, 1, 1]
-    similarities = TASKS["similarity"].kind.predict(np.array([-0.4, 0, 0.5, 1, 1.001], np.float32))
+    logits = np.array([[0, 3, 1, 2, 2.5], [9, 3, 1, 2, 2.5]])
+    assert predicted("sentiment", logits).tolist() == [1, 0]
+    assert predicted("reviews", logits[:, :2]).tolist() == [1, 0]
+    assert predicted("paraphrase", [-2, -1e-9, 0, 1e-9, 7]).tolist() == [0, 0, 0, 1, 1]
+    similarities = predicted("similarity", [-0.4, 0, 0.5, 1, 1.001])
     assert similarities.tolist() == [0, 0, 2.5, 5, 5]
     assert similarities.dtype == np.float32
 
 
-def test_estimates_are_probabilities_or_shares_of_the_maximum(generator):
+def test_estimates_are_probabilities_or_shares_of_the_range(generator):
     for task in TASKS:
-        outputs, _ = draw(task, generator)
+        outputs, _ = draw(TASKS[task], generator)
         expected = {"paraphrase": expit(outputs.astype(float)), "similarity": np.clip(outputs, 0, 1)}.get(task)
         if expected is None:
             expected = softmax(outputs.astype(float), axis=1)
-        np.testing.assert_allclose(TASKS[task].kind.estimate(outputs), expected, rtol=1e-12)
+        np.testing.assert_allclose(TASKS[task].estimate(outputs), expected, rtol=1e-12)
 
 
 def test_decisions_on_estimates():
-    assert TASKS["sentiment"].kind.decide(np.array([[0.1, 0.2, 0.4, 0.3, 0], [0.6, 0.4, 0, 0, 0]])).tolist() == [2, 0]
-    assert TASKS["paraphrase"].kind.decide(np.array([0.1, 0.5, 0.51])).tolist() == [0, 0, 1]
-    assert TASKS["similarity"].kind.decide(np.array([0, 0.5, 1])).tolist() == [0, 2.5, 5]
+    assert TASKS["sentiment"].decide(np.array([[0.1, 0.2, 0.4, 0.3, 0], [0.6, 0.4, 0, 0, 0]])).tolist() == [2, 0]
+    assert TASKS["paraphrase"].decide(np.array([0.1, 0.5, 0.51])).tolist() == [0, 0, 1]
+    assert TASKS["similarity"].decide(np.array([0, 0.5, 1])).tolist() == [0, 2.5, 5]
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_scores_of_perfect_predictions_are_one(task, generator):
-    _, labels = draw(task, generator)
-    kind = TASKS[task].kind
-    perfect = labels if task == "similarity" else labels.astype(int)
-    assert kind.metrics(perfect, labels)[kind.metric] == pytest.approx(1)
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_score_is_the_courses_measure(task, generator):
-    outputs, labels = draw(task, generator)
-    kind = TASKS[task].kind
-    predictions = kind.predict(outputs)
+def test_score_is_the_courses_measure_and_one_of_perfect_predictions(task, generator):
+    outputs, labels = draw(TASKS[task], generator)
+    predictions = predicted(task, outputs)
     expected = pearsonr(predictions, labels)[0] if task == "similarity" else np.mean(predictions == labels)
-    assert kind.metrics(predictions, labels)[kind.metric] == pytest.approx(expected, abs=1e-6)
+    assert TASKS[task].score(TASKS[task].estimate(outputs), labels) == pytest.approx(expected, abs=1e-6)
+    perfect = {"similarity": labels / 5, "paraphrase": labels}.get(task)
+    if perfect is None:
+        perfect = np.eye(len(TASKS[task].labels))[labels.astype(int)]
+    assert TASKS[task].score(perfect.astype(float), labels) == pytest.approx(1)
 
 
-def test_each_task_has_files_and_headers_of_its_own():
-    assert len({task.schema.file_stem for task in TASKS.values()}) == len(TASKS)
-    assert {name: task.prediction_stem for name, task in TASKS.items()} == {
+def test_the_courses_tasks_have_files_of_their_own():
+    assert {name: task.prediction_file for name, task in TASKS.items()} == {
         "sentiment": "sst",
         "paraphrase": "para",
         "similarity": "sts",
         "reviews": "cfimdb",
     }
-    assert all(name == task.name and task.kind.pair == (len(task.schema.sentence_columns) == 2)
-               for name, task in TASKS.items())  # fmt: skip
-    assert set(FinetuneConfig().tasks) == set(TASKS) - {"reviews"}
+    assert len({str(task.train) for task in TASKS.values()}) == len(TASKS)
+    assert set(MAIN_TASKS) == set(TASKS) - {"reviews"}
+    with pytest.raises(InputError, match='unknown task "mood"; expected one of: sentiment, paraphrase, similarity'):
+        task_named("data", "mood")
+
+
+# Classification.
+
+
+@pytest.mark.parametrize("kind", ["classification", "pair_classification"])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_weighted_losses_equal_torchs(kind, classes, weighted, generator):
+    labels = [f"c{i}" for i in range(classes)]
+    weights = {"class_weights": [0.25, 2.0, 1.5][:classes]} if weighted else {}
+    task = declared(kind, labels=labels, **weights)
+    outputs, gold = (torch.from_numpy(values) for values in draw(task, generator))
+    # One logit is the log odds of the second class: the same as two logits of which the first is 0.
+    logits = torch.stack([torch.zeros(ROWS), outputs], dim=1) if task.outputs == 1 else outputs
+    expected = nn.CrossEntropyLoss(torch.tensor(weights["class_weights"]) if weighted else None)(logits, gold.long())
+    assert task.outputs == (1 if kind == "pair_classification" and classes == 2 else classes)
+    torch.testing.assert_close(task.loss(outputs, gold), expected)
+    probabilities = task.probabilities(task.estimate(outputs.numpy()))
+    np.testing.assert_allclose(probabilities, softmax(logits.double().numpy(), axis=1), rtol=1e-12)
+    assert task.decide(task.estimate(outputs.numpy())).tolist() == probabilities.argmax(axis=1).tolist()
+
+
+def test_a_temperature_divides_the_outputs(generator):
+    for kind, expected in (("classification", lambda x: softmax(x, axis=1)), ("multilabel", expit)):
+        task = declared(kind, labels=["a", "b", "c"], temperature=2.5)
+        outputs, _ = draw(task, generator)
+        np.testing.assert_allclose(task.estimate(outputs), expected(outputs.astype(float) / 2.5), rtol=1e-12)
+
+
+def test_balanced_weights_are_inverse_frequencies():
+    task = declared("classification", class_weights="balanced").learned(examples([0, 0, 0, 1, 2, 2], ("a", "b", "c")))
+    assert task.labels == ("a", "b", "c")
+    assert task.class_weights == pytest.approx((6 / 9, 6 / 3, 6 / 6))  # as of scikit-learn
+    task = declared("multilabel", class_weights="balanced").learned(
+        examples([[1, 1], [1, 0], [0, 1], [1, 0]], ("a", "b"))
+    )
+    assert task.class_weights == pytest.approx((1 / 3, 2 / 2))
+
+
+def test_the_order_of_classes_is_declared_or_learned():
+    for rows in (["b", "10", "9"], ["9", "b", "10"]):
+        encoded, names = declared("classification").encode_labels(rows)
+        assert names == ("10", "9", "b")
+        assert [names[int(i)] for i in encoded] == rows
+    encoded, names = declared("classification", labels=["9", 10, "b"]).encode_labels(["b", "10", "9"])
+    assert (encoded.tolist(), names) == ([2, 1, 0], ("9", "10", "b"))
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "problem"),
+    [
+        ([0, 0], ("a", "b"), "no training row of train.csv has the label b"),
+        ([0, 0], ("a",), "train.csv has only the label a; expected two or more"),
+        (
+            range(1001),
+            tuple(map(str, range(1001))),
+            "train.csv has 1,001 different labels in c; expected at most 1,000",
+        ),
+    ],
+)
+def test_training_rows_must_have_every_class(labels, classes, problem):
+    with pytest.raises(InputError) as caught:
+        declared("classification").learned(examples(labels, classes))
+    assert str(caught.value).startswith(f"tasks.topic: {problem}")
+
+
+# Several labels a row.
+
+
+def test_several_labels_come_from_lists_text_and_columns():
+    lists = declared("multilabel", labels=["b", "a", 1])
+    rows = [["a", 1.0], [], None, ["b"]]
+    expected = [("a", "1"), (), None, ("b",)]
+    assert [lists.labels_from({"c": row}) for row in rows] == expected
+    assert [lists.labels_from({"c": text}) for text in ("a|1", "[]", " ", " b ")] == expected
+    commas = declared("multilabel", labels=["b", "a", 1], label_separator=",")
+    assert commas.labels_from({"c": "a, 1"}) == ("a", "1")
+    columns = declared("multilabel", label=["b", "a", "1"])
+    values = [("0", "1", 1), (0, 0.0, False), ("1", "", "0"), ("1.0", "False", "0")]
+    assert [columns.labels_from(dict(zip(("b", "a", "1"), row, strict=True))) for row in values] == expected
+    assert columns.names == lists.names
+    encoded, names = columns.encode_labels([("a", "1"), (), ("b",)])
+    assert (encoded.tolist(), names) == ([[0, 1, 1], [0, 0, 0], [1, 0, 0]], ("b", "a", "1"))
+    assert declared("multilabel").encode_labels([("a", "1"), ("b",)])[1] == ("1", "a", "b")
+
+
+@pytest.mark.parametrize("weights", [None, [0.5, 2.0, 3.0]])
+def test_the_loss_of_several_labels_equals_torchs(weights, generator):
+    task = declared("multilabel", labels=["a", "b", "c"], **({"class_weights": weights} if weights else {}))
+    outputs = torch.from_numpy(generator.normal(size=(ROWS, 3)).astype(np.float32))
+    gold = torch.from_numpy(generator.integers(0, 2, (ROWS, 3)).astype(np.float32))
+    p = outputs.double().sigmoid()
+    factor = torch.tensor(weights or [1.0] * 3)
+    expected = -(factor * gold * p.log() + (1 - gold) * (1 - p).log()).mean()
+    assert task.loss(outputs, gold).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+SCORES = st.floats(0, 1) | st.sampled_from([0.5, np.nextafter(0.5, 1), np.nextafter(0.5, 0), 1.0])
+
+
+@given(st.lists(st.tuples(SCORES, st.booleans()), min_size=1, max_size=12))
+def test_the_best_threshold_is_that_of_brute_force(rows):
+    scores, gold = (np.array(column) for column in zip(*rows, strict=True))
+    found = best_threshold(scores, gold)
+    if not gold.any():
+        assert found == 0.5
+        return
+    tried = [f1_score(gold, scores > limit, zero_division=0) for limit in [0.0, *scores]]
+    assert f1_score(gold, scores > found, zero_division=0) == pytest.approx(max(tried))
+
+
+def test_thresholds_are_chosen_label_by_label_and_used():
+    task = declared("multilabel", labels=["a", "b"])
+    estimates = np.array([[0.9, 0.2], [0.4, 0.1], [0.3, 0.05]])
+    gold = np.array([[1, 1], [1, 1], [0, 0]], np.float32)
+    assert task.decide(estimates).tolist() == [[1, 0], [0, 0], [0, 0]]
+    tuned = task.tuned(estimates, gold)
+    assert isinstance(tuned, MultiLabel)
+    assert tuned.thresholds == pytest.approx((0.35, 0.075))
+    assert tuned.decide(estimates).tolist() == gold.tolist()
+    assert tuned.score(estimates, gold) == 1
+    assert task_of("topic", tuned.declaration()) == tuned
+    assert "thresholds" not in tuned.declaration(tuned=False)
+
+
+# Numbers.
+
+
+@pytest.mark.parametrize("kind", ["regression", "pair_regression", "cosine"])
+def test_regressions_learn_shares_of_their_range(kind, generator):
+    task = declared(kind, range=[-1, 3])
+    outputs, labels = generator.normal(size=ROWS).astype(np.float32), generator.uniform(-1, 3, ROWS).astype(np.float32)
+    loss = task.loss(torch.from_numpy(outputs), torch.from_numpy(labels))
+    assert loss.item() == pytest.approx(np.mean((outputs - (labels + 1) / 4) ** 2), rel=1e-5)
+    np.testing.assert_allclose(task.decide(task.estimate(outputs)), np.clip(outputs * 4 - 1, -1, 3), rtol=1e-5)
+
+
+def test_a_range_is_learned_and_predictions_may_leave_it():
+    task = declared("regression").learned(examples([2, 4, 12]))
+    assert task.bounds == (2, 12)
+    np.testing.assert_allclose(
+        task.decide(task.estimate(np.array([-0.1, 0.5, 1.2], np.float32))), [1, 7, 14], rtol=1e-6
+    )
+    assert declared("regression", range=[0, 20]).learned(examples([2, 4])).bounds == (0, 20)
+    with pytest.raises(InputError, match=r"tasks\.topic: all labels of train\.csv are 3; nothing to learn"):
+        declared("regression").learned(examples([3, 3]))
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("6", "expected a number from 1 to 5"),
+        (0.9, "expected a number from 1 to 5"),
+        ("4,5", r"expected a number from 1 to 5 \(decimal point, not comma\)"),
+        ("nan", "expected a number from 1 to 5"),
+        (True, "expected a number from 1 to 5"),
+    ],
+)
+def test_numbers_outside_the_range_are_refused(written, problem):
+    with pytest.raises(ValueError, match=f"^{problem}$"):
+        declared("regression", range=[1, 5]).labels_from({"c": written})
+
+
+@pytest.mark.parametrize("written", ["inf", "1e999", float("inf"), 10**400])
+def test_infinite_labels_are_refused_without_a_range_too(written):
+    with pytest.raises(ValueError, match=r"^expected a number$"):
+        declared("regression").labels_from({"c": written})
+
+
+def test_models_are_never_selected_on_an_error():
+    tasks = {
+        "topic": declared("classification"),
+        "stars": replace(declared("regression", metric="rmse"), name="stars"),
+    }
+    assert selecting(tasks, {"topic": 0.5, "stars": 0.1}) == {"topic": 0.5}
+
+
+def test_a_task_may_have_the_name_of_an_attribute_of_modules():
+    tasks = [replace(declared("classification", labels=["a", "b"]), name=name) for name in ("type", "values", "train")]
+    heads = nn.ModuleDict({"heads": build_heads(tasks, 8, HeadsConfig())})["heads"].eval()
+    assert list(heads) == ["type", "values", "train"]
+    assert heads["type"](torch.zeros(3, 8)).shape == (3, 2)
+    assert not heads["values"].training
+    again = build_heads(tasks, 8, HeadsConfig())
+    again.load_state_dict(heads.state_dict())
+    torch.testing.assert_close(dict(again.named_parameters()), dict(heads.named_parameters()))
 
 
 def test_labels_become_a_tensor_on_the_device():
@@ -106,8 +313,3 @@ def test_labels_become_a_tensor_on_the_device():
     tensor = labels_to_tensor(labels, torch.device("cpu"))
     assert tensor.dtype == torch.float32
     assert tensor.tolist() == labels.tolist()
-
-
-def test_unknown_task_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(InputError, match='unknown task "mood"; expected one of: sentiment, paraphrase, similarity'):
-        task_named("mood")

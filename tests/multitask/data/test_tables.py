@@ -1,0 +1,420 @@
+"""Tables written by other libraries come back equal, and damaged ones are refused in one line."""
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minbert.errors import InputError
+from multitask.data.problems import OnProblem, refuse
+from multitask.data.tables import Dialect, Source, open_table
+from multitask.data.text_lines import MOST_BYTES
+
+Columns = Sequence[str]
+Records = list[dict[str, Any]]
+
+
+def delimited(separator: str) -> Callable[[Columns, Records], bytes]:
+    def write(columns: Columns, rows: Records) -> bytes:
+        file = io.StringIO(newline="")
+        writer = csv.DictWriter(file, columns, delimiter=separator)
+        writer.writeheader()
+        writer.writerows(rows)
+        return file.getvalue().encode()
+
+    return write
+
+
+def json_lines(columns: Columns, rows: Records) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def parquet(columns: Columns, rows: Records) -> bytes:
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+    return file.getvalue()
+
+
+def zstandard(content: bytes) -> bytes:
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(content)
+    return sink.getvalue().to_pybytes()
+
+
+WRITERS = {".csv": delimited(","), ".tsv": delimited("\t"), ".jsonl": json_lines, ".jsonlines": json_lines}
+COMPRESSED = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard,
+}
+NAMES = [*(writer + packed for writer in (".csv", ".jsonl") for packed in COMPRESSED), ".tsv", ".jsonlines", ".parquet"]
+# Lone surrogates cannot be written as UTF-8, and a carriage return alone ends a line on no system of today.
+TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\r\0"), max_size=30)
+COLUMNS = ("text", "other text", "label")
+ROWS = st.lists(
+    st.tuples(TEXT, TEXT, st.integers(-9, 9)).map(lambda row: dict(zip(COLUMNS, row, strict=True))),
+    min_size=1,
+    max_size=6,
+)
+
+
+def contents(name: str, rows: Records) -> bytes:
+    stem = Path(f"x{name}")
+    if stem.suffix == ".parquet":
+        return parquet(list(rows[0]), rows)
+    packed = stem.suffix if stem.suffix in COMPRESSED else ""
+    return COMPRESSED[packed](WRITERS[name.removesuffix(packed)](list(rows[0]), rows))
+
+
+def write(folder: Path, content: str | bytes, name: str = "data.csv") -> Path:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For the examples of a property, which write one file after another."""
+    return tmp_path_factory.mktemp("tables")
+
+
+def rows_of(path: Path, on_problem: OnProblem = refuse, **dialect: Any) -> list[tuple[int, dict[str, Any]]]:
+    return list(open_table(Source(str(path)), Dialect(**dialect), on_problem).rows)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=25)
+@given(rows=ROWS)
+def test_a_table_comes_back_as_it_was_written(folder, name, rows):
+    path = write(folder, contents(name, rows), f"data{name}")
+    table = open_table(Source(str(path)), Dialect(line_breaks=True))
+    assert table.columns == COLUMNS
+    found = [row for _, row in table.rows]
+    if name.startswith((".csv", ".tsv")):  # in which everything is text
+        rows = [{column: str(value) for column, value in row.items()} for row in rows]
+    assert found == rows
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=40)
+@given(
+    rows=ROWS,
+    edits=st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255), st.sampled_from("scid")), min_size=1),
+)
+def test_a_damaged_table_is_read_or_refused_in_one_line(folder, name, rows, edits):
+    content = bytearray(contents(name, rows))
+    for place, value, edit in edits:  # set, cut, insert, delete
+        at = place % (len(content) + 1)
+        content = {
+            "s": content[:at] + bytes([value]) + content[at + 1 :],
+            "c": content[:at],
+            "i": content[:at] + bytes([value]) + content[at:],
+            "d": content[:at] + content[at + 1 :],
+        }[edit]
+    path = write(folder, bytes(content), f"data{name}")
+    assert_read_or_refused(path)
+
+
+@settings(max_examples=200)
+@given(
+    body=st.one_of(
+        st.lists(st.text('ab "\r\n,\t', max_size=9), max_size=4).map("\n".join).map(str.encode),
+        st.text('ab01.,"\t\n\r \u2028', max_size=200).map(str.encode),
+        st.recursive(
+            st.none() | st.booleans() | st.floats() | st.integers() | st.text("a\ud800\0\n"),
+            lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["text", "label"]), inner),
+        ).map(lambda value: json.dumps(value).encode()),
+        st.binary(max_size=200),
+    ),
+    name=st.sampled_from(NAMES),
+)
+def test_any_bytes_are_read_or_refused_in_one_line(folder, body, name):
+    assert_read_or_refused(write(folder, body, f"data{name}"))
+
+
+def assert_read_or_refused(path: Path) -> None:
+    try:
+        for number, row in rows_of(path):
+            assert number >= 1
+            assert isinstance(row, dict)
+            json.dumps(row, ensure_ascii=False, default=str).encode()  # all text is text
+    except InputError as error:
+        message = str(error)
+        assert len(message.splitlines()) == 1
+        assert message.startswith(f"{path}:")
+
+
+# Delimited text.
+
+
+@settings(max_examples=200)
+@given(
+    body=st.one_of(
+        st.lists(
+            st.tuples(
+                st.text("abcdefgh", min_size=1, max_size=4),
+                st.text('ab "\r\n', max_size=6),
+                st.sampled_from(["0", "1.0", "4", "", "x"]),
+            ).map("\t".join),
+            max_size=4,
+        ).map("\n".join),
+        st.text('ab01.,"\t\n\r \u2028', max_size=200),
+    ),
+    line_breaks=st.booleans(),
+)
+def test_what_is_read_is_what_dictreader_reads(folder, body, line_breaks):
+    path = write(folder, "\tid\tsentence\tsentiment\n" + body)
+    try:
+        found = rows_of(path, separator="\t", line_breaks=line_breaks)
+    except InputError:
+        return
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        records = list(csv.DictReader(file, delimiter="\t"))
+    assert [row for _, row in found] == records
+
+
+def test_rows_are_numbered_by_their_first_line(tmp_path):
+    path = write(tmp_path, b'\xef\xbb\xbftext,label\r\n\r\na,1\r\n"b\nc",2\r\nd,3\r\n')
+    table = open_table(Source(str(path)), Dialect(line_breaks=True))
+    assert table.columns == ("text", "label")
+    assert [(table.place(number), row["text"]) for number, row in table.rows] == [
+        (f"{path}:3", "a"),
+        (f"{path}:4", "b\nc"),
+        (f"{path}:6", "d"),
+    ]
+
+
+def test_two_stray_quotes_do_not_swallow_rows(tmp_path):
+    lines = ["text,label", *(f"row {i},{i % 2}" for i in range(90))]
+    lines[6], lines[61] = f'"{lines[6]}', lines[61].replace(",", '",')
+    path = write(tmp_path, "\n".join(lines))
+    with pytest.raises(InputError, match=r"data\.csv:7: a quoted field goes on until line 62; close its quote"):
+        rows_of(path)
+    problems: list[str] = []
+    assert len(rows_of(path, on_problem=problems.append)) == 90 - 56
+    assert len(problems) == 1
+
+
+def test_a_long_sentence_is_read(tmp_path):
+    text = "word " * 200_000
+    path = write(tmp_path, f'text,label\n"{text}",1\n')
+    assert rows_of(path)[0][1]["text"] == text
+
+
+def test_a_line_of_more_than_16_mib_is_refused(tmp_path):
+    path = write(tmp_path, b"text\n" + b"a" * (MOST_BYTES + 1) + b"\n")
+    with pytest.raises(
+        InputError, match=r"data\.csv:2: the line has more than 16,777,216 bytes; expected text in lines"
+    ):
+        rows_of(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", ": the file is empty; expected a header line and rows"),
+        (b"a\nb\0c\n", ":2: contains a NUL byte, so it is not text; save the file as UTF-8"),
+        (b"a\rb\rc", ":1: a carriage return within a line; end lines with LF or CRLF"),
+        (b"\xef\xbb\xbfid\xff", ":1: byte 0xff at position 3 of the line is not UTF-8; save the file as UTF-8"),
+        (b"text\na\ncaf\xe9\n", ":3: byte 0xe9 at position 4 of the line is not UTF-8; save the file as UTF-8"),
+        (b"a,b\n1\n", ":2: the row has 1 fields; expected 2, as in the header (separated by commas)"),
+        (b'a,b\n"1,2\n3,4\n', ":2: broken quoting (unexpected end of data)"),
+        (b'a,b\n"1" x,2\n', ":2: broken quoting (',' expected after '\"')"),
+    ],
+)
+def test_bad_text_is_named_by_its_line(tmp_path, content, problem):
+    path = write(tmp_path, content)
+    with pytest.raises(InputError) as caught:
+        rows_of(path)
+    assert str(caught.value).startswith(f"{path}{problem}")
+
+
+def test_quotes_may_be_ordinary_characters(tmp_path):
+    path = write(tmp_path, 'text\tlabel\n"a\t1\nb" c"\t2\n')
+    assert [row["text"] for _, row in rows_of(path, separator="\t", quotes=False)] == ['"a', 'b" c"']
+
+
+def test_a_separator_is_for_delimited_text_only(tmp_path):
+    csv_file = write(tmp_path, "text;label\na, b;1\n")
+    json_file = write(tmp_path, '{"text": "a; b", "label": 1}\n', "data.jsonl")
+    assert rows_of(csv_file, separator=";") == [(2, {"text": "a, b", "label": "1"})]
+    assert rows_of(json_file, separator=";") == [(1, {"text": "a; b", "label": 1})]
+    assert rows_of(write(tmp_path, "a|b\n1|2\n", "data.txt"), separator="|") == [(2, {"a": "1", "b": "2"})]
+
+
+# Other formats.
+
+
+def test_rows_of_json_lines_may_have_other_columns_than_the_first(tmp_path):
+    table = open_table(Source(str(write(tmp_path, '\n{"text": "a"}\n\n{"label": 1}\n', "x.jsonl"))))
+    assert table.columns == ("text",)
+    assert list(table.rows) == [(2, {"text": "a"}), (4, {"label": 1})]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("[1]", "[1] is not an object; expected one object a line"),
+        ("{", "not JSON (Expecting property name enclosed in double quotes at character 2)"),
+        ('{"text": "\\ud800"}', "has half of a surrogate pair (\\ud800 to \\udfff), so it is not text"),
+        ("[" * 100_000, "not JSON (maximum recursion depth exceeded"),
+        (f'{{"label": {"9" * 5000}}}', "not JSON (Exceeds the limit (4300"),
+    ],
+)
+def test_a_bad_line_of_json_is_named(tmp_path, line, problem):
+    path = write(tmp_path, '{"text": "\\ud83d\\ude00"}\n' + line + '\n{"text": "b"}\n', "x.jsonl")
+    problems: list[str] = []
+    assert [row["text"] for _, row in rows_of(path, on_problem=problems.append)] == ["😀", "b"]
+    assert len(problems) == 1
+    assert problems[0].startswith(f"{path}:2: {problem}")
+
+
+def test_a_parquet_file_in_several_row_groups(tmp_path):
+    table = pyarrow.table({"text": [f"text {i}" for i in range(20_000)], "label": range(20_000)})
+    pyarrow.parquet.write_table(table, tmp_path / "x.parquet", row_group_size=3000)
+    found = open_table(Source(str(tmp_path / "x.parquet")))
+    rows = list(found.rows)
+    assert [number for number, _ in rows] == list(range(1, 20_001))
+    assert [row for _, row in rows] == table.to_pylist()
+    assert found.place(7) == f"{tmp_path / 'x.parquet'}: row 7"
+
+
+def test_text_of_parquet_that_is_not_utf_8_is_refused(tmp_path):
+    array = pyarrow.Array.from_buffers(pyarrow.string(), 1, pyarrow.array([b"\xff"]).buffers())
+    pyarrow.parquet.write_table(pyarrow.table({"text": array}), tmp_path / "x.parquet")
+    with pytest.raises(
+        InputError, match=r"x\.parquet: damaged, or not of the format that its name says \('utf-8' codec"
+    ):
+        rows_of(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("name", ["x.xlsx", "x", "x.json", "x.parquet.gz", "x.zip"])
+def test_an_unknown_format_is_refused(tmp_path, name):
+    with pytest.raises(InputError, match=r"unknown format; expected a name that ends in \.csv, \.tsv, \.jsonl"):
+        rows_of(write(tmp_path, b"", name))
+
+
+def test_a_missing_file_a_folder_and_a_dangling_link_are_refused(tmp_path):
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "link.csv").symlink_to(tmp_path / "nowhere")
+    for name, problem in (
+        ("absent", "no such file"),
+        ("folder", "cannot be read (Is a directory)"),
+        ("link", "no such"),
+    ):
+        for read in (lambda source: open_table(source).rows, Source.fingerprint):
+            with pytest.raises(InputError) as caught:
+                list(read(Source(str(tmp_path / f"{name}.csv"))))
+            assert f"{name}.csv: {problem}" in str(caught.value)
+    assert Source(str(tmp_path / "link.csv")).exists()
+    assert not Source(str(tmp_path / "absent.csv")).exists()
+
+
+# Splits.
+
+
+@pytest.mark.parametrize("name", [".csv", ".jsonl", ".parquet"])
+def test_one_file_may_have_all_splits(tmp_path, name):
+    rows = [
+        {"text": f"text {i}", "split": ("train", "dev", "train", 3)[i % 4] if name != ".parquet" else "train"}
+        for i in range(9)
+    ]
+    path = write(tmp_path, contents(name, rows), f"x{name}")
+    for split in {str(row["split"]) for row in rows}:
+        found = open_table(Source(str(path), split)).rows
+        assert [row["text"] for _, row in found] == [row["text"] for row in rows if str(row["split"]) == split]
+    with pytest.raises(InputError, match=f'x{name}: no row has "valid" in column split, only '):
+        list(open_table(Source(str(path), "valid")).rows)
+
+
+def test_a_split_needs_its_column(tmp_path):
+    with pytest.raises(InputError, match="no column split; the columns are text"):
+        open_table(Source(str(write(tmp_path, "text\na\n")), "train"))
+
+
+# Columns.
+
+
+@pytest.mark.parametrize(
+    ("header", "problem"),
+    [
+        ("a,b", "no column text; the columns are a, b"),
+        ("", "no column text; the header names no columns"),
+        ("text,text", "column text occurs 2 times; the columns are text, text"),
+        ("text;label", 'no column text; the only column is "text;label"; set separator in the task\'s declaration'),
+        (
+            ",".join(f"c{i}" for i in range(50)),
+            f"no column text; the columns are {', '.join(f'c{i}' for i in range(20))} and 30 more",
+        ),
+    ],
+)
+def test_a_missing_column_lists_those_there_are(tmp_path, header, problem):
+    table = open_table(Source(str(write(tmp_path, f"{header or ' '}\n"))))
+    with pytest.raises(InputError) as caught:
+        table.require(("text",))
+    assert str(caught.value) == f"{tmp_path / 'data.csv'}: {problem}"
+
+
+# Data sets of the hub, saved to disk.
+
+
+@pytest.fixture
+def saved(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    kinds = datasets.Features({"text": datasets.Value("string"), "type": datasets.ClassLabel(names=["HUM", "LOC"])})
+    splits = {
+        name: datasets.Dataset.from_dict(
+            {"text": [f"{name} {i}" for i in range(count)], "type": labels}, features=kinds
+        )
+        for name, count, labels in (("train", 3, [1, 0, 1]), ("validation", 2, [-1, 0]))
+    }
+    datasets.DatasetDict(splits).save_to_disk(tmp_path / "all")
+    splits["train"].save_to_disk(tmp_path / "one")
+    return tmp_path
+
+
+def test_a_saved_data_set_has_its_splits_and_names_of_classes(saved):
+    table = open_table(Source(f"hf:{saved / 'all'}", "train"))
+    assert table.columns == ("text", "type")
+    assert [row for _, row in table.rows] == [
+        {"text": "train 0", "type": "LOC"},
+        {"text": "train 1", "type": "HUM"},
+        {"text": "train 2", "type": "LOC"},
+    ]
+    unknown = [row["type"] for _, row in open_table(Source(f"hf:{saved / 'all'}", "validation")).rows]
+    assert unknown == [None, "HUM"]  # -1 says that the label is not known
+    assert len(list(open_table(Source(f"hf:{saved / 'one'}", "train")).rows)) == 3
+    assert table.place(2) == f"hf:{saved / 'all'} (train): row 2"
+
+
+def test_fingerprints_of_data_sets_are_those_of_their_content(saved):
+    train, validation = (Source(f"hf:{saved / 'all'}", split).fingerprint() for split in ("train", "validation"))
+    assert train == Source(f"hf:{saved / 'all'}", "train").fingerprint() != validation
+
+
+def test_a_data_set_that_cannot_be_loaded_is_refused(saved):
+    with pytest.raises(InputError, match=r"all \(dev\): expected a split of train, validation"):
+        open_table(Source(f"hf:{saved / 'all'}", "dev"))
+    (saved / "no-data-set").mkdir()
+    with pytest.raises(InputError, match="no-data-set: cannot be loaded"):
+        open_table(Source(f"hf:{saved / 'no-data-set'}"))
+
+
+def test_without_the_library_a_data_set_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "datasets", None)
+    with pytest.raises(InputError, match="needs the datasets library; install with: pip install"):
+        open_table(Source("hf:trec", "train"))

@@ -1,0 +1,220 @@
+"""The report on data counts rows, tokens and overlap; problems name file and row."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from minbert.errors import InputError
+from minbert.tokenizer import Tokenizer, load_tokenizer
+from multitask.tasks.check import DataReport, Overlap, check_data
+from tests.conftest import SPECIALS, word_piece
+
+UNUSED = "tasks.sentiment: no training row of {} has the label 1, 2, 4"
+WORDS = word_piece([*SPECIALS, "w"])
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    """One token a word, besides [CLS] and [SEP]; at most 64."""
+    return Tokenizer(WORDS, 64, {})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    files = {
+        "ids-sst-train.csv": "id\tsentence\tsentiment\na\tOne two 3 .\t0\nb\tone TWO 3 .\t3\nc\tx\t3\nd\tx y\t\n",
+        "ids-sst-dev.csv": "id\tsentence\tsentiment\na\tfour\t1\nb\tOne two 3 .\t2\nc\t X \t2\n",
+        "sts-train.csv": "id\tsentence1\tsentence2\tsimilarity\na\tp\tq\t0\nb\tr\ts\t4.6\nc\tq\tp\t5\nd\tP\tQ\t1.0\n",
+        "sts-dev.csv": "id\tsentence1\tsentence2\tsimilarity\na\tq\tt\t2.5\n",
+        "sts-test-student.csv": "id\tsentence1\tsentence2\na\tt\tu\n",
+        "nli_triplets.csv": "sent0,sent1,hard_neg\na,b c,d\nA,B c,D\n",
+        "sentences.txt": "one two\n\nthree\n",
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    return tmp_path
+
+
+def test_counts(folder, tokenizer):
+    report, problems = check_data(folder, tokenizer)
+    assert problems == [UNUSED.format(folder / "ids-sst-train.csv")]
+    files = {file.name: file for file in report.files}
+    train = files["ids-sst-train.csv"]
+    assert (train.rows, train.dropped, train.repeated) == (3, 1, 1)
+    assert train.tokens == (6, 6, 6)
+    assert (train.lines, train.cut) == (5, 0)
+    assert train.labels == {"0": 1, "1": 0, "2": 0, "3": 2, "4": 0}
+    assert files["ids-sst-dev.csv"].labels == {"0": 0, "1": 1, "2": 2, "3": 0, "4": 0}
+    assert files["sts-train.csv"].labels == {"0-1": 1, "1-2": 1, "2-3": 0, "3-4": 0, "4-5": 2}
+    assert files["sts-train.csv"].repeated == 1  # a pair in the other order is a different pair
+    assert files["sts-test-student.csv"].labels == {}
+    assert (files["nli_triplets.csv"].rows, files["nli_triplets.csv"].repeated) == (2, 1)
+    assert (files["sentences.txt"].rows, files["sentences.txt"].dropped) == (2, 1)
+    assert report.overlaps == (
+        Overlap("sentiment train", "sentiment dev", 2),
+        Overlap("similarity train", "similarity dev", 1),
+        Overlap("similarity train", "similarity test", 0),
+        Overlap("similarity dev", "similarity test", 1),
+    )
+    assert report.absent == ("ids-sst-test-student.csv",)
+
+
+def test_percentiles_of_sentence_lengths(tmp_path, tokenizer):
+    rows = "".join(f"{n}\t{'w ' * n}\t0\n" for n in range(1, 101))
+    (tmp_path / "ids-sst-train.csv").write_text("id\tsentence\tsentiment\n" + rows)
+    report, _ = check_data(tmp_path, tokenizer)
+    assert report.files[0].tokens == (53, 98, 102)  # 50 and 95 of the 100 sentences are shorter
+    assert report.files[0].cut == 0.38  # from 63 words on
+    assert check_data(tmp_path, tokenizer, 12)[0].files[0].cut == 0.9
+
+
+def test_every_text_file_is_listed(folder, tokenizer):
+    (folder / "news.txt").write_text("a\nb\nA\n")
+    [*_, news, sentences] = check_data(folder, tokenizer)[0].files
+    assert (news.name, news.rows, news.repeated) == ("news.txt", 3, 1)
+    assert sentences.name == "sentences.txt"
+
+
+def test_the_table_is_aligned(folder, tokenizer):
+    table = check_data(folder, tokenizer)[0].render()
+    first, second, absent = table.split("\n\n")
+    header, *rows = first.splitlines()
+    assert len(rows) == 7
+    for name in ("rows", "dropped", "repeated", "tokens 50%", "95%", "max"):
+        end = header.index(name) + len(name)
+        assert all(row[end - 1].isdigit() and row[end : end + 2] == "  " for row in rows)
+    assert all(row.startswith(("ids-", "sts-", "nli_", "sentences")) for row in rows)
+    assert rows[0].endswith("0: 1  1: 0  2: 0  3: 2  4: 0")
+    assert rows[-1].endswith("  -")
+    assert len(second.splitlines()) == 5
+    assert absent == "absent: ids-sst-test-student.csv"
+
+
+def test_every_problem_of_every_file_is_listed(folder, tokenizer):
+    sts = folder / "sts-train.csv"
+    sts.write_text(sts.read_text() + "e\tx\ty\t7\na\tx\ty\t1\n")
+    (folder / "sts-dev.csv").write_bytes(b"\xff")
+    (folder / "nli_triplets.csv").write_text("sent0,sent1,hard_neg\na,b,c\na,b\n")
+    (folder / "sentences.txt").write_text("\n")
+    report, problems = check_data(folder, tokenizer)
+    assert problems == [
+        UNUSED.format(folder / "ids-sst-train.csv"),
+        f'{sts}:6: similarity is "7"; expected a number from 0 to 5',
+        f'{sts}:7: id "a" is already on line 2; expected each id once',
+        f"{folder / 'sts-dev.csv'}:1: byte 0xff at position 1 of the line is not UTF-8; save the file as UTF-8",
+        f"{folder / 'nli_triplets.csv'}:3: the row has 2 fields; expected 3, as in the header (separated by commas)",
+        f"{folder / 'sentences.txt'}: no sentence; expected one sentence per line",
+    ]
+    rows = {file.name: file.rows for file in report.files}
+    assert rows["sts-train.csv"] == 4
+    assert rows["nli_triplets.csv"] == 1
+    assert "sts-dev.csv" not in rows
+
+
+def test_many_problems_of_one_file_are_cut_short(tmp_path, tokenizer):
+    path = tmp_path / "ids-sst-train.csv"
+    path.write_text("id\tsentence\tsentiment\n" + "".join(f"{n}\tx\t9\n" for n in range(24)) + "z\tx\t1\n")
+    problems = check_data(tmp_path, tokenizer)[1]
+    assert len(problems) == 21
+    assert problems[-1] == f"{path}: and 4 more problems"
+
+
+def test_a_file_with_nothing_but_problems_is_reported(tmp_path, tokenizer):
+    path = tmp_path / "ids-sst-train.csv"
+    path.write_text("")
+    report, problems = check_data(tmp_path, tokenizer)
+    assert problems == [f"{path}: the file is empty; expected a header line and rows"]
+    assert report.files == ()
+    assert report.render()
+
+
+def test_a_missing_or_foreign_folder_is_refused(tmp_path, tokenizer):
+    with pytest.raises(InputError, match="no such folder"):
+        check_data(tmp_path / "absent", tokenizer)
+    (tmp_path / "notes.md").write_text("x")
+    with pytest.raises(InputError, match=r"no data file; expected some of ids-sst-train\.csv, quora-train\.csv"):
+        check_data(tmp_path, tokenizer)
+
+
+@pytest.mark.skipif("MINBERT_SHARED_DATA" not in os.environ, reason="no folder with the real data")
+def test_real_files_have_no_problem_and_quora_splits_share_no_question(tiny_encoder):
+    folder = Path(os.environ["MINBERT_SHARED_DATA"]) / "cs224n"
+    report, problems = check_data(folder, load_tokenizer(str(tiny_encoder)))
+    assert problems == []
+    assert [o.sentences for o in report.overlaps if o.first.startswith("paraphrase")] == [0, 0, 0]
+    assert {file.name: file.rows for file in report.files}["ids-sst-train.csv"] == 8544
+
+
+# Tasks files.
+
+
+@pytest.fixture
+def tasks_file(tmp_path: Path) -> Path:
+    """Three tasks, of which two read one file."""
+    rows = [{"q": f"w {i}", "r": f"r {i}", "c": "ab"[i % 2], "marks": ["x"] * (i < 3), "stars": i} for i in range(6)]
+    with gzip.open(tmp_path / "train.jsonl.gz", "wt") as file:
+        file.writelines(f"{json.dumps(row)}\n" for row in rows)
+    (tmp_path / "dev.csv").write_text("q,r,c,marks,stars\nw 0,s,b,y|x,9\nnew,new,b,[],\n")
+    common = 'train = "train.jsonl.gz"\ndev = "dev.csv"\n'
+    (tmp_path / "tasks.toml").write_text(
+        f'[tasks.topic]\nkind = "classification"\ntext = "q"\nlabel = "c"\n{common}'
+        f'[tasks.stars]\nkind = "pair_regression"\ntext = ["q", "r"]\nlabel = "stars"\nrange = [0, 10]\n{common}'
+        f'[tasks.marks]\nkind = "multilabel"\ntext = "r"\nlabel = "marks"\nlabels = ["x", "y"]\n{common}'
+    )
+    return tmp_path / "tasks.toml"
+
+
+def labels_of(report: DataReport) -> dict[str, dict[str, int]]:
+    return {file.name.partition(" ")[0] + Path(file.name).name[:3]: dict(file.labels) for file in report.files}
+
+
+def test_a_tasks_file_is_checked(tasks_file, tokenizer):
+    report, problems = check_data(tasks_file, tokenizer)
+    assert problems == [
+        "tasks.marks: no training row of {} has the label y".format(tasks_file.parent / "train.jsonl.gz")
+    ]
+    assert labels_of(report) == {
+        "topictra": {"a": 3, "b": 3},
+        "topicdev": {"a": 0, "b": 2},
+        "starstra": {"0-2": 2, "2-4": 2, "4-6": 2, "6-8": 0, "8-10": 0},
+        "starsdev": {"0-2": 0, "2-4": 0, "4-6": 0, "6-8": 0, "8-10": 1},
+        "markstra": {"x": 3, "y": 0},
+        "marksdev": {"x": 1, "y": 1},
+    }
+    assert [(file.rows, file.dropped, file.lines) for file in report.files][:4] == [
+        (6, 0, 6),
+        (2, 0, 3),
+        (6, 0, 6),
+        (1, 1, 3),
+    ]
+    # "w 0" is in both; training sets are also compared with other tasks' development sets.
+    assert report.overlaps == (
+        Overlap("topic train", "topic dev", 1),
+        Overlap("topic train", "stars dev", 1),
+        Overlap("topic dev", "stars train", 1),
+        Overlap("stars train", "stars dev", 1),
+        Overlap("marks train", "marks dev", 0),
+    )
+
+
+def test_without_a_training_file_the_other_files_are_still_checked(tasks_file, tokenizer):
+    (tasks_file.parent / "train.jsonl.gz").unlink()
+    report, problems = check_data(tasks_file, tokenizer)
+    missing = [
+        f"tasks.{name}: {tasks_file.parent / 'train.jsonl.gz'}: no such file" for name in ("topic", "stars", "marks")
+    ]
+    assert problems == missing
+    assert labels_of(report)["topicdev"] == {"b": 2}
+
+
+def test_a_name_of_a_label_cannot_break_the_table(tmp_path, tokenizer):
+    rows = [{"q": f"w {i}", "c": ["a\n\x1b[2J", "b"][i % 2]} for i in range(4)]
+    (tmp_path / "x.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (tmp_path / "t.toml").write_text('[tasks.x]\nkind="classification"\ntext="q"\nlabel="c"\ntrain="x.jsonl"\n')
+    report, problems = check_data(tmp_path / "t.toml", tokenizer)
+    assert problems == []
+    assert len(report.render().splitlines()) == 2
+    assert all(line.isprintable() for line in report.render().splitlines())

@@ -1,0 +1,97 @@
+"""Scores against scikit-learn and scipy. A score that is undefined is NaN."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    confusion_matrix,
+    f1_score,
+    matthews_corrcoef,
+    mean_squared_error,
+)
+
+from multitask.tasks.metrics import classification_metrics, multilabel_metrics, regression_metrics
+
+CLASSES = 4
+ROWS = st.lists(st.tuples(st.integers(0, CLASSES - 1), st.integers(0, CLASSES - 1)), min_size=1, max_size=50)
+REAL = st.floats(-5, 5).map(lambda value: round(value, 2))
+
+
+@given(ROWS)
+def test_classification_metrics_equal_sklearns(rows):
+    predictions, labels = map(np.array, zip(*rows, strict=True))
+    metrics = classification_metrics(predictions, labels, CLASSES)
+    classes = list(range(CLASSES))
+    assert metrics["accuracy"] == pytest.approx(accuracy_score(labels, predictions), abs=1e-12)
+    expected = f1_score(labels, predictions, labels=classes, average="macro", zero_division=0)
+    assert metrics["macro_f1"] == pytest.approx(expected, abs=1e-12)
+    assert metrics["confusion"] == confusion_matrix(labels, predictions, labels=classes).tolist()
+    if np.ptp(predictions) == 0 or np.ptp(labels) == 0:
+        assert math.isnan(metrics["matthews"])
+    else:
+        assert metrics["matthews"] == pytest.approx(matthews_corrcoef(labels, predictions), abs=1e-12)
+
+
+def test_one_class_only():
+    metrics = classification_metrics(np.zeros(6, int), np.array([0, 0, 0, 1, 1, 2]), 3)
+    assert metrics["accuracy"] == 0.5
+    assert metrics["macro_f1"] == pytest.approx((2 / 3) / 3)
+    assert metrics["confusion"] == [[3, 0, 0], [2, 0, 0], [1, 0, 0]]
+
+
+@given(
+    st.integers(1, 4).flatmap(
+        lambda width: st.lists(
+            st.tuples(
+                *[
+                    st.lists(kind, min_size=width, max_size=width)
+                    for kind in (st.sampled_from([0.1, 0.4, 0.5, 0.9]), st.booleans())
+                ]
+            ),
+            min_size=1,
+            max_size=20,
+        )
+    )
+)
+def test_multilabel_metrics_equal_sklearns(rows):
+    scores, gold = (np.array(column) for column in zip(*rows, strict=True))
+    predictions = scores > 0.45
+    metrics = multilabel_metrics(predictions, scores, gold.astype(np.float32))
+    per_label = [f1_score(gold[:, i], predictions[:, i], zero_division=0) for i in range(gold.shape[1])]
+    assert metrics["label_f1"] == pytest.approx(per_label, abs=1e-12)
+    assert metrics["macro_f1"] == pytest.approx(np.mean(per_label), abs=1e-12)
+    assert metrics["accuracy"] == np.mean([list(a) == list(b) for a, b in zip(predictions, gold, strict=True)])
+    occurring = [i for i in range(gold.shape[1]) if gold[:, i].any()]
+    if not occurring:
+        assert math.isnan(metrics["average_precision"])
+        return
+    expected = np.mean([average_precision_score(gold[:, i], scores[:, i]) for i in occurring])
+    assert metrics["average_precision"] == pytest.approx(expected, abs=1e-12)
+
+
+@given(st.lists(st.tuples(REAL, REAL), min_size=1, max_size=40))
+def test_regression_metrics_equal_scipys(rows):
+    predictions, labels = (np.array(column, np.float64) for column in zip(*rows, strict=True))
+    metrics = regression_metrics(predictions, labels)
+    assert metrics["rmse"] == pytest.approx(math.sqrt(mean_squared_error(labels, predictions)), abs=1e-9)
+    if len(rows) < 2 or np.ptp(predictions) == 0 or np.ptp(labels) == 0:
+        assert math.isnan(metrics["pearson"])
+        assert math.isnan(metrics["spearman"])
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nearly constant numbers
+        assert metrics["pearson"] == pytest.approx(pearsonr(predictions, labels).statistic, abs=1e-9, nan_ok=True)
+        assert metrics["spearman"] == pytest.approx(spearmanr(predictions, labels).statistic, abs=1e-9, nan_ok=True)
+
+
+def test_correlations_of_perfect_predictions():
+    labels = np.array([0.0, 1.5, 2.5, 5.0], np.float32)
+    assert regression_metrics(labels**2, labels)["spearman"] == pytest.approx(1)
+    assert regression_metrics(1 - labels, labels)["pearson"] == pytest.approx(-1)

@@ -1,0 +1,394 @@
+"""Rows of tasks are read completely, problems are named by file and row, and held-out rows are no training rows."""
+
+import csv
+import hashlib
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minbert.errors import InputError
+from multitask.data.contamination import hash_sentences, normalised
+from multitask.data.examples import Examples
+from multitask.data.problems import refuse
+from multitask.data.tables import Source
+from multitask.tasks import read_examples as module
+from multitask.tasks.declarations import load_tasks, task_of
+from multitask.tasks.read_examples import held_out, load_rows, load_training_rows
+from multitask.tasks.task import SPLITS, Task
+from tests.multitask.data.test_tables import write
+
+COURSE = load_tasks("data")
+SENTIMENT, SIMILARITY = COURSE["sentiment"], COURSE["similarity"]
+
+
+def read(path: Path, task: Task, labelled: bool = True, on_problem: Any = refuse) -> Examples:
+    return module.read_examples(task, Source(str(path)), labelled, on_problem)
+
+
+def texts(examples: Examples) -> tuple[list[str], ...]:
+    return tuple(map(list, examples.sentences))
+
+
+def topic(kind: str = "classification", **fields: Any) -> Task:
+    return task_of("topic", {"kind": kind, "text": "q", "label": "c", **fields})
+
+
+# The course's files.
+
+PAIR_HEADER = "\tid\tsentence1\tsentence2\tsimilarity\n"
+GOOD_ROW = "0\ta1\tTwo dogs run.\tA cat sleeps.\t4.6\n"
+
+
+def test_reads_ids_sentences_labels_and_fingerprint(tmp_path):
+    content = PAIR_HEADER + GOOD_ROW + '7\ta2\t "say ""hi"""\t  b  \t0\n'.replace('\t "say', '\t"say')
+    examples = read(write(tmp_path, content), SIMILARITY)
+    assert list(examples.ids) == ["a1", "a2"]
+    assert texts(examples) == (["Two dogs run.", 'say "hi"'], ["A cat sleeps.", "b"])
+    assert examples.labels is not None
+    assert examples.labels.dtype == np.float32
+    np.testing.assert_array_equal(examples.labels, np.array([4.6, 0], dtype=np.float32))
+    assert examples.fingerprint == hashlib.sha256(content.encode()).hexdigest()
+    assert examples.dropped == 0
+    assert len(examples) == 2
+
+
+def test_header_of_the_courses_test_file_with_an_extra_unnamed_column(tmp_path):
+    content = "0\t\tid\tsentence\n1\t0.0\tb75\t Effective but tepid biopic\n2\t1.0\td17\tIf you like `` movies '' .\n"
+    examples = read(write(tmp_path, content), SENTIMENT, labelled=False)
+    assert list(examples.ids) == ["b75", "d17"]
+    assert texts(examples) == (["Effective but tepid biopic", "If you like `` movies '' ."],)
+    assert examples.labels is None
+
+
+def test_labels_of_a_labelled_file_can_be_ignored(tmp_path):
+    examples = read(write(tmp_path, PAIR_HEADER + GOOD_ROW), SIMILARITY, labelled=False)
+    assert examples.labels is None
+    assert len(examples) == 1
+
+
+def test_byte_order_mark_and_windows_line_ends_and_blank_lines_are_harmless(tmp_path):
+    content = "id\tsentence\tsentiment\r\na\tfine film\t3\r\n\r\nb\tbad film\t1\r\n"
+    examples = read(write(tmp_path, b"\xef\xbb\xbf" + content.encode()), SENTIMENT)
+    assert list(examples.ids) == ["a", "b"]
+    assert texts(examples) == (["fine film", "bad film"],)
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("1\tb\tx\ty\t4,6\n", ':3: similarity is "4,6"; expected a number from 0 to 5 (decimal point, not comma)'),
+        ("1\tb\tx\ty\t5.1\n", ':3: similarity is "5.1"; expected a number from 0 to 5'),
+        ("1\tb\tx\ty\t-0.1\n", ':3: similarity is "-0.1"; expected a number from 0 to 5'),
+        ("1\tb\tx\ty\tnan\n", ':3: similarity is "nan"; expected a number from 0 to 5'),
+        ("1\tb\tx\ty\tinf\n", ':3: similarity is "inf"; expected a number from 0 to 5'),
+        ("1\tb\tx\ty\t0_1\n", ':3: similarity is "0_1"; expected a number from 0 to 5'),
+        ("1\tb\tx\ty\t٣\n", ':3: similarity is "٣"; expected a number from 0 to 5'),
+        ("1\tb\tx\ty\thigh\n", ':3: similarity is "high"; expected a number from 0 to 5'),
+        ("1\ta1\tx\ty\t1\n", ':3: id "a1" is already on line 2; expected each id once'),
+        ("1\t\tx\ty\t1\n", ":3: the id is empty; expected one that is unique in the file"),
+        ("1\tb\tx\ty\n", ":3: the row has 4 fields; expected 5, as in the header (separated by tabs)"),
+        ("1\tb\tx\ty\tz\t1\n", ":3: the row has 6 fields; expected 5, as in the header (separated by tabs)"),
+        ('1\tb\t"x\ty\t1\n2\tc\tx\ty\t1\n', ":3: broken quoting (unexpected end of data)"),
+        ('1\tb\t"x" z\ty\t1\n', ":3: broken quoting ('\t' expected after '\"')"),
+        ('1\tb\t"x\n\nw"\ty\t1\n2\tc\tx\ty\t9\n', ":3: a quoted field goes on until line 5; close its quote"),
+        ("1\tb,c\tx\ty\t1\n", ':3: id "b,c" has a comma or a control character; prediction files cannot hold it'),
+        ("1\tb\x1bc\tx\ty\t1\n", ':3: id "b c" has a comma or a control character'),
+        ("\n\n1\tb\tx\ty\t9\n", ':5: similarity is "9"; expected a number from 0 to 5'),
+    ],
+)
+def test_a_bad_row_is_named_by_its_line(tmp_path, row, problem):
+    path = write(tmp_path, PAIR_HEADER + GOOD_ROW + row)
+    with pytest.raises(InputError) as caught:
+        read(path, SIMILARITY)
+    assert str(caught.value).startswith(f"{path}{problem}")
+
+
+@pytest.mark.parametrize("label", ["2.5", "5", "-1", "1e9"])
+def test_labels_of_classes_are_whole_numbers_in_range(tmp_path, label):
+    path = write(tmp_path, f"id\tsentence\tsentiment\na\tx\t1.0\nb\ty\t{label}\n")
+    with pytest.raises(InputError) as caught:
+        read(path, SENTIMENT)
+    assert str(caught.value) == f'{path}:3: sentiment is "{label}"; expected one of 0, 1, 2, 3, 4'
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", ": the file is empty; expected a header line and rows"),
+        (b"\n\n", ": the file is empty; expected a header line and rows"),
+        (b"id\tsentence\tsentiment\n", ": no usable row; expected at least one with a text and a label"),
+        (b"id\tsentence\tsentiment\na\t\t\n", ": no usable row"),
+        (b"id\ttext\tsentiment\na\tx\t1\n", ": no column sentence; the columns are id, text, sentiment"),
+        (b"id\tsentence\n", ": no column sentiment; the columns are id, sentence"),
+        (b"id\tid\tsentence\tsentiment\n", ": column id occurs 2 times"),
+        (
+            b"id,sentence,sentiment\na,x,1\n",
+            ': no column id; the only column is "id,sentence,sentiment"; set separator',
+        ),
+        (b"id\tsentence\tsentiment\na\tx\t1\nb\tcaf\xe9\t1\n", ":3: byte 0xe9 at position 6 of the line is not UTF-8"),
+        ("id\tsentence\tsentiment\n".encode("utf-16"), ":1: byte 0xff at position 1 of the line is not UTF-8"),
+        (b"\xef\xbb\xbfid\xff", ":1: byte 0xff at position 3 of the line is not UTF-8"),
+    ],
+)
+def test_a_bad_file_is_refused(tmp_path, content, problem):
+    path = write(tmp_path, content)
+    with pytest.raises(InputError) as caught:
+        read(path, SENTIMENT)
+    assert str(caught.value).startswith(f"{path}{problem}")
+
+
+def test_all_problems_can_be_collected_and_the_other_rows_are_read(tmp_path):
+    bad = "1\tb\tx\ty\t9\n" + '2\tc\t"x" z\ty\t1\n' + "3\td\tx\n" + "4\ta1\tx\ty\t2\n"
+    path = write(tmp_path, PAIR_HEADER + GOOD_ROW + bad + "5\te\tx\ty\t3\n")
+    problems: list[str] = []
+    examples = read(path, SIMILARITY, labelled=True, on_problem=problems.append)
+    assert [problem.removeprefix(f"{path}:")[0] for problem in problems] == ["3", "4", "5", "6"]
+    assert list(examples.ids) == ["a1", "e"]
+    assert examples.labels is not None
+    assert len(examples.labels) == len(examples.sentences[0]) == len(examples.sentences[1]) == 2
+
+
+INCOMPLETE = PAIR_HEADER + GOOD_ROW + "1\tb\tx\t\t1\n2\tc\tx\ty\t \n3\td\t  \ty\t2\n4\te\tx\ty\t3\n"
+
+
+def test_labelled_rows_without_label_or_sentence_are_left_out_with_one_counted_warning(tmp_path, caplog):
+    path = write(tmp_path, INCOMPLETE)
+    examples = read(path, SIMILARITY)
+    assert list(examples.ids) == ["a1", "e"]
+    assert examples.dropped == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: left out 3 rows without a label or a sentence (lines 3, 4, 5)"
+    ]
+    assert caplog.records[0].name == "multitask"
+
+
+def test_unlabelled_rows_are_all_kept(tmp_path, caplog):
+    path = write(tmp_path, INCOMPLETE)
+    examples = read(path, SIMILARITY, labelled=False)
+    assert list(examples.ids) == ["a1", "b", "c", "d", "e"]
+    assert examples.sentences[1][1] == ""
+    assert examples.dropped == 0
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: kept 2 rows with an empty sentence (lines 3, 5)"
+    ]
+
+
+def test_the_warning_shortens_a_long_list_of_lines(tmp_path, caplog):
+    rows = "".join(f"{i}\tid{i}\t\ty\t1\n" for i in range(9))
+    read(write(tmp_path, PAIR_HEADER + GOOD_ROW + rows), SIMILARITY)
+    assert caplog.messages[0].endswith("left out 9 rows without a label or a sentence (lines 3, 4, 5, 6, 7, ...)")
+
+
+REAL_DATA = os.environ.get("MINBERT_SHARED_DATA")
+ROWS = [
+    ("sentiment", 8544, 1101, 2210),
+    ("reviews", 1707, 245, 488),
+    ("similarity", 6040, 863, 1725),
+    ("paraphrase", 26946, 3000, 3001),
+]
+
+
+@pytest.mark.skipif(REAL_DATA is None, reason="MINBERT_SHARED_DATA does not name a folder with the real data")
+@pytest.mark.parametrize(("name", "counts"), [(name, counts) for name, *counts in ROWS])
+def test_real_files_have_their_known_rows_as_dictreader_reads_them(name, counts):
+    task = load_tasks(Path(str(REAL_DATA)) / "cs224n")[name]
+    for split, rows in zip(SPLITS, counts, strict=True):
+        examples = load_rows(task, split)
+        assert len(examples) == rows
+        with Path(task.source(split).file).open(encoding="utf-8") as file:
+            records = list(csv.DictReader(file, delimiter="\t"))
+        for column, sentences in zip(task.text, examples.sentences, strict=True):
+            assert list(sentences) == [record[column].strip() for record in records]
+        if examples.labels is not None:
+            wanted = np.array([float(record[str(task.label)]) for record in records], dtype=np.float32)
+            np.testing.assert_array_equal(examples.labels, wanted)
+
+
+# Files of any format.
+
+
+def json_file(folder: Path, rows: list[dict[str, Any]], name: str = "data.jsonl") -> Path:
+    return write(folder, "".join(json.dumps(row) + "\n" for row in rows), name)
+
+
+def test_several_tasks_may_read_one_file_and_a_blank_label_counts_for_its_task_only(tmp_path, caplog):
+    rows = [{"q": f"q{i}", "c": "ab"[i % 2], "stars": float(i)} for i in range(6)]
+    rows[1]["c"], rows[2]["stars"], rows[4]["q"] = None, None, " "
+    del rows[3]["stars"]
+    path = json_file(tmp_path, rows)
+    topics, stars = read(path, topic()), read(path, topic("regression", label="stars"))
+    assert texts(topics) == (["q0", "q2", "q3", "q5"],)
+    assert topics.labels.tolist() == [0, 0, 1, 1]
+    assert topics.classes == ("a", "b")
+    assert texts(stars) == (["q0", "q1", "q5"],)
+    assert stars.labels.tolist() == [0, 1, 5]
+    assert (topics.dropped, stars.dropped) == (2, 3)
+    assert caplog.messages[0] == f"{path}: left out 2 rows without a label or a sentence (lines 2, 5)"
+
+
+def test_one_two_and_text_are_the_same_classes_in_every_format(tmp_path):
+    written = [1, 1.0, "1", " 1.00", 2, "two"]
+    csv_file = write(tmp_path, "q,c\n" + "".join(f"q{i},{value}\n" for i, value in enumerate(written)))
+    table = pyarrow.table({"q": [f"q{i}" for i in range(6)], "c": [str(value) for value in written]})
+    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
+    json_path = json_file(tmp_path, [{"q": f"q{i}", "c": value} for i, value in enumerate(written)])
+    for path in (csv_file, json_path, tmp_path / "x.parquet"):
+        examples = read(path, topic())
+        assert examples.classes == ("1", "2", "two")
+        assert examples.labels.tolist() == [0, 0, 0, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("row", "fields", "problem"),
+    [
+        ({"q": 3, "c": "a"}, {}, "q is 3; expected text"),
+        ({"q": ["a"], "c": "a"}, {}, "q is ['a']; expected text"),
+        ({"q": "x", "c": {}}, {}, "c is {}; expected a name or a number"),
+        ({"q": "x", "c": "d"}, {"labels": ["a", "b"]}, 'c is "d"; expected one of a, b'),
+        ({"q": "x", "c": "a"}, {"id": "i"}, "the id is empty; expected one that is unique in the file"),
+        ({"q": "x", "c": "a", "i": 1}, {"id": "i"}, 'id "1" is already on line 1; expected each id once'),
+        (
+            {"q": "x", "c": "[a"},
+            {"kind": "multilabel"},
+            'c is "[a"; expected names with | between them, or a JSON list',
+        ),
+    ],
+)
+def test_a_bad_row_of_json_is_named_by_its_line(tmp_path, row, fields, problem):
+    path = json_file(tmp_path, [{"q": "q", "c": "a", "i": "1"}, row])
+    with pytest.raises(InputError) as caught:
+        read(path, topic(**fields))
+    assert str(caught.value) == f"{path}:2: {problem}"
+
+
+def test_a_bad_row_of_parquet_is_named_by_its_number(tmp_path):
+    pyarrow.parquet.write_table(pyarrow.table({"q": ["x", "y"], "i": [7, 7], "c": ["a", "b"]}), tmp_path / "x.parquet")
+    with pytest.raises(InputError) as caught:
+        read(tmp_path / "x.parquet", topic(id="i"))
+    assert str(caught.value) == f'{tmp_path / "x.parquet"}: row 2: id "7" is already in row 1; expected each id once'
+
+
+def test_names_of_labels_cannot_break_the_line(tmp_path):
+    path = json_file(tmp_path, [{"q": "x", "c": f"a\n{i}\x1b[2J" * 99} for i in range(30)])
+    names = read(path, topic()).classes
+    with pytest.raises(InputError) as caught:
+        read(path, topic(labels=[*names[:-1], "other"]))
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 2500
+    assert str(caught.value).endswith("and 10 more")
+
+
+def test_rows_are_kept_and_read_again_only_if_something_changed(tmp_path, monkeypatch):
+    path = json_file(tmp_path, [{"q": "x", "c": "a", "d": "b"}, {"q": "y", "c": "b", "d": "b"}])
+    whole = read(path, topic())
+    monkeypatch.setattr(module, "open_table", lambda *_: pytest.fail("read again"))
+    again = read(path, replace(topic(), metric="macro_f1", weight=2.0))
+    assert (texts(again), again.identity) == (texts(whole), whole.identity)
+    monkeypatch.undo()
+    assert read(path, topic(label="d")).labels.tolist() == [0, 0]
+    assert read(path, topic(labels=["b", "a"])).labels.tolist() == [1, 0]
+    assert read(path, topic(), labelled=False).labels is None
+    json_file(tmp_path, [{"q": "z", "c": "a"}])
+    assert texts(read(path, topic())) == (["z"],)
+
+
+# Rows held out as a development set.
+
+
+def examples_of(rows: list[tuple[str, float]], classes: tuple[str, ...] = ()) -> Examples:
+    labels = np.array([label for _, label in rows], np.float32)
+    return Examples(([text for text, _ in rows],), labels, classes, None, "train.csv", "", "i")
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.tuples(st.sampled_from([f"t{i}" for i in range(40)] + ["T1!", "t 2"]), st.integers(0, 3)), min_size=8),
+    st.floats(0.05, 0.6),
+)
+def test_held_out_rows_share_no_text_with_the_others(rows, share):
+    whole = examples_of(rows, tuple("abcd"))
+    try:
+        training, dev = held_out(whole, share)
+    except InputError:
+        assert len({normalised(text) for text, _ in rows}) < 40
+        return
+    assert sorted([*training, *dev]) == list(range(len(rows)))
+    sides = [{normalised(rows[row][0]) for row in side} for side in (training, dev)]
+    assert not sides[0] & sides[1]
+    assert all(sides)
+    assert len(sides[1]) == round((len(sides[0]) + len(sides[1])) * share)
+    again = held_out(whole, share)
+    assert [list(side) for side in again] == [list(training), list(dev)]
+
+
+@given(st.lists(st.integers(2, 60), min_size=2, max_size=5), st.floats(0.1, 0.5), st.randoms())
+def test_held_out_rows_are_spread_over_the_classes(sizes, share, random):
+    rows = [(f"text {label} {i}", label) for label, size in enumerate(sizes) for i in range(size)]
+    random.shuffle(rows)
+    if not round(len(rows) * share):
+        return
+    _, dev = held_out(examples_of(rows, tuple("abcde"[: len(sizes)])), share)
+    counts = np.bincount([rows[row][1] for row in dev], minlength=len(sizes))
+    expected = round(len(rows) * share) * np.array(sizes) / len(rows)
+    assert (abs(counts - expected) < 1 + 1e-9).all()
+
+
+def test_the_only_text_of_a_class_is_a_training_row():
+    rows = [(f"text {i}", 0) for i in range(50)] + [("alone", 1), ("alone!", 1), ("other", 2)]
+    for share in (0.1, 0.5, 0.9):
+        training, _ = held_out(examples_of(rows, ("a", "b", "c")), share)
+        assert {rows[row][1] for row in training} == {0, 1, 2}
+
+
+def test_held_out_pairs_are_not_training_pairs_in_the_other_order():
+    first, second = [f"a{i}" for i in range(30)], [f"b{i}" for i in range(30)]
+    labels = np.arange(60, dtype=np.float32)
+    whole = Examples((first + second, second + first), labels, (), None, "train.csv", "", "i")
+    training, dev = held_out(whole, 0.3)
+    assert not {row % 30 for row in training} & {row % 30 for row in dev}
+    assert len(dev) == 18
+
+
+def test_too_few_rows_cannot_be_held_out():
+    with pytest.raises(
+        InputError, match=r"train\.csv: 2 different rows are too few to hold out a share of 0\.1; declare"
+    ):
+        held_out(examples_of([("a", 0), ("b", 1), ("B.", 1)]), 0.1)
+
+
+def test_a_missing_development_set_is_a_share_of_the_training_rows(tmp_path, caplog):
+    path = json_file(tmp_path, [{"q": f"q{i}", "c": "ab"[i % 2]} for i in range(40)])
+    task = replace(topic(), train=Source(str(path)), dev_share=0.25)
+    caplog.set_level("INFO")
+    training, dev = load_rows(task, "train"), load_rows(task, "dev")
+    assert (len(training), len(dev)) == (30, 10)
+    assert not np.intersect1d(*(hash_sentences(side.sentences[0]) for side in (training, dev))).size
+    assert {*texts(training)[0], *texts(dev)[0]} == {f"q{i}" for i in range(40)}
+    assert caplog.messages == ["topic: 10 of 40 training rows are its development set"]
+    learned, rows = load_training_rows(task)
+    assert (learned.labels, len(rows)) == (("a", "b"), 30)
+    with pytest.raises(InputError, match=r"tasks\.topic: no test file is declared"):
+        load_rows(task, "test")
+
+
+def test_training_rows_of_a_file_with_splits(tmp_path):
+    rows = [
+        {"q": f"q{i}", "c": "ab"[i % 2], "split": ("train", "train", "dev", "dev", "test")[i % 5]} for i in range(20)
+    ]
+    path = json_file(tmp_path, rows)
+    (tmp_path / "tasks.toml").write_text(
+        '[tasks.topic]\nkind="classification"\ntext="q"\nlabel="c"\nfile="data.jsonl"\n'
+    )
+    task = load_tasks(tmp_path / "tasks.toml")["topic"]
+    for split in SPLITS:
+        assert texts(load_rows(task, split)) == ([row["q"] for row in rows if row["split"] == split],)
+    assert load_rows(task, "dev").source == f"{path} (dev)"
