@@ -16,7 +16,7 @@ class Check:
     folder: Path | None = field(default=None, metadata=POSITIONAL)
     """Data folder of the course's tasks. Give either this or --tasks-file."""
     tasks_file: Path | None = None
-    """Tasks file."""
+    """Tasks file, which declares tasks of your own."""
     model: str = "all-minilm-l6-v2"
     """The model whose tokenizer counts the tokens."""
     max_length: int | None = None

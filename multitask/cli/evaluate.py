@@ -33,7 +33,7 @@ class Evaluate:
     data: Path = Path("data/sample")
     """Folder with the course's files; for the other suites SentEval's data folder (with STS, SICK, MR and so on)."""
     tasks_file: Path | None = None
-    """Tasks file with the tasks' sets. Default: the course's tasks."""
+    """Tasks file, which declares tasks of your own. Default: the course's tasks."""
     split: Literal["train", "dev", "test"] = "dev"
     """Which sets of the tasks to score; they need labels. Not for the other suites."""
     input: Path | None = None
@@ -41,13 +41,13 @@ class Evaluate:
     task: tuple[str, ...] = ()
     """Tasks to score. Default: all tasks of the model."""
     text: tuple[str, ...] = ()
-    """With --input: column of the sentences, or the two columns of pairs. Default: those of the task's declaration."""
+    """Column of the sentences, or the two columns of pairs. Default: those of the task's declaration. With --input."""
     label: str | None = None
-    """With --input: column of the labels. Default: that of the task's declaration."""
+    """Column of the labels. Default: that of the task's declaration. With --input."""
     separator: str | None = None
-    """With --input: what separates the fields. Default: a comma in .csv and a tab in .tsv."""
+    """What separates the fields. Default: a comma in .csv and a tab in .tsv. With --input."""
     quotes: bool = True
-    """With --input: whether fields may stand in quotes; if not, quotes are ordinary characters."""
+    """Whether fields may stand in quotes; if not, quotes are ordinary characters. With --input."""
     details: Path | None = None
     """Folder to write confusion matrix, scores of each class, calibration with a reliability plot, and the worst
     errors."""

@@ -44,7 +44,7 @@ class Predict:
     data: Path = Path("data/sample")
     """Folder with the course's files. Only without --input."""
     tasks_file: Path | None = None
-    """Tasks file with the dev and test sets. Only without --input."""
+    """Tasks file, which declares tasks of your own. Only without --input."""
     best_on: str | None = None
     """Which of a run's kept models: the best on this task or on `overall`. Default: the run's leading model."""
     computing: Computing = field(default_factory=Computing)

@@ -19,8 +19,8 @@ class FinetuneConfig:
     """Multi-task or single-task fine-tuning (report, section 4.2)."""
 
     tasks: tuple[str, ...] = ()
-    """Tasks to train together. Name one for single-task training. Default: all of the tasks file; of the course's tasks
-    (sentiment, paraphrase, similarity, reviews) the first three."""
+    """Tasks to train together. Name one for single-task training. None named: all of the tasks file; of the course's
+    tasks (sentiment, paraphrase, similarity, reviews) the first three."""
     untrained: tuple[str, ...] = ()
     """Further tasks to score without training them. Meant for `--sharing none`, where pairs need no trained head."""
     epochs: int = 10

@@ -68,7 +68,7 @@ STAGE = register(
         version=2,
         with_seed=_with_seed,
         summary=scores_of_epochs,
-        common=(*COMMON, "objective", "unlabelled"),
+        common=(*COMMON, "objective"),
         distributed=True,
     )
 )

@@ -21,7 +21,7 @@ complete_words multitask {words}
         ('data ""', "check fetch domains"),
         ('data "f"', "fetch"),
         ('experiments "l"', "list"),
-        ('finetune "--task"', "--tasks --task-weights"),
+        ('finetune "--task"', "--tasks-file --tasks --task-weights"),
         ('finetune --epochs 3 "--save"', "--save-every --save-config"),
         ('finetune --sharing "s"', "separate shared_first_layer shared"),
         ('data fetch "--f"', "--folder"),

@@ -32,12 +32,16 @@ EXPLAINED_BY_EACH = {
     "--batch-size",
     "--batches",
     "--data",
+    "--input",
+    "--max-length",
     "--model",
     "--output",
     "--pooling",
     "--rounds",
     "--seed",
     "--sources",
+    "--task",
+    "--threads",
     "--train-limit",
 }
 

@@ -327,7 +327,7 @@ def test_embed_refuses(tiny_encoder, tmp_path, capsys):
         ("unknown command fintune; did you mean finetune?", ["fintune"]),
         ("unknown command 7 (`multitask --help` lists all)", ["7"]),
         ("unknown command chek; did you mean check?", ["data", "chek"]),
-        ("folder is missing", ["data", "check"]),
+        ("expected either a data folder or --tasks-file", ["data", "check"]),
         ("--model is missing", ["evaluate"]),
         ("--output is missing", ["export", "--model", "all-minilm-l6-v2"]),
         ("seed is 4294967296; expected 0 to 4294967295", ["evaluate", "--model", "m", "--seed", 2**32]),
