@@ -3,6 +3,7 @@
 import importlib.util
 import logging
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def export_transformers(encoder: SentenceEncoder, folder: Path, trained_on: Trai
     Raises:
         InputError: a pruned encoder, whose layers transformers cannot represent.
     """
-    _refuse_pruned(encoder)
+    refuse_pruned(encoder.model)
     with atomic_folder(folder) as temporary:
         _write_encoder(encoder, temporary, trained_on)
 
@@ -57,7 +58,7 @@ def export_sentence_transformers(
     Raises:
         InputError: a pruned encoder, whose layers transformers cannot represent.
     """
-    _refuse_pruned(encoder)
+    refuse_pruned(encoder.model)
     paths = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if normalize else {})
     modules = [
         {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
@@ -79,18 +80,18 @@ def export_sentence_transformers(
         write_text(temporary / "README.md", card)
 
 
-class _PaddedEmbeddings(nn.Module):
+class PaddedEmbeddings(nn.Module):
     """Encoder and pooling as one function of padded tensors."""
 
-    def __init__(self, model: BertModel, pooling: PoolingMethod, normalize: bool) -> None:
+    def __init__(self, model: BertModel, pooling: PoolingMethod, normalize: bool = False) -> None:
         super().__init__()
         self.model = model
         self.pooling = pooling
         self.normalize = normalize
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Both [batch, seq] int64 -> [batch, hidden] fp32."""
-        hidden = self.model(input_ids, attention_mask).last_hidden_state  # [batch, seq, hidden]
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        """All [batch, seq] int64 -> [batch, hidden] fp32."""
+        hidden = self.model(input_ids, attention_mask, token_type_ids).last_hidden_state  # [batch, seq, hidden]
         if self.pooling == "cls":
             pooled = hidden[:, 0]
         else:
@@ -116,31 +117,55 @@ def export_onnx(encoder: SentenceEncoder, folder: Path, normalize: bool, trained
         InputError: the packages onnx and onnxscript are not installed.
         RuntimeError: ONNX Runtime computes other embeddings.
     """
-    if missing := [name for name in ONNX_PACKAGES if importlib.util.find_spec(name) is None]:
-        raise InputError(f'--to onnx needs {" and ".join(missing)}; install with: pip install ".[onnx]"')
+    require(ONNX_PACKAGES)
     batch = encoder.tokenizer(CHECKED, encoder.max_length)
-    module = _PaddedEmbeddings(encoder.model, encoder.pooling, normalize).eval()
-    axes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
-    with atomic_folder(folder) as temporary, warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # torch warns about its own code
-        torch.onnx.export(
-            module,
-            (batch.input_ids, batch.attention_mask),
-            temporary / "model.onnx",
-            input_names=["input_ids", "attention_mask"],
-            output_names=["sentence_embedding"],
-            dynamic_shapes=(axes, axes),
-            external_data=False,
-            dynamo=True,
-            verbose=False,
-        )
+    module = PaddedEmbeddings(encoder.model, encoder.pooling, normalize)
+    inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+    with atomic_folder(folder) as temporary:
+        write_onnx(module, inputs, ["sentence_embedding"], temporary / "model.onnx")
         encoder.tokenizer.save(temporary)
-        _keep(trained_on, temporary)
+        keep_record(trained_on, temporary)
         write_json(
             temporary / "embedding.json",
             {"pooling": encoder.pooling, "normalize": normalize, "max_length": encoder.max_length},
         )
         _check_onnx(encoder, temporary / "model.onnx", normalize)
+
+
+def require(packages: Sequence[str]) -> None:
+    """Raise InputError if packages of the extra `onnx` are not installed."""
+    if missing := [name for name in packages if importlib.util.find_spec(name) is None]:
+        raise InputError(f'--to onnx needs {" and ".join(missing)}; install with: pip install ".[onnx]"')
+
+
+def write_onnx(module: nn.Module, inputs: Mapping[str, Tensor], outputs: Sequence[str], path: Path) -> None:
+    """Write a module as an ONNX file.
+
+    Args:
+        module: to export; its forward takes the inputs in their order.
+        inputs: an example of each, [batch, seq]; the file takes any sizes of both.
+        outputs: names of what forward returns, in its order.
+        path: the file to write.
+    """
+    axes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns that torchvision's operators are missing
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch warns about its own code
+        program = torch.onnx.export(
+            module.eval(),
+            tuple(inputs.values()),
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_shapes=(axes,) * len(inputs),
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None, "given without a file"
+    graph = program.model.graph
+    computed = [value for node in graph for value in node.outputs if value not in graph.outputs]
+    for value in [*computed, *graph.initializers.values()]:
+        value.name = f"internal.{value.name}"  # an output may be called `linear` or `relu`
+    program.save(path, external_data=False)
 
 
 def _check_onnx(encoder: SentenceEncoder, path: Path, normalize: bool) -> None:
@@ -162,16 +187,18 @@ def _check_onnx(encoder: SentenceEncoder, path: Path, normalize: bool) -> None:
 def _write_encoder(encoder: SentenceEncoder, folder: Path, trained_on: TrainedOn) -> None:
     encoder.model.save(folder)
     encoder.tokenizer.save(folder)
-    _keep(trained_on, folder)
+    keep_record(trained_on, folder)
 
 
-def _keep(trained_on: TrainedOn, folder: Path) -> None:
+def keep_record(trained_on: TrainedOn, folder: Path) -> None:
+    """Keep what a model was trained on in the folder of its export, without the names of local folders."""
     unknown = tuple(map(without_folders, trained_on.unknown))  # exports may be published
     replace(trained_on, unknown=unknown).keep(folder)
 
 
-def _refuse_pruned(encoder: SentenceEncoder) -> None:
-    if encoder.model.config.pruned:
+def refuse_pruned(model: BertModel) -> None:
+    """Raise InputError for a pruned encoder, whose layers transformers cannot represent."""
+    if model.config.pruned:
         raise InputError(
             "the model is pruned, and transformers cannot represent that; use --to onnx, or load the model with minbert"
         )

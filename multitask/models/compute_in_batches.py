@@ -15,7 +15,7 @@ from multitask.runtime.device import Runtime
 
 # Large enough to keep a core or a GPU busy. On a CPU, larger temporary tensors are returned to the system each time,
 # which costs page faults.
-TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 65536}
+TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 65536, "mps": 16384}
 
 Computed = list[tuple[Rows, Tensor]]
 

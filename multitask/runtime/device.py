@@ -3,11 +3,13 @@
 import contextlib
 import ctypes
 import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from minbert.errors import InputError
 from multitask.runtime import distributed
@@ -45,12 +47,15 @@ def start(device: Device, precision: Precision) -> Runtime:
     """Resolve `auto` settings.
 
     Raises:
-        InputError: CUDA was asked for and there is none.
+        InputError: CUDA or MPS was asked for and there is none.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: torch sees no CUDA device here; use --device cpu or auto")
+    if device == "mps" and not torch.backends.mps.is_available():
+        reason = "torch sees no such GPU here" if torch.backends.mps.is_built() else "this torch is built without it"
+        raise InputError(f"--device mps: {reason}; it needs a Mac with an Apple GPU; use --device cpu or auto")
     kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    native = {"cuda": _cuda_has_bf16, "cpu": _cpu_has_bf16}[kind]
+    native = {"cuda": _cuda_has_bf16, "cpu": _cpu_has_bf16}.get(kind, lambda: False)
     chosen = ("bf16" if native() else "fp32") if precision == "auto" else precision
     return Runtime(torch.device(kind), chosen)
 
@@ -88,6 +93,20 @@ def _keep_freed_memory() -> None:
 def seed_everything(seed: int) -> None:
     """Seed torch on all devices: new layers and dropout. Everything else draws from `random_streams`."""
     torch.manual_seed(seed)
+
+
+def generator_states(device: torch.device) -> dict[str, Tensor]:
+    """States of torch's random generators that computing on a device draws from, by the kind of their device."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type != "cpu":
+        states[device.type] = torch.get_device_module(device).get_rng_state()
+    return states
+
+
+def restore_generators(states: Mapping[str, Tensor]) -> None:
+    """Restore what `generator_states` gave."""
+    for kind, state in states.items():
+        torch.set_rng_state(state) if kind == "cpu" else torch.get_device_module(kind).set_rng_state(state)
 
 
 def _cuda_has_bf16() -> bool:

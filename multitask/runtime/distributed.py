@@ -39,11 +39,13 @@ def start(device: torch.device) -> None:
     """Join the other ranks, if `torchrun` started this process as one of several.
 
     Raises:
-        InputError: this machine has more ranks than CUDA devices.
+        InputError: this machine has more ranks than CUDA devices, or the ranks should compute on MPS.
     """
     named = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
     if not named or int(os.environ["WORLD_SIZE"]) < 2 or dist.is_initialized():
         return
+    if device.type == "mps":
+        raise InputError("--device mps: a Mac has one GPU; start one process without torchrun, or use --device cpu")
     if device.type == "cuda":
         place, here = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
         if place >= here:

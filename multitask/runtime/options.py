@@ -7,7 +7,7 @@ from typing import Literal
 
 from minbert.errors import InputError
 
-Device = Literal["auto", "cpu", "cuda"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["auto", "fp32", "bf16"]
 
 MAX_SEED = 2**63 - 1
@@ -29,7 +29,7 @@ class Computing:
     """Where to compute."""
 
     device: Device = "auto"
-    """Where to compute. `auto` uses CUDA if there is a GPU."""
+    """Where to compute. `auto` uses CUDA if there is a GPU, otherwise the CPU; `mps` is the GPU of a Mac."""
     precision: Precision = "auto"
     """Autocast precision. `auto` uses bf16 where the processor multiplies in bf16 natively."""
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from minbert.errors import InputError
 from multitask.data.examples import Rows
+from multitask.runtime.device import generator_states, restore_generators
 from multitask.schedulers.config import ScheduledTraining
 from multitask.schedulers.task_gradients import TaskGradients
 from multitask.tasks.task import Task
@@ -57,10 +58,10 @@ class Scheduler(nn.Module, ABC):
             update: one batch of every task; the step's own update if that has every task.
         """
         gradients = TaskGradients(trainable.module, self.weights)
-        device = gradients.matrix.device
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            for batch in update:
-                gradients.compute(trainable, batch)
+        before = generator_states(gradients.matrix.device)
+        for batch in update:
+            gradients.compute(trainable, batch)
+        restore_generators(before)
         return gradients.conflicts()
 
 

@@ -380,4 +380,4 @@ KINDS: dict[str, type[Task]] = {
 def labels_to_tensor(labels: NDArray[np.float32], device: torch.device) -> Tensor:
     """Labels as an fp32 tensor on the device; the host does not wait for the copy."""
     tensor = torch.from_numpy(labels)
-    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

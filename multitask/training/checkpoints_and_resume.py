@@ -25,6 +25,7 @@ from torch import Tensor
 from minbert.checkpoint import not_finite
 from minbert.files import atomic_file, sha256_of_file, write_json, write_text
 from multitask.runtime import distributed
+from multitask.runtime.device import generator_states, restore_generators
 from multitask.runtime.errors import TrainingError
 from multitask.training.trainable import Trainable
 
@@ -79,9 +80,9 @@ class RunState:
     def save(self) -> None:
         """Write everything that the rest of the run depends on. Raises TrainingError if a weight is not finite."""
         self.check_weights()
-        generators = {"cpu": torch.cat(distributed.all_of(torch.get_rng_state()))}  # of all ranks, in their order
-        if self.device.type == "cuda":
-            generators["cuda"] = torch.cat(distributed.all_of(torch.cuda.get_rng_state()))
+        # Of all ranks, in their order.
+        own = generator_states(self.device)
+        generators = {kind: torch.cat(distributed.all_of(state)) for kind, state in own.items()}
         distributed.from_first(lambda: self._write(generators))
 
     def _write(self, generators: dict[str, Tensor]) -> None:
@@ -109,9 +110,7 @@ class RunState:
         self.optimizer.load_state_dict(state["optimizer"])
         states = state["generators"]
         own = {kind: all_.chunk(distributed.ranks())[distributed.rank()].clone() for kind, all_ in states.items()}
-        torch.set_rng_state(own["cpu"])
-        if self.device.type == "cuda":
-            torch.cuda.set_rng_state(own["cuda"])
+        restore_generators(own)
         self._write_history()  # drops lines that are newer than the state
         return True
 

@@ -12,6 +12,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from multitask.runtime.device import generator_states, restore_generators
+
 Chunk = TypeVar("Chunk")
 Extra = TypeVar("Extra")
 
@@ -38,25 +40,15 @@ def backward_in_chunks(
     states, parts = [], []
     with torch.no_grad():
         for chunk in chunks:
-            states.append(_generator_states(device))
+            states.append(generator_states(device))
             parts.append(encode(chunk))
-    after = _generator_states(device)
+    after = generator_states(device)
     embeddings = torch.cat(parts, dim=1).requires_grad_()
     value, extra = loss(embeddings)
     (gradient,) = torch.autograd.grad(value, embeddings)
     shares = gradient.split([part.shape[1] for part in parts], dim=1)
     for chunk, state, share in zip(chunks, states, shares, strict=True):
-        _restore(state, device)
+        restore_generators(state)
         encode(chunk).backward(share)
-    _restore(after, device)
+    restore_generators(after)
     return value.detach(), extra
-
-
-def _generator_states(device: torch.device) -> tuple[Tensor, Tensor | None]:
-    return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-
-
-def _restore(states: tuple[Tensor, Tensor | None], device: torch.device) -> None:
-    torch.set_rng_state(states[0])
-    if states[1] is not None:
-        torch.cuda.set_rng_state(states[1], device)

@@ -34,8 +34,8 @@ logger = logging.getLogger("multitask")
 
 MOST_SCHEDULED_EPOCHS = 10_000
 
-# Reading a loss on CUDA waits for the device, so several steps' losses are read together.
-STEPS_BETWEEN_READS = {"cuda": 20, "cpu": 1}
+# Reading a loss on a GPU waits for the device, so several steps' losses are read together.
+STEPS_BETWEEN_READS = {"cuda": 20, "mps": 20, "cpu": 1}
 
 
 @dataclass(frozen=True)

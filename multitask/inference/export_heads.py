@@ -1,0 +1,288 @@
+"""Export of a fine-tuned model with its heads as ONNX, for programs that use it without this project.
+
+There is one file for all tasks. It holds the encoder, which is most of its size, once; and tasks that read the same
+sentences share one call. Its inputs are always sequences of tokens. A task of pairs whose sentences are encoded
+separately reads two sequences for each row, one after the other.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from minbert.errors import InputError
+from minbert.files import atomic_folder, read_json, write_json
+from multitask.data.contamination import TrainedOn
+from multitask.data.examples import Examples
+from multitask.evaluation.task_predictions import estimate, load_split
+from multitask.evaluation.task_scores import MultitaskScores, score
+from multitask.evaluation.text_tables import aligned
+from multitask.inference.export import (
+    ONNX_PACKAGES,
+    ONNX_TOLERANCE,
+    PaddedEmbeddings,
+    keep_record,
+    require,
+    write_onnx,
+)
+from multitask.models.multitask_model import MultitaskModel
+from multitask.models.predictions import estimate_rows
+from multitask.runtime.device import start
+from multitask.runtime.random_streams import generator
+from multitask.tasks.kinds import Labelled, MultiLabel, PairClassification, Regression
+from multitask.tasks.task import Task
+
+MODEL = "model.onnx"
+DESCRIPTION = "tasks.json"
+INPUTS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+"""The file's inputs, and the names of the same values in an `Encoding` of the library tokenizers."""
+
+CHECKED_ROWS = 200
+ROWS_PER_CALL = 32
+EXAMPLE = ["One.", "Two dogs run over a field.", "A cat sleeps.", "Nobody wakes it."]  # of sequences, for the export
+
+Columns = Sequence[Sequence[str]]  # the texts of some rows: one column, or two of pairs
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What an export was checked with.
+
+    Args:
+        rows: how many rows were compared, of all tasks.
+        difference: the largest one between estimates of ONNX Runtime and ours: of probabilities, or of shares of a
+            regression's range. In fp32.
+        scores: ours on the dev sets, if they were given.
+        int8_scores: of the int8 file, if it is one.
+        sizes: of the fp32 file, and of the int8 file if it is one, in bytes.
+    """
+
+    rows: int
+    difference: float
+    scores: MultitaskScores | None
+    int8_scores: MultitaskScores | None
+    sizes: tuple[int, ...]
+
+
+def export_onnx_with_heads(
+    model: MultitaskModel, folder: Path, trained_on: TrainedOn, data: Path | None = None, int8: bool = False
+) -> ExportReport:
+    """Write a folder with model.onnx, the tokenizer's files and tasks.json, which says how to use them.
+
+    model.onnx maps `input_ids`, `attention_mask` and `token_type_ids`, all [sequences, tokens] int64, to one output for
+    each task, named after it: probabilities [rows, labels], or a regression's values in the unit of its labels, [rows].
+    ONNX Runtime's outputs are compared with ours before the folder appears.
+
+    Args:
+        model: in eval mode; on the CPU, in fp32.
+        folder: is written atomically.
+        trained_on: is kept in the folder, for evaluations of the exported model.
+        data: a tasks file, or the folder of the course's files. The rows that are compared come from its dev sets;
+            without it they are generated.
+        int8: write the weights in int8 with a scale for each channel, and quantise activations when they are computed.
+
+    Raises:
+        InputError: the packages onnx, onnxscript and onnxruntime are not installed, or `data` does not fit the model.
+        RuntimeError: ONNX Runtime computes something else.
+    """
+    require((*ONNX_PACKAGES, "onnxruntime"))
+    if taken := model.tasks.keys() & INPUTS.keys():
+        raise InputError(f"the task {min(taken)} has the name of an input of the ONNX file; rename the task")
+    runtime = start("cpu", "fp32")
+    dev = load_split(model, data, "dev") if data is not None else {}
+    examples = {name: rows.examples for name, rows in dev.items()}
+    scores = score(model.tasks, estimate(model, dev, runtime), examples) if dev else None
+    with atomic_folder(folder) as temporary:
+        path = temporary / MODEL
+        _write(model, path)
+        model.tokenizer.save(temporary)
+        keep_record(trained_on, temporary)
+        write_json(temporary / DESCRIPTION, {"weights": "int8" if int8 else "fp32", **description(model)})
+        compared = _rows_to_compare(model, examples)
+        difference = _compare(model, temporary, compared)
+        int8_scores, sizes = None, [path.stat().st_size]
+        if int8:
+            _quantise(path)
+            int8_scores = _scores(model.tasks, temporary, examples)
+            sizes.append(path.stat().st_size)
+    rows = sum(len(columns[0]) for columns in compared.values())
+    return ExportReport(rows, difference, scores, int8_scores, tuple(sizes))
+
+
+def report_text(report: ExportReport) -> str:
+    """The report as lines for the terminal, with the scores of an int8 file next to those of fp32."""
+    lines = [f"checked: {report.rows} rows; the largest difference is {report.difference:.1e}"]
+    if report.scores is not None and report.int8_scores is not None:
+        rows = [["task", "fp32", "int8", "loss"]]
+        for name, before in report.scores.tasks.items():
+            after = report.int8_scores.tasks[name]
+            rows.append([name, f"{before:.4f}", f"{after:.4f}", f"{before - after:+.4f}"])
+        before, after = (size / 1e6 for size in report.sizes)
+        lines += [aligned(rows), f"{MODEL}: {before:.1f} MB in fp32, {after:.1f} MB in int8"]
+    return "\n".join(lines)
+
+
+def description(model: MultitaskModel) -> dict[str, Any]:
+    """What a program must know to use the file.
+
+    Of each input, the attribute of an `Encoding` of the library tokenizers. Of each task: `input`, which is `sentence`,
+    `two_sentences` (each row is two sequences, one after the other) or `joint_pair` (each row is one sequence of both
+    sentences); `labels` in the order of the output's columns; `thresholds` above which each of several labels is
+    predicted; `range` of a regression.
+    """
+    length = model.tokenizer.max_length if model.max_length is None else model.max_length
+    tasks = {name: _task_description(model, task) for name, task in model.tasks.items()}
+    return {"max_length": length, "inputs": INPUTS, "tasks": tasks}
+
+
+def _task_description(model: MultitaskModel, task: Task) -> dict[str, Any]:
+    inputs = "joint_pair" if model.reads_jointly(task.name) else "two_sentences" if task.pair else "sentence"
+    found: dict[str, Any] = {"kind": task.kind, "text": list(task.text), "input": inputs}
+    if isinstance(task, Regression):
+        return {**found, "output": "value", "range": list(task.bounds)}
+    assert isinstance(task, Labelled)
+    found |= {"output": "probabilities", "labels": list(task.names)}
+    if isinstance(task, MultiLabel):
+        found["thresholds"] = list(task.thresholds or (0.5,) * task.outputs)
+    return found
+
+
+class _WithHeads(nn.Module):
+    """A model's tasks as one function of padded tensors."""
+
+    def __init__(self, model: MultitaskModel) -> None:
+        super().__init__()
+        self.embeddings = PaddedEmbeddings(model.encoder, model.pooling)
+        self.heads = model.heads
+        self.tasks = model.tasks
+        self.two_sequences = {name for name in model.tasks if model.sequences_per_row(name) == 2}
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
+        """All [sequences, tokens] int64 -> each task's output, [rows, labels] or [rows]."""
+        embeddings = self.embeddings(input_ids, attention_mask, token_type_ids)  # [sequences, hidden]
+        even = embeddings.shape[0] // 2 * 2  # tasks of sentences may have an odd number of sequences
+        pairs = embeddings[:even:2], embeddings[1::2]
+        return tuple(
+            _output(task, self.heads[name](*(pairs if name in self.two_sequences else (embeddings,))))
+            for name, task in self.tasks.items()
+        )
+
+
+def _output(task: Task, outputs: Tensor) -> Tensor:
+    """A head's outputs as probabilities [rows, labels], or as values in the unit of the labels [rows]."""
+    if isinstance(task, Regression):
+        low, high = task.bounds
+        return low + (outputs.clamp(0, 1) if task.range else outputs) * (high - low)
+    assert isinstance(task, Labelled)
+    logits = outputs / task.temperature
+    if isinstance(task, MultiLabel):
+        return logits.sigmoid()
+    if isinstance(task, PairClassification) and task.one_logit:
+        return torch.stack([(-logits).sigmoid(), logits.sigmoid()], dim=1)
+    return logits.softmax(dim=1)
+
+
+def _estimates(task: Task, output: NDArray[np.float32]) -> NDArray[np.float64]:
+    """What `Task.estimate` gives, from an output of the file."""
+    values = output.astype(np.float64)
+    if isinstance(task, Regression):
+        low, high = task.bounds
+        return (values - low) / (high - low)
+    return values[:, 1] if isinstance(task, PairClassification) and task.one_logit else values
+
+
+def _write(model: MultitaskModel, path: Path) -> None:
+    batch = model.tokenizer(EXAMPLE, model.max_length)
+    inputs = {name: getattr(batch, name) for name in INPUTS}
+    write_onnx(_WithHeads(model), inputs, list(model.tasks), path)
+
+
+def _quantise(path: Path) -> None:
+    """Replace an fp32 file by one with int8 weights."""
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    whole = onnx.load(path)
+    del whole.graph.value_info[:]  # the recorded shapes of weights are wrong once they are transposed
+    logging.getLogger().addFilter(_is_no_advice)
+    try:
+        quantize_dynamic(whole, path, per_channel=True, weight_type=QuantType.QInt8)
+    finally:
+        logging.getLogger().removeFilter(_is_no_advice)
+
+
+def _is_no_advice(record: logging.LogRecord) -> bool:
+    return "pre-processing before quantization" not in record.getMessage()
+
+
+class ExportedModel:
+    """A folder of an export, as a program without this project uses it.
+
+    Args:
+        folder: that `export_onnx_with_heads` wrote.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        from onnxruntime import InferenceSession
+        from tokenizers import Tokenizer
+
+        self.description = read_json(folder / DESCRIPTION)
+        self.session = InferenceSession(folder / MODEL)
+        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.tokenizer.enable_truncation(self.description["max_length"])
+        self.tokenizer.enable_padding()
+
+    def outputs(self, task: str, columns: Columns) -> NDArray[np.float32]:
+        """A task's output for every row, in their order: probabilities [rows, labels], or values [rows]."""
+        rows = list(zip(*columns, strict=True))
+        order = np.argsort([sum(map(len, row)) for row in rows], kind="stable")
+        parts = [order[first : first + ROWS_PER_CALL] for first in range(0, len(rows), ROWS_PER_CALL)]
+        found = np.concatenate([self._call(task, [rows[row] for row in part]) for part in parts])
+        return found[np.argsort(order)]
+
+    def _call(self, task: str, rows: Sequence[tuple[str, ...]]) -> NDArray[np.float32]:
+        joint = self.description["tasks"][task]["input"] == "joint_pair"
+        encoded = self.tokenizer.encode_batch(list(rows) if joint else [text for row in rows for text in row])
+        inputs = {name: np.array([getattr(e, part) for e in encoded]) for name, part in INPUTS.items()}
+        return self.session.run([task], inputs)[0]
+
+
+def _rows_to_compare(model: MultitaskModel, examples: Mapping[str, Examples]) -> dict[str, Columns]:
+    if examples:
+        return {name: [column[:CHECKED_ROWS] for column in rows.sentences] for name, rows in examples.items()}
+    first, second = _generated_sentences(model, 0), _generated_sentences(model, 1)
+    return {name: [first, second] if task.pair else [first] for name, task in model.tasks.items()}
+
+
+def _generated_sentences(model: MultitaskModel, column: int) -> list[str]:
+    """Sentences of random tokens; the first one is too long for the model."""
+    tokenizer = model.tokenizer
+    draw = generator(0, "sentences that an export is checked with", column)
+    lengths = [tokenizer.max_length + 1, *draw.integers(1, min(tokenizer.max_length, 64), CHECKED_ROWS - 1)]
+    ids = np.setdiff1d(np.arange(tokenizer.vocabulary_size), tokenizer.special_ids)
+    return [tokenizer.backend.decode(draw.choice(ids, length).tolist()) for length in lengths]
+
+
+def _compare(model: MultitaskModel, folder: Path, rows: Mapping[str, Columns]) -> float:
+    """The largest difference. Raises RuntimeError if it is too large."""
+    exported, worst = ExportedModel(folder), 0.0
+    for name, columns in rows.items():
+        ours = estimate_rows(model, list(zip(*columns, strict=True)), [name], start("cpu", "fp32"))[name]
+        theirs = _estimates(model.tasks[name], exported.outputs(name, columns))
+        found = float(np.abs(ours - theirs).max())
+        if not found <= ONNX_TOLERANCE:
+            raise RuntimeError(f"ONNX Runtime's outputs for {name} differ by {found:.1e}; expected {ONNX_TOLERANCE}")
+        worst = max(worst, found)
+    return worst
+
+
+def _scores(tasks: Mapping[str, Task], folder: Path, examples: Mapping[str, Examples]) -> MultitaskScores:
+    exported = ExportedModel(folder)
+    estimates = {name: _estimates(tasks[name], exported.outputs(name, e.sentences)) for name, e in examples.items()}
+    return score(tasks, estimates, examples)
