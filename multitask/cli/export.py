@@ -32,7 +32,7 @@ class Export:
     """Folder with the course's files: an ONNX export with heads is checked and scored on its dev sets. Without it,
     the export is checked on generated sentences."""
     tasks_file: Path | None = None
-    """Tasks file with the dev sets, instead of --data."""
+    """Tasks file, which declares tasks of your own. Its dev sets are used instead of those of --data."""
     int8: bool = False
     """Store an ONNX export with heads in 8 bits, and show how much that changes the scores on the dev sets."""
     revision: str | None = None
