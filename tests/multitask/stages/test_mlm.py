@@ -34,6 +34,8 @@ from multitask.stages.finetune.training import finetune
 from multitask.stages.mlm import MaskingConfig, MlmConfig, ShapeConfig
 from multitask.stages.mlm import training as stage
 from multitask.stages.mlm.training import MaskedTraining, mlm
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.read_examples import load_rows
 from multitask.tasks.training_sentences import training_sentences
 from multitask.training.config import OptimizerConfig
 from multitask.training.optimizer_and_clipping import build_adamw
@@ -153,7 +155,7 @@ def test_training_sentences_of_pairs_are_all_first_then_all_second_ones(data: Pa
         rows = list(csv.DictReader(lines, delimiter="\t"))
     found, fingerprint = training_sentences("paraphrase", data)
     assert found == [row[column].strip() for column in ("sentence1", "sentence2") for row in rows]
-    assert fingerprint == sha256_of_file(data / "quora-train.csv")
+    assert fingerprint == load_rows(load_tasks(data)["paraphrase"], "train").identity
     for name in ("unlabelled", "sentences.txt"):
         assert training_sentences(name, data)[1] == sha256_of_file(data / "sentences.txt")
     with pytest.raises(InputError, match=r"captions.txt: no such file; `multitask data domains` makes it"):
