@@ -26,7 +26,6 @@ from multitask.evaluation.senteval_files import (
     Mask,
     SimilarityData,
 )
-from multitask.evaluation.statistics import Measure
 from multitask.evaluation.sts_scores import StsScores, cosines, sts_scores
 from multitask.evaluation.training_overlap import ScoresWithOverlap, SeenRows, scores_with_overlap
 from multitask.evaluation.transfer_scores import TransferScores, predict_classes, transfer_scores
@@ -34,6 +33,7 @@ from multitask.models.config import Pooling
 from multitask.models.sentence_encoder import Embedder, SentenceEncoder, load_encoder
 from multitask.runs.artefact import is_run, locate_model
 from multitask.runtime.options import Device, Precision
+from multitask.tasks.metrics import Metric
 
 logger = logging.getLogger("multitask")
 
@@ -68,7 +68,7 @@ class Suite:
     sets: Sequence[DataSet[Any]]
     measure: Callable[[Any, EmbeddingTable, int], Measurement]
     main: Callable[[Any], float] | None = None
-    unit: Measure | None = None
+    unit: Metric | None = None
 
 
 def _measure_sts(data: SimilarityData, table: EmbeddingTable, _seed: int) -> Measurement:

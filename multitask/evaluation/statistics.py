@@ -27,95 +27,19 @@ Imports no torch.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from multitask.runtime.random_streams import generator
 
-Measure = Literal["accuracy", "pearson", "spearman"]
 Values = NDArray[np.float64]
 
 SAMPLES = 10_000
 LEVEL = 0.05
 SEED = 0
-CHUNK = 200_000  # number of weights computed at once; they fit into the processor's cache
 ROUNDING = 1e-12  # smaller differences between numbers of size 1 count as zero
-
-
-def resampled_scores(
-    labels: NDArray[Any],
-    predictions: NDArray[Any],
-    measure: Measure,
-    draws: np.random.Generator,
-    samples: int = SAMPLES,
-) -> Values:
-    """Scores of all models on resampled examples; all models are scored on the same resamples.
-
-    Args:
-        labels: [examples].
-        predictions: [models, examples], in the labels' units.
-        measure: kind of score. A correlation with a constant, which is undefined, counts as 0.
-        draws: draws the examples. The draws depend only on it and on the number of examples.
-        samples: number of resamples, each with as many examples as there are.
-
-    Returns:
-        [samples, models].
-    """
-    score = {"accuracy": _accuracy, "pearson": _correlation, "spearman": _rank_correlation}[measure]
-    size, parts = len(labels), []
-    for start in range(0, samples, max(1, CHUNK // size)):
-        rows = min(max(1, CHUNK // size), samples - start)
-        drawn = draws.integers(size, size=(rows, size)) + size * np.arange(rows)[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=rows * size).reshape(rows, size)
-        parts.append(score(counts / size, labels, predictions))
-    return np.concatenate(parts)
-
-
-def _accuracy(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    return weights @ (predictions == labels).T.astype(np.float64)
-
-
-def _correlation(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    x, y = _centred(labels), _centred(predictions)
-    mean_x, mean_y = (weights @ x)[:, None], weights @ y.T
-    variance_x = (weights @ x**2)[:, None] - mean_x**2
-    variance_y = weights @ (y**2).T - mean_y**2
-    vary = (variance_x > ROUNDING * (x**2).mean()) & (variance_y > ROUNDING * (y**2).mean(axis=1))
-    covariance = weights @ (x * y).T - mean_x * mean_y
-    return np.where(vary, covariance / np.sqrt(np.where(vary, variance_x * variance_y, 1.0)), 0.0)
-
-
-def _rank_correlation(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    """Spearman correlation. Ranks are computed within the resampled examples, so they depend on the weights."""
-    x = _weighted_ranks(weights, labels)
-    variance_x = np.einsum("sn,sn,sn->s", weights, x, x)
-    scores = np.zeros((len(weights), len(predictions)))
-    for place, model in enumerate(predictions):
-        y = _weighted_ranks(weights, model)
-        weighted = weights * y
-        variance = variance_x * np.einsum("sn,sn->s", weighted, y)
-        vary = variance > ROUNDING
-        scores[:, place] = np.where(vary, np.einsum("sn,sn->s", weighted, x) / np.sqrt(np.where(vary, variance, 1)), 0)
-    return scores
-
-
-def _weighted_ranks(weights: Values, values: NDArray[Any]) -> Values:
-    """Mean rank of each example among the weighted examples, [samples, examples], as a share of all, minus one half."""
-    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    totals = weights[:, np.argsort(values, kind="stable")]
-    if len(sizes) < len(values):  # ties: sum their weights
-        totals = np.add.reduceat(totals, np.cumsum(sizes) - sizes, axis=1)
-    ranks = np.cumsum(totals, axis=1) - totals / 2 - 0.5
-    return np.asarray(ranks[:, group])
-
-
-def _centred(values: NDArray[Any]) -> Values:
-    """Values minus their mean along the last axis, so that moments lose no digits; exactly 0 if all are equal."""
-    wide = values.astype(np.float64)
-    varies = np.ptp(wide, axis=-1, keepdims=True) > 0
-    return np.where(varies, wide - wide.mean(axis=-1, keepdims=True), 0.0)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.files import read_json
-from multitask.evaluation.statistics import Values, resampled_scores
+from multitask.evaluation.resampled_scores import resampled_scores
+from multitask.evaluation.statistics import Values
 from multitask.runs.artefact import Artefact
 from multitask.runtime.random_streams import generator
 from studies.engine.record import RecordedStage

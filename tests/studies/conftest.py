@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from multitask.evaluation.statistics import resampled_scores
+from multitask.evaluation.resampled_scores import resampled_scores
 from multitask.runs.artefact import Weights
 from multitask.stages.evaluate import SuitesConfig
 from multitask.stages.finetune import FinetuneConfig

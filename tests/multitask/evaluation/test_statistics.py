@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from multitask.evaluation.statistics import SampledScores, Spread, contrast, holm, resampled_scores
-from multitask.tasks.metrics import correlation_metrics
+from multitask.evaluation.resampled_scores import resampled_scores
+from multitask.evaluation.statistics import SampledScores, Spread, contrast, holm
 
 MEASURES = ("accuracy", "pearson", "spearman")
 
@@ -28,44 +28,6 @@ def scores_of(observed, resampled):
 
 def pooled(*rows):
     return Spread.pooled([row.observed for row in rows])
-
-
-@pytest.mark.parametrize("measure", MEASURES)
-def test_resampled_scores_are_the_scores_of_the_drawn_examples(measure):
-    generator = np.random.default_rng(0)
-    labels, predictions = outputs(measure, 23, 4, generator)
-    predictions[3] = predictions[3, 0]  # a constant: its correlation is undefined and counts as 0
-    found = resampled_scores(labels, predictions, measure, np.random.default_rng(7), samples=50)
-    for row, drawn in zip(found, np.random.default_rng(7).integers(23, size=(50, 23)), strict=True):
-        for score, guesses in zip(row, predictions[:, drawn], strict=True):
-            expected = (
-                np.mean(guesses == labels[drawn])
-                if measure == "accuracy"
-                else np.nan_to_num(correlation_metrics(guesses, labels[drawn])[measure])
-            )
-            assert score == pytest.approx(expected, abs=1e-12)
-
-
-@pytest.mark.parametrize("measure", ["pearson", "spearman"])
-def test_a_resample_of_equal_labels_has_correlation_zero(measure):
-    labels, predictions = np.array([0.1, 0.1, 0.7]), np.array([[0.3, 0.2, 0.9]])
-    found = resampled_scores(labels, predictions, measure, np.random.default_rng(0), samples=400)[:, 0]
-    drawn = np.random.default_rng(0).integers(3, size=(400, 3))
-    same = np.ptp(labels[drawn], axis=1) == 0
-    assert same.any()
-    assert np.isfinite(found).all()
-    assert (found[same] == 0).all()
-    assert (found[~same] != 0).all()
-
-
-@pytest.mark.parametrize("measure", ["pearson", "spearman"])
-def test_large_sets_are_drawn_in_pieces_with_the_same_outcome(measure, monkeypatch):
-    labels, predictions = outputs(measure, 40, 2, np.random.default_rng(1))
-    whole = resampled_scores(labels, predictions, measure, np.random.default_rng(5), samples=30)
-    for chunk in (1, 40, 41, 170):
-        monkeypatch.setattr("multitask.evaluation.statistics.CHUNK", chunk)
-        pieces = resampled_scores(labels, predictions, measure, np.random.default_rng(5), samples=30)
-        np.testing.assert_allclose(pieces, whole, atol=1e-12)
 
 
 @pytest.mark.parametrize("measure", MEASURES)

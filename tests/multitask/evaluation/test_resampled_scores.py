@@ -1,0 +1,109 @@
+"""Scores on resampled examples: compared with scikit-learn and scipy on the drawn examples, one by one."""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+from sklearn import metrics as sklearn
+
+from multitask.evaluation import resampled_scores as module
+from multitask.evaluation.resampled_scores import resampled_scores
+from multitask.tasks.metrics import Metric
+
+Numbers = NDArray[Any]
+CLASSES, EXAMPLES, MODELS = 5, 23, 4
+SINGLE: tuple[Metric, ...] = ("accuracy", "macro_f1", "matthews", "pearson", "spearman", "rmse")
+SEVERAL: tuple[Metric, ...] = ("accuracy", "macro_f1", "average_precision")
+
+
+def outputs(metric: Metric, several: bool) -> tuple[Numbers, Numbers]:
+    """Labels and predictions of models that are right more often than not; the last model predicts a constant."""
+    generator = np.random.default_rng(0)
+    if several:
+        labels = (generator.random((EXAMPLES, 3)) < [0.5, 0.3, 0.06]).astype(np.float32)
+        scores = np.clip(0.4 * labels + 0.6 * generator.random((MODELS, EXAMPLES, 3)), 0, 1).round(1)  # with ties
+        predictions = scores if metric == "average_precision" else (scores > 0.5).astype(np.float32)
+    elif metric in ("accuracy", "macro_f1", "matthews"):
+        labels = generator.integers(CLASSES - 1, size=EXAMPLES).astype(np.float32)  # the last class does not occur
+        wrong = generator.random((MODELS, EXAMPLES)) < 0.4
+        predictions = np.where(wrong, generator.integers(CLASSES - 1, size=(MODELS, EXAMPLES)), labels)
+    else:
+        labels = generator.normal(size=EXAMPLES).round(0 if metric == "spearman" else 9)
+        predictions = labels + generator.normal(size=(MODELS, EXAMPLES)).round(1 if metric == "spearman" else 9)
+    predictions[-1] = predictions[-1, 0]
+    return labels, predictions
+
+
+def correlation(of: Callable[[Numbers, Numbers], Any]) -> Callable[[Numbers, Numbers], float]:
+    return lambda gold, found: 0.0 if np.ptp(gold) == 0 or np.ptp(found) == 0 else float(of(gold, found).statistic)
+
+
+def average_precision(gold: Numbers, found: Numbers) -> float:
+    occurs = gold.any(axis=0)
+    return sklearn.average_precision_score(gold[:, occurs], found[:, occurs]) if occurs.any() else 0.0
+
+
+ORACLES: dict[tuple[Metric, bool], Callable[[Numbers, Numbers], float]] = {
+    ("accuracy", False): sklearn.accuracy_score,
+    ("macro_f1", False): lambda gold, found: sklearn.f1_score(
+        gold, found, labels=range(CLASSES), average="macro", zero_division=0
+    ),
+    ("matthews", False): sklearn.matthews_corrcoef,
+    ("pearson", False): correlation(stats.pearsonr),
+    ("spearman", False): correlation(stats.spearmanr),
+    ("rmse", False): sklearn.root_mean_squared_error,
+    ("accuracy", True): sklearn.accuracy_score,
+    ("macro_f1", True): lambda gold, found: sklearn.f1_score(gold, found, average="macro", zero_division=0),
+    ("average_precision", True): average_precision,
+}
+CASES = pytest.mark.parametrize(("metric", "several"), ORACLES, ids=str)
+
+
+@CASES
+def test_resampled_scores_are_the_scores_of_the_drawn_examples(metric: Metric, several: bool) -> None:
+    labels, predictions = outputs(metric, several)
+    found = resampled_scores(labels, predictions, metric, np.random.default_rng(7), 50, None if several else CLASSES)
+    assert found.shape == (50, MODELS)
+    for row, drawn in zip(found, np.random.default_rng(7).integers(EXAMPLES, size=(50, EXAMPLES)), strict=True):
+        for score, guesses in zip(row, predictions[:, drawn], strict=True):
+            with warnings.catch_warnings():  # scikit-learn warns of a constant
+                warnings.simplefilter("ignore")
+                expected = ORACLES[metric, several](labels[drawn], guesses)
+            assert score == pytest.approx(expected, abs=1e-9)
+
+
+@CASES
+def test_large_sets_are_drawn_in_pieces_with_the_same_outcome(
+    metric: Metric, several: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels, predictions = outputs(metric, several)
+    whole = resampled_scores(labels, predictions, metric, np.random.default_rng(5), samples=30)
+    for chunk in (1, EXAMPLES, EXAMPLES + 1, 4 * EXAMPLES):
+        monkeypatch.setattr(module, "CHUNK", chunk)
+        pieces = resampled_scores(labels, predictions, metric, np.random.default_rng(5), samples=30)
+        np.testing.assert_allclose(pieces, whole, atol=1e-12)
+
+
+@pytest.mark.parametrize("metric", ["pearson", "spearman", "matthews"])
+def test_a_score_that_is_undefined_on_a_resample_counts_as_zero(metric: Metric) -> None:
+    labels, predictions = np.array([0, 0, 1]), np.array([[1, 0, 2]])
+    found = resampled_scores(labels, predictions, metric, np.random.default_rng(0), samples=400)[:, 0]
+    drawn = np.random.default_rng(0).integers(3, size=(400, 3))
+    same = (np.ptp(labels[drawn], axis=1) == 0) | (np.ptp(predictions[0, drawn], axis=1) == 0)
+    assert same.any()
+    assert np.isfinite(found).all()
+    assert (found[same] == 0).all()
+    assert np.abs(found[~same]).max() > 0.4
+
+
+def test_no_label_in_a_resample_has_average_precision_zero() -> None:
+    labels, predictions = np.array([[0.0, 0.0], [0.0, 1.0]]), np.array([[[0.2, 0.1], [0.3, 0.9]]])
+    found = resampled_scores(labels, predictions, "average_precision", np.random.default_rng(0), samples=40)[:, 0]
+    drawn = np.random.default_rng(0).integers(2, size=(40, 2))
+    assert found.tolist() == (drawn == 1).any(axis=1).astype(float).tolist()
+    assert not math.isnan(found.sum())
