@@ -4,25 +4,36 @@ import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from minbert.errors import InputError
 from multitask.cli.command import STUDIES, Command, Group
 from multitask.cli.options import POSITIONAL
+from multitask.cli.stage_commands import TASKS_FILE
 from multitask.runtime.options import MAX_THREADS, Computing, check_range
+from multitask.schedulers.config import SchedulerConfig
+from multitask.stages.finetune import FinetuneConfig
 from studies.engine.presets import Preset, PresetName, load_preset
 
 if TYPE_CHECKING:
     from multitask.runs.garbage import Entry
 
 
+SCHEDULERS = ("average", "batch_round_robin", "proportional", "annealed", "uncertainty", "pcgrad")
+# Rows of one table make steps of the same scale, and only their leading models are scored.
+SETTINGS = FinetuneConfig(keep_task_bests=False, scheduling=SchedulerConfig(reduction="mean"))
+
+
 @dataclass(frozen=True)
 class Tables:
     """Which tables, from what, and where."""
 
-    preset: PresetName = field(metadata=POSITIONAL)
+    preset: PresetName | None = field(default=None, metadata=POSITIONAL)
     """`sample`: the bundled data, minutes on a processor; `small`: real data, sub-sampled for a processor; `best`: the
-    best recipe on real data; `paper`: real data with the report's settings."""
+    best recipe on real data; `paper`: real data with the report's settings. Leave it out with --tasks-file."""
+    tasks_file: Path | None = field(default=None, metadata={"help": TASKS_FILE})
+    schedulers: tuple[str, ...] = SCHEDULERS
+    """For --tasks-file: a row for all tasks together under each of these schedulers; `all`: every installed one."""
     start: str | None = None
     """Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased. Default: the
     preset's."""
@@ -39,20 +50,30 @@ class Tables:
     threads: int = 1
     """Threads of each training on a processor, on every machine. Trained bits depend on it, so hashes contain it."""
     computing: Computing = field(default_factory=Computing)
+    finetune: FinetuneConfig = SETTINGS
+    """For --tasks-file: settings of all rows."""
 
     def __post_init__(self) -> None:
         check_range(self, 1, ("seeds",))
         check_range(self, 1, ("threads",), most=MAX_THREADS)
 
     def load(self) -> Preset:
-        """The preset. Raises InputError for a table that does not exist."""
+        """The preset, or the tasks file's table. Raises InputError for a table that does not exist."""
+        if self.preset is None:
+            from studies.engine.tasks_table import tasks_preset
+
+            assert self.tasks_file is not None, "one of the two is given"
+            return tasks_preset(self.tasks_file, self.start, self.finetune, self.schedulers)
         keys = None if self.tables is None else self.tables.split(",")
         return load_preset(self.preset, self.start, self.data, keys, self.suites_data)
 
 
 @dataclass(frozen=True)
 class RunTables(Tables):
-    """Compute a preset's tables and write the report. Stages that were computed before are not computed again."""
+    """Compute a preset's tables, or the table of a tasks file, and write the report.
+
+    Stages that were computed before are not computed again.
+    """
 
     engine: Literal["local", "ray"] = "local"
     """This machine, or a Ray cluster with a shared folder: the one that `ray start` began, else one of its own."""
@@ -86,7 +107,7 @@ def run_tables(options: RunTables) -> int:
     )
     engine = Ray(running) if options.engine == "ray" else local_engine(options.workers, where.device, options.threads)
     record = run_preset(preset, options.seeds, running, engine)
-    page = write_report(options.runs, options.preset, options.report)
+    page = write_report(options.runs, preset.name, options.report)
     for path in write_best_predictions(preset, record, running, options.predictions):
         print(path)
     print(f"report: {page.resolve()}")
@@ -222,7 +243,10 @@ def collect_garbage(options: CollectGarbage) -> int:
     return 0
 
 
-COMMON = ("start", "data", "suites_data", "tables", "seeds", "runs", "device")
+COMMON = (
+    *("tasks_file", "schedulers", "epochs", "learning_rate", "head_learning_rate"),
+    *("start", "data", "suites_data", "tables", "seeds", "runs", "device"),
+)
 COMMAND = Group(
     "experiments",
     "Tables of the papers: run and plan them, and look after the runs that they rest on.",

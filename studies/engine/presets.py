@@ -18,6 +18,8 @@ from studies.engine.experiments import Experiment, all_experiments, choose
 from studies.engine.recipes import Recipes
 
 PresetName = Literal["sample", "small", "best", "paper"]
+ReportName = Literal[PresetName, "tasks"]
+"""What a report is about: a preset, or the tasks of a tasks file."""
 
 GIVEN = ("quora", "sentiment", "similarity")  # Quora with labels, then dropout views of the others (section 4.1)
 UNSUPERVISED = ("sentiment", "paraphrase", "similarity")  # dropout views, in the order of section 5.3
@@ -29,12 +31,12 @@ class Preset:
     """Experiments to run.
 
     Args:
-        name: how the command line calls it.
+        name: how the command line calls its report.
         recipes: start weights, data and settings of all rows.
         experiments: the experiments.
     """
 
-    name: PresetName
+    name: ReportName
     recipes: Recipes
     experiments: tuple[Experiment, ...]
 

@@ -11,7 +11,7 @@ from multitask.runs.artefact import Artefact
 from multitask.runs.garbage import write_keep_list
 from multitask.runs.records import read_record
 from multitask.runs.run_hash import FORMAT_VERSION
-from studies.engine.table import Table
+from studies.engine.table import MAIN_TASKS, OWN_TASKS, Table
 
 SCHEMA = 2
 """Version of the record's fields. Version 1 had no keys."""
@@ -64,7 +64,7 @@ class Record:
     Args:
         preset: its name.
         start: start weights as they were called.
-        data: folder of the data as it was called.
+        data: folder of the data as it was called, or a tasks file.
         notes: warnings that belong next to the scores.
         tables: what was run.
         runs: one for each seed of each row, in the tables' order. Rows without a recipe have none.
@@ -94,6 +94,16 @@ class Record:
         """Failed runs with the labels of their rows."""
         tables = {table.key: table for table in self.tables}
         return [(tables[run.table].label(run.row), run) for run in self.runs if run.error is not None]
+
+    @property
+    def subject(self) -> str:
+        """What the report is about, for its headings."""
+        return f"tasks of {Path(self.data).name}" if self.preset == OWN_TASKS else f"{self.preset} preset"
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks whose best model the report shows: those of a tasks file's table, or the course's main tasks."""
+        return next((table.columns for table in self.tables if table.key == OWN_TASKS), MAIN_TASKS)
 
     def of_row(self, table: str, row: str) -> tuple[RecordedRun, ...]:
         """The runs of a row, one for each seed."""
@@ -156,7 +166,8 @@ class Record:
         Raises:
             InputError: there is none, another version wrote it, or it is damaged.
         """
-        path, command = cls.path(folder, preset), f"`multitask experiments run {preset}`"
+        what = "--tasks-file FILE" if preset == OWN_TASKS else preset
+        path, command = cls.path(folder, preset), f"`multitask experiments run {what}`"
         if not path.is_file():
             raise InputError(f"{path}: no such file; run {command} first")
         found = read_json(path)

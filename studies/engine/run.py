@@ -19,7 +19,7 @@ from studies.engine.jobs import Engine, Failed
 from studies.engine.presets import NOTES, Preset
 from studies.engine.record import Record, RecordedRun, RecordedStage
 from studies.engine.store import GRIDS, Note, Store
-from studies.engine.table import MAIN_TASKS
+from studies.engine.table import MAIN_TASKS, OWN_TASKS
 
 logger = logging.getLogger("multitask")
 
@@ -60,7 +60,7 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
 def check_preset(preset: Preset, seeds: int) -> None:
     """Raise one error for missing files before the first stage, instead of one error for each row."""
     data = preset.recipes.data
-    if not data.is_dir():
+    if data.suffix != ".toml" and not data.is_dir():
         remedy = "pass a data folder with --data" if preset.name == "sample" else "run `multitask data fetch` first"
         raise InputError(f"{data}: no such folder; {remedy}")
     if seeds < 1:
@@ -102,14 +102,14 @@ def _run(experiment: Experiment, row: str, seed: int, outcomes: Outcomes, folder
 
 
 def write_best_predictions(preset: Preset, record: Record, options: RunOptions, output: Path) -> list[Path]:
-    """Write the course's prediction files: of the best model of all three tasks, and of the best model of reviews.
+    """Write prediction files: of the best model of all tasks, and of the best model of the course's reviews.
 
     Returns:
         The files written. A group of tasks has none if no run succeeded, or if a test file is missing; a warning says
         so.
     """
     paths: list[Path] = []
-    for tasks in (MAIN_TASKS, ("reviews",)):
+    for tasks in (record.tasks,) if preset.name == OWN_TASKS else (MAIN_TASKS, ("reviews",)):
         if best := record.best_model(options.runs, tasks):
             try:
                 files = _predictions(Artefact(options.runs / best), preset.recipes.data, options)

@@ -71,11 +71,11 @@ class Store:
         return described if self.options.threads is None else {**described, "threads": str(self.options.threads)}
 
     def key(self, node: Node | Weights | Path) -> str:
-        """A hash of all that decides a recipe's result; of weights and data folders a hash of their files."""
+        """A hash of all that decides a recipe's result; of weights and data a hash of their files."""
         if node not in self._keys:
             identity: Any
             if isinstance(node, Path):
-                identity = {path.name: sha256_of_file(path) for path in sorted(node.iterdir()) if path.is_file()}
+                identity = _declared(node) if node.suffix == ".toml" else _listed(node)
             elif isinstance(node, Weights):
                 identity = _files(locate_model(node.name, node.revision))
             else:
@@ -140,6 +140,21 @@ class Store:
 
     def _path(self, node: Node) -> Path:
         return self.runs / NOTES / f"{self.key(node)}.json"
+
+
+def _listed(folder: Path) -> dict[str, str]:
+    """Hashes of a data folder's files."""
+    return {path.name: sha256_of_file(path) for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+def _declared(tasks_file: Path) -> list[str]:
+    """Hashes of a tasks file and of all files and data sets that it names."""
+    from multitask.tasks.declarations import load_tasks  # imports torch
+    from multitask.tasks.task import SPLITS
+
+    named = (getattr(task, split) for task in load_tasks(tasks_file).values() for split in SPLITS)
+    sources = {source.path or source: source for source in named if source is not None and source.exists()}
+    return [sha256_of_file(tasks_file), *(source.fingerprint() for source in sources.values())]
 
 
 def _files(folder: Path) -> dict[str, str]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 TableKind = Literal["table", "curves", "simulations"]
 Value = str | int | float | bool | None | tuple[str, ...]
@@ -12,6 +12,9 @@ Point = Mapping[str, Value]
 """The parameters that tell a row from the others, by name."""
 OVERALL = "overall"
 MAIN_TASKS = ("sentiment", "paraphrase", "similarity")
+"""The course's tasks, which the papers' tables are about."""
+OWN_TASKS: Final = "tasks"
+"""The table of a tasks file, and the preset that runs it."""
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from pathlib import Path
 
 from multitask.cli.command import STUDIES, Command
 from multitask.cli.options import POSITIONAL
-from studies.engine.presets import PresetName
+from studies.engine.presets import ReportName
 
 
 @dataclass(frozen=True)
 class Report:
-    """Write the report of a preset that was run, again and without computing anything."""
+    """Write the report of what `experiments run` ran, again and without computing anything."""
 
-    preset: PresetName = field(default="sample", metadata=POSITIONAL)
-    """The preset: sample, small, best or paper."""
+    preset: ReportName = field(default="sample", metadata=POSITIONAL)
+    """The preset: sample, small, best or paper; or `tasks`, for the table of a tasks file."""
     runs: Path = Path("runs")
     """Folder of all runs."""
     report: Path = Path("report")

@@ -110,10 +110,10 @@ def scatter(labels: NDArray[np.float32], predictions: NDArray[np.float32], descr
     """Predicted against gold values, and the line of equal values."""
 
     def draw(axes: Axes) -> None:
-        top = float(max(labels.max(), predictions.max()))
-        axes.plot([0, top], [0, top], color=INK, alpha=0.4, linewidth=1, linestyle="--")
+        ends = [min(0.0, labels.min(), predictions.min()), max(labels.max(), predictions.max())]
+        axes.plot(ends, ends, color=INK, alpha=0.4, linewidth=1, linestyle="--")
         axes.scatter(labels, predictions, s=10, color=COLOURS[0], alpha=0.6, linewidths=0)
-        axes.set(xlabel="gold similarity", ylabel="predicted similarity")
+        axes.set(xlabel="gold", ylabel="predicted")
 
     return render(draw, (3.4, 3.2), description)
 

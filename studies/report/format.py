@@ -1,14 +1,17 @@
 """Numbers as text."""
 
 from collections.abc import Mapping
+from math import isnan
 
 from multitask.evaluation.markup import MINUS, SEEN
 from studies.report.table_results import Agreement, Comparison, Estimate
 
 
 def score(value: float | None) -> str:
-    """Three decimals, or a dash for None."""
-    return "–" if value is None else f"{value:.3f}".replace("-", MINUS)
+    """Three decimals; a dash for None, a word for NaN."""
+    if value is None:
+        return "–"
+    return "undefined" if isnan(value) else f"{value:.3f}".replace("-", MINUS)
 
 
 def share(part: float, whole: int) -> str:
@@ -34,7 +37,9 @@ def mean_and_deviation(estimate: Estimate | None) -> str:
 
 
 def interval(value: Estimate | Comparison) -> str:
-    """`[0.770, 0.791]`, with signs for a difference."""
+    """`[0.770, 0.791]`, with signs for a difference; empty for an undefined score."""
+    if isnan(value.low):
+        return ""
     shown = signed if isinstance(value, Comparison) else score
     return f"[{shown(value.low)}, {shown(value.high)}]"
 

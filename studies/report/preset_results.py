@@ -8,7 +8,7 @@ from typing import Self
 
 from multitask.runs.artefact import Artefact
 from studies.engine.record import Record, RecordedStage
-from studies.engine.table import MAIN_TASKS, OVERALL
+from studies.engine.table import OVERALL
 from studies.report.run_results import RunResult, Samples
 from studies.report.table_results import TableResults
 
@@ -72,8 +72,7 @@ class PresetResults:
 
     @cached_property
     def best(self) -> tuple[str, RunResult] | None:
-        """Label and run of the model with the best overall score on the three main tasks."""
-        finished = self.finished_runs.values()
-        scored = [found for found in finished if set(found[1].evaluation["scores"]) == set(MAIN_TASKS)]
-        defined = [found for found in scored if not isnan(found[1].evaluation[OVERALL])]
-        return max(defined, key=lambda found: found[1].evaluation[OVERALL], default=None)
+        """Label and run of the model with the best overall score on all tasks."""
+        finished = [found for found in self.finished_runs.values() if not isnan(found[1].evaluation[OVERALL])]
+        scored = [found for found in finished if set(found[1].evaluation["scores"]) == set(self.record.tasks)]
+        return max(scored, key=lambda found: found[1].evaluation[OVERALL], default=None)

@@ -54,8 +54,13 @@ class RunResult:
         tasks = [task for member in members for task in member["scores"]]
         return self.evaluation.get("selected_on_dev", False) and len(set(tasks)) < len(tasks)
 
+    def answering(self, task: str) -> str:
+        """The run whose model answers a task: the one member that an ensemble asks, otherwise this run."""
+        asked = list(self.evaluation.get("weights", {}).get(task, ()))
+        return Path(asked[0]).parent.parent.name if len(asked) == 1 else self.folder.name  # RUN/checkpoints/MODEL
+
     def predictions(self, task: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Dev labels and predictions of a task, [rows] each in file order."""
+        """Dev labels and predictions of a task, [rows] or [rows, labels] each in file order."""
         with np.load(self.evaluation_folder / "predictions.npz") as arrays:
             return arrays[f"{task}_labels"], arrays[f"{task}_predictions"]
 
@@ -124,7 +129,9 @@ class Samples:
             labels = run.predictions(task)[0]
             predictions = np.stack([other.predictions(task)[1] for other in runs])
             draws = generator(0, "resampled examples", task)
-            scores = resampled_scores(labels, predictions, run.evaluation["measures"][task], draws)
+            evaluation = run.evaluation
+            classes = len(evaluation["metrics"][task].get("confusion", ())) or None
+            scores = resampled_scores(labels, predictions, evaluation["measures"][task], draws, classes=classes)
             names = [other.evaluation_folder.name for other in runs]
             self.computed[dev_set] = dict(zip(names, scores.T.copy(), strict=True))
         return self.computed[dev_set][run.evaluation_folder.name]

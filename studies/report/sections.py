@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from multitask.evaluation.text_tables import capitalized
 from studies.engine.table import OVERALL
 from studies.report.figures import GLYPHS, confusion_matrix, learning_curve, scatter
 from studies.report.format import score
 from studies.report.preset_results import PresetResults
 from studies.report.run_results import RunResult
 from studies.report.table_results import TableResults
+
+SHOWN_CLASSES = 12  # a larger confusion matrix cannot be read
 
 
 @dataclass(frozen=True)
@@ -70,27 +73,35 @@ def overall_curves(results: TableResults) -> Markup | None:
 
 
 def best_predictions(results: PresetResults) -> Section | None:
-    """Confusion matrix and scatter of the model with the best overall dev score."""
+    """Confusion matrices and scatters of the model with the best overall dev score."""
     if results.best is None:
         return None
     label, run = results.best
-    counts = run.evaluation["metrics"]["sentiment"]["confusion"]
-    right, total = sum(row[i] for i, row in enumerate(counts)), sum(map(sum, counts))
-    labels, predictions = run.predictions("similarity")
-    confusion = f"Confusion matrix of sentiment: {right} of {total} dev sentences on the diagonal"
-    correlation = score(run.evaluation["scores"]["similarity"])
-    points = f"Predicted against gold similarity of {len(labels)} dev pairs; Pearson correlation {correlation}"
+    figures = [figure for task in results.record.tasks if (figure := _predictions(run, task))]
     return Section(
         "predictions",
         "Predictions of the best model",
         f"{label}, seed {run.seed}: overall {score(run.evaluation[OVERALL])} on the dev sets, the highest of all runs.",
-        (
-            Illustration(confusion_matrix(counts, confusion), "Sentiment: dev sentences by gold class and prediction."),
-            Illustration(
-                scatter(labels, predictions, points),
-                "Similarity: each point is a dev pair. On the dashed line, prediction and gold are equal.",
-            ),
-        ),
+        tuple(figures),
+    )
+
+
+def _predictions(run: RunResult, task: str) -> Illustration | None:
+    """Gold labels and predictions of a task. None of several labels a row, and of many classes."""
+    metrics, name = run.evaluation["metrics"][task], capitalized(task)
+    if "confusion" in metrics:
+        counts = metrics["confusion"]
+        right, total = sum(row[i] for i, row in enumerate(counts)), sum(map(sum, counts))
+        described = f"Confusion matrix of {task}: {right} of {total} dev rows on the diagonal"
+        caption = f"{name}: dev rows by gold class and prediction; classes have the order of the task's labels."
+        return Illustration(confusion_matrix(counts, described), caption) if len(counts) <= SHOWN_CLASSES else None
+    if "pearson" not in metrics:
+        return None
+    labels, predictions = run.predictions(task)
+    described = f"Predicted against gold {task} of {len(labels)} dev rows; Pearson correlation"
+    return Illustration(
+        scatter(labels, predictions, f"{described} {score(metrics['pearson'])}"),
+        f"{name}: each point is a dev row. On the dashed line, prediction and gold are equal.",
     )
 
 

@@ -4,17 +4,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
+from math import nan
 from statistics import fmean
 from typing import TypeVar
 
 import numpy as np
 
-from multitask.evaluation.statistics import LEVEL, SampledScores, Spread, Uncertain, contrast, holm
+from multitask.evaluation.statistics import LEVEL, SampledScores, Spread, Uncertain, Values, contrast, holm
 from multitask.evaluation.text_tables import capitalized
+from multitask.tasks.metrics import LOWER_IS_BETTER
 from studies.engine.table import Row, Table
 from studies.report.run_results import RunResult, Samples
 
-MEASURES = {"accuracy": "accuracy", "pearson": "Pearson correlation", "spearman": "Spearman correlation"}
+MEASURES: dict[str, str] = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro F1",
+    "matthews": "Matthews correlation",
+    "average_precision": "average precision",
+    "pearson": "Pearson correlation",
+    "spearman": "Spearman correlation",
+    "rmse": "RMSE (lower is better)",
+}
 Name = TypeVar("Name")
 Cell = tuple[str, str]
 """A row's key and a column."""
@@ -25,7 +35,7 @@ class Estimate:
     """A row's score in a column.
 
     Args:
-        mean: over seeds.
+        mean: over seeds; NaN if a seed's score is undefined, and then the interval's ends are NaN, too.
         deviation: over seeds; None with one seed.
         low: lower end of a 95% interval.
         high: its upper end.
@@ -37,6 +47,9 @@ class Estimate:
     low: float
     high: float
     seen: bool = False
+
+
+UNDEFINED = Estimate(nan, None, nan, nan)
 
 
 @dataclass(frozen=True)
@@ -141,18 +154,31 @@ class TableResults:
         return [(row, self.runs.get(row.key, ())) for row in self.table.rows]
 
     def scored(self, row: str, tasks: tuple[str, ...]) -> tuple[RunResult, ...]:
-        """The runs of a row that were scored on all of these tasks."""
+        """The runs of a row that were scored on all of these tasks. A model of one task has no overall score."""
         return tuple(run for run in self.runs.get(row, ()) if set(tasks) <= set(run.evaluation["scores"]))
 
     def curves(self, row: str, column: str) -> list[list[float]]:
         """The dev score after every epoch, a list for each seed whose training measured it."""
-        return [curve for run in self.runs.get(row, ()) if (curve := run.curve(column))]
+        return [curve for run in self.scored(row, self.tasks(column)) if (curve := run.curve(column))]
 
     def heading(self, column: str) -> str:
         """A column's title."""
-        measures = (run.evaluation["measures"].get(column) for _, runs in self.rows for run in runs)
-        measure = next((MEASURES[name] for name in measures if name), "")
-        return f"{capitalized(column)} {measure}".rstrip()
+        return f"{capitalized(column)} {MEASURES.get(self.measures.get(column, ''), '')}".rstrip()
+
+    @cached_property
+    def measures(self) -> dict[str, str]:
+        """The name of each task's own score."""
+        return {
+            task: name for _, runs in self.rows for run in runs for task, name in run.evaluation["measures"].items()
+        }
+
+    def tasks(self, column: str) -> tuple[str, ...]:
+        """The tasks of which a column is the mean. A mean leaves out scores of which lower ones are better."""
+        tasks = self.table.tasks(column)
+        return tasks if column in tasks else tuple(task for task in tasks if not self._lower_is_better(task))
+
+    def _lower_is_better(self, column: str) -> bool:
+        return self.measures.get(column) in LOWER_IS_BETTER
 
     @property
     def chosen_on_dev(self) -> list[str]:
@@ -183,23 +209,24 @@ class TableResults:
 
     @cached_property
     def scores(self) -> dict[Cell, SampledScores]:
-        """The scores of every cell that has scores."""
+        """The scores of every cell that has scores, if they are defined for all seeds."""
+        return {cell: scores for cell, scores in self._sampled.items() if np.isfinite(scores.observed).all()}
+
+    @cached_property
+    def _sampled(self) -> dict[Cell, SampledScores]:
         cells = ((row.key, column) for row in self.table.rows for column in self.table.score_columns)
         return {cell: scores for cell in cells if (scores := self._scores(*cell))}
 
     def _scores(self, row: str, column: str) -> SampledScores | None:
-        """A cell's scores, if it has any. The mean of several tasks needs scores of all of them.
-
-        An undefined correlation counts as 0, as in resampled scores.
-        """
-        tasks = self.table.tasks(column)
+        """A cell's scores, if it has any. The mean of several tasks needs scores of all of them."""
+        tasks = self.tasks(column)
         runs = self.scored(row, tasks)
-        if not runs:
+        if not runs or not tasks:
             return None
         return SampledScores.mean_of(
             [
                 SampledScores(
-                    np.nan_to_num([run.evaluation["scores"][task] for run in runs]),
+                    np.array([run.evaluation["scores"][task] for run in runs]),
                     np.stack([self.samples.resampled(run, task) for run in runs], axis=1),
                 )
                 for task in tasks
@@ -208,11 +235,18 @@ class TableResults:
 
     @cached_property
     def spreads(self) -> dict[str, Spread]:
-        """Variance over seeds in each column, pooled over the rows."""
-        return {
-            column: Spread.pooled([scores.observed for (_, name), scores in self.scores.items() if name == column])
-            for column in self.table.score_columns
-        }
+        """Variance over seeds in each column, pooled over the rows. Rows with the same models count once."""
+
+        def distinct(column: str) -> list[Values]:
+            cells = [(row, scores.observed) for (row, name), scores in self.scores.items() if name == column]
+            return list({self._models(row, column): observed for row, observed in cells}.values())
+
+        return {column: Spread.pooled(distinct(column)) for column in self.table.score_columns}
+
+    def _models(self, row: str, column: str) -> frozenset[tuple[str, str]]:
+        """Each task of a column with the runs whose models answer it."""
+        tasks = self.tasks(column)
+        return frozenset((task, run.answering(task)) for run in self.scored(row, tasks) for task in tasks)
 
     @cached_property
     def estimates(self) -> dict[Cell, Estimate]:
@@ -220,39 +254,53 @@ class TableResults:
         seen = {(overlap.row, overlap.task) for overlap in self.overlaps}
 
         def estimate(row: str, column: str) -> Estimate:
-            scores = self.scores[row, column]
+            scores = self.scores.get((row, column))
+            if scores is None:
+                return UNDEFINED
             mean = contrast([(1.0, scores)], self.spreads[column])
-            touched = any((row, task) in seen for task in self.table.tasks(column))
+            touched = any((row, task) in seen for task in self.tasks(column))
             return Estimate(mean.value, scores.deviation, *mean.interval(), touched)
 
-        return {cell: estimate(*cell) for cell in self.scores}
+        return {cell: estimate(*cell) for cell in self._sampled}
 
     def best(self, column: str) -> float | None:
-        """The column's highest mean; None if fewer than two rows have one."""
-        means = [estimate.mean for (_, name), estimate in self.estimates.items() if name == column]
-        return max(means) if len(means) > 1 else None
+        """The column's best mean; None if fewer than two rows have one."""
+        means = [self.estimates[row, name].mean for row, name in self.scores if name == column]
+        best = min if self._lower_is_better(column) else max
+        return best(means) if len(means) > 1 else None
 
     def comparable(self, first: str, second: str, column: str) -> bool:
         """Whether both rows have scores, on the same dev examples."""
-        tasks = self.table.tasks(column)
-        ours, theirs = self.scored(first, tasks), self.scored(second, tasks)
-        dev_sets = {tuple(self.samples.dev_set(run, task) for task in tasks) for run in (*ours, *theirs)}
-        return bool(ours) and bool(theirs) and len(dev_sets) == 1
+        if not {(first, column), (second, column)} <= self.scores.keys():
+            return False
+        tasks = self.tasks(column)
+        runs = (*self.scored(first, tasks), *self.scored(second, tasks))
+        return len({tuple(self.samples.dev_set(run, task) for task in tasks) for run in runs}) == 1
 
     @cached_property
     def against_reference(self) -> dict[Cell, Comparison]:
-        """Each row less the reference row, with p corrected over all cells (Holm 1979)."""
+        """Each row less the reference row, with p corrected over all cells (Holm 1979).
+
+        A row with the reference row's models is not tested.
+        """
         reference = self.table.reference
         if reference is None:
             return {}
-        others = [row.key for row in self.table.rows if row.key != reference]
+        rows = [row.key for row in self.table.rows]
         return compared(
             {
                 (row, column): difference
-                for row, column in product(others, self.table.score_columns)
-                if (difference := self.contrast({row: 1, reference: -1}, column))
+                for row, column in product(rows, self.table.score_columns)
+                if not self._models(reference, column) <= self._models(row, column)
+                and (difference := self.contrast({row: 1, reference: -1}, column))
             }
         )
+
+    @property
+    def tested_rows(self) -> list[Row]:
+        """The rows with a test against the reference row."""
+        tested = {row for row, _ in self.against_reference}
+        return [row for row in self.table.rows if row.key in tested]
 
     @cached_property
     def orderings(self) -> list[Ordering]:

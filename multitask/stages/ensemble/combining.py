@@ -120,14 +120,14 @@ def _common_tasks(members: Sequence[Member], data: Path) -> dict[str, Task]:
 
 
 def _read(tasks: Mapping[str, Task]) -> dict[Split, dict[str, Examples]]:
-    """The tasks' dev sets, and the test sets that exist, without labels."""
+    """The tasks' dev sets, and the test sets that are declared and exist, without labels."""
     dev, test = {}, {}
     for name, task in tasks.items():
         dev[name] = load_rows(task, "dev")
         if task.test is not None and task.test.exists():
             test[name] = load_rows(task, "test")
-        else:
-            logger.warning("%s: no such file; no test predictions for %s", task.test or "test", name)
+        elif task.test is not None:
+            logger.warning("%s: no such file; no test predictions for %s", task.test, name)
     return {"dev": dev, "test": test}
 
 

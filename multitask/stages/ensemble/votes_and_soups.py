@@ -121,16 +121,16 @@ def select_greedily(
     best_score = -np.inf
     for _ in range(rounds):
         candidates = [votes + one for one in np.eye(len(estimates), dtype=np.int64)]
-        scores = [rank(task.score(blend(estimates, candidate), labels)) for candidate in candidates]
+        scores = [rank(task.score(blend(estimates, candidate), labels), task.selects) for candidate in candidates]
         votes = candidates[int(np.argmax(scores))]
         if max(scores) > best_score or not best.any():
             best, best_score = votes, max(scores)
     return best
 
 
-def rank(score: float) -> float:
+def rank(score: float, higher_is_better: bool = True) -> float:
     """A score by which models can be ordered: an undefined one counts as the worst."""
-    return -np.inf if np.isnan(score) else score
+    return -np.inf if np.isnan(score) else score if higher_is_better else -score
 
 
 def check_soup(members: Sequence[Member]) -> None:

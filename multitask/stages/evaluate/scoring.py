@@ -31,8 +31,8 @@ def evaluate_run(run: Artefact, data: Path, config: EvaluateConfig, options: Run
     """Score a run's best model on the dev sets that selected it; an encoder without heads, only on pair tasks.
 
     The artefact holds evaluation.json (overall score, each task's main score and its name, all metrics, and how much of
-    each task the model was trained on) and predictions.npz (`{task}_predictions` and `{task}_labels`, each [rows] in
-    file order).
+    each task the model was trained on) and predictions.npz (`{task}_predictions` and `{task}_labels`, each [rows] or
+    [rows, labels] in file order; for average precision, the predictions are probabilities).
 
     Args:
         run: a completed training run.
@@ -71,7 +71,10 @@ def write_evaluation(
 ) -> None:
     """Score estimates; write predictions.npz, and evaluation.json with the entries `beside`."""
     scores = score(tasks, estimates, examples)
-    answers = {name: (labels_of(examples[name]), tasks[name].decide(values)) for name, values in estimates.items()}
+    answers = {}
+    for name, values in estimates.items():
+        ranks = tasks[name].metric == "average_precision"
+        answers[name] = labels_of(examples[name]), values if ranks else tasks[name].decide(values)
     parts = overlap(tasks, estimates, examples, trained_on).items()
     evaluation = {
         "overall": scores.overall,
@@ -148,7 +151,7 @@ def evaluate_suites(run: Artefact, folder: Path, config: SuitesConfig, options: 
 def _write(
     folder: Path, answers: Mapping[str, tuple[NDArray[Any], NDArray[Any]]], evaluation: Mapping[str, Any]
 ) -> None:
-    """Write evaluation.json and predictions.npz of each task's labels and predictions, [rows] each."""
+    """Write evaluation.json and predictions.npz of each task's labels and predictions, [rows, ...] each."""
     arrays: dict[str, Any] = {}
     for name, (labels, predictions) in answers.items():
         arrays |= {f"{name}_labels": labels, f"{name}_predictions": predictions}

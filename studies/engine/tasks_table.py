@@ -1,0 +1,101 @@
+"""The table of a tasks file: each task alone, and all tasks together under several schedulers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from minbert.errors import InputError
+from multitask.runs.artefact import Weights
+from multitask.stages.finetune import FinetuneConfig
+from multitask.tasks.task import Task
+from studies.engine.experiments import Experiment, experiment
+from studies.engine.presets import SAMPLE, Preset
+from studies.engine.recipes import Recipes
+from studies.engine.table import OWN_TASKS, Row
+
+
+def tasks_preset(tasks_file: Path, start: str | None, settings: FinetuneConfig, schedulers: Sequence[str]) -> Preset:
+    """The table of a tasks file. Reads all training and dev sets, to find their problems before any training.
+
+    Args:
+        tasks_file: declares the tasks.
+        start: start weights: a folder, a run or a hub id; None: all-MiniLM-L6-v2.
+        settings: of all rows. Without a size of an epoch, all rows take that of the smallest training set.
+        schedulers: names of schedulers, or `all` for all that are installed.
+
+    Raises:
+        InputError: a file or declaration that is not valid, less than two tasks, or a scheduler that does not exist or
+            is not installed.
+    """
+    from multitask.tasks.declarations import chosen_tasks, default_tasks
+    from multitask.tasks.read_examples import load_rows, load_training_rows
+
+    tasks: dict[str, Task] = {}
+    sizes = []
+    for name, declared in chosen_tasks(tasks_file, settings.tasks or default_tasks(tasks_file)).items():
+        tasks[name], rows = load_training_rows(declared)
+        load_rows(tasks[name], "dev")
+        sizes.append(min(len(rows), settings.train_limit or len(rows)))
+    if len(tasks) < 2:
+        raise InputError(f"{tasks_file}: a table compares two or more tasks; for one use `multitask finetune`")
+    settings = replace(settings, tasks=tuple(tasks), epoch_size=settings.epoch_size or min(sizes))
+    recipes = replace(SAMPLE, start=Weights(start) if start else SAMPLE.start, data=tasks_file, multitask=settings)
+    return Preset(OWN_TASKS, recipes, (_table(recipes, tasks, _fitting(settings, tasks, schedulers)),))
+
+
+def _table(recipes: Recipes, tasks: Mapping[str, Task], schedulers: Sequence[str]) -> Experiment:
+    settings = recipes.multitask
+    alone = {
+        task: recipes.finetune(recipes.start, replace(settings, tasks=(task,), task_weights=None, conflicts_every=None))
+        for task in settings.tasks
+    }
+    together = {name: recipes.finetune(recipes.start, replace(settings, scheduler=name)) for name in schedulers}
+    return experiment(
+        OWN_TASKS,
+        "Each task alone and all tasks together",
+        _note(settings, tasks),
+        (
+            *((Row.at({"alone": task}, f"{task} alone"), model) for task, model in alone.items()),
+            (Row("alone", "Each alone"), recipes.ensemble(*alone.values())),
+            *((Row.at({"scheduler": name}, f"Together, {name}"), model) for name, model in together.items()),
+        ),
+        reference="alone",
+        columns=settings.tasks,
+    )
+
+
+def _note(settings: FinetuneConfig, tasks: Mapping[str, Task]) -> str:
+    epochs = "one epoch" if settings.epochs == 1 else f"{settings.epochs} epochs"
+    left_out = [name for name, task in tasks.items() if not task.selects]
+    return (
+        f"Every row trains for {epochs} of {settings.epoch_size:,} examples of each task; sampling by size takes as "
+        'many in all, with more of larger sets. A model of one task is scored on that task only. "Each alone", the '
+        "reference row, unites these models: each task has an encoder of its own, kept from the epoch that is best for "
+        "that task. The differences to it are what one model for all tasks gains or loses."
+        + (f" Overall leaves out {', '.join(left_out)}, because lower scores are better there." if left_out else "")
+    )
+
+
+def _fitting(settings: FinetuneConfig, tasks: Mapping[str, Task], names: Sequence[str]) -> list[str]:
+    """The schedulers of these names, each once. Raises InputError for one that is unknown or not installed."""
+    from multitask.schedulers import SCHEDULERS
+
+    if "all" in names:
+        return [name for name in SCHEDULERS if _problem(settings, tasks, name) is None]
+    for name in names:
+        if problem := _problem(settings, tasks, name):
+            raise problem
+    return list(dict.fromkeys(names))
+
+
+def _problem(settings: FinetuneConfig, tasks: Mapping[str, Task], name: str) -> InputError | None:
+    """Why a scheduler cannot train the tasks."""
+    import torch
+
+    from multitask.schedulers import build_scheduler
+
+    try:
+        build_scheduler(replace(settings, scheduler=name), tasks, torch.device("cpu"))
+    except InputError as error:
+        return error
+    return None
