@@ -33,7 +33,7 @@ def parse(prog: str, command: Command, arguments: Sequence[str]) -> dict[str, An
         flag = next((text for text in unknown if text.startswith("-")), unknown[0])
         hint = did_you_mean(flag.partition("=")[0], [option.flag for option in options])
         raise InputError(f"{flag}: no such option of `{prog}`{hint or '; --help-all shows all options'}")
-    given = vars(namespace)
+    given = {name: value for name, value in vars(namespace).items() if value is not None}
     return {option.name: option.read(given[option.name], option.flag) for option in options if option.name in given}
 
 
@@ -79,6 +79,7 @@ def _add(group: "argparse._ActionsContainer", option: Option, shown: bool) -> No
         type=partial(_value, option),
         choices=[*option.choices, *["none"] * option.may_be_none] if option.choices else None,
         nargs="*" if option.several else "?" if option.positional else None,
+        default=None if option.positional else argparse.SUPPRESS,  # argparse would look for SUPPRESS in the choices
         metavar=option.name.upper() if option.positional else placeholder,
         help=text,
     )

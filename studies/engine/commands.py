@@ -58,14 +58,30 @@ class Tables:
         check_range(self, 1, ("threads",), most=MAX_THREADS)
 
     def load(self) -> Preset:
-        """The preset, or the tasks file's table. Raises InputError for a table that does not exist."""
-        if self.preset is None:
-            from studies.engine.tasks_table import tasks_preset
+        """The preset, or the tasks file's table.
 
-            assert self.tasks_file is not None, "one of the two is given"
-            return tasks_preset(self.tasks_file, self.start, self.finetune, self.schedulers)
+        Raises:
+            InputError: neither or both are asked for, an option that is for the other one, or an unknown table.
+        """
+        if self.tasks_file is not None:
+            return self._own_tasks(self.tasks_file)
+        if self.preset is None:
+            raise InputError(f"expected a preset ({', '.join(get_args(PresetName))}) or --tasks-file FILE")
+        if (self.finetune, self.schedulers) != (SETTINGS, SCHEDULERS):
+            raise InputError("--schedulers and settings of finetune are for --tasks-file; presets have their own")
         keys = None if self.tables is None else self.tables.split(",")
         return load_preset(self.preset, self.start, self.data, keys, self.suites_data)
+
+    def _own_tasks(self, tasks_file: Path) -> Preset:
+        from studies.engine.tasks_table import tasks_preset
+
+        for name in ("preset", "data", "suites_data", "tables"):
+            if getattr(self, name) is not None:
+                raise InputError(f"{name} and --tasks-file cannot be given together")
+        for name in ("untrained", "scheduler", "seed"):
+            if getattr(self.finetune, name) != getattr(SETTINGS, name):
+                raise InputError(f"{name} is not for a table; it takes --tasks, --schedulers and --seeds")
+        return tasks_preset(tasks_file, self.start, self.finetune, self.schedulers)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,235 @@
+"""The table of a tasks file, run whole: three tasks of the kinds and metrics that the course's tasks lack."""
+
+import json
+import math
+import random
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score
+
+from multitask.cli.main import main
+from studies.engine.record import Record
+from studies.engine.table import OVERALL
+from studies.report.preset_results import PresetResults
+from studies.report.table_results import TableResults
+
+TASKS = """
+[tasks.topic]
+kind = "classification"
+text = "text"
+label = "topic"
+metric = "matthews"
+train = "train.jsonl"
+dev = "dev.jsonl"
+test = "dev.jsonl"
+
+[tasks.tags]
+kind = "multilabel"
+text = "text"
+label = "tags"
+metric = "average_precision"
+train = "train.jsonl"
+dev = "dev.jsonl"
+test = "dev.jsonl"
+
+[tasks.stars]
+kind = "regression"
+text = "text"
+label = "stars"
+metric = "rmse"
+train = "train.jsonl"
+dev = "dev.jsonl"
+test = "dev.jsonl"
+"""
+NAMES = ("topic", "tags", "stars")
+ROWS = ("alone=topic", "alone=tags", "alone=stars", "alone", "scheduler=average", "scheduler=pcgrad")
+
+
+def write_rows(path: Path, count: int) -> None:
+    """Rows whose topic, tags and stars can be read off their words."""
+    draw = random.Random(path.name)
+    rows = []
+    for number in range(count):
+        topic, tags = ("food", "music")[number % 2], draw.sample(["cheap", "loud", "late"], k=1 + number % 2)
+        words = [*{"food": ("soup", "bread"), "music": ("band", "song")}[topic], *tags]
+        text = f"the {' and the '.join(draw.sample(words, k=len(words)))} {number}"
+        rows.append({"text": text, "topic": topic, "tags": tags, "stars": 1.0 + len(tags) + number % 3})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def tasks_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("own-tasks")
+    write_rows(folder / "train.jsonl", 40)
+    write_rows(folder / "dev.jsonl", 24)
+    (folder / "tasks.toml").write_text(TASKS, encoding="utf-8")
+    return folder / "tasks.toml"
+
+
+def arguments(command: str, tasks_file: Path, tiny_encoder: Path, work: Path, *more: object) -> list[str]:
+    given = ("--tasks-file", tasks_file, "--start", tiny_encoder, "--runs", work / "runs", "--device", "cpu")
+    settings = ("--epochs", 2, "--learning-rate", 1e-3, "--conflicts-every", 1, "--schedulers", "average", "pcgrad")
+    return [str(part) for part in ("experiments", command, *given, *settings, *more)]
+
+
+@pytest.fixture(scope="module")
+def work(tasks_file: Path, tiny_encoder: Path, few_resamples: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the runs, the report and the predictions of two seeds."""
+    folder = tmp_path_factory.mktemp("table")
+    places = ("--report", folder / "report", "--predictions", folder / "predictions", "--workers", 1, "--seeds", 2)
+    assert main(arguments("run", tasks_file, tiny_encoder, folder, *places)) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(work: Path) -> TableResults:
+    (results,) = PresetResults.read(work / "runs", "tasks").tables
+    return results
+
+
+def test_rows_are_the_tasks_alone_and_together(work: Path, results: TableResults) -> None:
+    assert tuple(row.key for row in results.table.rows) == ROWS
+    assert results.table.columns == NAMES
+    record = Record.read(work / "runs", "tasks")
+    assert record.failures == []
+    for row in ROWS:
+        scored = NAMES if "alone=" not in row else (row.removeprefix("alone="),)
+        for run in record.of_row("tasks", row):
+            found = json.loads((work / "runs" / str(run.evaluation) / "evaluation.json").read_text())
+            assert set(found["scores"]) == set(scored)
+            trained = json.loads((work / "runs" / run.chain[0].artefact / "config.json").read_text())
+            assert (trained["epochs"], trained["epoch_size"], trained["seed"]) == (2, 40, run.seed)
+
+
+def test_each_alone_has_the_scores_of_the_single_models_and_an_overall_score(results: TableResults) -> None:
+    for task in NAMES:
+        ours, single = results.scores["alone", task], results.scores[f"alone={task}", task]
+        np.testing.assert_array_equal(ours.observed, single.observed)
+        np.testing.assert_array_equal(ours.resampled, single.resampled)
+        assert (f"alone={task}", OVERALL) not in results.scores
+        assert results.curves(f"alone={task}", OVERALL) == []
+    assert results.curves("scheduler=average", OVERALL) != []
+
+
+def test_overall_leaves_out_the_error_and_the_lowest_error_is_the_best(results: TableResults) -> None:
+    for row in ROWS[3:]:
+        parts = [results.scores[row, task].observed.mean() for task in ("topic", "tags")]
+        assert results.scores[row, OVERALL].observed.mean() == pytest.approx(fmean(parts))
+    assert results.best("stars") == min(results.scores[row, "stars"].observed.mean() for row in ROWS[2:])
+    assert results.best("tags") == max(results.scores[row, "tags"].observed.mean() for row in (ROWS[1], *ROWS[3:]))
+
+
+def test_only_models_that_differ_from_the_reference_are_tested_and_each_counts_once(results: TableResults) -> None:
+    columns = (OVERALL, *NAMES)
+    assert results.against_reference.keys() == {(row, column) for row in ROWS[4:] for column in columns}
+    assert {column: spread.degrees for column, spread in results.spreads.items()} == dict.fromkeys(columns, 3)
+
+
+def test_predictions_of_average_precision_are_probabilities(results: TableResults) -> None:
+    (run, *_) = results.runs["scheduler=average"]
+    labels, predictions = run.predictions("tags")
+    assert predictions.shape == labels.shape == (24, 3)
+    expected = average_precision_score(labels > 0.5, predictions)
+    assert run.evaluation["scores"]["tags"] == pytest.approx(expected)
+
+
+def test_the_pages_show_the_tasks_and_their_metrics(work: Path) -> None:
+    text = (work / "report" / "report.md").read_text(encoding="utf-8")
+    heading = "| Row | Overall | Topic Matthews correlation | Tags average precision | Stars RMSE (lower is better) |"
+    assert heading in text
+    assert "report of the tasks of tasks.toml" in text
+    assert "for 2 epochs of 40 examples of each task" in " ".join(text.split())
+    assert "Overall leaves out stars, because lower scores are better there." in text
+    differences = text.partition('Difference to "Each alone":')[2].partition("## Speed")[0]
+    assert "| Together, pcgrad | " in differences
+    assert "topic alone" not in differences
+    page = (work / "report" / "index.html").read_text(encoding="utf-8")
+    for title in ("Conflicts between the tasks", "Learning curves", "Predictions of the best model"):
+        assert title in page
+    assert "Confusion matrix of topic" in page
+    assert "Predicted against gold stars of 24 dev rows" in page
+    latex = (work / "report" / "tables" / "tasks.tex").read_text(encoding="utf-8")
+    assert "Overall & Topic & Tags & Stars" in latex
+    assert "Stars RMSE (lower is better)" in latex
+    assert {"topic-test-output.csv", "tags-dev-output.csv"} <= {p.name for p in (work / "predictions").iterdir()}
+
+
+def test_a_second_run_and_a_plan_find_everything_computed(
+    work: Path, tasks_file: Path, tiny_encoder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments("plan", tasks_file, tiny_encoder, work, "--seeds", 2)) == 0
+    assert "to do: 0 of 22 stages" in capsys.readouterr().out
+    changed = tasks_file.with_name("changed.toml")
+    changed.write_text(TASKS.replace('"rmse"', '"pearson"'), encoding="utf-8")
+    assert main(arguments("plan", changed, tiny_encoder, work, "--seeds", 2)) == 0
+    assert "to do: 22 of 22 stages" in capsys.readouterr().out
+
+
+def test_the_report_is_written_again_and_says_what_is_undefined(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As if one seed's models of `topic` had predicted a constant."""
+    record = Record.read(work / "runs", "tasks")
+    chosen = next(run for run in record.of_row("tasks", "scheduler=pcgrad") if run.seed == 1)
+    path = work / "runs" / str(chosen.evaluation) / "evaluation.json"
+    kept = path.read_text()
+    found = json.loads(kept)
+    found["scores"]["topic"] = found["overall"] = math.nan
+    path.write_text(json.dumps(found))
+    try:
+        assert main(["report", "tasks", "--runs", str(work / "runs"), "--report", str(tmp_path)]) == 0
+    finally:
+        path.write_text(kept)
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    (line,) = [line for line in text.splitlines() if line.startswith("| Together, pcgrad | undefined")]
+    cells = [cell.strip() for cell in line.split("|")]
+    assert cells[2:4] == ["undefined", "undefined"]
+    assert "nan" not in text.lower().replace("finance", "")
+    (tested,) = [line for line in text.splitlines() if line.startswith("| Together, pcgrad | –")]
+    assert tested.split("|")[3].strip() == "–"
+    assert "undefined" in (tmp_path / "tables" / "tasks.tex").read_text(encoding="utf-8")
+    assert ">nan" not in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+def test_all_takes_every_installed_scheduler_but_the_one_for_single_tasks(
+    tasks_file: Path, tiny_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = arguments("plan", tasks_file, tiny_encoder, tmp_path)
+    assert main([*given[: given.index("--schedulers")], "--schedulers", "all"]) == 0
+    shown = capsys.readouterr().out
+    for name in ("average", "epoch_round_robin", "annealed", "mgda", "random"):
+        assert f"Together, {name} " in shown
+    assert "Together, single" not in shown
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["sample"], "preset and --tasks-file cannot be given together"),
+        (["--tables", "1"], "tables and --tasks-file cannot be given together"),
+        (["--tasks", "topic"], "a table compares two or more tasks; for one use `multitask finetune`"),
+        (["--tasks", "topic", "toppic"], 'unknown task "toppic"; expected one of: topic, tags, stars'),
+        (["--scheduler", "pcgrad"], "scheduler is not for a table; it takes --tasks, --schedulers and --seeds"),
+        (["--schedulers", "averge"], 'unknown scheduler "averge"; expected one of: aligned_mtl'),
+        (["--schedulers", "single"], "scheduler single trains one task"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_what_cannot_be_a_table_is_one_line(
+    more: list[str], message: str, tasks_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["experiments", "plan", *more, "--tasks-file", str(tasks_file), "--runs", str(tmp_path)]
+    assert main(given) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_preset_has_its_own_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiments", "plan", "--runs", str(tmp_path)]) == 2
+    assert "expected a preset (sample, small, best, paper) or --tasks-file FILE" in capsys.readouterr().err
+    assert main(["experiments", "plan", "sample", "--epochs", "1", "--runs", str(tmp_path)]) == 2
+    assert "presets have their own" in capsys.readouterr().err
