@@ -345,7 +345,7 @@ def test_page_is_well_formed_and_stands_alone(store: Path) -> None:
 def test_every_figure_has_alternative_text_and_takes_the_pages_colour(store: Path) -> None:
     html, _ = render(store)
     page = Page(html)
-    assert len(page.figures) == 4 + 1 + 1 + 2  # learning curves of two tables, the figure, confusion matrix, scatter
+    assert len(page.figures) == 4 + 1 + 1 + 3  # curves of two tables, the figure, two confusion matrices, a scatter
     assert all(figure["role"] == "img" and figure["aria-label"] and figure["viewbox"] for figure in page.figures)
     assert page.titles == len(page.figures)
     assert "currentColor" in html
@@ -354,7 +354,7 @@ def test_every_figure_has_alternative_text_and_takes_the_pages_colour(store: Pat
         (json.loads(path.read_text())["overall"], path) for path in store.glob("evaluate-[go]*/evaluation.json")
     )[1]
     counts = json.loads(right.read_text())["metrics"]["sentiment"]["confusion"]
-    assert f"{np.trace(counts)} of {EXAMPLES} dev sentences" in html
+    assert f"{np.trace(counts)} of {EXAMPLES} dev rows" in html
 
 
 def test_text_from_outside_is_escaped_and_failures_and_warnings_are_shown(store: Path) -> None:
