@@ -58,14 +58,13 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,  # FastAPI's pages load scripts from another host
         redoc_url=None,
-        max_body_size=limits.body,
         middleware=[
             Middleware(
                 CountRequests,
                 metrics=metrics,
                 paths={route.path for route in router.routes if isinstance(route, APIRoute)},
             ),
-            Middleware(Guard, seconds=limits.timeout, token=token),
+            Middleware(Guard, limits=limits, token=token),
         ],
         exception_handlers={
             HTTPException: _refused,
@@ -80,18 +79,15 @@ def create_app(
     return app
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    if error.status_code == 413:
-        limits: Limits = request.app.state.service.limits
-        return problem(413, f"the body has more than {limits.body:,} bytes; send fewer or shorter texts")
     return problem(error.status_code, str(error.detail), error.headers)
 
 
 async def _not_understood(_: Request, error: Exception) -> Response:
     """The first problem, and its place in the body."""
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
+    first = max(error.errors(), key=lambda found: len(found["loc"]))  # of a field's alternatives, what came furthest
     if first["type"] == "json_invalid":
         return problem(400, f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}")
     # Behind the field's name stand row numbers, and the types that pydantic tried.

@@ -6,7 +6,6 @@ waits for all of a long one.
 """
 
 import asyncio
-import logging
 import math
 import time
 from collections import deque
@@ -24,8 +23,6 @@ from multitask.inference.serve.metrics import Metrics
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runtime.device import Runtime
-
-logger = logging.getLogger("multitask")
 
 TURNS_PER_BATCH = 4  # a request fills at most a quarter of a batch before the next request's turn
 TEXTS_PER_CALL = 32  # of the tokenizer: a request with many long texts must not hold up the others
@@ -141,13 +138,15 @@ class Batcher:
             raise
 
     def _work(self) -> None:
-        while batch := self._next_batch():
-            start, count = time.monotonic(), sum(len(inputs) for _, inputs in batch)
-            try:
-                self._compute(batch)
-            except Exception as error:  # such as too little memory
-                self._settle([(job, error) for job, _ in batch])
-            self._seconds_per_input += ((time.monotonic() - start) / count - self._seconds_per_input) / 8
+        # Autocast keeps the weights that it converted until the context ends, so one context serves all batches.
+        with torch.no_grad(), self.runtime.autocast():
+            while batch := self._next_batch():
+                start, count = time.monotonic(), sum(len(inputs) for _, inputs in batch)
+                try:
+                    self._settle(self._compute(batch))
+                except Exception as error:  # such as too little memory
+                    self._settle([(job, error) for job, _ in batch])
+                self._seconds_per_input += ((time.monotonic() - start) / count - self._seconds_per_input) / 8
 
     def _next_batch(self) -> Batch:
         """Waits until there is something to compute; empty when the queue is closed and nothing waits."""
@@ -157,6 +156,8 @@ class Batcher:
             try:
                 self._tokenise(job)
             except Exception as error:
+                with self._changed:
+                    self.waiting -= job.left
                 self._settle([(job, error)])
                 continue
             inputs = _take(job.ready, min(room, self.tokens_per_batch // TURNS_PER_BATCH), at_least_one=not batch)
@@ -194,19 +195,16 @@ class Batcher:
             job.tokenised += len(inputs)
             job.tokens += sum(map(len, ids))
 
-    def _compute(self, batch: Batch) -> None:
+    def _compute(self, batch: Batch) -> list[tuple[Job, Any]]:
+        """Compute a batch; returns the requests that it completes, each with its answer or an exception."""
         everything = [each for _, inputs in batch for each in inputs]
         packed = PackedBatch.from_sequences([each.ids for each in everything], [each.types for each in everything])
         self.metrics.count_batch(len(everything), len(packed.input_ids))
-        outcomes: list[tuple[Job, Any]] = []
-        with torch.no_grad(), self.runtime.autocast():
-            embeddings = self.model.embed(packed.to(self.runtime.device))
-            parts = embeddings.split([len(inputs) for _, inputs in batch])
-            for (job, _), part in zip(batch, parts, strict=True):
-                job.embeddings.append(part)
-                if sum(map(len, job.embeddings)) == len(job.inputs):
-                    outcomes.append((job, _finished(job)))
-        self._settle(outcomes)
+        embeddings = self.model.embed(packed.to(self.runtime.device))
+        for (job, _), part in zip(batch, embeddings.split([len(inputs) for _, inputs in batch]), strict=True):
+            job.embeddings.append(part)
+        jobs = dict.fromkeys(job for job, _ in batch)
+        return [(job, _finished(job)) for job in jobs if sum(map(len, job.embeddings)) == len(job.inputs)]
 
     def _settle(self, outcomes: list[tuple[Job, Any]]) -> None:
         """Hand answers, or the exceptions that took their place, to the event loop."""
