@@ -1,13 +1,16 @@
 """What requests and answers consist of."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from pydantic_core import to_json
 from starlette.responses import Response
 
 from multitask.models.predictions import Prediction
+
+Texts = Annotated[list[str], Field(min_length=1)]
+Pairs = Annotated[list[tuple[str, str]], Field(min_length=1)]
 
 
 class _Message(BaseModel):
@@ -21,7 +24,7 @@ class _Asking(_Message):
 class PredictRequest(_Asking):
     """Rows to predict: sentences, or pairs of sentences."""
 
-    texts: list[str] | list[tuple[str, str]] = Field(min_length=1, examples=[["A gem."]])
+    texts: Texts | Pairs = Field(examples=[["A gem."]])
     tasks: list[str] | None = Field(None, description="Default: all tasks of the model that read such rows.")
 
 
@@ -56,8 +59,8 @@ class PredictAnswer(_Message):
 class EmbedRequest(_Asking):
     """Sentences to embed."""
 
-    texts: list[str] = Field(min_length=1, examples=[["Two dogs run.", "A cat sleeps."]])
-    normalize: bool = Field(False, description="Scale every embedding to length 1.")
+    texts: Texts = Field(examples=[["Two dogs run.", "A cat sleeps."]])
+    normalize: StrictBool = Field(False, description="Scale every embedding to length 1.")
 
 
 class EmbedAnswer(_Message):
@@ -70,8 +73,8 @@ class EmbedAnswer(_Message):
 class SimilarityRequest(_Asking):
     """Two lists of sentences."""
 
-    first: list[str] = Field(min_length=1, examples=[["A cat sleeps."]])
-    second: list[str] = Field(min_length=1, examples=[["A kitten is asleep.", "Two dogs run."]])
+    first: Texts = Field(examples=[["A cat sleeps."]])
+    second: Texts = Field(examples=[["A kitten is asleep.", "Two dogs run."]])
 
 
 class SimilarityAnswer(_Message):
@@ -84,10 +87,10 @@ class SimilarityAnswer(_Message):
 class OpenAIRequest(BaseModel):
     """A request in the shape of OpenAI's embeddings API; other fields of that API have no effect."""
 
-    input: str | list[str] = Field(min_length=1, examples=["Two dogs run."], description="Texts, not token ids.")
+    input: str | Texts = Field(examples=["Two dogs run."], description="Texts, not token ids.")
     model: str = Field(description="Name of the model.")
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = Field(None, description="Only the model's own number of dimensions.")
+    dimensions: StrictInt | None = Field(None, description="Only the model's own number of dimensions.")
 
 
 class OpenAIEmbedding(_Message):

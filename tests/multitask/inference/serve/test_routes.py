@@ -130,7 +130,9 @@ POST = [
     ("/v1/embed", {"texts": [["a", "b"]]}, 422, "texts.0"),
     ("/v1/similarity", {"first": ["a"] * 21, "second": ["b"] * 20}, 422, "more than 40 texts"),
     ("/v1/embeddings", {"input": [[1, 2]], "model": "tiny"}, 422, "input.0"),
-    ("/v1/embeddings", {"input": "", "model": "tiny"}, 422, "input"),
+    ("/v1/embeddings", {"input": [], "model": "tiny"}, 422, "input"),
+    ("/v1/embeddings", {"input": "a", "model": "tiny", "dimensions": "32"}, 422, "dimensions"),
+    ("/v1/embed", {"texts": ["a"], "normalize": 1}, 422, "normalize"),
     ("/v1/embeddings", {"input": "a", "model": "text-embedding-3-small"}, 404, "no model"),
     ("/v1/embeddings", {"input": "a", "model": "tiny", "dimensions": 8}, 422, "dimensions is 8; the embeddings"),
 ]
