@@ -211,9 +211,18 @@ def compare(options: argparse.Namespace, servers: dict[str, Server], sentences: 
     found = {name: asyncio.run(embeddings(server.port, sentences[:200])) for name, server in servers.items()}
     for name in list(servers)[1:]:
         print(f"smallest cosine of ours and {name}: {(found['ours'] * found[name]).sum(axis=1).min():.6f}")
-    print(
-        "\n| Clients | Texts a request | Server | requests/s | texts/s | p50, ms | p95, ms | p99, ms | CPU, ms | ratio |"
+    columns = (
+        "Clients",
+        "Texts a request",
+        "Server",
+        "requests/s",
+        "texts/s",
+        "p50, ms",
+        "p95, ms",
+        "p99, ms",
+        "CPU, ms",
     )
+    print(f"\n| {' | '.join(columns)} | ratio |")
     print("|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|")
     for texts, clients in product(options.texts, options.clients):
         turns: dict[str, list[Load]] = {name: [] for name in servers}
