@@ -51,12 +51,13 @@ def serve(options: Serve) -> int:
 
     from multitask.inference.serve.app import create_app
     from multitask.inference.serve.served_model import load_served
-    from multitask.runtime.device import start
 
     token = _token(options.token_file)
-    runtime = start(options.computing.device, options.computing.precision)
-    models = {name: load_served(model) for name, model in _named(options.model).items()}
-    app = create_app(models, runtime, options.limits, token)
+    computing = options.computing
+    models = {
+        name: load_served(model, computing.device, computing.precision) for name, model in _named(options.model).items()
+    }
+    app = create_app(models, options.limits, token)
     if token is None and options.host not in LOOPBACK:
         logging.getLogger("multitask").warning(
             "%s: everyone who reaches this address may ask; --token-file or %s sets a token", options.host, TOKEN

@@ -21,26 +21,22 @@ from multitask.inference.serve.metrics import CountRequests, Metrics
 from multitask.inference.serve.routes import router
 from multitask.inference.serve.served_model import ServedModel, Service
 from multitask.models.multitask_model import MultitaskModel
-from multitask.runtime.device import Runtime
 
 logger = logging.getLogger("multitask")
 
 DESCRIPTION = 'Predictions, embeddings and similarities. Errors are JSON: {"error": "what is wrong"}.'
 
 
-def create_app(
-    models: Mapping[str, MultitaskModel], runtime: Runtime, limits: Limits, token: str | None = None
-) -> FastAPI:
+def create_app(models: Mapping[str, MultitaskModel], limits: Limits, token: str | None = None) -> FastAPI:
     """The service as an ASGI application. Its models compute from the start to the end of its lifespan.
 
     Args:
         models: by name, in eval mode; at least one. The first is the default.
-        runtime: device and precision.
         limits: what is accepted.
         token: that requests have to bear; None: everyone may ask.
     """
     metrics = Metrics()
-    served = {name: ServedModel(name, model, runtime, limits, metrics) for name, model in models.items()}
+    served = {name: ServedModel(name, model, limits, metrics) for name, model in models.items()}
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

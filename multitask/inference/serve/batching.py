@@ -22,7 +22,6 @@ from minbert.tokenizer import Ids
 from multitask.inference.serve.metrics import Metrics
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.models.multitask_model import MultitaskModel
-from multitask.runtime.device import Runtime
 
 TURNS_PER_BATCH = 4  # a request fills at most a quarter of a batch before the next request's turn
 TEXTS_PER_CALL = 32  # of the tokenizer: a request with many long texts must not hold up the others
@@ -79,18 +78,16 @@ class Batcher:
     """Computes the embeddings of requests' inputs in a thread of its own.
 
     Args:
-        model: in eval mode, on the runtime's device.
-        runtime: device and precision.
+        model: in eval mode.
         most_waiting: largest number of inputs in the queue.
         metrics: counts batches.
     """
 
-    def __init__(self, model: MultitaskModel, runtime: Runtime, most_waiting: int, metrics: Metrics) -> None:
+    def __init__(self, model: MultitaskModel, most_waiting: int, metrics: Metrics) -> None:
         self.model = model
-        self.runtime = runtime
         self.most_waiting = most_waiting
         self.metrics = metrics
-        self.tokens_per_batch = TOKENS_PER_BATCH[runtime.device.type]
+        self.tokens_per_batch = TOKENS_PER_BATCH[model.runtime.device.type]
         self.waiting = 0  # inputs
         self._jobs: deque[Job] = deque()
         self._closed = False
@@ -139,7 +136,7 @@ class Batcher:
 
     def _work(self) -> None:
         # Autocast keeps the weights that it converted until the context ends, so one context serves all batches.
-        with torch.no_grad(), self.runtime.autocast():
+        with torch.no_grad(), self.model.runtime.autocast():
             while batch := self._next_batch():
                 start, count = time.monotonic(), sum(len(inputs) for _, inputs in batch)
                 try:
@@ -200,7 +197,7 @@ class Batcher:
         everything = [each for _, inputs in batch for each in inputs]
         packed = PackedBatch.from_sequences([each.ids for each in everything], [each.types for each in everything])
         self.metrics.count_batch(len(everything), len(packed.input_ids))
-        embeddings = self.model.embed(packed.to(self.runtime.device))
+        embeddings = self.model.embed(packed.to(self.model.runtime.device))
         for (job, _), part in zip(batch, embeddings.split([len(inputs) for _, inputs in batch]), strict=True):
             job.embeddings.append(part)
         jobs = dict.fromkeys(job for job, _ in batch)

@@ -17,10 +17,11 @@ from multitask.models.model_folder import DESCRIPTION, stored_max_length
 from multitask.models.multitask_model import MultitaskModel, load_model
 from multitask.models.predictions import Prediction, Sentence, columns_of, interpret, tasks_for
 from multitask.runs.artefact import locate_model
-from multitask.runtime.device import Runtime
+from multitask.runtime.device import start
+from multitask.runtime.options import Device, Precision
 
 
-def load_served(name: str | Path) -> MultitaskModel:
+def load_served(name: str | Path, device: Device, precision: Precision) -> MultitaskModel:
     """A fine-tuned model, or an encoder as a model without tasks, which only embeds.
 
     Raises:
@@ -30,7 +31,8 @@ def load_served(name: str | Path) -> MultitaskModel:
     model = load_model(folder, {})
     if not (folder / DESCRIPTION).is_file():
         model.max_length = min(stored_max_length(folder) or model.tokenizer.max_length, model.tokenizer.max_length)
-    return model
+    model.runtime = start(device, precision)
+    return model.to(model.runtime.device)
 
 
 class ServedModel:
@@ -39,14 +41,13 @@ class ServedModel:
     Args:
         name: for the metrics.
         model: in eval mode.
-        runtime: device and precision.
         limits: of the queue.
         metrics: counts batches.
     """
 
-    def __init__(self, name: str, model: MultitaskModel, runtime: Runtime, limits: Limits, metrics: Metrics) -> None:
-        self.model = model.to(runtime.device)
-        self.batcher = Batcher(self.model, runtime, limits.queue, metrics)
+    def __init__(self, name: str, model: MultitaskModel, limits: Limits, metrics: Metrics) -> None:
+        self.model = model
+        self.batcher = Batcher(model, limits.queue, metrics)
         metrics.watch_queue(name, lambda: self.batcher.waiting)
 
     async def predict(self, rows: Sequence[Sentence], tasks: Sequence[str] | None) -> dict[str, list[Prediction]]:

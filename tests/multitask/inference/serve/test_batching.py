@@ -12,10 +12,8 @@ from torch import Tensor
 from multitask.inference.serve.batching import Batcher, QueueFull
 from multitask.inference.serve.metrics import Metrics
 from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.runtime.device import start
 from tests.multitask.inference.serve.conftest import Gated
 
-RUNTIME = start("cpu", "fp32")
 WORDS = ["time", "band", "good", "movie", "film", "man", "woman", "the", "a", "of"]
 
 
@@ -42,7 +40,7 @@ def queue(model: Gated, test: Callable[[Batcher], Awaitable[None]], most_waiting
     """Run a test with a queue that has begun its first batch: one text, which waits at the gate."""
 
     async def run() -> None:
-        batcher = Batcher(model, RUNTIME, most_waiting, Metrics())
+        batcher = Batcher(model, most_waiting, Metrics())
         batcher.start()
         first = asyncio.create_task(batcher.run(["time"], embeddings))
         while not model.batches:
@@ -102,7 +100,7 @@ def test_a_batch_has_at_most_its_tokens_or_one_longer_text(gated, lengths, monke
     monkeypatch.setattr(gated.tokenizer, "encode_and_count_cut", encode)
 
     async def run() -> None:
-        batcher = Batcher(gated, RUNTIME, 10_000, Metrics())
+        batcher = Batcher(gated, 10_000, Metrics())
         batcher.start()
         assert len(await batcher.run(list(map(str, lengths)), embeddings)) == len(lengths)
         batcher.close()
@@ -204,7 +202,7 @@ def test_a_batch_that_fails_does_not_stop_the_queue(gated, monkeypatch):
 
 def test_the_number_of_tokens_is_the_tokenizers(gated):
     inputs = texts(100)
-    encoder = SentenceEncoder(gated.encoder, gated.tokenizer, "mean", RUNTIME, gated.max_length)
+    encoder = SentenceEncoder(gated.encoder, gated.tokenizer, "mean", gated.runtime, gated.max_length)
 
     async def test(batcher: Batcher) -> None:
         gated.gate.set()

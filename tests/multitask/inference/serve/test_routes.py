@@ -13,31 +13,28 @@ from starlette.testclient import TestClient
 from multitask.inference.serve.app import create_app
 from multitask.inference.serve.limits import Limits
 from multitask.models.multitask_model import MultitaskModel
-from multitask.models.predictions import predict_rows
 from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.runtime.device import start
 
 TEXTS = ["A gem.", "", "The band seemed to have a good time. " * 4, "ünïcödé \u4e2d\u6587 🙂", "time " * 200]
 PAIRS = list(zip(TEXTS, reversed(TEXTS), strict=True))
-RUNTIME = start("cpu", "fp32")
 LIMITS = Limits(texts=40, characters=2000, body=20_000, queue=200)
 
 
 @pytest.fixture(scope="module")
 def client(model: MultitaskModel) -> Iterator[TestClient]:
-    with TestClient(create_app({"tiny": model, "again": model}, RUNTIME, LIMITS)) as client:
+    with TestClient(create_app({"tiny": model, "again": model}, LIMITS)) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def encoder(model: MultitaskModel) -> SentenceEncoder:
-    return SentenceEncoder(model.encoder, model.tokenizer, "mean", RUNTIME, model.max_length)
+    return SentenceEncoder(model.encoder, model.tokenizer, "mean", model.runtime, model.max_length)
 
 
 @pytest.mark.parametrize("rows", [TEXTS, PAIRS, TEXTS[:1]], ids=["texts", "pairs", "one"])
 def test_predictions_equal_those_in_python(client, model, rows):
     answer = client.post("/v1/predict", json={"texts": rows}).json()
-    expected = predict_rows(model, rows, runtime=RUNTIME)
+    expected = model.predict_all(rows)
     assert answer["model"] == "tiny"
     assert answer["predictions"].keys() == expected.keys()
     for name, predictions in expected.items():
@@ -55,7 +52,7 @@ def test_predictions_equal_those_in_python(client, model, rows):
 def test_predictions_of_different_texts_differ(model):
     """Otherwise the test above could not fail."""
     for rows in (TEXTS, PAIRS):
-        for predictions in predict_rows(model, rows, runtime=RUNTIME).values():
+        for predictions in model.predict_all(rows).values():
             assert len({str(prediction) for prediction in predictions}) > 2
 
 
@@ -192,7 +189,7 @@ def test_other_paths_and_methods(client, method, path, status):
 
 
 def test_the_token_is_asked_for_everywhere_but_where_it_tells_nothing(model):
-    with TestClient(create_app({"tiny": model}, RUNTIME, LIMITS, token="s3cret")) as client:
+    with TestClient(create_app({"tiny": model}, LIMITS, token="s3cret")) as client:
         paths = client.get("/openapi.json").json()["paths"]
         for path, methods in paths.items():
             method = next(iter(methods))
@@ -205,7 +202,7 @@ def test_the_token_is_asked_for_everywhere_but_where_it_tells_nothing(model):
 
 
 def test_a_failure_tells_nothing_about_the_program(model, monkeypatch):
-    with TestClient(create_app({"tiny": model}, RUNTIME, LIMITS), raise_server_exceptions=False) as client:
+    with TestClient(create_app({"tiny": model}, LIMITS), raise_server_exceptions=False) as client:
         with monkeypatch.context() as patch:
             patch.setattr(MultitaskModel, "head", lambda *_: 1 / 0)
             answer = client.post("/v1/predict", json={"texts": ["a"]})
@@ -214,7 +211,7 @@ def test_a_failure_tells_nothing_about_the_program(model, monkeypatch):
 
 
 def test_metrics_count(model):
-    with TestClient(create_app({"tiny": model}, RUNTIME, LIMITS)) as client:
+    with TestClient(create_app({"tiny": model}, LIMITS)) as client:
         before = metrics(client)
         client.post("/v1/embed", json={"texts": TEXTS})
         client.post("/v1/embed", json={"texts": 1})

@@ -9,7 +9,6 @@ import pytest
 
 from multitask.inference.serve.app import create_app
 from multitask.inference.serve.limits import Limits
-from multitask.runtime.device import start
 from tests.multitask.inference.serve.conftest import served
 
 pytest.importorskip("schemathesis", reason="needs: pip install schemathesis")
@@ -22,7 +21,7 @@ CASES = 5000
 @pytest.mark.slow
 def test_no_request_is_a_failure_of_the_service(model, tmp_path: Path):
     command = [Path(sys.executable).with_name("st"), "run", "--no-color", "--checks", CHECKS, "--max-examples", "1500"]
-    with served(create_app({"tiny": model}, start("cpu", "fp32"), Limits())) as url:
+    with served(create_app({"tiny": model}, Limits())) as url:
         done = subprocess.run([*command, f"{url}/openapi.json"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     (cases,) = re.findall(r"([\d,]+) generated", done.stdout)

@@ -17,12 +17,8 @@ from multitask.cli.main import main
 from multitask.cli.serve import Serve, serve
 from multitask.inference.serve.app import create_app
 from multitask.inference.serve.limits import Limits
-from multitask.models.predictions import predict_rows
-from multitask.runtime.device import start
 from tests.conftest import ROOT
 from tests.multitask.inference.serve.conftest import build, eventually, served
-
-RUNTIME = start("cpu", "fp32")
 
 
 def waiting(url: str) -> float:
@@ -52,7 +48,7 @@ def test_with_more_load_than_it_can_carry_it_refuses_some_and_answers_the_others
     """Twice what fits comes at once."""
     requests = [[f"time {number}", "good movie", "band " * number] for number in range(40)]
     gated.gate.set()
-    with served(create_app({"tiny": gated}, RUNTIME, Limits(texts=10, queue=60))) as url:
+    with served(create_app({"tiny": gated}, Limits(texts=10, queue=60))) as url:
         hold(gated)
 
         async def load() -> list[httpx2.Response]:
@@ -70,7 +66,7 @@ def test_with_more_load_than_it_can_carry_it_refuses_some_and_answers_the_others
                 assert 1 <= int(answer.headers["retry-after"]) <= 60
                 assert answer.json().keys() == {"error"}
                 continue
-            expected = predict_rows(gated, rows, runtime=RUNTIME)
+            expected = gated.predict_all(rows)
             for found, prediction in zip(answer.json()["predictions"]["stars"], expected["stars"], strict=True):
                 assert found["value"] == pytest.approx(prediction.value, abs=1e-5)
             for found, prediction in zip(answer.json()["predictions"]["mood"], expected["mood"], strict=True):
@@ -80,7 +76,7 @@ def test_with_more_load_than_it_can_carry_it_refuses_some_and_answers_the_others
 
 def test_a_request_that_waits_too_long_is_answered_with_504(gated):
     gated.gate.set()
-    with served(create_app({"tiny": gated}, RUNTIME, Limits(timeout=0.3))) as url:
+    with served(create_app({"tiny": gated}, Limits(timeout=0.3))) as url:
         hold(gated)
         answer = asyncio.run(ask(url, ["time"] * 9))
         assert (answer.status_code, answer.json()) == (504, {"error": "no answer after 0.3 s; the service is busy"})
@@ -105,7 +101,7 @@ def head(length: int) -> bytes:
 
 def test_the_texts_of_a_client_that_went_are_not_computed(gated):
     gated.gate.set()
-    with served(create_app({"tiny": gated}, RUNTIME, Limits())) as url:
+    with served(create_app({"tiny": gated}, Limits())) as url:
         hold(gated)
         body = b'{"texts": ["time", "band"]}'
         with connect(url) as first, connect(url) as second:
@@ -121,7 +117,7 @@ def test_the_texts_of_a_client_that_went_are_not_computed(gated):
 
 def test_a_body_that_does_not_arrive_is_not_waited_for(gated):
     gated.gate.set()
-    with served(create_app({"tiny": gated}, RUNTIME, Limits(timeout=0.3))) as url, connect(url) as client:
+    with served(create_app({"tiny": gated}, Limits(timeout=0.3))) as url, connect(url) as client:
         client.sendall(head(100) + b'{"texts"')
         answer = client.recv(4096)
         assert answer.startswith(b"HTTP/1.1 408")
@@ -130,7 +126,7 @@ def test_a_body_that_does_not_arrive_is_not_waited_for(gated):
 
 def test_a_body_that_stops_half_way_is_no_failure(gated):
     gated.gate.set()
-    with served(create_app({"tiny": gated}, RUNTIME, Limits())) as url:
+    with served(create_app({"tiny": gated}, Limits())) as url:
         with connect(url) as client:
             client.sendall(head(100) + b'{"texts"')
         assert asyncio.run(ask(url, ["time"])).status_code == 200
