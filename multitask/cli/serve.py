@@ -51,8 +51,10 @@ def serve(options: Serve) -> int:
 
     from multitask.inference.serve.app import create_app
     from multitask.inference.serve.served_model import load_served
+    from multitask.runtime.device import keep_few_kernels
 
     token = _token(options.token_file)
+    keep_few_kernels()
     computing = options.computing
     models = {
         name: load_served(model, computing.device, computing.precision) for name, model in _named(options.model).items()
