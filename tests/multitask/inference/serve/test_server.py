@@ -13,8 +13,9 @@ import httpx2
 import pytest
 
 from minbert.errors import InputError
+from multitask.cli.arguments import parse
 from multitask.cli.main import main
-from multitask.cli.serve import Serve, serve
+from multitask.cli.serve import COMMAND, Serve, serve
 from multitask.inference.serve.app import create_app
 from multitask.inference.serve.limits import Limits
 from tests.conftest import ROOT
@@ -194,6 +195,11 @@ def test_wrong_options_are_refused(folder, tmp_path, capsys, arguments, text):
     named = {"MODEL": str(folder), "a=MODEL": f"a={folder}", "TOKEN": str(tmp_path / "token")}
     assert main(["serve", *(named.get(argument, argument) for argument in arguments)]) == 2
     assert text in capsys.readouterr().err
+
+
+def test_models_may_be_given_at_once_or_one_by_one() -> None:
+    for arguments in (["--model", "RUN", "b=RUN"], ["--model", "RUN", "--model", "b=RUN"]):
+        assert parse("multitask serve", COMMAND, arguments)["model"] == ("RUN", "b=RUN")
 
 
 def test_the_token_may_come_from_the_environment(folder, monkeypatch):
