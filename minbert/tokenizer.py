@@ -78,7 +78,7 @@ class Tokenizer:
         return [np.array(e.ids, np.int32) for e in encodings], [np.array(e.type_ids, np.int32) for e in encodings]
 
     def encode_and_count_cut(
-        self, inputs: Sequence[str] | Sequence[tuple[str, str]], max_length: int | None = None
+        self, inputs: Sequence[str | tuple[str, str]], max_length: int | None = None
     ) -> tuple[list[Ids], list[Ids], int]:
         """Token ids and types of sentences, or of pairs as joint encodings; and how many inputs were cut."""
         encodings = self._encode(list(inputs), max_length)

@@ -76,6 +76,7 @@ def _add(group: "argparse._ActionsContainer", option: Option, shown: bool) -> No
     placeholder, *_ = KINDS.get(option.kind, (getattr(option.kind, "form", None),))
     group.add_argument(
         option.flag,
+        action="extend" if option.several else "store",  # `--model A --model B` means both
         type=partial(_value, option),
         choices=[*option.choices, *["none"] * option.may_be_none] if option.choices else None,
         nargs="*" if option.several else "?" if option.positional else None,

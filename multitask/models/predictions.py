@@ -98,8 +98,8 @@ def estimate_rows(
 
     Tasks that encode their sentences separately share one pass of the encoder; tasks that read pairs jointly another.
     """
-    columns = _columns(rows)
-    names = _tasks_for(model, len(columns), tasks)
+    columns = columns_of(rows)
+    names = tasks_for(model, len(columns), tasks)
     runtime = runtime or model.runtime
     if not rows:
         return {name: np.empty((0, *([model.tasks[name].outputs] * (model.tasks[name].outputs > 1)))) for name in names}
@@ -116,7 +116,7 @@ def estimate_rows(
     return {name: found[name] for name in names}
 
 
-def _columns(rows: Sequence[Sentence]) -> list[list[str]]:
+def columns_of(rows: Sequence[Sentence]) -> list[list[str]]:
     """Rows as columns of texts. Raises InputError if they are not all sentences, or all pairs of sentences."""
     if isinstance(rows, str):
         raise InputError(f"expected a list of sentences, found the text {quote(rows)}")
@@ -129,7 +129,8 @@ def _columns(rows: Sequence[Sentence]) -> list[list[str]]:
     return [list(column) for column in zip(*tuples, strict=True)] or [[]]
 
 
-def _tasks_for(model: "MultitaskModel", width: int, tasks: Sequence[str] | None) -> list[str]:
+def tasks_for(model: "MultitaskModel", width: int, tasks: Sequence[str] | None) -> list[str]:
+    """The names of tasks, or of all tasks that read so many columns. Raises InputError if one of them does not."""
     kind = "pairs of sentences" if width == 2 else "sentences"
     fitting = [name for name, task in model.tasks.items() if len(task.text) == width]
     for name in tasks or ():
@@ -138,7 +139,7 @@ def _tasks_for(model: "MultitaskModel", width: int, tasks: Sequence[str] | None)
         if name not in fitting:
             raise InputError(f"{name} reads {'sentences' if width == 2 else 'pairs of sentences'}, not {kind}")
     if not fitting:
-        raise InputError(f"no task of the model reads {kind}; it has {', '.join(model.tasks)}")
+        raise InputError(f"no task of the model reads {kind}; it has {', '.join(model.tasks) or 'no tasks'}")
     return list(tasks or fitting)
 
 

@@ -77,9 +77,16 @@ def make_deterministic(runtime: Runtime) -> None:
         torch.use_deterministic_algorithms(True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     else:
-        # Packed batches come in ever new shapes; oneDNN keeps code and scratch memory for 1024 of them by default.
-        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+        keep_few_kernels()
         _keep_freed_memory()
+
+
+def keep_few_kernels() -> None:
+    """Bound oneDNN's cache of kernels; call this before it computes anything.
+
+    Packed batches come in ever new shapes, and oneDNN keeps code and scratch memory for 1024 of them by default.
+    """
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 
 def _keep_freed_memory() -> None:

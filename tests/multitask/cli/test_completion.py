@@ -17,7 +17,7 @@ complete_words multitask {words}
     ("words", "expected"),
     [
         ('"fi"', "finetune"),
-        ('"s"', "simulate"),
+        ('"s"', "serve simulate"),
         ('data ""', "check fetch domains"),
         ('data "f"', "fetch"),
         ('experiments "l"', "list"),

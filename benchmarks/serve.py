@@ -1,0 +1,243 @@
+"""Load test of `multitask serve` beside a plain FastAPI + transformers server, over loopback.
+
+    python -m benchmarks.serve [--model all-minilm-l6-v2] [--seconds 10] [--rounds 3] [--clients 1 8 64] [--texts 1 32]
+
+Every server has one core and one thread, and the clients have another core. A client sends its next request when the
+last is answered. The plain server computes one request at a time: it pads, truncates and takes the mean as a careful
+user would, in inference mode, with weights in fp32 or in bf16, and writes JSON as fast as ours. All servers take turns,
+so that a busy machine slows them alike; the first turn of each does not count. The reported cosine is the smallest
+between ours and the others' embeddings of a sentence. CPU is the server's time of the processor for a request.
+Overload: twice as many clients as the queue has places.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from threading import Lock
+from urllib.request import urlopen
+
+import numpy as np
+import torch
+
+from benchmarks.machine import processor
+from multitask.runs.artefact import locate_model
+
+SERVERS_CORE, CLIENTS_CORE = 0, 1
+QUEUE = 256  # texts, under overload
+PORT = 8765
+LENGTH = 256  # tokens of a text, for the plain server; all-MiniLM-L6-v2's own limit
+
+
+@dataclass
+class Load:
+    """What clients saw in a turn.
+
+    Args:
+        rate: requests that were answered within the turn's time, a second.
+        seconds: of each request with an answer, late ones included.
+        processor: seconds of the processor that the server took for each of these.
+        statuses: how many answers had each status.
+    """
+
+    rate: float = 0
+    seconds: list[float] = field(default_factory=list)
+    processor: float = 0
+    statuses: Counter[int] = field(default_factory=Counter)
+
+    def row(self, texts: int) -> str:
+        p50, p95, p99 = (np.percentile(self.seconds, q) * 1000 for q in (50, 95, 99))
+        times = f"{p50:,.1f} | {p95:,.1f} | {p99:,.1f} | {self.processor * 1000:,.2f}"
+        return f"{self.rate:,.1f} | {self.rate * texts:,.0f} | {times}"
+
+
+async def request(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, texts: Sequence[str]
+) -> tuple[int, bytes]:
+    """One request on a connection that stays open. A client library would take more time than some servers."""
+    body = json.dumps({"texts": texts}).encode()
+    head = (
+        f"POST /v1/embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    writer.write(head.encode() + body)
+    answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+    length = int(answer.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    return int(answer.split(b" ", 2)[1]), await reader.readexactly(length)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server."""
+
+    port: int
+    process: "subprocess.Popen[bytes]"
+
+    def processor(self) -> float:
+        """Seconds of the processor that it took until now."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def load(server: Server, clients: int, texts: int, duration: float, sentences: list[str]) -> Load:
+    found = Load()
+    before = server.processor()
+    end = time.perf_counter() + duration
+
+    async def client(seed: int) -> None:
+        random = np.random.default_rng(seed)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=2**24)
+        while (start := time.perf_counter()) < end:
+            chosen = [sentences[row] for row in random.integers(len(sentences), size=texts)]
+            status, _ = await request(reader, writer, chosen)
+            found.statuses[status] += 1
+            if status == 200:
+                now = time.perf_counter()
+                found.seconds.append(now - start)
+                found.rate += (now <= end) / duration
+            else:
+                await asyncio.sleep(0.1)
+        writer.close()
+
+    await asyncio.gather(*map(client, range(clients)))
+    found.processor = (server.processor() - before) / len(found.seconds)
+    return found
+
+
+async def embeddings(port: int, sentences: list[str]) -> np.ndarray:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
+    _, body = await request(reader, writer, sentences)
+    writer.close()
+    rows = np.array(json.loads(body)["embeddings"])
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@contextmanager
+def running(port: int, *command: str) -> Iterator[Server]:
+    """A server on a core of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command, "--port", str(port)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: os.sched_setaffinity(0, {SERVERS_CORE}),
+    )
+    try:
+        while process.poll() is None:
+            try:
+                urlopen(f"http://127.0.0.1:{port}/healthz").close()
+                break
+            except OSError:
+                time.sleep(0.2)
+        yield Server(port, process)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def plain_server(model: str, port: int, precision: str) -> None:
+    import uvicorn
+    from fastapi import FastAPI, Response
+    from pydantic import BaseModel
+    from pydantic_core import to_json
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = locate_model(model)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    encoder = AutoModel.from_pretrained(folder, dtype=torch.bfloat16 if precision == "bf16" else torch.float32).eval()
+    one_at_a_time = Lock()
+    app = FastAPI()
+
+    class Texts(BaseModel):
+        texts: list[str]
+
+    @app.get("/healthz")
+    def health() -> str:
+        return "ok"
+
+    @app.post("/v1/embed")
+    def embed(asked: Texts) -> Response:
+        with one_at_a_time, torch.inference_mode():
+            batch = tokenizer(asked.texts, padding=True, truncation=True, max_length=LENGTH, return_tensors="pt")
+            hidden = encoder(**batch).last_hidden_state
+            mask = batch["attention_mask"][:, :, None]
+            rows = ((hidden * mask).sum(1) / mask.sum(1)).float().tolist()
+        return Response(to_json({"embeddings": rows}), media_type="application/json")
+
+    uvicorn.run(app, port=port, access_log=False, log_level="warning")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="all-minilm-l6-v2")
+    parser.add_argument("--sentences", type=Path, default=Path("data/sample/sentences.txt"))
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
+    parser.add_argument("--texts", type=int, nargs="+", default=[1, 32])
+    parser.add_argument("--plain", choices=("fp32", "bf16"), help="be the plain server")
+    parser.add_argument("--port", type=int, default=PORT)
+    options = parser.parse_args()
+    if options.plain:
+        plain_server(options.model, options.port, options.plain)
+        return
+    os.sched_setaffinity(0, {CLIENTS_CORE})
+    sentences = options.sentences.read_text(encoding="utf-8").splitlines()
+    ours, plain = ("multitask", "serve", "--model", options.model), ("benchmarks.serve", "--model", options.model)
+    with (
+        running(options.port, *ours) as first,
+        running(options.port + 1, *plain, "--plain", "fp32") as second,
+        running(options.port + 2, *plain, "--plain", "bf16") as third,
+    ):
+        compare(options, {"ours": first, "plain, fp32": second, "plain, bf16": third}, sentences)
+    with running(options.port, *ours, "--queue", str(QUEUE)) as server:
+        found = asyncio.run(load(server, 2 * QUEUE, 1, options.seconds, sentences))
+    counts = ", ".join(f"{count:,} with status {status}" for status, count in sorted(found.statuses.items()))
+    print(f"\nOverload, {2 * QUEUE} clients and a queue of {QUEUE} texts: {counts}; no request without an answer.")
+
+
+def compare(options: argparse.Namespace, servers: dict[str, Server], sentences: list[str]) -> None:
+    print(
+        f"{processor()}, one core and thread a server, torch {torch.__version__}, {options.model}, "
+        f"{options.sentences}; medians of {options.rounds} rounds of {options.seconds:g} s\n"
+    )
+    found = {name: asyncio.run(embeddings(server.port, sentences[:200])) for name, server in servers.items()}
+    for name in list(servers)[1:]:
+        print(f"smallest cosine of ours and {name}: {(found['ours'] * found[name]).sum(axis=1).min():.6f}")
+    columns = (
+        "Clients",
+        "Texts a request",
+        "Server",
+        "requests/s",
+        "texts/s",
+        "p50, ms",
+        "p95, ms",
+        "p99, ms",
+        "CPU, ms",
+    )
+    print(f"\n| {' | '.join(columns)} | ratio |")
+    print("|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|")
+    for texts, clients in product(options.texts, options.clients):
+        turns: dict[str, list[Load]] = {name: [] for name in servers}
+        for turn in range(options.rounds + 1):
+            for name, server in servers.items():
+                seconds = min(2, options.seconds) if turn == 0 else options.seconds
+                turns[name].append(asyncio.run(load(server, clients, texts, seconds, sentences)))
+        # The turn of median throughput.
+        kept = {name: sorted(loads[1:], key=lambda one: one.rate)[options.rounds // 2] for name, loads in turns.items()}
+        for name, one in kept.items():
+            assert set(one.statuses) == {200}, f"{name} refused"
+            print(
+                f"| {clients} | {texts} | {name} | {one.row(texts)} | {kept['ours'].rate / one.rate:.2f}x |", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()

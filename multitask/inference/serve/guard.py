@@ -1,0 +1,78 @@
+"""ASGI middleware in front of all routes: who may ask, how large a body may be, and how long it may take to arrive.
+
+FastAPI's own `max_body_size` answers with plain text, not with JSON.
+"""
+
+import asyncio
+import hmac
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from multitask.inference.serve.limits import Limits
+from multitask.inference.serve.messages import problem
+
+OPEN = ("/healthz", "/docs", "/openapi.json")
+"""Paths that need no token: they tell nothing about the models."""
+
+
+class Guard:
+    """Refuses requests without the token, and those whose body is too large or does not arrive in time.
+
+    Args:
+        app: the application.
+        limits: size of a body, and the time for it to arrive.
+        token: what the Authorization header has to bear; None: everyone may ask.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits, token: str | None) -> None:
+        self.app = app
+        self.limits = limits
+        self.expected = None if token is None else f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        length = headers.get("content-length", "0")
+        if not self._may_ask(scope["path"], headers.get("authorization", "")):
+            refusal = problem(401, "expected the header Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
+            await refusal(scope, receive, send)
+        elif length.isdecimal() and int(length) > self.limits.body:
+            await problem(413, self._too_large)(scope, receive, send)
+        else:
+            await self.app(scope, self._limited(receive), send)
+
+    @property
+    def _too_large(self) -> str:
+        return f"the body has more than {self.limits.body:,} bytes; send fewer or shorter texts"
+
+    def _may_ask(self, path: str, authorization: str) -> bool:
+        if self.expected is None or path in OPEN:
+            return True
+        given = authorization.encode("latin-1")
+        return hmac.compare_digest(given, self.expected)  # the time that this takes tells nothing about the token
+
+    def _limited(self, receive: Receive) -> Receive:
+        """Receives a body within the limits. Raises HTTPException beyond them."""
+        deadline = asyncio.get_running_loop().time() + self.limits.timeout
+        size, complete = 0, False
+
+        async def receive_limited() -> Message:
+            nonlocal size, complete
+            if complete:  # what comes next is the end of the connection
+                return await receive()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(408, f"the body did not arrive in {self.limits.timeout:g} s") from None
+            size += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
+            if size > self.limits.body:
+                raise HTTPException(413, self._too_large)
+            return message
+
+        return receive_limited

@@ -1,0 +1,193 @@
+"""The routes of the service."""
+
+import asyncio
+import base64
+from collections.abc import Coroutine, Iterable
+from itertools import chain
+from typing import Any, TypeVar
+
+from fastapi import APIRouter, Request
+from jinja2 import Environment, PackageLoader
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+
+from minbert.errors import InputError
+from multitask.inference.search import similarity
+from multitask.inference.serve.messages import (
+    EmbedAnswer,
+    EmbedRequest,
+    OpenAIAnswer,
+    OpenAIRequest,
+    PredictAnswer,
+    PredictRequest,
+    Problem,
+    SimilarityAnswer,
+    SimilarityRequest,
+    TaskDescription,
+    TasksAnswer,
+    json_response,
+    prediction_json,
+)
+from multitask.inference.serve.served_model import Service
+from multitask.tasks.kinds import Labelled, Regression
+from multitask.tasks.task import Task
+
+Answer = TypeVar("Answer")
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Problem, "description": "The body is not JSON."},
+    401: {"model": Problem, "description": "The token is missing or wrong."},
+    404: {"model": Problem, "description": "There is no such model."},
+    408: {"model": Problem, "description": "The body did not arrive in time."},
+    413: {"model": Problem, "description": "The body is too large."},
+    422: {"model": Problem, "description": "The request does not fit its form, the limits, or the model's tasks."},
+    503: {
+        "model": Problem,
+        "description": "Too many texts are waiting; the header Retry-After says when to try again.",
+    },
+    504: {"model": Problem, "description": "The answer took too long."},
+}
+CLIENT_WENT = 499  # nobody reads it; the metrics count it
+
+router = APIRouter()
+
+
+@router.post("/v1/predict", response_model=PredictAnswer, responses=REFUSALS)
+async def predict(request: Request, asked: PredictRequest) -> Response:
+    """Predict tasks for sentences or pairs of sentences."""
+    service = _service(request)
+    name, model = service.model(asked.model)
+    _check_texts(service, chain.from_iterable((row,) if isinstance(row, str) else row for row in asked.texts))
+    found = await _answer(request, model.predict(asked.texts, asked.tasks))
+    return json_response(
+        {"model": name, "predictions": {task: list(map(prediction_json, rows)) for task, rows in found.items()}}
+    )
+
+
+@router.post("/v1/embed", response_model=EmbedAnswer, responses=REFUSALS)
+async def embed(request: Request, asked: EmbedRequest) -> Response:
+    """Embed sentences."""
+    service = _service(request)
+    name, model = service.model(asked.model)
+    _check_texts(service, asked.texts)
+    embeddings, _ = await _answer(request, model.embed(asked.texts, asked.normalize))
+    return json_response({"model": name, "embeddings": embeddings.tolist()})
+
+
+@router.post("/v1/similarity", response_model=SimilarityAnswer, responses=REFUSALS)
+async def similarities(request: Request, asked: SimilarityRequest) -> Response:
+    """Compare sentences: the cosines of their embeddings."""
+    service = _service(request)
+    name, model = service.model(asked.model)
+    texts = asked.first + asked.second
+    _check_texts(service, texts)
+    embeddings, _ = await _answer(request, model.embed(texts, normalize=False))
+    count = len(asked.first)
+    return json_response({"model": name, "similarities": similarity(embeddings[:count], embeddings[count:]).tolist()})
+
+
+@router.post("/v1/embeddings", response_model=OpenAIAnswer, responses=REFUSALS)
+async def openai_embeddings(request: Request, asked: OpenAIRequest) -> Response:
+    """Embed sentences; requests and answers have the shape of OpenAI's API."""
+    service = _service(request)
+    name, model = service.model(asked.model)
+    texts = [asked.input] if isinstance(asked.input, str) else asked.input
+    _check_texts(service, texts)
+    if asked.dimensions not in (None, size := model.model.encoder.config.hidden_size):
+        raise InputError(f"dimensions is {asked.dimensions}; the embeddings of {name} have {size}")
+    embeddings, tokens = await _answer(request, model.embed(texts, normalize=True))
+    written: list[Any]
+    if asked.encoding_format == "base64":
+        written = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in embeddings]
+    else:
+        written = embeddings.tolist()
+    data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(written)]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return json_response({"object": "list", "data": data, "model": name, "usage": usage})
+
+
+@router.get("/v1/tasks", responses={401: REFUSALS[401]})
+async def tasks(request: Request) -> TasksAnswer:
+    """The tasks of each model."""
+    models = _service(request).models
+    return TasksAnswer(
+        models={
+            name: {task: _description(declared) for task, declared in served.model.tasks.items()}
+            for name, served in models.items()
+        }
+    )
+
+
+@router.get("/healthz", response_class=PlainTextResponse)
+async def health() -> str:
+    """Whether the service runs."""
+    return "ok"
+
+
+@router.get("/metrics", response_class=PlainTextResponse, responses={401: REFUSALS[401]})
+async def metrics(request: Request) -> Response:
+    """Counters in the format of Prometheus."""
+    return Response(_service(request).metrics.page(), media_type="text/plain; version=1.0.0; charset=utf-8")
+
+
+@router.get("/docs", include_in_schema=False)
+async def documentation(request: Request) -> HTMLResponse:
+    """A page about the routes, without scripts; /openapi.json has the details."""
+    environment = Environment(loader=PackageLoader("multitask", "inference/serve"), autoescape=True)
+    return HTMLResponse(environment.get_template("docs.html.jinja").render(schema=request.app.openapi()))
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+def _check_texts(service: Service, texts: Iterable[str]) -> None:
+    """Refuse too many or too long texts, and what is no text. Raises InputError."""
+    limits = service.limits
+    for number, text in enumerate(texts):
+        if number == limits.texts:
+            raise InputError(f"more than {limits.texts} texts in a request (a pair counts as two); send fewer at once")
+        if len(text) > limits.characters:
+            raise InputError(f"text {number} has {len(text):,} characters; expected at most {limits.characters:,}")
+        if "\0" in text or not _is_unicode(text):
+            raise InputError(f"text {number} contains a NUL character or half of a surrogate pair")
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text has a UTF-8 form; JSON can also write half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+async def _answer(request: Request, work: Coroutine[Any, Any, Answer]) -> Answer:
+    """The result of this work. The work is cancelled if it takes too long or if the client closes the connection."""
+    working, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
+    seconds = _service(request).limits.timeout
+    try:
+        done, _ = await asyncio.wait({working, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if working in done:
+            return working.result()
+        if gone in done:
+            raise HTTPException(CLIENT_WENT, "the client closed the connection")
+        raise HTTPException(504, f"no answer after {seconds:g} s; the service is busy")
+    finally:
+        working.cancel()
+        gone.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _description(task: Task) -> TaskDescription:
+    return TaskDescription(
+        kind=task.kind,
+        pair=task.pair,
+        labels=list(task.names) if isinstance(task, Labelled) else None,
+        range=task.bounds if isinstance(task, Regression) else None,
+    )

@@ -1,0 +1,105 @@
+"""A model behind the service: requests become inputs of its queue, and embeddings become answers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from starlette.exceptions import HTTPException
+from torch import Tensor
+
+from multitask.inference.serve.batching import Batcher, Input
+from multitask.inference.serve.limits import Limits
+from multitask.inference.serve.metrics import Metrics
+from multitask.models.model_folder import DESCRIPTION, stored_max_length
+from multitask.models.multitask_model import MultitaskModel, load_model
+from multitask.models.predictions import Prediction, Sentence, columns_of, interpret, tasks_for
+from multitask.runs.artefact import locate_model
+from multitask.runtime.device import start
+from multitask.runtime.options import Device, Precision
+
+
+def load_served(name: str | Path, device: Device, precision: Precision) -> MultitaskModel:
+    """A fine-tuned model, or an encoder as a model without tasks, which only embeds.
+
+    Raises:
+        InputError: no such model, or a damaged one.
+    """
+    folder = locate_model(name)
+    model = load_model(folder, {})
+    if not (folder / DESCRIPTION).is_file():
+        model.max_length = min(stored_max_length(folder) or model.tokenizer.max_length, model.tokenizer.max_length)
+    model.runtime = start(device, precision)
+    return model.to(model.runtime.device)
+
+
+class ServedModel:
+    """A model and its queue.
+
+    Args:
+        name: for the metrics.
+        model: in eval mode.
+        limits: of the queue.
+        metrics: counts batches.
+    """
+
+    def __init__(self, name: str, model: MultitaskModel, limits: Limits, metrics: Metrics) -> None:
+        self.model = model
+        self.batcher = Batcher(model, limits.queue, metrics)
+        metrics.watch_queue(name, lambda: self.batcher.waiting)
+
+    async def predict(self, rows: Sequence[Sentence], tasks: Sequence[str] | None) -> dict[str, list[Prediction]]:
+        """Predict tasks for rows, as `MultitaskModel.predict_all`.
+
+        Raises:
+            InputError: no such task, or a row is not what the task reads.
+            QueueFull: too many texts wait.
+        """
+        columns = columns_of(rows)
+        names = list(dict.fromkeys(tasks_for(self.model, len(columns), tasks)))
+        joint = {name for name in names if self.model.reads_jointly(name)}
+        separate: list[Input] = [] if joint == set(names) else [text for column in columns for text in column]
+        pairs: list[Input] = [(first, second) for first, second in zip(*columns, strict=True)] if joint else []
+
+        def finish(embeddings: Tensor, _tokens: int) -> dict[str, list[Prediction]]:
+            parts = embeddings[: len(separate)], embeddings[len(separate) :]
+            return {name: self._predictions(name, parts[name in joint]) for name in names}
+
+        return await self.batcher.run(separate + pairs, finish)
+
+    def _predictions(self, name: str, embeddings: Tensor) -> list[Prediction]:
+        task = self.model.tasks[name]
+        estimates = task.estimate(self.model.head(name, embeddings).float().cpu().numpy())
+        if not np.isfinite(estimates).all():
+            raise RuntimeError(f"the model's outputs for {name} are not finite")
+        return interpret(task, estimates)
+
+    async def embed(self, texts: Sequence[str], normalize: bool) -> tuple[NDArray[np.float32], int]:
+        """Embeddings, [texts, hidden], and the number of tokens. Raises QueueFull if too many texts wait."""
+
+        def finish(embeddings: Tensor, tokens: int) -> tuple[NDArray[np.float32], int]:
+            scaled = torch.nn.functional.normalize(embeddings) if normalize else embeddings
+            found = scaled.cpu().numpy()
+            if not np.isfinite(found).all():
+                raise RuntimeError("the model's embeddings are not finite")
+            return found, tokens
+
+        return await self.batcher.run(list(texts), finish)
+
+
+@dataclass(frozen=True)
+class Service:
+    """What the routes use."""
+
+    models: Mapping[str, ServedModel]
+    limits: Limits
+    metrics: Metrics
+
+    def model(self, name: str | None) -> tuple[str, ServedModel]:
+        """A model and its name; the first one if no name is given. Raises HTTPException if there is none."""
+        chosen = next(iter(self.models)) if name is None else name
+        if chosen not in self.models:
+            raise HTTPException(404, f'no model "{chosen}"; there are: {", ".join(self.models)}')
+        return chosen, self.models[chosen]

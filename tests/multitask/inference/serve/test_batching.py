@@ -1,0 +1,212 @@
+"""The queue: what waits is computed together, in turns; what is cancelled is dropped; what is too much is refused."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from multitask.inference.serve.batching import Batcher, QueueFull
+from multitask.inference.serve.metrics import Metrics
+from multitask.models.sentence_encoder import SentenceEncoder
+from tests.multitask.inference.serve.conftest import Gated
+
+WORDS = ["time", "band", "good", "movie", "film", "man", "woman", "the", "a", "of"]
+
+
+def texts(count: int, seed: int = 0) -> list[str]:
+    random = np.random.default_rng(seed)
+    return [" ".join(random.choice(WORDS, random.integers(1, 20))) for _ in range(count)]
+
+
+def embeddings(found: Tensor, _tokens: int) -> Tensor:
+    return found
+
+
+def expected(model: Gated, inputs: list[str]) -> Tensor:
+    """Each text alone, by the padded encoder and a mean by hand."""
+    rows = []
+    for ids in model.tokenizer.encode(inputs, model.max_length):
+        with torch.no_grad():
+            hidden = model.encoder(torch.from_numpy(ids)[None].long(), torch.ones(1, len(ids), dtype=torch.int64))
+        rows.append(hidden.last_hidden_state[0].mean(0))
+    return torch.stack(rows)
+
+
+def queue(model: Gated, test: Callable[[Batcher], Awaitable[None]], most_waiting: int = 10_000) -> None:
+    """Run a test with a queue that has begun its first batch: one text, which waits at the gate."""
+
+    async def run() -> None:
+        batcher = Batcher(model, most_waiting, Metrics())
+        batcher.start()
+        first = asyncio.create_task(batcher.run(["time"], embeddings))
+        while not model.batches:
+            await asyncio.sleep(0.001)
+        await test(batcher)
+        model.gate.set()
+        await first
+        await asyncio.to_thread(batcher.close)
+        assert batcher.waiting == 0
+
+    asyncio.run(run())
+
+
+async def submitted(batcher: Batcher, *requests: list[str]) -> list[asyncio.Task[Tensor]]:
+    tasks = [asyncio.create_task(batcher.run(list(inputs), embeddings)) for inputs in requests]
+    await asyncio.sleep(0)  # until they are in the queue
+    return tasks
+
+
+def test_requests_that_wait_are_computed_together(gated):
+    requests = [texts(1, seed) for seed in range(40)] + [texts(7, 99)]
+
+    async def test(batcher: Batcher) -> None:
+        tasks = await submitted(batcher, *requests)
+        gated.gate.set()
+        for request, found in zip(requests, await asyncio.gather(*tasks), strict=True):
+            torch.testing.assert_close(found, expected(gated, request), rtol=0, atol=1e-5)
+
+    queue(gated, test)
+    assert gated.batches == [1, 47]
+
+
+def test_a_long_request_is_spread_over_batches_and_a_short_one_does_not_wait_for_it(gated):
+    long, short = texts(900, 1), texts(3, 2)
+
+    async def test(batcher: Batcher) -> None:
+        tasks = await submitted(batcher, long, short)
+        gated.gate.set()
+        torch.testing.assert_close(await tasks[1], expected(gated, short), rtol=0, atol=1e-5)
+        assert not tasks[0].done()
+        torch.testing.assert_close(await tasks[0], expected(gated, long), rtol=0, atol=1e-5)
+
+    queue(gated, test)
+    tokens = sum(map(len, gated.tokenizer.encode(long + short, gated.max_length)))
+    assert len(gated.batches) - 1 == -(-tokens // 2048)
+
+
+@pytest.mark.parametrize("lengths", [[1], [2048], [3000, 1], [24] * 300, [1500, 1500, 1500]])
+def test_a_batch_has_at_most_its_tokens_or_one_longer_text(gated, lengths, monkeypatch):
+    seen = []
+    monkeypatch.setattr(Gated, "embed", lambda self, batch: seen.append(batch) or torch.zeros(len(batch), 32))
+
+    def encode(inputs: list[str], _length: int | None) -> tuple[list, list, int]:
+        ids = [np.zeros(int(text), np.int32) for text in inputs]
+        return ids, ids, 0
+
+    monkeypatch.setattr(gated.tokenizer, "encode_and_count_cut", encode)
+
+    async def run() -> None:
+        batcher = Batcher(gated, 10_000, Metrics())
+        batcher.start()
+        assert len(await batcher.run(list(map(str, lengths)), embeddings)) == len(lengths)
+        batcher.close()
+
+    asyncio.run(run())
+    assert [length for batch in seen for length in np.diff(batch.offsets)] == lengths
+    for batch in seen:
+        assert len(batch.input_ids) <= 2048 or len(batch) == 1
+    for batch, following in pairwise(seen):  # nothing that fits is left for later
+        assert len(batch.input_ids) + following.offsets[1] > 2048
+
+
+def test_a_cancelled_request_leaves_the_queue(gated):
+    async def test(batcher: Batcher) -> None:
+        kept, dropped = await submitted(batcher, texts(2), texts(500))
+        assert batcher.waiting == 502
+        dropped.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await dropped
+        assert batcher.waiting == 2
+        gated.gate.set()
+        await kept
+
+    queue(gated, test)
+    assert gated.batches == [1, 2]
+
+
+def test_the_rest_of_a_request_that_is_cancelled_half_way_is_dropped(gated):
+    async def test(batcher: Batcher) -> None:
+        (task,) = await submitted(batcher, texts(900))
+        gated.gate.set()
+        while len(gated.batches) < 2:
+            await asyncio.sleep(0)
+        task.cancel()
+
+    queue(gated, test)
+    assert sum(gated.batches) < 900
+
+
+def test_a_full_queue_refuses_and_recovers(gated):
+    async def test(batcher: Batcher) -> None:
+        tasks = await submitted(batcher, texts(6), texts(4))
+        with pytest.raises(QueueFull) as refused:
+            await batcher.run(texts(1), embeddings)
+        assert 1 <= refused.value.retry_after <= 60
+        gated.gate.set()
+        await asyncio.gather(*tasks)
+        assert len(await batcher.run(texts(10), embeddings)) == 10
+
+    queue(gated, test, most_waiting=10)
+
+
+def test_closing_computes_what_waits(gated):
+    async def test(batcher: Batcher) -> None:
+        tasks = await submitted(batcher, texts(300), texts(1))
+        gated.gate.set()
+        await asyncio.to_thread(batcher.close)
+        assert [len(found) for found in await asyncio.gather(*tasks)] == [300, 1]
+        with pytest.raises(QueueFull):
+            await batcher.run(["late"], embeddings)
+
+    queue(gated, test)
+
+
+def test_a_request_that_fails_does_not_fail_its_neighbours(gated):
+    def fail(_found: Tensor, _tokens: int) -> Tensor:
+        raise RuntimeError("not finite")
+
+    async def test(batcher: Batcher) -> None:
+        failing = asyncio.create_task(batcher.run(["time"], fail))
+        (fine,) = await submitted(batcher, texts(3))
+        gated.gate.set()
+        with pytest.raises(RuntimeError, match="not finite"):
+            await failing
+        assert len(await fine) == 3
+
+    queue(gated, test)
+    assert gated.batches == [1, 4]
+
+
+def test_a_batch_that_fails_does_not_stop_the_queue(gated, monkeypatch):
+    real = Gated.embed
+
+    def out_of_memory(self: Gated, batch: object) -> Tensor:
+        monkeypatch.setattr(Gated, "embed", real)
+        raise RuntimeError("out of memory")
+
+    async def test(batcher: Batcher) -> None:
+        monkeypatch.setattr(Gated, "embed", out_of_memory)
+        (task,) = await submitted(batcher, texts(900))
+        gated.gate.set()
+        with pytest.raises(RuntimeError, match="out of memory"):
+            await task
+        assert len(await batcher.run(texts(5), embeddings)) == 5
+
+    queue(gated, test)
+    assert sum(gated.batches) < 900
+
+
+def test_the_number_of_tokens_is_the_tokenizers(gated):
+    inputs = texts(100)
+    encoder = SentenceEncoder(gated.encoder, gated.tokenizer, "mean", gated.runtime, gated.max_length)
+
+    async def test(batcher: Batcher) -> None:
+        gated.gate.set()
+        tokens = await batcher.run(list(inputs), lambda _, tokens: tokens)
+        assert tokens == sum(map(len, encoder.tokenizer.encode(inputs, encoder.max_length)))
+
+    queue(gated, test)
