@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from minbert.files import atomic_folder
@@ -21,13 +22,13 @@ from multitask.data.problems import OnProblem, quote, refuse, warn_incomplete
 from multitask.data.tables import Row, Source, Table, open_table
 from multitask.data.tokenize_and_truncate import cache_folder
 from multitask.runs.locks import exclusive
-from multitask.runtime.random_streams import generator
 from multitask.tasks.task import Split, Task
 
 logger = logging.getLogger("multitask")
 
 FORMAT = 2  # raise this when the layout of cached rows changes
 SHOWN = 5  # line numbers of incomplete rows
+STRATUM = 10  # rows with equal labels, on average; numbers that repeat less are grouped by tenths
 
 
 def load_rows(task: Task, split: Split, labelled: bool | None = None) -> Examples:
@@ -62,26 +63,38 @@ def held_out(examples: Examples, share: float) -> tuple[Rows, Rows]:
     """Training and development rows: a share of the rows is held out, spread evenly over the labels.
 
     Rows with equal texts stay together, pairs also in the other order. The only text of a class is not held out. The
-    same rows are drawn every time.
+    hash of a text decides whether it is held out, so the same rows are drawn every time, and tasks that read the same
+    texts hold out nearly the same ones.
     """
     assert examples.labels is not None, "training rows have labels"
     columns = np.sort(np.stack([hash_sentences(texts) for texts in examples.sentences], axis=1), axis=1)
-    _, first, group = np.unique(columns, axis=0, return_index=True, return_inverse=True)
-    labels = examples.labels[first].reshape(len(first), -1)
-    shuffled = generator(0, "held-out rows", len(first)).permutation(len(first))
-    ordered = shuffled[np.lexsort(labels[shuffled].T[::-1])]
-    if examples.classes and labels.shape[1] == 1:
-        texts_of_class = np.bincount(labels[:, 0].astype(np.int64))
-        ordered = ordered[texts_of_class[labels[ordered, 0].astype(np.int64)] > 1]
+    different, first, group = np.unique(columns, axis=0, return_index=True, return_inverse=True)
+    key = different.sum(axis=1)  # of a pair it may overflow: it is a hash too
+    stratum = _strata(examples.labels[first])
+    sizes = np.bincount(stratum)
+    order = np.lexsort((key, stratum))
+    quantile = np.empty(len(order))
+    quantile[order] = (np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + 0.5) / sizes[stratum[order]]
+    candidates = np.lexsort((key, quantile))
+    candidates = candidates[sizes[stratum[candidates]] > 1]
     count = round(len(first) * share)
-    if not 0 < count <= len(ordered) or count == len(first):
+    if not 0 < count <= len(candidates) or count == len(first):
         raise InputError(
             f"{examples.source}: {len(first)} different rows are too few to hold out a share of {share:g}; declare a "
             "development file"
         )
-    chosen = ordered[((np.arange(count) + 0.5) * len(ordered) / count).astype(np.int64)]
-    is_dev = np.isin(group.reshape(-1), chosen)
+    is_dev = np.isin(group.reshape(-1), candidates[:count])
     return np.flatnonzero(~is_dev), np.flatnonzero(is_dev)
+
+
+def _strata(labels: NDArray[np.float32]) -> Rows:
+    """Numbers of groups of rows with similar labels: the same class, the same labels, or the same tenth of numbers."""
+    _, stratum = np.unique(labels, axis=0, return_inverse=True)
+    stratum = stratum.reshape(-1)
+    if labels.ndim == 1 and stratum.max() >= len(labels) / STRATUM:
+        bounds = np.quantile(labels, np.linspace(0, 1, 11)[1:-1])
+        return np.searchsorted(bounds, labels)
+    return stratum
 
 
 def read_examples(task: Task, source: Source, labelled: bool, on_problem: OnProblem = refuse) -> Examples:

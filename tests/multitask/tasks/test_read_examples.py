@@ -392,3 +392,15 @@ def test_training_rows_of_a_file_with_splits(tmp_path):
     for split in SPLITS:
         assert texts(load_rows(task, split)) == ([row["q"] for row in rows if row["split"] == split],)
     assert load_rows(task, "dev").source == f"{path} (dev)"
+
+
+def test_tasks_that_read_the_same_texts_hold_out_nearly_the_same_ones():
+    """Otherwise a model of both tasks would be trained on most of each task's development texts."""
+    draws = np.random.default_rng(0)
+    texts = [f"row {number}" for number in range(4000)]
+    of_class = examples_of(list(zip(texts, draws.integers(4, size=4000), strict=True)), ("a", "b", "c", "d"))
+    of_number = examples_of(list(zip(texts, draws.normal(size=4000), strict=True)), ())
+    first, second = (set(held_out(examples, 0.1)[1].tolist()) for examples in (of_class, of_number))
+    assert len(first) == pytest.approx(400, abs=4)
+    assert len(second) == pytest.approx(400, abs=8)
+    assert len(first & second) > 0.85 * 400  # unrelated draws would share a tenth
