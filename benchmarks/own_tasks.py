@@ -115,13 +115,19 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
         writer.write(rows)
 
 
-def settings(seed: int, tasks: tuple[str, ...] = (), epochs: int = 3, epoch_size: int | None = 2000) -> FinetuneConfig:
-    """The settings of all trainings here: pairs are read as features of their embeddings, except for cosines."""
+def settings(seed: int, tasks: tuple[str, ...] = ()) -> FinetuneConfig:
+    """The settings of the trainings together and alone: pairs are read as features, except for cosines."""
     heads = HeadsConfig(sharing="separate", pairs="features", similarity_pairs="embeddings", residual=True)
     optimizer = OptimizerConfig(learning_rate=5e-5, head_learning_rate=1e-3, schedule="linear", warmup=0.1)
-    return FinetuneConfig(
-        tasks=tasks, epochs=epochs, epoch_size=epoch_size, seed=seed, heads=heads, optimizer=optimizer
-    )
+    return FinetuneConfig(tasks=tasks, epochs=2, epoch_size=800, seed=seed, heads=heads, optimizer=optimizer)
+
+
+def settings_of_few_rows(seed: int, count: int) -> FinetuneConfig:
+    """The settings with few rows a class: a linear head, and more epochs the fewer rows there are."""
+    heads = HeadsConfig(sharing="none", dropout=0.1)
+    optimizer = OptimizerConfig(learning_rate=3e-4, head_learning_rate=1e-2, schedule="linear", warmup=0.1)
+    epochs = 15 if count == ROWS_PER_CLASS[0] else 8
+    return FinetuneConfig(epochs=epochs, batch_size=8, seed=seed, heads=heads, optimizer=optimizer)
 
 
 def test_scores(model: MultitaskModel, tasks: dict[str, Task]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -205,22 +211,22 @@ def few_rows(declared: Path, name: str, count: int, seed: int) -> tuple[list[str
     return list(texts), [task.names[number] for number in numbers], task  # type: ignore[attr-defined]
 
 
-def few(declared: Path, folder: Path, runs: Path, seed: int) -> Iterator[dict[str, Any]]:
-    """Ours with few rows: about as many steps as 30 epochs, and the last model, as there are no rows to select on."""
+def few(declared: Path, folder: Path, runs: Path, seed: int, counts: list[int]) -> Iterator[dict[str, Any]]:
+    """Ours with few rows. The training rows are the development rows too, as there are no others to select on."""
     for name in ("trec", "sst2", "cr"):
-        for count in ROWS_PER_CLASS:
+        for count in counts:
             texts, labels, task = few_rows(declared, name, count, seed)
             place = folder / "few" / f"{name}-{count}-{seed}.jsonl"
             write(place, [{task.text[0]: text, task.label: label} for text, label in zip(texts, labels, strict=True)])  # type: ignore[misc]
             toml = place.with_suffix(".toml")
             kind = f'kind = "classification"\ntext = "{task.text[0]}"\nlabel = "{task.label}"'
             write_text(toml, f'[tasks.{name}]\n{kind}\ntrain = "{place.name}"\ndev = "{place.name}"\n')
-            model, minutes = train(toml, settings(seed, epochs=30 if count == 8 else 12, epoch_size=None), runs)
+            model, minutes = train(toml, settings_of_few_rows(seed, count), runs)
             for _, metrics in test_scores(model, {name: replace(task, train=load_tasks(toml)[name].train)}):
                 yield result(f"few {count}", name, seed, task, metrics, minutes)
 
 
-def setfit(declared: Path, folder: Path, seed: int) -> Iterator[dict[str, Any]]:
+def setfit(declared: Path, folder: Path, seed: int, counts: list[int]) -> Iterator[dict[str, Any]]:
     """SetFit on the same rows with its paper's settings: 20 positive and negative pairs a row, one epoch."""
     from datasets import Dataset
     from setfit import SetFitModel, Trainer, TrainingArguments
@@ -228,7 +234,7 @@ def setfit(declared: Path, folder: Path, seed: int) -> Iterator[dict[str, Any]]:
     from minbert.download_checkpoint import resolve
 
     for name in ("trec", "sst2", "cr"):
-        for count in ROWS_PER_CLASS:
+        for count in counts:
             texts, labels, task = few_rows(declared, name, count, seed)
             began = time.monotonic()
             model = SetFitModel.from_pretrained(str(resolve(START)), labels=list(task.names))  # type: ignore[attr-defined]
@@ -256,7 +262,8 @@ def main() -> None:
     parser.add_argument("--senteval", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS_PER_CLASS), help="of each class, few rows")
     options = parser.parse_args()
     declared = prepare(options.senteval, options.output)
     runs = options.output / "runs"
@@ -270,12 +277,12 @@ def main() -> None:
 
         if "probe" in options.part:
             keep(probe(declared))
-        for seed in range(options.seeds):
+        for seed in options.seeds:
             keep(together_and_alone(declared, runs, seed, options.part))
             if "few" in options.part:
-                keep(few(declared, options.output, runs, seed))
+                keep(few(declared, options.output, runs, seed, options.rows))
             if "setfit" in options.part:
-                keep(setfit(declared, options.output, seed))
+                keep(setfit(declared, options.output, seed, options.rows))
 
 
 if __name__ == "__main__":
