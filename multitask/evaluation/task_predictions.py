@@ -74,6 +74,34 @@ def estimate(
     return {name: model.tasks[name].estimate(outputs(model, name, rows, runtime)) for name, rows in data.items()}
 
 
+def tune(
+    model: MultitaskModel, dev: Mapping[str, LabelledData], calibrate: bool, runtime: Runtime
+) -> dict[str, NDArray[np.float64]]:
+    """Store in a model what its tasks choose on their dev sets: thresholds and, if `calibrate`, temperatures.
+
+    Args:
+        model: in eval mode.
+        dev: the tasks' labelled dev sets.
+        calibrate: whether to fit temperatures; otherwise they stay as they are.
+        runtime: device and precision.
+
+    Returns:
+        The model's estimates for all rows, in file order.
+
+    Raises:
+        InputError: some outputs are not finite.
+    """
+    estimates = {}
+    for name, rows in dev.items():
+        labels = rows.examples.labels
+        assert labels is not None, "dev sets have labels"
+        raw = outputs(model, name, rows, runtime)
+        task = model.tasks[name].calibrated(raw, labels) if calibrate else model.tasks[name]
+        estimates[name] = task.estimate(raw)
+        model.tasks[name] = task.tuned(estimates[name], labels)
+    return estimates
+
+
 def write_predictions(
     tasks: Mapping[str, Task], estimates: Estimates, examples: Mapping[str, Examples], split: Split, folder: Path
 ) -> list[Path]:

@@ -12,7 +12,8 @@ from minbert.errors import InputError
 from minbert.files import write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
-from multitask.evaluation.task_predictions import Estimates, estimate, located, tokenised, write_predictions
+from multitask.data.labelled_data import LabelledData
+from multitask.evaluation.task_predictions import Estimates, estimate, located, tokenised, tune, write_predictions
 from multitask.evaluation.task_scores import MultitaskScores, labels_of, score
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact
@@ -71,7 +72,7 @@ def ensemble(
     examples = _read(tasks)
     inputs = {
         "members": [member.identity for member in members],
-        "data": {split: {name: rows.fingerprint for name, rows in sets.items()} for split, sets in examples.items()},
+        "data": {split: {name: rows.identity for name, rows in sets.items()} for split, sets in examples.items()},
         **runtime.describe(),
     }
     labels = {"members": " ".join(str(member.folder) for member in members), "data": str(data)}
@@ -84,9 +85,9 @@ def ensemble(
             return artefact
         dev = examples["dev"]
         answers = {member.label: _answers(member, dev, runtime) for member in members}
-        scores = {label: score(tasks, answer, dev) for label, answer in answers.items()}
+        scores = {member.label: score(member.tasks, answers[member.label], dev) for member in members}
         if config.method in SOUPS:
-            votes, combined = _soup(config, members, tasks, scores, examples, runtime, artefact.folder)
+            votes, combined = _soup(config, members, scores, examples, runtime, artefact.folder)
         else:
             votes = _vote(config, tasks, answers, dev)
             combined = {"dev": _blended(votes, answers), "test": _on_test(members, votes, examples["test"], runtime)}
@@ -139,8 +140,11 @@ def _answers(member: Member, examples: Mapping[str, Examples], runtime: Runtime)
 
 def _estimates(model: MultitaskModel, examples: Mapping[str, Examples], runtime: Runtime) -> Estimates:
     """A model's estimates of the tasks that it has a head for."""
-    data = {name: tokenised(model, name, rows) for name, rows in examples.items() if name in model.tasks}
-    return estimate(model, data, runtime)
+    return estimate(model, _tokenised(model, examples), runtime)
+
+
+def _tokenised(model: MultitaskModel, examples: Mapping[str, Examples]) -> dict[str, LabelledData]:
+    return {name: tokenised(model, name, rows) for name, rows in examples.items() if name in model.tasks}
 
 
 def _vote(
@@ -181,7 +185,6 @@ def _blended(votes: Votes, answers: Mapping[str, Estimates]) -> Estimates:
 def _soup(
     config: EnsembleConfig,
     members: Sequence[Member],
-    tasks: Mapping[str, Task],
     scores: Mapping[str, MultitaskScores],
     examples: Mapping[Split, Mapping[str, Examples]],
     runtime: Runtime,
@@ -191,19 +194,24 @@ def _soup(
     if len({member.seed for member in members}) > 1:
         logger.warning("the heads of these models began from different seeds, so their mean may be worse than each")
     dev = examples["dev"]
+    # A soup's probabilities are not those of its members, so it needs thresholds and temperatures of its own.
+    calibrate = any(task.declaration().get("temperature") for member in members for task in member.tasks.values())
+
+    def tuned(model: MultitaskModel) -> Estimates:
+        return tune(model.to(runtime.device), _tokenised(model, dev), calibrate, runtime)
 
     def dev_score(model: MultitaskModel) -> float:
-        return score(tasks, _estimates(model.to(runtime.device), dev, runtime), dev).overall
+        return score(model.tasks, tuned(model), dev).overall
 
     chosen = list(members)
     if config.method == "greedy_soup":
         chosen = select_soup(sorted(members, key=lambda member: -rank(scores[member.label].overall)), dev_score)
     model = soup([member.folder for member in chosen])
+    on_dev = tuned(model)
     model.save(folder / "checkpoints" / "soup")
     write_json(folder / "best.json", {"overall": "soup"})
-    votes = {name: {member.label: 1 for member in chosen} for name in examples["dev"]}
-    model.to(runtime.device)
-    return votes, {split: _estimates(model, sets, runtime) for split, sets in examples.items()}
+    votes = {name: {member.label: 1 for member in chosen} for name in dev}
+    return votes, {"dev": on_dev, "test": _estimates(model, examples["test"], runtime)}
 
 
 def _shares(votes: Mapping[str, int]) -> dict[str, float]:

@@ -61,7 +61,8 @@ class Member:
         if folder.resolve().parent.name == "checkpoints" and (run / "inputs.json").is_file():
             start = read_json(run / "inputs.json").get("start", {}).get("sha256")
             seed = read_json(run / "config.json").get("seed")
-        return cls(folder, model.tasks, shape, start, seed, {**shape, "weights": weights})
+        tasks = {name: task.declaration() for name, task in model.tasks.items()}
+        return cls(folder, model.tasks, shape, start, seed, {**shape, "tasks": tasks, "weights": weights})
 
     @property
     def label(self) -> str:
@@ -120,12 +121,17 @@ def select_greedily(
     votes = best = np.zeros(len(estimates), np.int64)
     best_score = -np.inf
     for _ in range(rounds):
-        candidates = [votes + one for one in np.eye(len(estimates), dtype=np.int64)]
-        scores = [rank(task.score(blend(estimates, candidate), labels), task.selects) for candidate in candidates]
+        candidates = [votes + another for another in np.eye(len(estimates), dtype=np.int64)]
+        scores = [rank(_tuned_score(task, blend(estimates, one), labels), task.selects) for one in candidates]
         votes = candidates[int(np.argmax(scores))]
         if max(scores) > best_score or not best.any():
             best, best_score = votes, max(scores)
     return best
+
+
+def _tuned_score(task: Task, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> float:
+    """The score with thresholds that are chosen for these estimates, as the ensemble will have them."""
+    return task.tuned(estimates, labels).score(estimates, labels)
 
 
 def rank(score: float, higher_is_better: bool = True) -> float:

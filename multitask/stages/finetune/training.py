@@ -10,10 +10,9 @@ from torch import Tensor, nn
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import batches_of_similar_length, drawn_rows, rows_from
-from multitask.evaluation.task_predictions import tokenised
-from multitask.evaluation.task_scores import labels_of, score
+from multitask.evaluation.task_predictions import tokenised, tune
+from multitask.evaluation.task_scores import score
 from multitask.models.multitask_model import MultitaskModel
-from multitask.models.predictions import outputs
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
@@ -80,6 +79,11 @@ class Prepared:
             "tasks": {name: task.declaration() for name, task in self.model.tasks.items()},
             "training": {name: split.examples.fingerprint for name, split in self.training.items()},
             "dev": {name: split.examples.fingerprint for name, split in self.dev.items()},
+            # One file may be read in several ways: other splits, other quotes, other held-out rows.
+            "rows": {
+                use: {name: split.examples.identity for name, split in sets.items()}
+                for use, sets in (("training", self.training), ("dev", self.dev))
+            },
         }
 
     @property
@@ -121,7 +125,6 @@ class Finetuning:
         runtime: Runtime,
     ) -> None:
         self.model = model
-        self.tasks = dict(model.tasks)  # without what is chosen on the dev set
         self.training = training
         self.dev = dev
         self.config = config
@@ -165,12 +168,7 @@ class Finetuning:
 
     def evaluate(self) -> Evaluation:
         examples = {name: rows.examples for name, rows in self.dev.items()}
-        estimates = {}
-        for name, task in self.tasks.items():
-            raw, labels = outputs(self.model, name, self.dev[name], self.runtime), labels_of(examples[name])
-            task = task.calibrated(raw, labels) if self.config.calibrate else task
-            estimates[name] = task.estimate(raw)
-            self.model.tasks[name] = task.tuned(estimates[name], labels)
+        estimates = tune(self.model, self.dev, self.config.calibrate, self.runtime)
         scores = score(self.model.tasks, estimates, examples)
         kept = scores.selecting if self.config.keep_task_bests else {}
         return Evaluation(scores.metrics, {"overall": scores.overall, **kept} if scores.selecting else {})

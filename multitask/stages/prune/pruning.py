@@ -156,7 +156,7 @@ def _by_geometry(begin: Start, data: Path, config: PruneConfig, runtime: Runtime
     if config.uniformity_weight < 1 and not source.positive[drawn_rows(len(source), config.train_limit)].any():
         raise InputError(f"{pairs.examples.source}: no scored pair has a similarity of {POSITIVE:g} or more to align")
     score = _gradient(begin.encoder, begin.pooling, source, config, runtime)
-    return Scoring(score, {"similarity": pairs.examples.fingerprint}, _seen(pairs, config))
+    return Scoring(score, {"similarity": pairs.examples.identity}, _seen(pairs, config))
 
 
 def _by_task(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scoring:
@@ -172,7 +172,7 @@ def _by_task(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) ->
     source = TaskSource(model.to(runtime.device), config.task, rows)
     heads = [sha256_of_file(path) for path in heads_files(begin.folder, model.pooling)]
     score = _gradient(model.encoder, model.pooling, source, config, runtime)
-    return Scoring(score, {config.task: rows.examples.fingerprint, "heads": heads}, _seen(rows, config))
+    return Scoring(score, {config.task: rows.examples.identity, "heads": heads}, _seen(rows, config))
 
 
 def _seen(data: LabelledData, config: PruneConfig) -> TrainedOn:

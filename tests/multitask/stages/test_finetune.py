@@ -166,6 +166,24 @@ def test_changed_data_is_another_artefact(run, small_data, tmp_path, file, monke
         run(data=data)
 
 
+@pytest.mark.parametrize("changed", ['train = { file = "x.csv", split = "more" }', "quotes = false"])
+def test_other_rows_of_the_same_file_are_another_artefact(tiny_encoder, tmp_path, changed):
+    rows = [f"film {word},{word},{split}" for word in ("good", "bad") for split in ("train", "more") for _ in range(6)]
+    rows = [f"{i} {row}" for i, row in enumerate(rows)]
+    (tmp_path / "x.csv").write_text("\n".join(["q,c,split", *rows, '"quoted",good,train', ""]))
+    lines = ['kind = "classification"', 'text = "q"', 'label = "c"', 'train = { file = "x.csv", split = "train" }']
+    key = changed.split(" = ")[0]
+    kept = [line for line in lines if not line.startswith(f"{key} =")]
+    folders = set()
+    for declared in (lines, [*kept, changed]):
+        (tmp_path / "tasks.toml").write_text("\n".join(["[tasks.topic]", *declared]))
+        run = finetune(
+            str(tiny_encoder), tmp_path / "tasks.toml", replace(CONFIG, epochs=1), options(tmp_path / "runs")
+        )
+        folders.add(run.folder)
+    assert len(folders) == 2
+
+
 def test_changed_start_weights_are_another_artefact(run, tiny_encoder, tmp_path, small_data, monkeypatch):
     done = run()
     copy = shutil.copytree(tiny_encoder, tmp_path / "copy")
