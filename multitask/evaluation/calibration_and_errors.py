@@ -94,11 +94,14 @@ def class_scores(
         seed: of the resampled rows.
     """
     size = len(gold)
-    draws = generator(seed, "resampled rows of class scores", size)
-    counts = draws.multinomial(size, np.full(size, 1 / size), SAMPLES).astype(np.float64)  # [samples, rows]
-    resampled = _f1(counts @ (predicted & gold), counts @ predicted, counts @ gold)
-    low, high = np.quantile(resampled, [LEVEL / 2, 1 - LEVEL / 2], axis=0)
     hits, called, there = (predicted & gold).sum(axis=0), predicted.sum(axis=0), gold.sum(axis=0)
+    # F1 depends on the rows only through these counts, so the counts are resampled: memory does not grow with the rows.
+    cells = np.stack([hits, called - hits, there - hits, size - called - there + hits], axis=1)  # [labels, 4]
+    draws = generator(seed, "resampled rows of class scores", size)
+    drawn = np.moveaxis(draws.multinomial(size, cells / size, (SAMPLES, len(labels))), 2, 0)  # [4, samples, labels]
+    low, high = np.quantile(
+        _f1(drawn[0], drawn[0] + drawn[1], drawn[0] + drawn[2]), [LEVEL / 2, 1 - LEVEL / 2], axis=0
+    )
     f1 = _f1(hits, called, there)
     return [
         ClassScores(

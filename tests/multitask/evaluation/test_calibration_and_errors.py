@@ -2,12 +2,13 @@
 
 import csv
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
 from scipy.special import softmax
 from sklearn.calibration import calibration_curve
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+from sklearn.metrics import confusion_matrix, f1_score, precision_recall_fscore_support
 
 from multitask.data.examples import Examples
 from multitask.evaluation.calibration_and_errors import (
@@ -75,6 +76,27 @@ def test_scores_of_classes_equal_scikit_learn_and_intervals_hold_them():
         assert low < score.f1 < high
         # The standard error of a share of about 130 rows is near 0.04; F1 of such shares is of the same size.
         assert 0.06 < high - low < 0.25
+
+
+def test_intervals_of_classes_are_those_of_resampled_rows():
+    predicted = LOGITS.argmax(axis=1)[:, None] == np.arange(3)
+    gold = LABELS[:, None] == np.arange(3)
+    draws = np.random.default_rng(1)
+    samples = []
+    for _ in range(4000):
+        rows = draws.integers(ROWS, size=ROWS)
+        samples.append(f1_score(gold[rows].argmax(axis=1), predicted[rows].argmax(axis=1), average=None))
+    expected = np.quantile(samples, [0.025, 0.975], axis=0).T
+    np.testing.assert_allclose([s.interval for s in class_scores(predicted, gold, "abc")], expected, atol=0.01)
+
+
+def test_intervals_of_classes_need_no_memory_for_each_row_and_sample():
+    gold = np.random.default_rng(3).random((50_000, 4)) < 0.5
+    tracemalloc.start()
+    class_scores(gold, gold, "abcd")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 100 * gold.nbytes
 
 
 def test_temperature_scaling_recovers_the_true_temperature():
