@@ -8,7 +8,7 @@ import json
 import lzma
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from minbert.errors import InputError
 from minbert.files import atomic_file
+from multitask.data.problems import plain, reason
 from multitask.data.tables import SEPARATORS, Row
 from multitask.data.text_lines import suffixes
 
@@ -39,6 +40,7 @@ class _Delimited(TableWriter):
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
+            _refuse_new_columns(row, self.writer.fieldnames)
             joined = {name: "|".join(map(str, v)) for name, v in row.items() if isinstance(v, list | tuple)}
             self.writer.writerow({**row, **joined} if joined else row)
 
@@ -48,54 +50,76 @@ class _JsonLines(TableWriter):
         self.file = file
 
     def write(self, rows: Sequence[Row]) -> None:
-        self.file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        # JSON has no dates and no decimal numbers, which parquet files may hold.
+        self.file.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
 
 
 class _Parquet(TableWriter):
-    """The first block's rows decide the columns' types, except for those that `schema` gives."""
+    """The first block's rows decide the columns' types, except for those that `types` gives."""
 
-    def __init__(self, path: Path, schema: Any) -> None:
+    def __init__(self, path: Path, columns: Sequence[str], types: Mapping[str, Any]) -> None:
         self.path = path
-        self.schema = schema
+        self.columns = columns
+        self.types = types
+        self.schema: Any = None
         self.writer: Any = None
 
     def write(self, rows: Sequence[Row]) -> None:
         import pyarrow
         import pyarrow.parquet
 
+        for row in rows:
+            _refuse_new_columns(row, self.columns)
+        try:
+            if self.writer is None:
+                arrays = {name: pyarrow.array([row.get(name) for row in rows]) for name in self.columns}
+                known = [(name, self.types.get(name, array.type)) for name, array in arrays.items()]
+                self.schema = pyarrow.schema(known)
+                self.writer = pyarrow.parquet.ParquetWriter(self.path, self.schema)
+            self.writer.write_table(pyarrow.Table.from_pylist(list(rows), self.schema))
+        except pyarrow.ArrowException as error:
+            raise InputError(
+                f"a column's values have no common type in parquet ({reason(error)}); write jsonl"
+            ) from None
+
+    def close(self) -> None:
+        """End the file; without rows it has only the columns."""
         if self.writer is None:
-            known = {field.name: field for field in self.schema or ()}
-            inferred = pyarrow.Table.from_pylist(list(rows)).schema
-            self.schema = pyarrow.schema([known.get(field.name, field) for field in inferred])
-            self.writer = pyarrow.parquet.ParquetWriter(self.path, self.schema)
-        self.writer.write_table(pyarrow.Table.from_pylist(list(rows), self.schema))
+            self.write([])
+        self.writer.close()
+
+
+def _refuse_new_columns(row: Row, columns: Collection[str]) -> None:
+    if new := [name for name in row if name not in columns]:
+        raise InputError(f"a row has the column {plain(new[0])}, which the first row does not have; write jsonl")
 
 
 @contextmanager
-def table_writer(path: Path, columns: Sequence[str], schema: Any = None, form: str = "") -> Iterator[TableWriter]:
+def table_writer(
+    path: Path, columns: Sequence[str], types: Mapping[str, Any] | None = None, form: str = ""
+) -> Iterator[TableWriter]:
     """Write a table. The file appears when the block ends without an error.
 
     Args:
         path: the file; `-` for standard output.
         columns: the columns' names, in order.
-        schema: Arrow schema with the types of some columns, for parquet.
-        form: the format, as a suffix such as `.csv`, of standard output.
+        types: Arrow types of some columns, for parquet.
+        form: the format, as a suffix such as `.csv`, of standard output; in place of parquet, jsonl is written.
 
     Raises:
-        InputError: the name has no known format.
+        InputError: the name has no known format, or the format cannot hold a row.
     """
-    suffix, compression = (form, "") if path == STANDARD_OUTPUT else suffixes(path)
-    if path == STANDARD_OUTPUT and suffix != ".parquet":
-        yield _text_writer(sys.stdout, suffix, columns)
+    if path == STANDARD_OUTPUT:
+        yield _text_writer(sys.stdout, ".jsonl" if form == ".parquet" else form, columns)
         sys.stdout.flush()
         return
     check_output(path)
+    suffix, compression = suffixes(path)
     with atomic_file(path) as temporary:
         if suffix == ".parquet":
-            writer = _Parquet(temporary, schema)
+            writer = _Parquet(temporary, columns, types or {})
             yield writer
-            if writer.writer is not None:
-                writer.writer.close()
+            writer.close()
         else:
             with io.TextIOWrapper(_OPEN[compression](temporary), "utf-8", newline="") as file:
                 yield _text_writer(file, suffix, columns)

@@ -99,9 +99,7 @@ def class_scores(
     cells = np.stack([hits, called - hits, there - hits, size - called - there + hits], axis=1)  # [labels, 4]
     draws = generator(seed, "resampled rows of class scores", size)
     drawn = np.moveaxis(draws.multinomial(size, cells / size, (SAMPLES, len(labels))), 2, 0)  # [4, samples, labels]
-    low, high = np.quantile(
-        _f1(drawn[0], drawn[0] + drawn[1], drawn[0] + drawn[2]), [LEVEL / 2, 1 - LEVEL / 2], axis=0
-    )
+    low, high = np.quantile(_f1(drawn[0], drawn[0] + drawn[1], drawn[0] + drawn[2]), [LEVEL / 2, 1 - LEVEL / 2], axis=0)
     f1 = _f1(hits, called, there)
     return [
         ClassScores(

@@ -3,7 +3,7 @@
 The file is read, predicted and written in blocks, so it may be larger than memory.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -76,15 +76,18 @@ def predict_file(
     names = [column for columns in added.values() for column in columns]
     if clash := sorted(set(names) & set(table.columns)):
         raise InputError(f"{table.name}: has the column {clash[0]} already; name the predictions with --prefix")
-    groups = _groups(model, added, reading.columns, table)
+    form = _form(source, reading)
+    groups = _groups(model, added, reading.columns or (table.columns if form == ".txt" else ()), table)
     count = 0
-    form = reading.form if str(source) == "-" else suffixes(source)[0]
     with (
-        table_writer(output, [*table.columns, *names], table.schema, form) as writer,
+        table_writer(output, [*table.columns, *names], _types(model, table, added), form) as writer,
         tqdm(unit="row", disable=None) as bar,
     ):
         while block := list(islice(table.rows, ROWS_PER_BLOCK)):
             rows = [dict(row) for _, row in block]
+            for (number, _), row in zip(block, rows, strict=True):
+                if clash := sorted(set(names) & row.keys()):  # rows of jsonl may have columns that the first one lacks
+                    raise InputError(f"{table.place(number)}: has the column {clash[0]} already; use --prefix")
             for columns, together in groups.items():
                 texts = [_texts(table, number, row, columns) for number, row in block]
                 for name, found in predict_rows(model, texts, together, runtime).items():
@@ -98,13 +101,17 @@ def predict_file(
 
 def _open(source: Path, reading: Reading, model: MultitaskModel, tasks: Sequence[str]) -> Table:
     path = Path(STANDARD_INPUT) if str(source) == "-" else source
-    suffix = reading.form if str(source) == "-" else suffixes(source)[0]
+    suffix = _form(source, reading)
     if suffix == ".txt":
         width = len(model.tasks[_named(model, tasks)[0]].text)
         return _text_table(path, str(source), width)
     if str(source) == "-":
         return open_table(Source(STANDARD_INPUT), reading.dialect, form=suffix)
     return open_table(Source(str(path)), reading.dialect)
+
+
+def _form(source: Path, reading: Reading) -> str:
+    return reading.form if str(source) == "-" else suffixes(source)[0]
 
 
 def _text_table(path: Path, name: str, width: int) -> Table:
@@ -128,14 +135,13 @@ def _named(model: MultitaskModel, tasks: Sequence[str]) -> list[str]:
 
 
 def _groups(
-    model: MultitaskModel, names: Sequence[str] | dict[str, Any], columns: tuple[str, ...], table: Table
+    model: MultitaskModel, names: Iterable[str], columns: tuple[str, ...], table: Table
 ) -> dict[tuple[str, ...], list[str]]:
     """The tasks by the columns that they read."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for name in names:
         task = model.tasks[name]
-        plain = table.columns in (("text",), ("sentence1", "sentence2")) and not columns
-        read = columns or (table.columns if plain else task.text)
+        read = columns or task.text
         if len(read) != len(task.text):
             raise InputError(f"{name} reads {len(task.text)} columns of text; {table.name} gives {', '.join(read)}")
         table.require(read)
@@ -151,6 +157,21 @@ def _texts(table: Table, number: int, row: Row, columns: tuple[str, ...]) -> tup
             raise InputError(f"{table.place(number)}: {column} is {quote(value)}; expected text")
         texts.append(value)
     return tuple(texts)
+
+
+def _types(model: MultitaskModel, table: Table, added: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Arrow types of the file's columns, if it has types, and of the columns that tasks add."""
+    import pyarrow
+
+    text, number = pyarrow.string(), pyarrow.float64()
+    types = {field.name: field.type for field in table.schema or ()}
+    for name, (predicted, *probabilities) in added.items():
+        task = model.tasks[name]
+        types[predicted] = pyarrow.list_(text) if isinstance(task, MultiLabel) else text
+        if not isinstance(task, Labelled):
+            types[predicted] = number
+        types |= dict.fromkeys(probabilities, number)
+    return types
 
 
 def _columns(task: Task, prefix: str, probabilities: bool) -> list[str]:

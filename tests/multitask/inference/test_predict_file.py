@@ -1,9 +1,11 @@
 """Predictions of a file: columns are kept in every format, and values equal those of the model's own `predict`."""
 
 import csv
+import datetime
 import gzip
 import io
 import json
+from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
@@ -11,11 +13,17 @@ import pytest
 import torch
 
 from minbert.errors import InputError
+from minbert.model import BertModel
+from minbert.tokenizer import load_tokenizer
 from multitask.cli.main import main
 from multitask.data import write_tables
 from multitask.inference import predict_file as module
 from multitask.inference.predict_file import Reading, predict_file
+from multitask.models.config import HeadsConfig
+from multitask.models.multitask_model import MultitaskModel
+from multitask.models.predictions import Prediction
 from multitask.runtime.device import Runtime
+from multitask.tasks.declarations import task_of
 from tests.multitask.declared import model_of_every_kind
 
 CPU = Runtime(torch.device("cpu"), "fp32")
@@ -126,6 +134,68 @@ def test_a_file_that_cannot_be_predicted_is_named_and_leaves_nothing(model, tmp_
     with pytest.raises(InputError, match=message):
         predict_file(model, tasks, tmp_path / "i.jsonl", tmp_path / "o.csv", CPU, reading)
     assert [path.name for path in tmp_path.iterdir()] == ["i.jsonl"]
+
+
+@pytest.mark.parametrize("output", ["o.csv", "o.parquet"])
+def test_a_column_that_the_first_row_lacks_is_never_dropped(model, tmp_path, output):
+    write(tmp_path / "i.jsonl", [ROWS[0], {**ROWS[1], "extra": "1"}])
+    with pytest.raises(InputError, match="a row has the column extra, which the first row does not have; write jsonl"):
+        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output, CPU)
+    assert not (tmp_path / output).exists()
+    predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl", CPU)
+    assert read(tmp_path / "o.jsonl")[1]["extra"] == "1"
+
+
+def test_a_later_rows_own_column_is_not_overwritten(model, tmp_path):
+    write(tmp_path / "i.jsonl", [*ROWS, {**ROWS[0], "topic": "mine"}])
+    with pytest.raises(InputError, match=r"i.jsonl:6: has the column topic already; use --prefix"):
+        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl", CPU)
+
+
+def test_values_of_two_types_in_one_column_of_parquet_are_an_error_of_one_line(model, tmp_path):
+    write(tmp_path / "i.jsonl", [{**ROWS[0], "note": note} for note in (1, 2, "three")])
+    with pytest.raises(InputError, match="no common type in parquet") as caught:
+        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.parquet", CPU)
+    assert "\n" not in str(caught.value)
+
+
+def test_labels_that_begin_after_the_first_block_are_written_to_parquet(model, tmp_path, monkeypatch):
+    write(tmp_path / "i.csv", ROWS)
+    found = [Prediction(labels=labels) for labels in ((), (), ("a",), ("a", "b"), ())]
+    answers = iter([{"tags": found[:2]}, {"tags": found[2:4]}, {"tags": found[4:]}])
+    monkeypatch.setattr(module, "predict_rows", lambda *_: next(answers))
+    predict_file(model, ["tags"], tmp_path / "i.csv", tmp_path / "o.parquet", CPU)
+    assert [row["tags"] for row in read(tmp_path / "o.parquet")] == [[], [], ["a"], ["a", "b"], []]
+
+
+@pytest.mark.parametrize("output", ["o.csv", "o.parquet"])
+def test_a_file_without_rows_gives_a_table_without_rows(model, tmp_path, output):
+    (tmp_path / "i.csv").write_text("question,note\n")
+    assert predict_file(model, ["topic"], tmp_path / "i.csv", tmp_path / output, CPU) == 0
+    assert read(tmp_path / output) == []
+
+
+def test_parquet_is_written_to_standard_output_as_jsonl(model, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    day = datetime.date(2024, 2, 29)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{"question": "Who?", "day": day}]), tmp_path / "i.parquet")
+    predict_file(model, ["topic"], tmp_path / "i.parquet", Path("-"), CPU)
+    assert json.loads(capsys.readouterr().out)["day"] == "2024-02-29"
+    assert [path.name for path in tmp_path.iterdir()] == ["i.parquet"]
+
+
+def test_the_columns_of_a_table_are_those_that_the_task_names_also_if_they_are_called_sentence1_and_sentence2(
+    tiny_encoder, tmp_path
+):
+    task = task_of("d", {"kind": "pair_regression", "text": ["sentence2", "sentence1"], "label": "far"})
+    torch.manual_seed(0)
+    encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
+    model = MultitaskModel(encoder, tokenizer, {"d": task}, "mean", HeadsConfig(pairs="joint")).eval()
+    (tmp_path / "i.csv").write_text("sentence1,sentence2\na film,good time\n")
+    predict_file(model, ["d"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+    one, other = (p.value for p in model.predict("d", [("a film", "good time"), ("good time", "a film")]))
+    assert abs(one - other) > 1e-4
+    assert float(read(tmp_path / "o.csv")[0]["d"]) == pytest.approx(other, abs=1e-5)
 
 
 def test_a_name_without_a_format_is_refused_before_anything_is_computed(model, tmp_path):
