@@ -64,6 +64,12 @@ def text_lines(path: Path) -> Iterator[str]:
             yield decode(path, number, raw)
 
 
+def count_lines(path: Path) -> int:
+    """Number of line ends of a file, decompressed."""
+    with open_bytes(path) as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+
+
 def decode(path: Path, number: int, raw: bytes) -> str:
     """Decode the line of this number (from 1); errors as of `text_lines`."""
     if len(raw) > MOST_BYTES:

@@ -82,8 +82,8 @@ def ensemble_table(evaluation: Mapping[str, Any]) -> str:
 
     def line(label: str, scored: Mapping[str, Any]) -> list[str]:
         scores = scored["scores"]
-        overall = f"{scored['overall']:.4f}" if len(scores) == len(tasks) else "-"
-        return [label, overall, *(f"{scores[name]:.4f}" if name in scores else "-" for name in tasks)]
+        overall = number(scored["overall"]) if len(scores) == len(tasks) else "-"
+        return [label, overall, *(number(scores[name]) if name in scores else "-" for name in tasks)]
 
     def weights(label: str) -> list[str]:
         given = [evaluation["weights"][name].get(label, 0) for name in tasks]

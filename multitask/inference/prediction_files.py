@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from multitask.data.labelled_data import LabelledData
 from multitask.evaluation.task_predictions import estimate, load_split, write_predictions
 from multitask.models.multitask_model import load_model
 from multitask.runs.artefact import locate_model
@@ -21,6 +22,8 @@ def write_prediction_files(
 ) -> list[Path]:
     """Write a model's predictions on its tasks' dev and test sets, in file order; returns the files written.
 
+    A task that declares no test set has no test file.
+
     Args:
         model: a run's folder or a model folder.
         data: a tasks file, or the folder of the course's files.
@@ -34,14 +37,16 @@ def write_prediction_files(
     """
     folder = locate_model(model, best_on=best_on)
     runtime = start(device, precision)
-    loaded = load_model(folder, load_tasks(data)).to(runtime.device)
-    splits: tuple[Split, ...] = ("dev", "test")
-    rows = {split: load_split(loaded, data, split) for split in splits}  # all, before writing any
-    predictions = {split: estimate(loaded, rows[split], runtime) for split in splits}
+    declared = load_tasks(data)
+    loaded = load_model(folder, declared).to(runtime.device)
+    tested = [name for name in loaded.tasks if name not in declared or declared[name].test is not None]
+    rows: dict[Split, dict[str, LabelledData]] = {"dev": load_split(loaded, data, "dev")}
+    rows["test"] = load_split(loaded, data, "test", tested) if tested else {}
+    predictions = {split: estimate(loaded, sets, runtime) for split, sets in rows.items()}
     return [
         path
-        for split in splits
+        for split, sets in rows.items()
         for path in write_predictions(
-            loaded.tasks, predictions[split], {name: d.examples for name, d in rows[split].items()}, split, output
+            loaded.tasks, predictions[split], {name: d.examples for name, d in sets.items()}, split, output
         )
     ]

@@ -99,7 +99,9 @@ def estimate_rows(
     Tasks that encode their sentences separately share one pass of the encoder; tasks that read pairs jointly another.
     """
     columns = columns_of(rows)
-    names = tasks_for(model, len(columns), tasks)
+    # Nothing tells whether an empty list is one of pairs, so all tasks take it.
+    width = len(columns) if rows else None
+    names = tasks_for(model, width, tasks)
     runtime = runtime or model.runtime
     if not rows:
         return {name: np.empty((0, *([model.tasks[name].outputs] * (model.tasks[name].outputs > 1)))) for name in names}
@@ -123,16 +125,19 @@ def columns_of(rows: Sequence[Sentence]) -> list[list[str]]:
     tuples = [tuple(row) if isinstance(row, list | tuple) else (row,) for row in rows]
     width = len(tuples[0]) if tuples else 1
     for number, row in enumerate(tuples):
-        if len(row) != width or width > 2 or not all(isinstance(text, str) for text in row):
+        if len(row) != width or not 1 <= width <= 2 or not all(isinstance(text, str) for text in row):
             expected = "a pair of sentences" if width == 2 else "text"
             raise InputError(f"row {number} is {quote(rows[number])}; expected {expected}")
     return [list(column) for column in zip(*tuples, strict=True)] or [[]]
 
 
-def tasks_for(model: "MultitaskModel", width: int, tasks: Sequence[str] | None) -> list[str]:
-    """The names of tasks, or of all tasks that read so many columns. Raises InputError if one of them does not."""
+def tasks_for(model: "MultitaskModel", width: int | None, tasks: Sequence[str] | None) -> list[str]:
+    """The names of tasks, or of all tasks that read so many columns (None: any number).
+
+    Raises InputError if one of them does not.
+    """
     kind = "pairs of sentences" if width == 2 else "sentences"
-    fitting = [name for name, task in model.tasks.items() if len(task.text) == width]
+    fitting = [name for name, task in model.tasks.items() if width in (None, len(task.text))]
     for name in tasks or ():
         if name not in model.tasks:
             raise InputError(f'the model has no task "{name}"; it has {", ".join(model.tasks)}')

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from multitask.data.read_unlabelled_files import PAIRS_FILE, TRIPLETS_FILE
-from multitask.data.text_lines import suffixes
+from multitask.data.text_lines import count_lines, suffixes
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.registry import Planned
 from multitask.tasks.declarations import chosen_tasks, default_tasks, files_folder, load_tasks
@@ -49,10 +49,11 @@ def rows(task: Task, split: Split) -> float:
     path = task.source(split).path
     if path is None or not path.is_file():
         return 0
-    return max(lines(path) - 1, 0) if suffixes(path)[0] != ".parquet" else path.stat().st_size / 100
+    suffix, compression = suffixes(path)
+    return path.stat().st_size / 100 if compression or suffix == ".parquet" else max(lines(path) - 1, 0)
 
 
 @cache
 def lines(path: Path) -> int:
     """Lines of a file; 0 of a missing one, which the stage that needs it reports."""
-    return path.read_bytes().count(b"\n") if path.is_file() else 0
+    return count_lines(path) if path.is_file() else 0

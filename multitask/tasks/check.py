@@ -22,7 +22,7 @@ from multitask.data.read_unlabelled_files import (
     read_triplets,
 )
 from multitask.data.tables import Source
-from multitask.data.text_lines import open_bytes, suffixes
+from multitask.data.text_lines import count_lines, suffixes
 from multitask.data.tokenize_and_truncate import token_lengths
 from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.kinds import Labelled, Regression
@@ -206,7 +206,7 @@ class _Check:
         rows = len(hashes)
         report = FileReport(
             name=name,
-            lines=None if path is None or suffixes(path)[0] == ".parquet" else _lines(path),
+            lines=None if path is None or suffixes(path)[0] == ".parquet" else count_lines(path),
             rows=rows,
             dropped=dropped,
             repeated=rows - len(np.unique(hashes, axis=0)),
@@ -228,11 +228,6 @@ class _Check:
         self.problems += own[:SHOWN_PROBLEMS]
         if len(own) > SHOWN_PROBLEMS:
             self.problems.append(f"{name}: and {len(own) - SHOWN_PROBLEMS:,} more problems")
-
-
-def _lines(path: Path) -> int:
-    with open_bytes(path) as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
 
 def _histogram(task: Task, examples: Examples) -> dict[str, int]:

@@ -131,6 +131,9 @@ def _source(name: str, split: str, value: Any, common: Mapping[str, Any], root: 
         raise InputError(f"tasks.{name}: {split} is {quote(file)}, a name with a control character")
     if file.startswith(HUB):
         local = root / file.removeprefix(HUB)
+        if table.get("split") and local.is_dir() and not (local / "dataset_dict.json").is_file():
+            # Every split would be the whole data set, so a model would be scored on its training rows.
+            raise InputError(f"tasks.{name}: {split} names a split, but {local} is a single data set without splits")
         return Source(f"{HUB}{local}" if local.is_dir() else file, table.get("split") or split)
     return Source(str(root / file), table.get("split"))
 

@@ -20,6 +20,7 @@ from minbert.errors import InputError
 from multitask.data.problems import OnProblem, refuse
 from multitask.data.tables import Dialect, Source, open_table
 from multitask.data.text_lines import MOST_BYTES
+from multitask.tasks.declarations import load_tasks
 
 Columns = Sequence[str]
 Records = list[dict[str, Any]]
@@ -404,6 +405,17 @@ def test_a_saved_data_set_has_its_splits_and_names_of_classes(saved):
 def test_fingerprints_of_data_sets_are_those_of_their_content(saved):
     train, validation = (Source(f"hf:{saved / 'all'}", split).fingerprint() for split in ("train", "validation"))
     assert train == Source(f"hf:{saved / 'all'}", "train").fingerprint() != validation
+
+
+def test_a_data_set_without_splits_cannot_be_a_training_and_a_development_set(saved):
+    declared = '[tasks.t]\nkind = "classification"\ntext = "text"\nlabel = "type"\n'
+    (saved / "tasks.toml").write_text(f'{declared}file = "hf:one"\n')
+    with pytest.raises(InputError, match=r"tasks\.t: train names a split, but .*one is a single data set"):
+        load_tasks(saved / "tasks.toml")
+    (saved / "tasks.toml").write_text(
+        f'{declared}train = "hf:one"\ndev = {{ file = "hf:all", split = "validation" }}\n'
+    )
+    assert load_tasks(saved / "tasks.toml")["t"].source("train").file == f"hf:{saved / 'one'}"
 
 
 def test_a_data_set_that_cannot_be_loaded_is_refused(saved):

@@ -2,7 +2,7 @@
 
 import math
 
-from multitask.evaluation.text_tables import scores_table
+from multitask.evaluation.text_tables import ensemble_table, scores_table
 
 
 def test_the_best_defined_score_of_a_column_is_marked():
@@ -19,3 +19,13 @@ def test_the_best_defined_score_of_a_column_is_marked():
 
 def test_a_column_without_any_defined_score_has_no_mark():
     assert scores_table([{"epoch": 1, "scores": {"overall": math.nan}}]).splitlines()[1].split() == ["1", "undefined"]
+
+
+def test_an_undefined_score_of_an_ensemble_is_shown_as_undefined():
+    scored = {"overall": math.nan, "scores": {"a": math.nan, "b": 0.5}}
+    evaluation = {**scored, "method": "average", "selected_on_dev": False, "members": {"m": scored}, "weights": {}}
+    evaluation["weights"] = {"a": {"m": 1.0}, "b": {"m": 1.0}}
+    lines = ensemble_table(evaluation).splitlines()
+    assert [line.split() for line in lines[1:3]] == [
+        [name, "undefined", "undefined", "0.5000"] for name in ("m", "average")
+    ]

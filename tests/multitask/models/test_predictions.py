@@ -68,7 +68,10 @@ def test_predictions_equal_a_slow_computation(model, rows):
 
 
 def test_no_rows_give_no_predictions(model):
-    assert all(values == [] for values in model.predict_all([]).values())
+    assert model.predict_all([]) == {name: [] for name in model.tasks}
+    assert model.predict("similar", []) == model.predict("topic", []) == []
+    with pytest.raises(InputError, match='no task "sentiment"'):
+        model.predict("sentiment", [])
 
 
 def test_the_order_of_rows_does_not_matter(model):
@@ -87,6 +90,7 @@ def test_the_order_of_rows_does_not_matter(model):
         ("A gem.", None, "expected a list of sentences"),
         (["A gem.", 3], None, "row 1 is 3; expected text"),
         ([("a", "b", "c")], None, "row 0"),
+        ([()], None, "row 0"),
         ([("a", "b"), "c"], None, "row 1"),
     ],
 )
