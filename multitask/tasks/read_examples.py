@@ -28,7 +28,9 @@ logger = logging.getLogger("multitask")
 
 FORMAT = 2  # raise this when the layout of cached rows changes
 SHOWN = 5  # line numbers of incomplete rows
-STRATUM = 10  # rows with equal labels, on average; numbers that repeat less are grouped by tenths
+STRATUM = (
+    10  # rows with equal labels; numbers that repeat less on average are grouped by tenths, rarer sets of labels in one
+)
 
 
 def load_rows(task: Task, split: Split, labelled: bool | None = None) -> Examples:
@@ -88,10 +90,17 @@ def held_out(examples: Examples, share: float) -> tuple[Rows, Rows]:
 
 
 def _strata(labels: NDArray[np.float32]) -> Rows:
-    """Numbers of groups of rows with similar labels: the same class, the same labels, or the same tenth of numbers."""
-    _, stratum = np.unique(labels, axis=0, return_inverse=True)
+    """Numbers of groups of rows with similar labels: the same class, the same labels, or the same tenth of numbers.
+
+    Sets of labels that few rows share are one group. Rows with a rare label stay out of it, so that some of them are
+    training rows.
+    """
+    _, stratum, sizes = np.unique(labels, axis=0, return_inverse=True, return_counts=True)
     stratum = stratum.reshape(-1)
-    if labels.ndim == 1 and stratum.max() >= len(labels) / STRATUM:
+    if labels.ndim == 2:
+        has_rare_label = labels[:, labels.sum(axis=0) < STRATUM].any(axis=1)
+        stratum[(sizes[stratum] < STRATUM) & ~has_rare_label] = len(sizes)
+    elif stratum.max() >= len(labels) / STRATUM:
         bounds = np.quantile(labels, np.linspace(0, 1, 11)[1:-1])
         return np.searchsorted(bounds, labels)
     return stratum

@@ -349,6 +349,28 @@ def test_the_only_text_of_a_class_is_a_training_row():
         assert {rows[row][1] for row in training} == {0, 1, 2}
 
 
+def test_held_out_rows_of_several_labels_have_the_labels_of_all_rows():
+    """Most rows have labels that no other row has together."""
+    labels = (np.random.default_rng(0).random((2000, 12)) < 0.3).astype(np.float32)
+    whole = replace(examples_of([(f"text {i}", 0) for i in range(2000)]), labels=labels)
+    _, dev = held_out(whole, 0.1)
+    assert len(dev) == 200
+    # A share of 0.3 among 200 random rows has a standard error of 0.032.
+    np.testing.assert_allclose(labels[dev].mean(axis=0), labels.mean(axis=0), atol=0.1)
+    assert labels[dev].mean() == pytest.approx(labels.mean(), abs=0.03)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_rare_label_has_training_rows(count):
+    labels = (np.random.default_rng(0).random((300, 8)) < 0.3).astype(np.float32)
+    for first in range(0, 300 - count, count):
+        labels[:, 7] = 0
+        labels[first : first + count, 7] = 1
+        whole = replace(examples_of([(f"text {i}", 0) for i in range(300)]), labels=labels)
+        training, _ = held_out(whole, 0.5)
+        assert labels[training, 7].any()
+
+
 def test_held_out_pairs_are_not_training_pairs_in_the_other_order():
     first, second = [f"a{i}" for i in range(30)], [f"b{i}" for i in range(30)]
     labels = np.arange(60, dtype=np.float32)
