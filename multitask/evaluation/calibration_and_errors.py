@@ -202,8 +202,8 @@ def _write_classes(
     paths = [_write_table(folder / f"{task.name}-classes.csv", rows)]
     if isinstance(task, Classification):
         confusion = task.metrics(estimates, labels)["confusion"]
-        table = [
-            {"gold": name, **dict(zip(names, row, strict=True))} for name, row in zip(names, confusion, strict=True)
+        table = [  # no class has an empty name
+            {"": name, **dict(zip(names, row, strict=True))} for name, row in zip(names, confusion, strict=True)
         ]
         paths.append(_write_table(folder / f"{task.name}-confusion.csv", table))
     found = calibration(confidence_of(task, estimates).ravel(), right)

@@ -266,7 +266,7 @@ def _generated_sentences(model: MultitaskModel, column: int) -> list[str]:
     draw = generator(0, "sentences that an export is checked with", column)
     lengths = [tokenizer.max_length + 1, *draw.integers(1, min(tokenizer.max_length, 64), CHECKED_ROWS - 1)]
     ids = np.setdiff1d(np.arange(tokenizer.vocabulary_size), tokenizer.special_ids)
-    return [tokenizer.backend.decode(draw.choice(ids, length).tolist()) for length in lengths]
+    return [tokenizer.backend.decode(draw.choice(ids, length).tolist()).strip() for length in lengths]
 
 
 def _compare(model: MultitaskModel, folder: Path, rows: Mapping[str, Columns]) -> float:

@@ -128,7 +128,8 @@ def columns_of(rows: Sequence[Sentence]) -> list[list[str]]:
         if len(row) != width or not 1 <= width <= 2 or not all(isinstance(text, str) for text in row):
             expected = "a pair of sentences" if width == 2 else "text"
             raise InputError(f"row {number} is {quote(rows[number])}; expected {expected}")
-    return [list(column) for column in zip(*tuples, strict=True)] or [[]]
+    # Training rows have no white space around their texts, which some tokenizers would see.
+    return [[text.strip() for text in column] for column in zip(*tuples, strict=True)] or [[]]
 
 
 def tasks_for(model: "MultitaskModel", width: int | None, tasks: Sequence[str] | None) -> list[str]:

@@ -3,6 +3,7 @@
 import csv
 import json
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -177,6 +178,16 @@ def test_details_are_written_for_every_kind(tmp_path):
     assert stored["expected_calibration_error"] == pytest.approx(slow_error(confidence, right, 10))
     assert sum(part["rows"] for part in stored["bins"]) == ROWS
     assert not (tmp_path / "stars-classes.csv").exists()
+
+
+def test_a_confusion_matrix_keeps_its_rows_names_whatever_the_classes_are_called(tmp_path):
+    task = replace(declared_tasks()["topic"], name="metal", labels=("gold", "class", "gold and silver"))
+    rows = examples(LABELS, 1)
+    write_details(tmp_path, {"metal": task}, {"metal": softmax(LOGITS, axis=1)}, {"metal": rows})
+    with (tmp_path / "metal-confusion.csv").open() as file:
+        header, *lines = csv.reader(file)
+    assert header[1:] == [line[0] for line in lines] == ["gold", "class", "gold and silver"]
+    assert sum(int(cell) for line in lines for cell in line[1:]) == ROWS
 
 
 def test_the_reliability_plot_is_a_picture(tmp_path):

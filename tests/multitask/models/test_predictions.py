@@ -7,7 +7,7 @@ import torch
 from minbert.errors import InputError
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
-from multitask.models.predictions import estimate_rows
+from multitask.models.predictions import columns_of, estimate_rows
 from tests.multitask.declared import model_of_every_kind
 
 SINGLES = ["The band seemed to have a good time.", "", "It falls short. " * 5, "time"]
@@ -65,6 +65,11 @@ def test_predictions_equal_a_slow_computation(model, rows):
                 case _:
                     low, high = model.tasks[task].range
                     assert prediction.value == pytest.approx(low + float(raw.clip(0, 1)) * (high - low), abs=1e-4)
+
+
+def test_texts_are_read_without_the_white_space_around_them_as_in_training():
+    assert columns_of([" a film\n", "b"]) == [["a film", "b"]]
+    assert columns_of([("a ", "\tb c")]) == [["a"], ["b c"]]
 
 
 def test_no_rows_give_no_predictions(model):
