@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ class Table:
 
     Args:
         name: of the file or data set, for messages.
-        columns: the columns' names; of jsonl those of the first row.
+        columns: the columns' names; of jsonl those of the first thousands of rows.
         rows: the number of each row (its first line in text files, otherwise counted from 1), and its values by column.
         by_line: whether the numbers are lines.
         schema: the columns' Arrow types; None of text files.
@@ -237,15 +238,10 @@ def _json_lines(path: Path, on_problem: OnProblem) -> Table:
                 on_problem(f"{path}:{number}: {quote(value)} is not an object; expected one object a line")
 
     rows = parsed()
-    first = next(rows, None)
-    if first is None:
+    first = list(islice(rows, ROWS_PER_BATCH))
+    if not first:
         raise InputError(f"{path}: no JSON object; expected one a line")
-
-    def all_rows() -> Iterator[tuple[int, Row]]:
-        yield first
-        yield from rows
-
-    return Table(str(path), tuple(first[1]), all_rows())
+    return Table(str(path), tuple(dict.fromkeys(column for _, row in first for column in row)), chain(first, rows))
 
 
 def _arrow_table(name: str, batches: Iterator[Any]) -> Table:

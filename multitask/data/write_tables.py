@@ -91,7 +91,7 @@ class _Parquet(TableWriter):
 
 def _refuse_new_columns(row: Row, columns: Collection[str]) -> None:
     if new := [name for name in row if name not in columns]:
-        raise InputError(f"a row has the column {plain(new[0])}, which the first row does not have; write jsonl")
+        raise InputError(f"a row has the column {plain(new[0])}, which the first rows do not have; write jsonl")
 
 
 @contextmanager

@@ -226,12 +226,12 @@ class MultiLabel(Labelled):
         if isinstance(self.label, str):
             found = parts(row.get(self.label), self.label_separator)
             return None if found is None else tuple(map(self._check_label, found))
-        values = {column: canonical(row.get(column)) for column in self.label}
-        if None in values.values():
+        values = {column: (canonical(row.get(column)) or "").lower() for column in self.label}
+        if "" in values.values():
             return None
-        if wrong := [column for column, value in values.items() if value not in ("0", "1", "False", "True")]:
+        if wrong := [column for column, value in values.items() if value not in ("0", "1", "false", "true")]:
             raise ValueError(f"{wrong[0]} is {quote(row[wrong[0]])}; expected 0 or 1")
-        return tuple(column for column, value in values.items() if value in ("1", "True"))
+        return tuple(column for column, value in values.items() if value in ("1", "true"))
 
     def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
         names = self.names or class_order({name for row in labels for name in row})

@@ -262,7 +262,7 @@ def test_a_separator_is_for_delimited_text_only(tmp_path):
 
 def test_rows_of_json_lines_may_have_other_columns_than_the_first(tmp_path):
     table = open_table(Source(str(write(tmp_path, '\n{"text": "a"}\n\n{"label": 1}\n', "x.jsonl"))))
-    assert table.columns == ("text",)
+    assert table.columns == ("text", "label")
     assert list(table.rows) == [(2, {"text": "a"}), (4, {"label": 1})]
 
 

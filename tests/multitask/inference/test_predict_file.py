@@ -16,7 +16,7 @@ from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask.cli.main import main
-from multitask.data import write_tables
+from multitask.data import tables, write_tables
 from multitask.inference import predict_file as module
 from multitask.inference.predict_file import Reading, predict_file
 from multitask.models.config import HeadsConfig
@@ -137,16 +137,22 @@ def test_a_file_that_cannot_be_predicted_is_named_and_leaves_nothing(model, tmp_
 
 
 @pytest.mark.parametrize("output", ["o.csv", "o.parquet"])
-def test_a_column_that_the_first_row_lacks_is_never_dropped(model, tmp_path, output):
+def test_a_column_that_the_first_rows_lack_is_never_dropped(model, tmp_path, output, monkeypatch):
     write(tmp_path / "i.jsonl", [ROWS[0], {**ROWS[1], "extra": "1"}])
-    with pytest.raises(InputError, match="a row has the column extra, which the first row does not have; write jsonl"):
+    predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output, CPU)
+    assert [row["extra"] or None for row in read(tmp_path / output)] == [None, "1"]
+    (tmp_path / output).unlink()
+    monkeypatch.setattr(tables, "ROWS_PER_BATCH", 1)  # the columns are those of the first so many rows
+    write(tmp_path / "i.jsonl", [ROWS[0], {**ROWS[1], "extra": "1"}])
+    with pytest.raises(InputError, match="a row has the column extra, which the first rows do not have; write jsonl"):
         predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output, CPU)
     assert not (tmp_path / output).exists()
     predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl", CPU)
     assert read(tmp_path / "o.jsonl")[1]["extra"] == "1"
 
 
-def test_a_later_rows_own_column_is_not_overwritten(model, tmp_path):
+def test_a_later_rows_own_column_is_not_overwritten(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "ROWS_PER_BATCH", 1)
     write(tmp_path / "i.jsonl", [*ROWS, {**ROWS[0], "topic": "mine"}])
     with pytest.raises(InputError, match=r"i.jsonl:6: has the column topic already; use --prefix"):
         predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl", CPU)
