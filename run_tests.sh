@@ -3,14 +3,16 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-usage="usage: ./run_tests.sh [fast] [options of pytest]    fast: under a minute; no processes, training or figures"
+usage="usage: ./run_tests.sh [fast|browser] [options of pytest]
+    fast: under a minute; no processes, training or figures
+    browser: only the page, in Chromium; needs pip install playwright and apt install chromium"
 lane=whole
 case "${1:-}" in
   -h | --help)
     echo "$usage"
     exit
     ;;
-  fast)
+  fast | browser)
     lane=$1
     shift
     ;;
@@ -33,4 +35,5 @@ tests=(.venv/bin/python -m pytest -n 2 --dist worksteal)
 case "$lane" in
   whole) "${tests[@]}" "$@" ;;
   fast) "${tests[@]}" -p tests.fast_lane "$@" ;;
+  browser) "${tests[@]}" -m browser tests/multitask/inference/explore/test_browser.py "$@" ;;
 esac

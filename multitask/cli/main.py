@@ -23,7 +23,7 @@ from multitask.runtime.errors import Interrupted, TrainingError
 
 PROG = "multitask"
 HELP = {"--help", "-h", "--help-all"}
-OWN = ("evaluate", "predict", "ensemble", "embed", "probe", "export", "serve", "data")
+OWN = ("evaluate", "predict", "ensemble", "embed", "probe", "export", "serve", "explore", "data")
 """The modules of this package that have a `COMMAND`."""
 ENTRY_POINTS = "multitask.commands"
 

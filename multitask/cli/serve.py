@@ -14,15 +14,14 @@ from multitask.runtime.options import Computing, check_range
 
 TOKEN = "MULTITASK_TOKEN"
 PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True)
 class Serve:
     """Answer requests for predictions, embeddings and similarities over HTTP, until SIGTERM or Ctrl-C.
 
-    What was accepted until then is still answered. /docs describes the routes. If the environment variable
-    MULTITASK_TOKEN is set, requests must bear it as a token.
+    What was accepted until then is still answered. /docs describes the routes, and / is a page to try the models. If the
+    environment variable MULTITASK_TOKEN is set, requests must bear it as a token.
     """
 
     model: tuple[str, ...]
@@ -45,21 +44,25 @@ class Serve:
 
 def serve(options: Serve) -> int:
     """Serve until a signal stops it."""
-    if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
-        raise InputError(f'serve needs {", ".join(missing)}; install with: pip install ".[serve]"')
+    need_packages("serve")
     import uvicorn
 
+    from multitask.inference.explore.routes import add_page
     from multitask.inference.serve.app import create_app
+    from multitask.inference.serve.guard import LOOPBACK
     from multitask.inference.serve.served_model import load_served
     from multitask.runtime.device import keep_few_kernels
 
-    token = _token(options.token_file)
+    token = access_token(options.token_file)
     keep_few_kernels()
     computing = options.computing
     models = {
-        name: load_served(model, computing.device, computing.precision) for name, model in _named(options.model).items()
+        name: load_served(model, computing.device, computing.precision)
+        for name, model in models_by_name(options.model).items()
     }
-    app = create_app(models, options.limits, token)
+    # Other sites' pages do not know the token, so with one the service may have any name.
+    app = create_app(models, options.limits, token, LOOPBACK if token is None and options.host in LOOPBACK else None)
+    add_page(app, {})
     if token is None and options.host not in LOOPBACK:
         logging.getLogger("multitask").warning(
             "%s: everyone who reaches this address may ask; --token-file or %s sets a token", options.host, TOKEN
@@ -76,7 +79,13 @@ def serve(options: Serve) -> int:
     return 0
 
 
-def _named(models: tuple[str, ...]) -> dict[str, str]:
+def need_packages(command: str) -> None:
+    """Raise InputError, which says how to install them, if packages of the extra are missing."""
+    if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
+        raise InputError(f'{command} needs {", ".join(missing)}; install with: pip install ".[serve]"')
+
+
+def models_by_name(models: tuple[str, ...]) -> dict[str, str]:
     """Models by name. Raises InputError if two have the same."""
     found: dict[str, str] = {}
     for text in models:
@@ -89,7 +98,7 @@ def _named(models: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _token(file: Path | None) -> str | None:
+def access_token(file: Path | None) -> str | None:
     """The token, from the file or the environment. Raises InputError for one that no header can bear."""
     if file is None:
         source, token = TOKEN, os.environ.get(TOKEN)

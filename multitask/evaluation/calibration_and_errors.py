@@ -135,7 +135,7 @@ def worst_errors(task: Task, estimates: NDArray[np.float64], examples: Examples,
         {
             "row": int(row),
             **{column: texts[int(row)] for column, texts in zip(task.text, examples.sentences, strict=True)},
-            "label": _written_label(task, labels[row]),
+            "label": written_label(task, labels[row]),
             "predicted": prediction,
             "confidence" if isinstance(task, Classification | MultiLabel) else "error": float(wrong[row]),
         }
@@ -143,7 +143,8 @@ def worst_errors(task: Task, estimates: NDArray[np.float64], examples: Examples,
     ]
 
 
-def _written_label(task: Task, label: Any) -> Any:
+def written_label(task: Task, label: Any) -> Any:
+    """A label of `Examples.labels` as files show it: the name of a class, names of labels in one text, or a number."""
     if isinstance(task, MultiLabel):
         return "|".join(name for name, there in zip(task.names, label, strict=True) if there)
     return task.names[int(label)] if isinstance(task, Classification) else float(label)

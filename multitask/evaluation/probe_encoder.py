@@ -49,7 +49,7 @@ def probe_checkpoint(
     order = generator(seed, "probed sentences").permutation(len(rows))
     parts = [order[start : start + batch_size] for start in range(0, len(rows) - batch_size + 1, batch_size)]
     found = []
-    with _training_mode(encoder, len(texts) == 1, seed):
+    with training_mode(encoder, len(texts) == 1, seed):
         for part in parts[:batches]:
             columns = [[rows[i][c] for i in part] for c in range(len(texts))]
             anchors, positives = (torch.from_numpy(encoder.encode(column)) for column in (columns[0], columns[-1]))
@@ -80,7 +80,7 @@ def _without_repetitions(texts: Sequence[Sequence[str]]) -> list[tuple[str, ...]
 
 
 @contextmanager
-def _training_mode(encoder: SentenceEncoder, dropout: bool, seed: int) -> Iterator[None]:
+def training_mode(encoder: SentenceEncoder, dropout: bool, seed: int) -> Iterator[None]:
     """Switch dropout on or off, draw it from the seed, and restore mode and random state at the end."""
     was_training = encoder.model.training
     with torch.random.fork_rng():

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request
@@ -27,13 +27,19 @@ logger = logging.getLogger("multitask")
 DESCRIPTION = 'Predictions, embeddings and similarities. Errors are JSON: {"error": "what is wrong"}.'
 
 
-def create_app(models: Mapping[str, MultitaskModel], limits: Limits, token: str | None = None) -> FastAPI:
+def create_app(
+    models: Mapping[str, MultitaskModel],
+    limits: Limits,
+    token: str | None = None,
+    hosts: Collection[str] | None = None,
+) -> FastAPI:
     """The service as an ASGI application. Its models compute from the start to the end of its lifespan.
 
     Args:
         models: by name, in eval mode; at least one. The first is the default.
         limits: what is accepted.
         token: that requests have to bear; None: everyone may ask.
+        hosts: the host names that requests may be for, without ports; None: any.
     """
     metrics = Metrics()
     served = {name: ServedModel(name, model, limits, metrics) for name, model in models.items()}
@@ -60,7 +66,7 @@ def create_app(models: Mapping[str, MultitaskModel], limits: Limits, token: str 
                 metrics=metrics,
                 paths={route.path for route in router.routes if isinstance(route, APIRoute)},
             ),
-            Middleware(Guard, limits=limits, token=token),
+            Middleware(Guard, limits=limits, token=token, hosts=hosts),
         ],
         exception_handlers={
             HTTPException: _refused,

@@ -1,10 +1,11 @@
-"""ASGI middleware in front of all routes: who may ask, how large a body may be, and how long it may take to arrive.
+"""ASGI middleware in front of all routes: who may ask, by which host name, and how large and slow a body may be.
 
 FastAPI's own `max_body_size` answers with plain text, not with JSON.
 """
 
 import asyncio
 import hmac
+from collections.abc import Collection
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -13,22 +14,26 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from multitask.inference.serve.limits import Limits
 from multitask.inference.serve.messages import problem
 
-OPEN = ("/healthz", "/docs", "/openapi.json")
+OPEN = ("/healthz", "/docs", "/openapi.json", "/", "/explore/page.css", "/explore/page.js")
 """Paths that need no token: they tell nothing about the models."""
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Guard:
-    """Refuses requests without the token, and those whose body is too large or does not arrive in time.
+    """Refuses requests without the token or under a wrong host name, and bodies that are too large or too slow.
 
     Args:
         app: the application.
         limits: size of a body, and the time for it to arrive.
         token: what the Authorization header has to bear; None: everyone may ask.
+        hosts: the names that the Host header may have, without ports; None: any. A page of another site can let its own
+            name lead to the loopback address (DNS rebinding), but the browser then sends that name.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits, token: str | None) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, token: str | None, hosts: Collection[str] | None = None) -> None:
         self.app = app
         self.limits = limits
+        self.hosts = hosts
         self.expected = None if token is None else f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -37,6 +42,10 @@ class Guard:
             return
         headers = Headers(scope=scope)
         length = headers.get("content-length", "0")
+        if self.hosts is not None and (host := _without_port(headers.get("host", ""))) not in self.hosts:
+            refusal = problem(421, f"this service is not {host or 'without a name'}; ask {' or '.join(self.hosts)}")
+            await refusal(scope, receive, send)
+            return
         if not self._may_ask(scope["path"], headers.get("authorization", "")):
             refusal = problem(401, "expected the header Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
             await refusal(scope, receive, send)
@@ -76,3 +85,10 @@ class Guard:
             return message
 
         return receive_limited
+
+
+def _without_port(host: str) -> str:
+    """The name or address in a Host header, which has an IPv6 address in brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower()

@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from minbert.errors import InputError
 from multitask.inference.search import similarity
+from multitask.inference.serve.limits import Limits
 from multitask.inference.serve.messages import (
     EmbedAnswer,
     EmbedRequest,
@@ -55,10 +56,10 @@ router = APIRouter()
 @router.post("/v1/predict", response_model=PredictAnswer, responses=REFUSALS)
 async def predict(request: Request, asked: PredictRequest) -> Response:
     """Predict tasks for sentences or pairs of sentences."""
-    service = _service(request)
+    service = service_of(request)
     name, model = service.model(asked.model)
-    _check_texts(service, chain.from_iterable((row,) if isinstance(row, str) else row for row in asked.texts))
-    found = await _answer(request, model.predict(asked.texts, asked.tasks))
+    check_texts(service.limits, chain.from_iterable((row,) if isinstance(row, str) else row for row in asked.texts))
+    found = await answer_in_time(request, model.predict(asked.texts, asked.tasks))
     return json_response(
         {"model": name, "predictions": {task: list(map(prediction_json, rows)) for task, rows in found.items()}}
     )
@@ -67,21 +68,21 @@ async def predict(request: Request, asked: PredictRequest) -> Response:
 @router.post("/v1/embed", response_model=EmbedAnswer, responses=REFUSALS)
 async def embed(request: Request, asked: EmbedRequest) -> Response:
     """Embed sentences."""
-    service = _service(request)
+    service = service_of(request)
     name, model = service.model(asked.model)
-    _check_texts(service, asked.texts)
-    embeddings, _ = await _answer(request, model.embed(asked.texts, asked.normalize))
+    check_texts(service.limits, asked.texts)
+    embeddings, _ = await answer_in_time(request, model.embed(asked.texts, asked.normalize))
     return json_response({"model": name, "embeddings": embeddings.tolist()})
 
 
 @router.post("/v1/similarity", response_model=SimilarityAnswer, responses=REFUSALS)
 async def similarities(request: Request, asked: SimilarityRequest) -> Response:
     """Compare sentences: the cosines of their embeddings."""
-    service = _service(request)
+    service = service_of(request)
     name, model = service.model(asked.model)
     texts = asked.first + asked.second
-    _check_texts(service, texts)
-    embeddings, _ = await _answer(request, model.embed(texts, normalize=False))
+    check_texts(service.limits, texts)
+    embeddings, _ = await answer_in_time(request, model.embed(texts, normalize=False))
     count = len(asked.first)
     return json_response({"model": name, "similarities": similarity(embeddings[:count], embeddings[count:]).tolist()})
 
@@ -89,13 +90,13 @@ async def similarities(request: Request, asked: SimilarityRequest) -> Response:
 @router.post("/v1/embeddings", response_model=OpenAIAnswer, responses=REFUSALS)
 async def openai_embeddings(request: Request, asked: OpenAIRequest) -> Response:
     """Embed sentences; requests and answers have the shape of OpenAI's API."""
-    service = _service(request)
+    service = service_of(request)
     name, model = service.model(asked.model)
     texts = [asked.input] if isinstance(asked.input, str) else asked.input
-    _check_texts(service, texts)
+    check_texts(service.limits, texts)
     if asked.dimensions not in (None, size := model.model.encoder.config.hidden_size):
         raise InputError(f"dimensions is {asked.dimensions}; the embeddings of {name} have {size}")
-    embeddings, tokens = await _answer(request, model.embed(texts, normalize=True))
+    embeddings, tokens = await answer_in_time(request, model.embed(texts, normalize=True))
     written: list[Any]
     if asked.encoding_format == "base64":
         written = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in embeddings]
@@ -109,10 +110,10 @@ async def openai_embeddings(request: Request, asked: OpenAIRequest) -> Response:
 @router.get("/v1/tasks", responses={401: REFUSALS[401]})
 async def tasks(request: Request) -> TasksAnswer:
     """The tasks of each model."""
-    models = _service(request).models
+    models = service_of(request).models
     return TasksAnswer(
         models={
-            name: {task: _description(declared) for task, declared in served.model.tasks.items()}
+            name: {task: description(declared) for task, declared in served.model.tasks.items()}
             for name, served in models.items()
         }
     )
@@ -127,7 +128,7 @@ async def health() -> str:
 @router.get("/metrics", response_class=PlainTextResponse, responses={401: REFUSALS[401]})
 async def metrics(request: Request) -> Response:
     """Counters in the format of Prometheus."""
-    return Response(_service(request).metrics.page(), media_type="text/plain; version=1.0.0; charset=utf-8")
+    return Response(service_of(request).metrics.page(), media_type="text/plain; version=1.0.0; charset=utf-8")
 
 
 @router.get("/docs", include_in_schema=False)
@@ -137,17 +138,22 @@ async def documentation(request: Request) -> HTMLResponse:
     return HTMLResponse(environment.get_template("docs.html.jinja").render(schema=request.app.openapi()))
 
 
-def _service(request: Request) -> Service:
+def service_of(request: Request) -> Service:
+    """What the routes of a request use."""
     service: Service = request.app.state.service
     return service
 
 
-def _check_texts(service: Service, texts: Iterable[str]) -> None:
-    """Refuse too many or too long texts, and what is no text. Raises InputError."""
-    limits = service.limits
+def check_texts(limits: Limits, texts: Iterable[str], most: int | None = None) -> None:
+    """Refuse more texts than `most` (default: the limit of a request), too long ones, and what is no text.
+
+    Raises:
+        InputError: names the first such text.
+    """
+    most = limits.texts if most is None else most
     for number, text in enumerate(texts):
-        if number == limits.texts:
-            raise InputError(f"more than {limits.texts} texts in a request (a pair counts as two); send fewer at once")
+        if number == most:
+            raise InputError(f"more than {most:,} texts in a request (a pair counts as two); send fewer at once")
         if len(text) > limits.characters:
             raise InputError(f"text {number} has {len(text):,} characters; expected at most {limits.characters:,}")
         if "\0" in text or not _is_unicode(text):
@@ -163,10 +169,10 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-async def _answer(request: Request, work: Coroutine[Any, Any, Answer]) -> Answer:
+async def answer_in_time(request: Request, work: Coroutine[Any, Any, Answer]) -> Answer:
     """The result of this work. The work is cancelled if it takes too long or if the client closes the connection."""
     working, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
-    seconds = _service(request).limits.timeout
+    seconds = service_of(request).limits.timeout
     try:
         done, _ = await asyncio.wait({working, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if working in done:
@@ -184,7 +190,8 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _description(task: Task) -> TaskDescription:
+def description(task: Task) -> TaskDescription:
+    """A task as the service describes it."""
     return TaskDescription(
         kind=task.kind,
         pair=task.pair,

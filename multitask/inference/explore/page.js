@@ -1,0 +1,449 @@
+"use strict";
+// Text of users and models only enters the page through textContent. The token stays in a variable.
+
+const $ = (id) => document.getElementById(id);
+const COLOURS = ["#0b72c4", "#d1571c", "#2a8c5a", "#a2429e", "#b08a00", "#138a92", "#c43b55", "#6a5acd", "#7a6a4f", "#5f8f1f"];
+let token = null;
+let setup = null;
+
+/** An element with attributes, children (text or elements) and custom properties of its style. */
+function make(tag, attributes = {}, children = [], style = {}) {
+  const svg = ["svg", "circle", "path", "title"].includes(tag);
+  const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  for (const [name, value] of Object.entries(style)) element.style.setProperty(name, value);
+  element.append(...[children].flat());
+  return element;
+}
+
+const shown = (number, digits = 3) => (number === null || number === undefined ? "–" : Number(number.toPrecision(digits)).toString());
+const fixed = (number) => (number === null ? "–" : number.toFixed(2));
+
+function say(text, isError = false) {
+  $("status").textContent = text;
+  $("status").classList.toggle("error", isError);
+}
+
+// Requests
+
+async function ask(path, body, signal) {
+  const headers = { "Content-Type": "application/json" };
+  if (token !== null) headers.Authorization = `Bearer ${token}`;
+  const options = body === undefined ? { headers, signal } : { method: "POST", headers, body: JSON.stringify(body), signal };
+  const answer = await fetch(path, options);
+  if (answer.status === 401) {
+    await askForToken(token !== null);
+    return ask(path, body, signal);
+  }
+  if (!answer.ok) {
+    const problem = await answer.json().catch(() => ({ error: `the service answered ${answer.status}` }));
+    throw new Error(problem.error);
+  }
+  return answer;
+}
+
+let asking = null;
+
+function askForToken(wrong) {
+  asking ??= new Promise((resolve) => {
+    $("token-wrong").textContent = wrong ? "The service did not accept this token." : "";
+    $("token-dialog").showModal();
+    $("token-dialog").oncancel = (event) => event.preventDefault();
+    $("token-form").onsubmit = (event) => {
+      event.preventDefault();
+      token = $("token").value;
+      $("token").value = "";
+      $("token-dialog").close();
+      asking = null;
+      resolve();
+    };
+  });
+  return asking;
+}
+
+const running = {};
+
+/** Run a view's requests; a newer call replaces one that still waits. */
+async function update(view, requests, draw) {
+  running[view]?.abort();
+  const controller = new AbortController();
+  running[view] = controller;
+  say("Computing.");
+  try {
+    const answers = await Promise.all(requests.map(([path, body]) => ask(path, body, controller.signal).then((answer) => answer.json())));
+    if (running[view] !== controller) return;
+    draw(answers);
+    say("");
+  } catch (error) {
+    if (error.name !== "AbortError") say(error.message, true);
+  }
+}
+
+const models = () => [...new Set([$("model").value, $("compare").value])].filter(Boolean);
+
+// Predict
+
+function predict() {
+  const texts = [$("first").value, $("second").value].map((text) => text.trim()).filter(Boolean);
+  if (!texts.length) return say("Type a sentence.", true);
+  return update("predict", models().map((model) => ["explore/predict", { model, texts }]), (answers) =>
+    $("predictions").replaceChildren(...answers.map(drawPredictions)));
+}
+
+function drawPredictions(answer) {
+  const parts = Object.entries(answer.tasks).map(([task, found]) => {
+    const prediction = found.prediction;
+    const headline = prediction.value !== undefined ? shown(prediction.value) : prediction.label ?? (prediction.labels.join(", ") || "no label");
+    return make("section", { class: "task", "data-task": task }, [
+      make("h3", {}, [`${task}: `, make("strong", {}, headline)]),
+      prediction.probabilities ? bars(prediction.probabilities) : "",
+      make("p", { class: "note" }, `Effect of each word on ${found.explained === "value" ? "the value" : `the probability of ${found.explained}`}:`),
+      words(answer.words, found.effects),
+    ]);
+  });
+  return make("div", {}, [make("h2", {}, answer.model), ...parts]);
+}
+
+function bars(probabilities) {
+  const rows = Object.entries(probabilities).map(([label, probability]) => make("tr", {}, [
+    make("th", { scope: "row" }, label),
+    make("td", { class: "number" }, probability.toFixed(3)),
+    make("td", { "aria-hidden": "true" }, make("span", { class: "bar" }, [], { "--share": probability })),
+  ]));
+  return make("table", { class: "bars" }, [make("caption", { class: "note" }, "Probabilities"), ...rows]);
+}
+
+function words(all, effects) {
+  const largest = Math.max(...effects.map(Math.abs), 1e-9);
+  const pieces = all.flatMap((word, index) => {
+    const effect = effects[index];
+    const known = effect !== undefined;
+    const label = known ? `${word.text}: ${effect >= 0 ? "+" : "−"}${shown(Math.abs(effect), 2)}` : `${word.text}: not computed`;
+    const style = known ? { "--share": Math.abs(effect) / largest, "--heat": effect >= 0 ? "var(--pro)" : "var(--con)" } : { "--share": 0 };
+    const next = index > 0 && word.column !== all[index - 1].column ? [make("br")] : [" "];
+    return [...next, make("span", { class: "word", title: label }, word.text, style)];
+  });
+  const order = all.map((word, index) => [word.text, effects[index]]).filter(([, effect]) => effect !== undefined)
+    .sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 5);
+  const list = order.map(([text, effect]) => `${text} ${effect >= 0 ? "+" : "−"}${shown(Math.abs(effect), 2)}`).join(", ");
+  return make("div", {}, [make("p", { class: "words" }, pieces), make("p", { class: "note" }, `Largest effects: ${list || "none"}`)]);
+}
+
+function fillExamples() {
+  const groups = Object.entries(setup.dev_sets).filter(([, set]) => set.examples.length).map(([task, set]) =>
+    make("optgroup", { label: task }, set.examples.map((texts, index) => make("option", { value: `${task}/${index}` }, texts.join(" | ").slice(0, 90)))));
+  $("example").append(...groups);
+}
+
+function takeExample() {
+  const [task, index] = $("example").value.split("/");
+  if (!task) return;
+  [$("first").value, $("second").value = ""] = setup.dev_sets[task].examples[index];
+  predict();
+}
+
+// Neighbours
+
+let ownSentences = null;
+
+function findNeighbours() {
+  const query = $("query").value.trim();
+  const task = $("corpus").value;
+  const where = task === "" ? { sentences: ownSentences ?? [] } : { task };
+  if (task === "" && !ownSentences) return say("Choose a text file with a sentence a line.", true);
+  return update("neighbours", models().map((model) => ["explore/neighbours", { model, query, ...where }]), (answers) =>
+    $("found").replaceChildren(...answers.map(drawNeighbours)));
+}
+
+function drawNeighbours(answer) {
+  const rows = answer.nearest.map((row) => make("tr", {}, [
+    make("td", { class: "number" }, row.cosine.toFixed(3)), make("td", { class: "text" }, row.text), make("td", {}, row.label)]));
+  const head = make("tr", {}, ["Cosine", "Sentence", "Label"].map((name) => make("th", { scope: "col" }, name)));
+  const share = answer.variance.reduce((sum, part) => sum + part, 0);
+  return make("div", {}, [
+    make("h2", {}, answer.model),
+    make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": `Nearest sentences, ${answer.model}` }, make("table", {}, [
+      make("caption", { class: "note" }, `Nearest of ${answer.sentences} sentences`), head, ...rows])),
+    make("h3", {}, "Map"),
+    make("p", { class: "note" }, `The first ${answer.texts.length} sentences and the query (black or white) in the plane of their two principal components, which hold ${Math.round(100 * share)}% of the variance. Point at a dot, or move with the arrow keys.`),
+    ...drawMap(answer),
+  ]);
+}
+
+function drawMap(answer) {
+  const size = 400;
+  const all = [...answer.points, answer.query];
+  const scale = [0, 1].map((axis) => {
+    const values = all.map((point) => point[axis]);
+    const low = Math.min(...values);
+    const range = Math.max(...values) - low || 1;
+    return (value) => 12 + ((value - low) / range) * (size - 24);
+  });
+  const labels = [...new Set(answer.labels)].sort();
+  const colour = (label) => COLOURS[labels.indexOf(label) % COLOURS.length];
+  const text = make("p", { class: "point", "aria-live": "polite" }, "");
+  const describe = (index) => `${answer.texts[index]}${answer.labels[index] ? ` (${answer.labels[index]})` : ""}`;
+  const dots = answer.points.map(([x, y], index) => make("circle", { cx: scale[0](x), cy: size - scale[1](y), r: 5, fill: colour(answer.labels[index]) }, make("title", {}, describe(index))));
+  const query = make("circle", { class: "query", cx: scale[0](answer.query[0]), cy: size - scale[1](answer.query[1]), r: 7 }, make("title", {}, "the query"));
+  const map = make("svg", { class: "map", viewBox: `0 0 ${size} ${size}`, role: "application", tabindex: "0", "aria-label": `Map of ${answer.texts.length} sentences; arrow keys move from left to right` }, [...dots, query]);
+  const order = answer.points.map((point, index) => index).sort((a, b) => answer.points[a][0] - answer.points[b][0]);
+  let place = -1;
+  const choose = (index) => {
+    dots.forEach((dot, other) => dot.classList.toggle("chosen", other === index));
+    text.textContent = describe(index);
+  };
+  dots.forEach((dot, index) => dot.addEventListener("pointerenter", () => choose(index)));
+  map.addEventListener("keydown", (event) => {
+    const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!move || !order.length) return;
+    event.preventDefault();
+    place = (place + move + order.length) % order.length;
+    choose(order[place]);
+  });
+  const named = labels.filter(Boolean).map((label) => make("li", {}, [make("span", { class: "swatch" }, [], { "--heat": colour(label) }), label]));
+  return [map, text, named.length ? make("ul", { class: "legend", "aria-label": "Labels" }, named) : ""];
+}
+
+// Contrast
+
+/** The controls of an objective's parameters, and a function that reads them. */
+function drawParameters() {
+  const form = setup.objectives[$("objective").value];
+  $("description").textContent = form.description;
+  $("parameters").replaceChildren(...form.controls.map(drawControl));
+  contrast();
+}
+
+function drawControl(control) {
+  const id = `parameter-${control.name}`;
+  const help = make("span", { class: "help" }, control.help);
+  if (control.choices.length) {
+    const select = make("select", { id, "data-parameter": control.name }, control.choices.map((name) => make("option", {}, name)));
+    select.value = control.default;
+    return make("label", { for: id }, [control.name, help, select]);
+  }
+  const { low, high, logarithmic } = control;
+  const value = (place) => (logarithmic ? low * (high / low) ** place : low + (high - low) * place);
+  const place = (number) => (logarithmic ? Math.log(number / low) / Math.log(high / low) : (number - low) / (high - low));
+  const range = make("input", { id, type: "range", min: 0, max: 1, step: 0.005, value: place(control.default ?? control.start) });
+  const output = make("output", { for: id });
+  const on = control.optional ? make("input", { type: "checkbox", "aria-label": `use ${control.name}` }) : null;
+  if (on) on.checked = control.default !== null;
+  range.dataset.parameter = control.name;
+  let moved = false; // the default is kept exactly until the slider moves
+  const show = () => {
+    const off = on !== null && !on.checked;
+    const number = moved ? Number(value(Number(range.value)).toPrecision(3)) : control.default ?? control.start;
+    range.disabled = off;
+    range.dataset.value = off ? "" : String(Math.min(Math.max(number, low), high));
+    output.textContent = off ? "off" : shown(number);
+    range.setAttribute("aria-valuetext", output.textContent);
+  };
+  range.addEventListener("input", () => { moved = true; show(); });
+  on?.addEventListener("change", show);
+  show();
+  return make("label", { for: id }, [control.name, help, make("span", { class: "slider" }, [on ?? "", range, output])]);
+}
+
+function parameters() {
+  const given = {};
+  for (const control of $("parameters").querySelectorAll("[data-parameter]")) {
+    const { parameter, value } = control.dataset;
+    given[parameter] = control.type === "range" ? (value === "" ? null : Number(value)) : control.value;
+  }
+  return given;
+}
+
+function contrast() {
+  const body = {
+    sentences: $("sentences").value.split("\n").map((line) => line.trim()).filter(Boolean),
+    objective: $("objective").value, parameters: parameters(),
+    dropout: Number($("dropout").value), step: Number($("step").value), seed: Math.round(Number($("seed").value)),
+  };
+  if (body.sentences.length < 2) return say("Type at least two sentences.", true);
+  return update("contrast", models().map((model) => ["explore/contrast", { model, ...body }]), (answers) =>
+    $("contrasted").replaceChildren(...answers.map(drawContrast)));
+}
+
+function drawContrast(answer) {
+  const anchors = answer.sentences.map((text, index) => make("tr", {}, [
+    make("th", { scope: "row" }, String(index + 1)), make("td", { class: "text" }, text),
+    make("td", { class: "number" }, [shown(answer.dissipation[index]), make("span", { class: "bar", "aria-hidden": "true" }, [], { "--share": Math.min(Math.max(answer.dissipation[index] ?? 0, 0), 1) })]),
+    make("td", { class: "number" }, shown(answer.hardest_weight[index])),
+    make("td", { class: "number" }, shown(answer.ratio[index])),
+    make("td", { class: "number" }, shown(answer.alignment_norm[index])),
+    make("td", { class: "number" }, shown(answer.uniformity_norm[index])),
+    make("td", {}, answer.closer[index] ? "yes" : "no"),
+  ]));
+  const names = ["", "Anchor", "Dissipation", "Hardest negative's weight", "Ratio", "Pull", "Push", "Comes closer"];
+  return make("div", { "data-model": answer.model }, [
+    make("h2", {}, answer.model),
+    make("p", {}, `Loss ${shown(answer.loss)}; after the step ${shown(answer.loss_after)}.${answer.residual > 1e-6 ? ` ${shown(100 * answer.residual, 2)}% of the gradient is not explained by the components.` : ""}`),
+    make("div", { class: "columns" }, [
+      matrix("Cosines of anchors (rows) and positives (columns)", answer.similarity),
+      matrix("The same after the step", answer.similarity_after, answer.similarity),
+      matrix("Weights of the negatives in each anchor's push", answer.weights),
+    ]),
+    make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": `Gradient of each anchor, ${answer.model}` }, make("table", { class: "anchors" }, [
+      make("caption", { class: "note" }, "The gradient of each anchor"), make("tr", {}, names.map((name) => make("th", { scope: "col" }, name))), ...anchors])),
+  ]);
+}
+
+/** A matrix as a table; with `before`, a cell's title and a sign tell how it has changed. */
+function matrix(caption, values, before) {
+  const head = make("tr", {}, [make("td"), ...values.map((_, index) => make("th", { scope: "col", class: "number" }, String(index + 1)))]);
+  const rows = values.map((row, i) => make("tr", {}, [make("th", { scope: "row" }, String(i + 1)), ...row.map((value, j) => {
+    const change = before && value !== null ? value - before[i][j] : 0;
+    const sign = change > 0.005 ? " ▲" : change < -0.005 ? " ▼" : "";
+    const style = { "--share": Math.min(Math.abs(value ?? 0), 1), "--heat": (value ?? 0) < 0 ? "var(--con)" : "var(--accent)" };
+    return make("td", { class: `number heat${i === j ? " own" : ""}`, ...(before ? { title: `${change >= 0 ? "+" : "−"}${Math.abs(change).toFixed(3)}` } : {}) }, fixed(value) + sign, style);
+  })]));
+  return make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption }, make("table", { class: "matrix" }, [make("caption", { class: "note" }, caption), head, ...rows]));
+}
+
+// Errors
+
+const errors = { order: "row", descending: false, start: 0 };
+const request = () => ({
+  model: $("model").value, task: $("task").value, gold: $("gold").value || null, predicted: $("predicted").value || null,
+  only_wrong: $("only-wrong").checked, ...errors });
+
+function listErrors() {
+  if (!$("task").value) return say("There are no dev sets. Start the page with multitask explore --data FOLDER.", true);
+  return update("errors", [["explore/errors", request()]], ([answer]) => drawErrors(answer));
+}
+
+function drawErrors(answer) {
+  for (const name of ["gold", "predicted"]) {
+    const chosen = $(name).value;
+    const few = answer[name].length <= 50 ? answer[name] : [];
+    $(name).replaceChildren(make("option", { value: "" }, "any"), ...few.map((label) => make("option", { value: label }, label)));
+    $(name).value = few.includes(chosen) ? chosen : "";
+  }
+  const sortable = { row: "Row", [answer.numbers ? "error" : "confidence"]: answer.numbers ? "Error" : "Confidence" };
+  const heading = (order) => {
+    const here = errors.order === order;
+    const button = make("button", { type: "button", "data-order": order }, `${sortable[order]}${here ? (errors.descending ? " ▼" : " ▲") : ""}`);
+    button.onclick = async () => {
+      Object.assign(errors, { descending: here ? !errors.descending : order !== "row", order, start: 0 });
+      await listErrors();
+      $("errors-table").querySelector(`[data-order="${order}"]`)?.focus();
+    };
+    return make("th", { scope: "col", "aria-sort": here ? (errors.descending ? "descending" : "ascending") : "none" }, button);
+  };
+  const head = make("tr", {}, [heading("row"), ...answer.columns.map((name) => make("th", { scope: "col" }, name)),
+    make("th", { scope: "col" }, "Label"), make("th", { scope: "col" }, "Predicted"), heading(answer.numbers ? "error" : "confidence"), make("th", { scope: "col" }, "Try")]);
+  const rows = answer.rows.map((row) => {
+    const look = make("button", { type: "button", "aria-label": `predict row ${row.row}` }, "Predict");
+    look.onclick = () => {
+      [$("first").value, $("second").value = ""] = row.texts;
+      openTab("predict");
+      $("first").focus();
+    };
+    return make("tr", { class: row.error && !answer.numbers ? "wrong" : "" }, [
+      make("td", { class: "number" }, String(row.row)), ...row.texts.map((text) => make("td", { class: "text" }, text)),
+      make("td", {}, row.gold), make("td", { class: "prediction" }, row.predicted),
+      make("td", { class: "number" }, (answer.numbers ? row.error : row.confidence).toFixed(3)), make("td", {}, look)]);
+  });
+  $("errors-table").replaceChildren(make("thead", {}, head), make("tbody", {}, rows));
+  const first = answer.chosen ? errors.start + 1 : 0;
+  const part = answer.loaded < answer.total ? ` The page has the first ${answer.loaded} of ${answer.total} rows (--rows).` : "";
+  const wrong = answer.numbers ? "" : ` ${answer.wrong} of ${answer.loaded} are wrong.`;
+  $("errors-summary").textContent = `${answer.model}: rows ${first} to ${Math.min(errors.start + answer.page, answer.chosen)} of ${answer.chosen}.${wrong}${part}`;
+  $("previous").disabled = errors.start === 0;
+  $("next").disabled = errors.start + answer.page >= answer.chosen;
+  $("next").onclick = () => { errors.start += answer.page; listErrors(); };
+  $("previous").onclick = () => { errors.start = Math.max(0, errors.start - answer.page); listErrors(); };
+}
+
+async function download() {
+  try {
+    const file = await (await ask("explore/errors.csv", request())).blob();
+    const link = make("a", { href: URL.createObjectURL(file), download: `${$("task").value}-dev.csv` });
+    link.click();
+    URL.revokeObjectURL(link.href);
+    say("Downloaded.");
+  } catch (error) {
+    say(error.message, true);
+  }
+}
+
+// The page
+
+const views = { predict, neighbours: findNeighbours, contrast, errors: listErrors };
+const current = () => document.querySelector('[role="tab"][aria-selected="true"]').getAttribute("aria-controls");
+
+function openTab(name) {
+  for (const tab of document.querySelectorAll('[role="tab"]')) {
+    const here = tab.getAttribute("aria-controls") === name;
+    tab.setAttribute("aria-selected", String(here));
+    tab.tabIndex = here ? 0 : -1;
+    $(tab.getAttribute("aria-controls")).hidden = !here;
+  }
+  views[name]();
+}
+
+function connect() {
+  const tabs = [...document.querySelectorAll('[role="tab"]')];
+  tabs.forEach((tab, index) => {
+    tab.onclick = () => openTab(tab.getAttribute("aria-controls"));
+    tab.onkeydown = (event) => {
+      const next = { ArrowRight: index + 1, ArrowLeft: index - 1, Home: 0, End: tabs.length - 1 }[event.key];
+      if (next === undefined) return;
+      event.preventDefault();
+      const chosen = tabs[(next + tabs.length) % tabs.length];
+      openTab(chosen.getAttribute("aria-controls"));
+      chosen.focus();
+    };
+  });
+  let timer = 0;
+  const soon = (view) => () => { clearTimeout(timer); timer = setTimeout(view, 150); };
+  for (const name of ["predict", "neighbours", "contrast", "errors"]) $(`${name}-form`).onsubmit = (event) => { event.preventDefault(); views[name](); };
+  $("model").onchange = $("compare").onchange = () => views[current()]();
+  $("example").onchange = takeExample;
+  $("corpus").onchange = findNeighbours;
+  $("corpus-file").onchange = async () => {
+    const [file] = $("corpus-file").files;
+    if (!file) return;
+    ownSentences = (await file.text()).split(/\r?\n/).map((line) => line.trim()).filter(Boolean);
+    $("corpus").querySelector('[value=""]').textContent = file.name;
+    $("corpus").value = "";
+    findNeighbours();
+  };
+  $("objective").onchange = drawParameters;
+  $("contrast-form").oninput = (event) => {
+    if (event.target.id === "objective") return;
+    if (event.target.nextElementSibling?.tagName === "OUTPUT" && !event.target.dataset.parameter) event.target.nextElementSibling.textContent = event.target.value;
+    soon(contrast)();
+  };
+  for (const name of ["task", "gold", "predicted", "only-wrong"]) $(name).onchange = () => {
+    if (name === "task") { $("gold").value = $("predicted").value = ""; Object.assign(errors, { order: "row", descending: false }); }
+    errors.start = 0;
+    listErrors();
+  };
+  $("download").onclick = download;
+}
+
+async function start() {
+  connect();
+  try {
+    setup = await (await ask("explore/setup")).json();
+  } catch (error) {
+    return say(error.message, true);
+  }
+  const names = Object.keys(setup.models);
+  $("model").append(...names.map((name) => make("option", { value: name }, name)));
+  $("compare").append(...names.map((name) => make("option", { value: name }, name)));
+  if (names.length === 2) $("compare").value = names[1];
+  const corpora = Object.entries(setup.dev_sets);
+  $("corpus").append(...corpora.map(([task, set]) => make("option", { value: task }, `${task}: ${set.sentences} dev sentences`)), make("option", { value: "" }, "your own file"));
+  $("task").append(...corpora.filter(([, set]) => set.models.length).map(([task]) => make("option", {}, task)));
+  fillExamples();
+  const form = setup.objectives[$("objective").value];
+  $("description").textContent = form.description;
+  $("parameters").replaceChildren(...form.controls.map(drawControl));
+  if (Object.keys(setup.models[names[0]]).length) openTab("predict");
+  else openTab("contrast"); // an encoder without tasks predicts nothing
+}
+
+start();
