@@ -20,8 +20,8 @@ PACKAGES = ("fastapi", "uvicorn", "prometheus_client")
 class Serve:
     """Answer requests for predictions, embeddings and similarities over HTTP, until SIGTERM or Ctrl-C.
 
-    What was accepted until then is still answered. /docs describes the routes, and / is a page to try the models. If the
-    environment variable MULTITASK_TOKEN is set, requests must bear it as a token.
+    What was accepted until then is still answered. / is a page to try the models, and /docs describes the routes. If
+    the environment variable MULTITASK_TOKEN is set, requests must bear it as a token.
     """
 
     model: tuple[str, ...]

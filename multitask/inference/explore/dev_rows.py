@@ -101,7 +101,7 @@ def csv_of(rows: Iterable[DevRow], columns: Sequence[str]) -> str:
         columns: names of the sentences' columns.
     """
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
+    writer = csv.writer(file)  # with the line ends of RFC 4180, so that carriage returns are quoted, too
     writer.writerow(map(safe, ("row", *columns, "gold", "predicted", "confidence", "error")))
     for row in rows:
         texts = map(safe, (*row.texts, row.gold, row.predicted))

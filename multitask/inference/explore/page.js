@@ -279,7 +279,7 @@ function drawContrast(answer) {
   return make("div", { "data-model": answer.model }, [
     make("h2", {}, answer.model),
     make("p", {}, `Loss ${shown(answer.loss)}; after the step ${shown(answer.loss_after)}.${answer.residual > 1e-6 ? ` ${shown(100 * answer.residual, 2)}% of the gradient is not explained by the components.` : ""}`),
-    make("div", { class: "columns" }, [
+    make("div", { class: "columns matrices" }, [
       matrix("Cosines of anchors (rows) and positives (columns)", answer.similarity),
       matrix("The same after the step", answer.similarity_after, answer.similarity),
       matrix("Weights of the negatives in each anchor's push", answer.weights),

@@ -22,6 +22,8 @@ def build(encoder: Path, seed: int) -> MultitaskModel:
     )
     for parameter in model.heads.parameters():  # far from their start, so that texts get different predictions
         torch.nn.init.normal_(parameter, std=0.3)
+    with torch.no_grad():
+        model.encoder.embeddings.word.weight.mul_(seed)  # the models' embeddings differ, too
     return model.eval()
 
 

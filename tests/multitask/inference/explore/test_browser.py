@@ -76,7 +76,7 @@ def quiet(page: Page) -> None:
 
 
 def test_predict(page, models):
-    page.get_by_label("Sentence", exact=True).fill(EVIL)
+    page.locator("#first").fill(EVIL)
     page.get_by_role("button", name="Predict", exact=True).click()
     quiet(page)
     expected = {name: model.predict("sentiment", [EVIL])[0].label for name, model in models.items()}
@@ -88,7 +88,7 @@ def test_predict(page, models):
 
 
 def test_a_pair_by_keyboard(page):
-    page.get_by_label("Sentence", exact=True).focus()
+    page.locator("#first").focus()
     page.keyboard.press("Control+a")
     page.keyboard.type("Two dogs run.")
     page.keyboard.press("Tab")
@@ -163,7 +163,7 @@ def test_errors(page, dev_sets):
     expected = chosen_rows(rows, Choice(only_wrong=True, order="confidence", descending=True))
     numbers = page.locator("#errors-table tbody tr td:first-child").all_inner_texts()
     assert numbers == [str(row.row) for row in expected]
-    page.get_by_label("Label", exact=True).select_option(expected[0].gold)
+    page.locator("#gold").select_option(expected[0].gold)
     quiet(page)
     kept = [row for row in expected if row.gold == expected[0].gold]
     assert page.locator("#errors-table tbody tr").count() == len(kept)
@@ -184,7 +184,7 @@ def test_the_token_is_asked_for_and_not_kept(browser, models, dev_sets):
         page = browser.new_context().new_page()
         page.goto(address)
         for token in ("wrong", "sesame"):
-            page.get_by_label("Token", exact=True).fill(token)
+            page.get_by_role("textbox", name="Token").fill(token)
             page.keyboard.press("Enter")
             page.wait_for_timeout(300)
         page.wait_for_selector("#predictions h3")

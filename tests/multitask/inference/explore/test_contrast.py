@@ -1,0 +1,145 @@
+"""What the page tells of an objective equals the library's own functions and finite differences."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from minbert.errors import InputError
+from multitask.evaluation.gradient_probe import probe
+from multitask.evaluation.probe_encoder import probe_checkpoint
+from multitask.inference.explore.contrast import (
+    contrast,
+    control,
+    different_sentences,
+    dropout_views,
+    objective_forms,
+    step,
+)
+from multitask.objectives import OBJECTIVES, build_objective, unit
+from multitask.objectives.parameters import parameters
+from multitask.runtime.random_streams import generator
+
+SENTENCES = ("Two dogs run.", "A band plays.", "The film is long and dull.", "He eats.", "The market fell.")
+WITHOUT_LABELS = [name for name, kind in OBJECTIVES.items() if kind.takes_labels == "none"]
+
+
+@pytest.fixture(scope="module")
+def views(encoder):
+    return dropout_views(encoder, SENTENCES, 0.1, seed=0)
+
+
+def test_views_are_those_of_the_probe(encoder):
+    """The same masks as `probe_checkpoint`, which draws them for a batch in an order of its own."""
+    objective = build_objective("infonce")
+    (expected,) = probe_checkpoint(encoder, [SENTENCES], objective, batch_size=len(SENTENCES), batches=1, seed=3)
+    order = generator(3, "probed sentences").permutation(len(SENTENCES))
+    rate = encoder.model.config.hidden_dropout_prob
+    found = probe(objective, *dropout_views(encoder, [SENTENCES[i] for i in order], rate, seed=3))
+    torch.testing.assert_close(found.dissipation, expected.dissipation)
+    torch.testing.assert_close(found.weights, expected.weights)
+
+
+def test_views_differ_by_dropout_only(encoder):
+    first, second = dropout_views(encoder, SENTENCES, 0.1, seed=0)
+    assert not torch.equal(first, second)
+    again = dropout_views(encoder, SENTENCES, 0.1, seed=0)
+    assert torch.equal(first, again[0])
+    assert torch.equal(second, again[1])
+    assert not torch.equal(first, dropout_views(encoder, SENTENCES, 0.1, seed=1)[0])
+    plain = torch.from_numpy(encoder.encode(SENTENCES))
+    for view in dropout_views(encoder, SENTENCES, 0.0, seed=0):
+        torch.testing.assert_close(view, plain)
+
+
+def test_the_encoder_stays_in_eval_mode_with_its_own_dropout(encoder):
+    before = encoder.encode(SENTENCES)
+    state, rates = torch.get_rng_state(), [m.p for m in encoder.model.modules() if isinstance(m, torch.nn.Dropout)]
+    dropout_views(encoder, SENTENCES, 0.5, seed=0)
+    assert not any(module.training for module in encoder.model.modules())
+    assert [m.p for m in encoder.model.modules() if isinstance(m, torch.nn.Dropout)] == rates
+    assert torch.equal(torch.get_rng_state(), state)
+    np.testing.assert_array_equal(encoder.encode(SENTENCES), before)
+
+
+@pytest.mark.parametrize("name", WITHOUT_LABELS)
+def test_a_contrast_has_cosines_loss_and_the_probes_components(name, views):
+    objective = build_objective(name)
+    found = contrast(objective, *views, 0.1)
+    cosines = torch.nn.functional.cosine_similarity(views[0][:, None].double(), views[1][None].double(), dim=-1)
+    torch.testing.assert_close(found.similarity, cosines)
+    assert found.loss == pytest.approx(objective(*views).item(), rel=1e-4, abs=1e-5)
+    expected = probe(objective, *views)
+    torch.testing.assert_close(found.components.dissipation, expected.dissipation)
+    torch.testing.assert_close(found.components.weights, expected.weights, equal_nan=True)
+    torch.testing.assert_close(found.components.ratio, expected.ratio, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["infonce", "mpt", "dcl", "align_uniform", "vicreg"])
+def test_a_step_goes_down_the_slope_of_finite_differences(name, views):
+    """All embeddings move along minus the gradient, by its size relative to the largest one."""
+    objective, length, small = build_objective(name, **({"margin": 1.5} if name == "mpt" else {})), 1e-4, 1e-6
+    units = [unit(view.double()) for view in views]
+    slopes = [torch.zeros_like(view) for view in units]
+    for which, view in enumerate(units):
+        for place in np.ndindex(*view.shape):
+            losses = []
+            for sign in (1, -1):
+                moved = [each.clone() for each in units]
+                moved[which][place] += sign * small
+                losses.append(objective(*moved))
+            slopes[which][place] = (losses[0] - losses[1]) / (2 * small)
+    largest = max(float(slope.norm(dim=-1).max()) for slope in slopes)
+    for after, before, slope in zip(step(objective, *views, length), units, slopes, strict=True):
+        torch.testing.assert_close(after - before, -length * slope / largest, rtol=0, atol=1e-3 * length)
+
+
+@pytest.mark.parametrize("name", WITHOUT_LABELS)
+def test_a_small_step_does_not_raise_the_loss_that_has_a_gradient(name, views):
+    if name in ("gradient", "mixed"):
+        pytest.skip("their value is not a loss: only their gradient means something")
+    found = contrast(build_objective(name), *views, 1e-3)
+    assert found.loss_after <= found.loss + 1e-9
+
+
+def test_without_a_gradient_nothing_moves(views):
+    closed = build_objective("mpt", margin=0.0)
+    apart = torch.eye(5, 8)
+    after = step(closed, apart, apart, 0.5)
+    torch.testing.assert_close(after[0], apart.double())
+    torch.testing.assert_close(after[1], apart.double())
+
+
+def test_sentences_are_counted_once_each():
+    assert different_sentences([" a ", "b", "", "a"]) == ("a", "b")
+    with pytest.raises(InputError, match="1 different sentences; expected 2 to 12"):
+        different_sentences(["a", "a "])
+    with pytest.raises(InputError, match="13 different"):
+        different_sentences([str(i) for i in range(13)])
+
+
+@pytest.mark.parametrize("name", WITHOUT_LABELS)
+def test_every_place_of_a_slider_is_a_valid_value(name):
+    declared = parameters(OBJECTIVES[name])
+    (form,) = [form for form in objective_forms() if form.name == name]
+    for found in form.controls:
+        parameter = declared[found.name]
+        assert (found.default, found.help) == (parameter.default, parameter.help)
+        values = found.choices or (found.low, found.start, found.high)
+        for value in (*values, *([None] if found.optional else [])):
+            build_objective(name, **{found.name: value})
+        if not found.choices:
+            assert found.low < found.high < math.inf
+            assert found.low <= found.start <= found.high
+            assert found.default is None or found.low <= found.default <= found.high
+
+
+def test_only_the_weight_of_hard_negatives_has_no_slider():
+    missing = {
+        name
+        for kind in WITHOUT_LABELS
+        for name, parameter in parameters(OBJECTIVES[kind]).items()
+        if control(parameter) is None
+    }
+    assert missing == {"hard_negative_weight"}
