@@ -16,7 +16,7 @@ from multitask.runtime.options import Computing, check_range
 
 @dataclass(frozen=True)
 class Explore:
-    """Open a page to try a model: predictions, nearest sentences, what an objective does, and errors on the dev sets.
+    """Open a page to try a model: predictions, nearest sentences, what an objective does, and errors.
 
     It is the page of `serve` with dev sets, on an address that only this machine reaches, until Ctrl-C.
     """

@@ -15,21 +15,32 @@ from multitask.evaluation.gradient_probe import GradientComponents, probe
 from multitask.evaluation.probe_encoder import training_mode
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import OBJECTIVES, Objective, describe, unit
+from multitask.objectives.gradient_paradigm import GradientParadigm
+from multitask.objectives.mixed_components import Mixed
+from multitask.objectives.noncontrastive import GradientForm
 from multitask.objectives.parameters import Parameter, parameters
 
 MOST_SENTENCES = 12
+ONLY_GRADIENTS = (GradientParadigm, GradientForm, Mixed)
+"""Objectives whose values have no meaning."""
 WIDTH = 100
 """A slider without an upper bound reaches so many times its default, and to the default divided by it."""
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """What an objective does to a batch. `similarity` has the cosines of anchors (rows) with positives (columns)."""
+    """What an objective does to a batch.
 
-    similarity: Tensor  # [pairs, pairs]
-    similarity_after: Tensor  # [pairs, pairs], after a step
-    loss: float
-    loss_after: float
+    Args:
+        similarity: cosines of anchors (rows) with positives (columns), [pairs, pairs].
+        similarity_after: the same after a step.
+        losses: before and after the step; None if only the objective's gradient has a meaning.
+        components: of the gradient before the step.
+    """
+
+    similarity: Tensor
+    similarity_after: Tensor
+    losses: tuple[float, float] | None
     components: GradientComponents
 
 
@@ -65,11 +76,11 @@ def contrast(objective: Objective, anchors: Tensor, positives: Tensor, length: f
         length: of the step, see `step`.
     """
     moved = step(objective, anchors, positives, length)
+    before = objective(anchors.double(), positives.double()).item()
     return Contrast(
         similarity=unit(anchors.double()) @ unit(positives.double()).T,
         similarity_after=moved[0] @ moved[1].T,
-        loss=objective(anchors.double(), positives.double()).item(),
-        loss_after=objective(*moved).item(),
+        losses=None if isinstance(objective, ONLY_GRADIENTS) else (before, objective(*moved).item()),
         components=probe(objective, anchors, positives),
     )
 

@@ -278,7 +278,7 @@ function drawContrast(answer) {
   const names = ["", "Anchor", "Dissipation", "Hardest negative's weight", "Ratio", "Pull", "Push", "Comes closer"];
   return make("div", { "data-model": answer.model }, [
     make("h2", {}, answer.model),
-    make("p", {}, `Loss ${shown(answer.loss)}; after the step ${shown(answer.loss_after)}.${answer.residual > 1e-6 ? ` ${shown(100 * answer.residual, 2)}% of the gradient is not explained by the components.` : ""}`),
+    make("p", {}, `${answer.losses ? `Loss ${shown(answer.losses[0])}; after the step ${shown(answer.losses[1])}.` : "Of this objective only the gradient has a meaning, not the value."}${answer.residual > 1e-6 ? ` ${shown(100 * answer.residual, 2)}% of the gradient is not explained by the components.` : ""}`),
     make("div", { class: "columns matrices" }, [
       matrix("Cosines of anchors (rows) and positives (columns)", answer.similarity),
       matrix("The same after the step", answer.similarity_after, answer.similarity),

@@ -167,8 +167,7 @@ async def contrast_route(request: Request, asked: AskContrast) -> Response:
             "sentences": sentences,
             "similarity": found.similarity.tolist(),
             "similarity_after": found.similarity_after.tolist(),
-            "loss": found.loss,
-            "loss_after": found.loss_after,
+            "losses": found.losses,
             "residual": parts.residual.item(),
             **{part: getattr(parts, part).tolist() for part in anchors},
         }

@@ -23,7 +23,7 @@ COMMANDS: dict[str, Command] = {
     )
 }
 TRAINING = {"finetune", "pretrain", "mlm", "fuse", "prune"}
-LIBRARY = TRAINING | {"evaluate", "predict", "ensemble", "embed", "probe", "export", "serve"}
+LIBRARY = TRAINING | {"evaluate", "predict", "ensemble", "embed", "probe", "export", "serve", "explore"}
 STUDIES = {"simulate", "report"} | {f"experiments {name}" for name in ("run", "plan", "list", "show", "verify", "gc")}
 
 # Flags that are explained in other words where they do the same to other things: a batch of pairs or of sentences, the
