@@ -61,8 +61,9 @@ def principal_map(query: NDArray[np.float32], embeddings: NDArray[np.float32]) -
     if len(embeddings) < 3:
         raise InputError(f"{len(embeddings)} different sentences; expected at least 3 for a map")
     rows = _unit(embeddings[:MOST_POINTS])
-    plane = PCA(2, svd_solver="full").fit(rows)
-    first, second = np.nan_to_num(plane.explained_variance_ratio_).tolist()  # NaN if all sentences are the same point
+    with np.errstate(invalid="ignore"):  # the shares are NaN if all sentences are the same point
+        plane = PCA(2, svd_solver="full").fit(rows)
+    first, second = np.nan_to_num(plane.explained_variance_ratio_).tolist()
     return Map(plane.transform(rows), plane.transform(_unit(query[None]))[0], (first, second))
 
 

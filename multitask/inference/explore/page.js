@@ -63,20 +63,17 @@ function askForToken(wrong) {
 
 const running = {};
 
-/** Run a view's requests; a newer call replaces one that still waits. */
+/** Run a view's requests and draw those that succeed; a newer call replaces one that still waits. */
 async function update(view, requests, draw) {
   running[view]?.abort();
   const controller = new AbortController();
   running[view] = controller;
   say("Computing.");
-  try {
-    const answers = await Promise.all(requests.map(([path, body]) => ask(path, body, controller.signal).then((answer) => answer.json())));
-    if (running[view] !== controller) return;
-    draw(answers);
-    say("");
-  } catch (error) {
-    if (error.name !== "AbortError") say(error.message, true);
-  }
+  const answers = await Promise.allSettled(requests.map(([path, body]) => ask(path, body, controller.signal).then((answer) => answer.json())));
+  if (running[view] !== controller) return;
+  draw(answers.filter((answer) => answer.status === "fulfilled").map((answer) => answer.value));
+  const problems = answers.flatMap((answer, index) => (answer.status === "rejected" ? [`${requests[index][1].model}: ${answer.reason.message}`] : []));
+  say(problems.join(". "), problems.length > 0);
 }
 
 const models = () => [...new Set([$("model").value, $("compare").value])].filter(Boolean);
@@ -310,7 +307,7 @@ const request = () => ({
 
 function listErrors() {
   if (!$("task").value) return say("There are no dev sets. Start the page with multitask explore --data FOLDER.", true);
-  return update("errors", [["explore/errors", request()]], ([answer]) => drawErrors(answer));
+  return update("errors", [["explore/errors", request()]], ([answer]) => answer && drawErrors(answer));
 }
 
 function drawErrors(answer) {

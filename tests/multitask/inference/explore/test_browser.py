@@ -13,6 +13,7 @@ from multitask.inference.explore.routes import add_page
 from multitask.inference.serve.app import create_app
 from multitask.inference.serve.guard import LOOPBACK
 from multitask.inference.serve.limits import Limits
+from multitask.models.multitask_model import MultitaskModel
 from tests.multitask.inference.serve.conftest import served
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -191,4 +192,21 @@ def test_the_token_is_asked_for_and_not_kept(browser, models, dev_sets):
         assert page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]") == [0, 0, ""]
         page.reload()
         page.wait_for_selector("#token-dialog[open]")
+        page.context.close()
+
+
+def test_a_model_that_cannot_answer_does_not_hide_the_other(browser, models, dev_sets):
+    one = models["one"]
+    bare = MultitaskModel(one.encoder, one.tokenizer, {}, one.pooling, one.heads_config).eval()
+    app = create_app({"one": one, "bare": bare}, Limits(), hosts=LOOPBACK)
+    add_page(app, dev_sets)
+    with served(app) as address:
+        page = browser.new_context().new_page()
+        page.goto(address)
+        page.wait_for_selector("#predictions h3")
+        assert page.get_by_role("status").inner_text() == "bare: no task of the model reads sentences; it has no tasks"
+        assert page.locator("#predictions h2").all_inner_texts() == ["one"]
+        page.get_by_role("tab", name="Contrast").click()
+        quiet(page)
+        assert page.locator("#contrasted h2").all_inner_texts() == ["one", "bare"]
         page.context.close()
