@@ -52,7 +52,7 @@ def dev_rows(task: Task, estimates: NDArray[np.float64], examples: Examples) -> 
     else:
         errors = np.abs(decided - labels).astype(np.float64)
     return [
-        DevRow(row, texts, _text(written_label(task, labels[row])), _text(predicted), sure, error)
+        DevRow(row, texts, shown_label(written_label(task, labels[row])), shown_label(predicted), sure, error)
         for row, (texts, predicted, sure, error) in enumerate(
             zip(
                 zip(*examples.sentences, strict=True),
@@ -65,7 +65,8 @@ def dev_rows(task: Task, estimates: NDArray[np.float64], examples: Examples) -> 
     ]
 
 
-def _text(label: str | float) -> str:
+def shown_label(label: str | float) -> str:
+    """A label or prediction as the page shows it: names as they are, numbers with four digits."""
     return label if isinstance(label, str) else f"{label:.4g}"
 
 

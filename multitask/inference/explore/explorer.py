@@ -16,7 +16,7 @@ from multitask.data.examples import Examples
 from multitask.evaluation.calibration_and_errors import written_label
 from multitask.evaluation.task_predictions import estimate, located, tokenised
 from multitask.inference.explore.contrast import dropout_views
-from multitask.inference.explore.dev_rows import DevRow, dev_rows
+from multitask.inference.explore.dev_rows import DevRow, dev_rows, shown_label
 from multitask.inference.explore.neighbours import Corpus
 from multitask.inference.serve.batching import QueueFull
 from multitask.models.multitask_model import MultitaskModel
@@ -77,7 +77,7 @@ def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], mo
     part = _first(everything, most)
     if isinstance(task, Labelled) and not task.labels:
         task = replace(task, labels=part.classes)
-    labels = [str(written_label(task, label)) for label in np.asarray(part.labels)]
+    labels = [shown_label(written_label(task, label)) for label in np.asarray(part.labels)]
     return DevSet(task.text, _corpus(part, labels), rows, len(everything))
 
 
@@ -109,7 +109,7 @@ class Explorer:
         }
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="page")
         self._waiting = 0
-        self.embed = lru_cache(8)(self._embed)
+        self.encode_corpus = lru_cache(8)(self.encode)
         self.views = lru_cache(16)(self._views)
 
     async def compute(self, work: Callable[[], Answer]) -> Answer:
@@ -122,7 +122,7 @@ class Explorer:
         finally:
             self._waiting -= 1
 
-    def _embed(self, model: str, sentences: tuple[str, ...]) -> NDArray[np.float32]:
+    def encode(self, model: str, sentences: tuple[str, ...]) -> NDArray[np.float32]:
         """Embeddings of sentences, [sentences, hidden]."""
         return self._encoders[model].encode(sentences)
 

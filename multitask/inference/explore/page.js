@@ -167,6 +167,13 @@ function drawNeighbours(answer) {
   ]);
 }
 
+/** The different labels in order, and the colour of each: its own, or of many labels a shade between blue and red. */
+function colouring(all) {
+  const labels = [...new Set(all)].sort((a, b) => a - b || (a < b ? -1 : 1));
+  const many = (label) => `hsl(${220 - (220 * labels.indexOf(label)) / (labels.length - 1)} 65% 50%)`;
+  return { labels, colour: labels.length > COLOURS.length ? many : (label) => COLOURS[labels.indexOf(label)] };
+}
+
 function drawMap(answer) {
   const size = 400;
   const all = [...answer.points, answer.query];
@@ -176,8 +183,7 @@ function drawMap(answer) {
     const range = Math.max(...values) - low || 1;
     return (value) => 12 + ((value - low) / range) * (size - 24);
   });
-  const labels = [...new Set(answer.labels)].sort();
-  const colour = (label) => COLOURS[labels.indexOf(label) % COLOURS.length];
+  const { labels, colour } = colouring(answer.labels);
   const text = make("p", { class: "point", "aria-live": "polite" }, "");
   const describe = (index) => `${answer.texts[index]}${answer.labels[index] ? ` (${answer.labels[index]})` : ""}`;
   const dots = answer.points.map(([x, y], index) => make("circle", { cx: scale[0](x), cy: size - scale[1](y), r: 5, fill: colour(answer.labels[index]) }, make("title", {}, describe(index))));
@@ -197,7 +203,8 @@ function drawMap(answer) {
     place = (place + move + order.length) % order.length;
     choose(order[place]);
   });
-  const named = labels.filter(Boolean).map((label) => make("li", {}, [make("span", { class: "swatch" }, [], { "--heat": colour(label) }), label]));
+  const ends = labels.length > COLOURS.length ? [labels[0], labels.at(-1)] : labels;
+  const named = ends.filter(Boolean).map((label) => make("li", {}, [make("span", { class: "swatch" }, [], { "--heat": colour(label) }), label]));
   return [map, text, named.length ? make("ul", { class: "legend", "aria-label": "Labels" }, named) : ""];
 }
 

@@ -116,7 +116,7 @@ async def neighbours(request: Request, asked: FindNeighbours) -> Response:
     check_texts(service.limits, [asked.query])
 
     def work() -> dict[str, Any]:
-        embeddings, query = explorer.embed(name, corpus.sentences), explorer.embed(name, (asked.query,))[0]
+        embeddings, query = explorer.encode_corpus(name, corpus.sentences), explorer.encode(name, (asked.query,))[0]
         plane = principal_map(query, embeddings)
         return {
             "model": name,

@@ -16,7 +16,6 @@ from multitask.inference.serve.limits import Limits
 from multitask.models.multitask_model import MultitaskModel
 from tests.multitask.inference.serve.conftest import served
 
-sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
     pytest.mark.browser,
@@ -33,6 +32,7 @@ Page = Any
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser

@@ -3,9 +3,12 @@
 import csv
 import io
 
+import numpy as np
 import pytest
 
-from multitask.inference.explore.dev_rows import Choice, DevRow, chosen_rows, csv_of, safe
+from multitask.data.examples import Examples
+from multitask.inference.explore.dev_rows import Choice, DevRow, chosen_rows, csv_of, dev_rows, safe
+from multitask.tasks.declarations import load_tasks, task_of
 from multitask.tasks.read_examples import load_rows
 
 ROWS = [
@@ -33,8 +36,6 @@ def test_rows_are_filtered_and_sorted():
 @pytest.mark.parametrize("task", ["sentiment", "paraphrase", "similarity"])
 @pytest.mark.parametrize("name", ["one", "two"])
 def test_rows_have_the_files_labels_and_the_models_predictions(dev_sets, models, small_data, task, name):
-    from multitask.tasks.declarations import load_tasks
-
     found, model = dev_sets[task], models[name]
     examples = load_rows(load_tasks(small_data)[task], "dev")
     rows = found.rows[name]
@@ -52,6 +53,19 @@ def test_rows_have_the_files_labels_and_the_models_predictions(dev_sets, models,
             assert float(row.predicted) == pytest.approx(prediction.value, abs=1e-2)
             assert row.error == pytest.approx(abs(prediction.value - float(label)), abs=1e-4)
             assert row.confidence is None
+
+
+def test_a_row_of_several_labels_is_as_sure_as_its_least_certain_label():
+    declaration = {"kind": "multilabel", "text": ["s"], "label": "l", "labels": ["film", "food"]}
+    gold = np.array([[1, 0], [1, 1], [0, 0]], np.float32)
+    examples = Examples((["a", "b", "c"],), gold, ("film", "food"), None, "file", "0", "0")
+    found = dev_rows(task_of("topics", declaration), np.array([[0.9, 0.2], [0.7, 0.4], [0.1, 0.05]]), examples)
+    assert [(row.gold, row.predicted, row.error) for row in found] == [
+        ("film", "film", 0),
+        ("film|food", "film", 1),
+        ("", "", 0),
+    ]
+    assert [row.confidence for row in found] == pytest.approx([0.8, 0.6, 0.9])
 
 
 def test_a_corpus_has_each_sentence_once(dev_sets):

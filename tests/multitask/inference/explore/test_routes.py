@@ -17,6 +17,7 @@ from multitask.inference.serve.app import create_app
 from multitask.inference.serve.guard import LOOPBACK
 from multitask.inference.serve.limits import Limits
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.objectives import build_objective
 
 SENTENCES = ["Two dogs run.", "A band plays.", "The film is long."]
@@ -89,6 +90,18 @@ def test_a_sentence_is_its_own_nearest(client, dev_sets, where):
     assert answer["nearest"][0]["cosine"] == pytest.approx(1, abs=1e-5)
     assert answer["query"] == pytest.approx(answer["points"][1], abs=1e-3)
     assert answer["texts"] == list(known)
+
+
+def test_a_corpus_is_embedded_once_for_many_queries(client, monkeypatch):
+    sizes = []
+    plain = SentenceEncoder.encode
+    monkeypatch.setattr(
+        SentenceEncoder, "encode", lambda self, texts, **how: sizes.append(len(texts)) or plain(self, texts, **how)
+    )
+    for number in range(12):
+        asked = {"query": f"query {number}", "sentences": ["one", "two", "three", "four"]}
+        assert client.post("/explore/neighbours", json=asked).status_code == 200
+    assert sizes == [4] + [1] * 12
 
 
 def test_a_contrast_equals_the_probe(client, encoder):
