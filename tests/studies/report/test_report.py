@@ -472,7 +472,7 @@ def test_a_preset_never_run_or_a_damaged_record_is_one_clear_error(store: Path) 
         "not valid JSON": "{",
         "written by another version": json.dumps({**good, "schema": SCHEMA - 1}),
         "start: Field required; not a record of experiments": json.dumps(version),
-        "runs.0.seed: Input should be a valid integer": json.dumps(
+        "runs: 0: seed: Input should be a valid integer": json.dumps(
             {**good, "runs": [{**good["runs"][0], "seed": "3"}]}
         ),
         "runs of rows that no table has": json.dumps({**good, "tables": good["tables"][1:]}),
