@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -77,7 +78,11 @@ def run_rank(rank: int, ranks: int, port: int, folder: Path, function: Callable[
     torch.set_num_threads(1)
     with (folder / f"log-{rank}").open("w", buffering=1) as file:
         sys.stdout = sys.stderr = file
-        sys.exit(function(*arguments))
+        try:
+            sys.exit(function(*arguments))
+        except Exception:
+            traceback.print_exc()  # here, because the file is closed when the process would print it
+            raise
 
 
 Launch = Callable[..., Ranks]
