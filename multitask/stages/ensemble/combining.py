@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -94,15 +95,7 @@ def ensemble(
         tasks = {name: task.tuned(combined["dev"][name], labels_of(dev[name])) for name, task in tasks.items()}
         for split in examples:
             write_predictions(tasks, combined[split], examples[split], split, artefact.folder / "predictions")
-        beside = {
-            "method": config.method,
-            "selected_on_dev": config.method in SELECTED_ON_DEV,
-            "members": {
-                label: {"overall": s.overall, "scores": s.tasks, "metrics": s.metrics} for label, s in scores.items()
-            },
-            "weights": {name: _shares(given) for name, given in votes.items()},
-        }
-        write_evaluation(artefact.folder, tasks, combined["dev"], examples["dev"], seen, beside)
+        write_evaluation(artefact.folder, tasks, combined["dev"], dev, seen, _described(config, scores, votes))
         artefact.finish()
     return artefact
 
@@ -212,6 +205,18 @@ def _soup(
     write_json(folder / "best.json", {"overall": "soup"})
     votes = {name: {member.label: 1 for member in chosen} for name in dev}
     return votes, {"dev": on_dev, "test": _estimates(model, examples["test"], runtime)}
+
+
+def _described(config: EnsembleConfig, scores: Mapping[str, MultitaskScores], votes: Votes) -> dict[str, Any]:
+    """How the members were combined, as JSON types: what evaluation.json has in addition to scores."""
+    return {
+        "method": config.method,
+        "selected_on_dev": config.method in SELECTED_ON_DEV,
+        "members": {
+            label: {"overall": s.overall, "scores": s.tasks, "metrics": s.metrics} for label, s in scores.items()
+        },
+        "weights": {name: _shares(given) for name, given in votes.items()},
+    }
 
 
 def _shares(votes: Mapping[str, int]) -> dict[str, float]:
