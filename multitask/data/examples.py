@@ -111,9 +111,8 @@ class TextsWriter:
         import pyarrow
 
         self.blocks: list[list[str]] = [[] for _ in range(columns)]
-        schema = pyarrow.schema([(str(column), pyarrow.large_string()) for column in range(columns)])
-        self.schema = schema
-        self.file = pyarrow.ipc.new_file(folder / "texts.arrow", schema)
+        self.schema = pyarrow.schema([(str(column), pyarrow.large_string()) for column in range(columns)])
+        self.file = pyarrow.ipc.new_file(folder / "texts.arrow", self.schema)
 
     def __enter__(self) -> Self:
         return self

@@ -248,7 +248,8 @@ def steps_of_all_cases(start: Path, data: Path, folder: Path) -> None:
             def look(*given: Any, seen: list[Any] = seen) -> None:
                 seen.append(look_at_steps(*given))
                 line = {"step": 1, "epoch": 1, "training": {}, "dev": {}, "scores": {}, "tokens": 0, "seconds": 0.0}
-                write_text(given[3] / "metrics.jsonl", json.dumps(line) + "\n")
+                # Another rank's temporary file could vanish while the first rank hashes the run's files.
+                distributed.from_first(lambda: write_text(given[3] / "metrics.jsonl", json.dumps(line) + "\n"))
 
             patch.setattr(common, "train", look)
             stage(str(start), data, config, RunOptions(device="cpu", precision="fp32", runs=folder / "runs"))
