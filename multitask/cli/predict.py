@@ -60,14 +60,13 @@ def _predict_input(options: Predict, source: Path) -> int:
     from multitask.inference.predict_file import Reading, predict_file
     from multitask.models.multitask_model import MultitaskModel
     from multitask.runs.artefact import locate_model
-    from multitask.runtime.device import start
 
-    output = options.output or Path("-")
-    runtime = start(options.computing.device, options.computing.precision)
-    model = MultitaskModel.load(locate_model(options.model, best_on=options.best_on)).to(runtime.device)
+    output, computing = options.output or Path("-"), options.computing
+    folder = locate_model(options.model, best_on=options.best_on)
+    model = MultitaskModel.load(folder, computing.device, computing.precision)
     dialect = Dialect(options.separator, options.quotes, options.line_breaks)
     reading = Reading(options.text, f".{options.input_format}", dialect)
-    predict_file(model, options.task, source, output, runtime, reading, options.probabilities, options.prefix)
+    predict_file(model, options.task, source, output, model.runtime, reading, options.probabilities, options.prefix)
     if output != Path("-"):
         print(output)
     return 0
