@@ -72,7 +72,7 @@ def held_out(examples: Examples, share: float) -> tuple[Rows, Rows]:
     columns = np.sort(np.stack([hash_sentences(texts) for texts in examples.sentences], axis=1), axis=1)
     different, first, group = np.unique(columns, axis=0, return_index=True, return_inverse=True)
     key = different.sum(axis=1)  # of a pair it may overflow: it is a hash too
-    stratum = _strata(examples.labels[first])
+    stratum = _strata(examples.labels[first], numbers=not examples.classes)
     sizes = np.bincount(stratum)
     order = np.lexsort((key, stratum))
     quantile = np.empty(len(order))
@@ -89,7 +89,7 @@ def held_out(examples: Examples, share: float) -> tuple[Rows, Rows]:
     return np.flatnonzero(~is_dev), np.flatnonzero(is_dev)
 
 
-def _strata(labels: NDArray[np.float32]) -> Rows:
+def _strata(labels: NDArray[np.float32], numbers: bool) -> Rows:
     """Numbers of groups of rows with similar labels: the same class, the same labels, or the same tenth of numbers.
 
     Sets of labels that few rows share are one group. Rows with a rare label stay out of it, so that some of them are
@@ -100,7 +100,7 @@ def _strata(labels: NDArray[np.float32]) -> Rows:
     if labels.ndim == 2:
         has_rare_label = labels[:, labels.sum(axis=0) < STRATUM].any(axis=1)
         stratum[(sizes[stratum] < STRATUM) & ~has_rare_label] = len(sizes)
-    elif stratum.max() >= len(labels) / STRATUM:
+    elif numbers and stratum.max() >= len(labels) / STRATUM:
         bounds = np.quantile(labels, np.linspace(0, 1, 11)[1:-1])
         return np.searchsorted(bounds, labels)
     return stratum

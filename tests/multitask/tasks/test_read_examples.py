@@ -6,13 +6,14 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
@@ -330,6 +331,7 @@ def test_held_out_rows_share_no_text_with_the_others(rows, share):
     assert [list(side) for side in again] == [list(training), list(dev)]
 
 
+@example([2, 4, 2, 21], 0.5, Random(0))  # fewer than ten rows a class
 @given(st.lists(st.integers(2, 60), min_size=2, max_size=5), st.floats(0.1, 0.5), st.randoms())
 def test_held_out_rows_are_spread_over_the_classes(sizes, share, random):
     rows = [(f"text {label} {i}", label) for label, size in enumerate(sizes) for i in range(size)]
@@ -339,7 +341,9 @@ def test_held_out_rows_are_spread_over_the_classes(sizes, share, random):
     _, dev = held_out(examples_of(rows, tuple("abcde"[: len(sizes)])), share)
     counts = np.bincount([rows[row][1] for row in dev], minlength=len(sizes))
     expected = round(len(rows) * share) * np.array(sizes) / len(rows)
-    assert (abs(counts - expected) < 1 + 1e-9).all()
+    # One quantile cuts every class, and rounds it by half a row at most. These roundings move the quantile.
+    rounding = 0.5 + len(sizes) / 2 * np.array(sizes) / len(rows)
+    assert (abs(counts - expected) <= rounding + 1e-9).all()
 
 
 def test_the_only_text_of_a_class_is_a_training_row():
