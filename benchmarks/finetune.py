@@ -1,30 +1,42 @@
-"""Speed of multi-task fine-tuning, ours and a plain transformers loop, in real tokens per second.
+"""Speed of multi-task fine-tuning: ours, a tuned transformers loop and a plain one, in real tokens per second.
 
     python -m benchmarks.finetune [--steps 12] [--data data/sample] [--shapes minilm bert-base]
 
-The plain loop is typical of course projects: random batches padded to the longest sentence, transformers' BertModel
-with sdpa attention, fp32, torch's AdamW, one forward pass per task and sentence column, and the mean of the three
-losses. Ours is the loop of `finetune`. Both train the same heads on the same rows, starting from random weights of
-the same shape. Their steps alternate, so that a busy machine slows both alike. The first step of each does not count.
-Real tokens are those of sentences, special tokens included; padding does not count.
+All train the same heads on the same three tasks, with transformers' BertModel (sdpa) or ours of the same shape:
+
+- plain: typical of course projects. Random batches padded to the longest sentence, fp32, torch's default AdamW, one
+  forward pass per task and sentence column.
+- tuned: what a careful user sets. bf16 autocast, batches of similar length, both columns of a pair in one pass, fused
+  AdamW, clipping.
+- ours: the loop of `finetune` in the precision it chooses itself, on the same batches as the tuned loop.
+
+Before anything is timed, the three give the same losses without dropout, from the same weights on the same rows. Then
+their steps alternate, so that a busy machine slows all alike; the first step of each does not count. Real tokens are
+those of sentences, special tokens included; padding does not count. Utilisation is the floating-point work of these
+tokens (6 for each parameter outside the embeddings) over what the machine reaches in large matrix products.
 """
 
 import argparse
 import statistics
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
 from torch.nn.utils.rnn import pad_sequence
-from transformers import BertConfig as TheirConfig
 from transformers import BertModel as TheirModel
 
-from benchmarks.machine import machine
+from transformers.utils import logging
+
+from benchmarks.machine import machine, matrix_rate
 from minbert import BertConfig, BertModel, load_tokenizer
 from multitask.evaluation.task_predictions import load_split
 from multitask.models.multitask_model import MultitaskModel
-from multitask.runtime.device import seed_everything, start
+from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.runtime.options import Precision
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning
@@ -38,35 +50,63 @@ SHAPES = {
 }
 
 
-class PlainLoop:
-    """The reference: padded batches in fp32, and one encoder call per task and sentence column."""
+class TheirLoop:
+    """A loop around transformers' model: plain, or tuned as a careful user would."""
 
-    def __init__(self, problem: Finetuning, config: BertConfig) -> None:
-        theirs = TheirConfig(**config.to_dict(), attn_implementation="sdpa")
+    def __init__(self, problem: Finetuning, folder: Path, tuned: bool) -> None:
         self.problem = problem
-        self.encoder = TheirModel(theirs, add_pooling_layer=False).to(problem.runtime.device).train()
+        self.tuned = tuned
+        self.encoder = TheirModel.from_pretrained(folder, add_pooling_layer=False, attn_implementation="sdpa")
+        self.encoder.to(problem.runtime.device).train()
         self.heads = problem.model.heads
-        self.optimizer = torch.optim.AdamW([*self.encoder.parameters(), *self.heads.parameters()], lr=1e-5)
+        self.parameters = [*self.encoder.parameters(), *self.heads.parameters()]
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-5, fused=tuned or None)
+
+    def losses(self, update: Update) -> list[Tensor]:
+        return [self.loss(batch) for batch in update]
+
+    def loss(self, batch: Batch) -> Tensor:
+        data, device = self.problem.training[batch.source], self.problem.runtime.device
+        columns = [[torch.tensor(column[row]).long() for row in batch.rows] for column in data.columns]
+        if self.tuned:
+            inputs = self.embed([ids for column in columns for ids in column]).chunk(len(columns))
+        else:
+            inputs = tuple(self.embed(column) for column in columns)
+        labels = torch.from_numpy(data.examples.labels[batch.rows]).to(device)
+        return self.problem.model.tasks[batch.source].loss(self.heads[batch.source](*inputs), labels)
+
+    def embed(self, sequences: list[Tensor]) -> Tensor:
+        device = self.problem.runtime.device
+        ids = pad_sequence(sequences, batch_first=True).to(device)
+        mask = pad_sequence([torch.ones(len(sequence)) for sequence in sequences], batch_first=True).to(device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.tuned):
+            hidden = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+        return (hidden * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
 
     def step(self, update: Update) -> None:
-        device = self.problem.runtime.device
-        losses = []
-        for batch in update:
-            data = self.problem.training[batch.source]
-            inputs = []
-            for column in data.columns:
-                ids = pad_sequence([torch.tensor(column[row]).long() for row in batch.rows], batch_first=True)
-                mask = pad_sequence([torch.ones(len(column[row])) for row in batch.rows], batch_first=True)
-                ids, mask = ids.to(device), mask.to(device)
-                hidden = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
-                inputs.append((hidden * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True))
-            labels = torch.from_numpy(data.examples.labels[batch.rows]).to(device)
-            losses.append(self.problem.model.tasks[batch.source].loss(self.heads[batch.source](*inputs), labels))
-        torch.stack(losses).mean().backward()
+        torch.stack(self.losses(update)).mean().backward()
+        if self.tuned:
+            clip_grad_norm_(self.parameters, 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
+
+
+class OurLoop:
+    """The steps of `finetune`."""
+
+    def __init__(self, problem: Finetuning) -> None:
+        self.problem = problem
+        config = problem.config
+        self.optimizer = Optimizer(problem.module.train(), config.optimizer, config.epochs * len(problem.plan(0)))
+
+    def losses(self, update: Update) -> list[Tensor]:
+        terms = self.problem.losses(update).terms
+        return [terms[batch.source] for batch in update]
+
+    def step(self, update: Update) -> None:
+        self.problem.scheduler.backward(self.problem, update)
+        self.optimizer.clip()
+        self.optimizer.step(0)
 
 
 def random_updates(problem: Finetuning, steps: int) -> list[Update]:
@@ -82,32 +122,65 @@ def tokens_of(problem: Finetuning, update: Update) -> int:
     return sum(int(problem.training[batch.source].lengths[batch.rows].sum()) for batch in update)
 
 
-def measure(shape: str, batch_size: int, data: Path, steps: int, precision: Precision) -> tuple[float, float]:
-    """Median real tokens per second of the plain loop and of ours; their steps alternate."""
+def check_losses(problem: Finetuning, loops: dict[str, TheirLoop | OurLoop], update: Update) -> None:
+    """Without dropout, all loops compute the same losses."""
+    problem.module.eval()
+    found = {}
+    for name, loop in loops.items():
+        if isinstance(loop, TheirLoop):
+            loop.encoder.eval()
+        with torch.no_grad():
+            found[name] = torch.stack(loop.losses(update))
+        if isinstance(loop, TheirLoop):
+            loop.encoder.train()
+    problem.module.train()
+    for name, losses in found.items():
+        assert torch.allclose(losses, found["plain"], rtol=0.01, atol=0.01), f"{name}: {losses}, plain: {found['plain']}"
+
+
+def measure(shape: str, batch_size: int, data: Path, steps: int, precision: Precision) -> dict[str, list[float]]:
+    """Real tokens per second of every step of each loop; their steps alternate."""
     runtime = start("auto", precision)
+    make_deterministic(runtime)
     seed_everything(0)
     tokenizer = load_tokenizer("all-minilm-l6-v2")
     config = FinetuneConfig(MAIN_TASKS, batch_size=batch_size, pooling="mean")
     tasks = chosen_tasks(data, MAIN_TASKS)
     model = MultitaskModel(BertModel(SHAPES[shape]), tokenizer, tasks, "mean", config.heads).to(runtime.device)
-    ours = Finetuning(model, load_split(model, data, "train"), {}, config, runtime)
-    plain = PlainLoop(ours, SHAPES[shape])
-    optimizer = Optimizer(ours.module.train(), config.optimizer, config.epochs * len(ours.plan(0)))
+    problem = Finetuning(model, load_split(model, data, "train"), {}, config, runtime)
+    with tempfile.TemporaryDirectory() as folder:
+        model.encoder.save(Path(folder))
+        loops: dict[str, TheirLoop | OurLoop] = {
+            "plain": TheirLoop(problem, Path(folder), tuned=False),
+            "tuned": TheirLoop(problem, Path(folder), tuned=True),
+            "ours": OurLoop(problem),
+        }
+    plans = {name: problem.plan(0)[: steps + 1] for name in ("tuned", "ours")}
+    plans["plain"] = random_updates(problem, steps + 1)
+    check_losses(problem, loops, plans["ours"][0])
+    speeds: dict[str, list[float]] = {name: [] for name in loops}
+    for number in range(steps + 1):
+        for name, loop in loops.items():
+            update = plans[name][number]
+            seconds = timed(lambda loop=loop, update=update: loop.step(update))
+            speeds[name].append(tokens_of(problem, update) / seconds)
+    return {name: values[1:] for name, values in speeds.items()}
 
-    def our_step(update: Update) -> None:
-        ours.scheduler.backward(ours, update)
-        optimizer.clip()
-        optimizer.step(0)
-        if runtime.device.type == "cuda":
-            torch.cuda.synchronize()
 
-    speeds: dict[str, list[float]] = {"plain": [], "ours": []}
-    for pair in zip(random_updates(ours, steps + 1), ours.plan(0)[: steps + 1], strict=True):
-        for (name, step), update in zip((("plain", plain.step), ("ours", our_step)), pair, strict=True):
-            begin = time.perf_counter()
-            step(update)
-            speeds[name].append(tokens_of(ours, update) / (time.perf_counter() - begin))
-    return statistics.median(speeds["plain"][1:]), statistics.median(speeds["ours"][1:])
+def timed(step: Callable[[], None]) -> float:
+    """Seconds that a step takes, on a GPU until it is done."""
+    begin = time.perf_counter()
+    step()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - begin
+
+
+def work_per_token(shape: str) -> int:
+    """Floating-point operations of a training step for each real token: 6 for each parameter outside the embeddings."""
+    config = SHAPES[shape]
+    layer = 4 * config.hidden_size**2 + 2 * config.hidden_size * config.intermediate_size
+    return 6 * config.num_hidden_layers * layer
 
 
 def main() -> None:
@@ -118,17 +191,26 @@ def main() -> None:
     parser.add_argument("--batch-sizes", nargs="+", type=int, default=[16, 64])
     parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     options = parser.parse_args()
-    precision = start("auto", options.precision).precision
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    runtime = start("auto", options.precision)
+    rate = matrix_rate(torch.bfloat16 if runtime.precision == "bf16" else torch.float32, runtime.device)
     print(
-        f"{machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, ours in {precision}, "
-        f"{options.data}\n"
+        f"{machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, ours in {runtime.precision} "
+        f"(matrix products: {rate / 1e9:,.0f} GFLOP/s), {options.data}; medians of {options.steps} steps, real tokens/s\n"
     )
-    print("| shape | batch | plain transformers loop, real tokens/s | ours, real tokens/s | ratio |")
-    print("|---|---|---|---|---|")
+    print("| shape | batch | plain | tuned | ours | quartiles of ours | ours / plain | ours / tuned | utilisation |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     for shape in options.shapes:
         for batch_size in options.batch_sizes:
-            plain, ours = measure(shape, batch_size, options.data, options.steps, options.precision)
-            print(f"| {shape} | {batch_size} | {plain:,.0f} | {ours:,.0f} | {ours / plain:.2f}x |", flush=True)
+            speeds = measure(shape, batch_size, options.data, options.steps, options.precision)
+            plain, tuned, ours = (statistics.median(speeds[name]) for name in ("plain", "tuned", "ours"))
+            low, high = np.quantile(speeds["ours"], (0.25, 0.75))
+            print(
+                f"| {shape} | {batch_size} | {plain:,.0f} | {tuned:,.0f} | {ours:,.0f} | {low:,.0f} to {high:,.0f} "
+                f"| {ours / plain:.2f}x | {ours / tuned:.2f}x | {ours * work_per_token(shape) / rate:.0%} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

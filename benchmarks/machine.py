@@ -1,6 +1,7 @@
-"""The name of the machine that a benchmark ran on."""
+"""The machine that a benchmark ran on: its name, and how fast it multiplies matrices."""
 
 import platform
+import time
 from pathlib import Path
 
 import torch
@@ -17,3 +18,16 @@ def processor() -> str:
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     names = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or platform.machine())
+
+
+def matrix_rate(dtype: torch.dtype, device: torch.device, size: int = 2048, repeats: int = 10) -> float:
+    """Floating-point operations per second in products of square matrices: the best of several."""
+    left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    best = float("inf")
+    for _ in range(repeats + 2):
+        begin = time.perf_counter()
+        left @ right
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - begin)
+    return 2 * size**3 / best

@@ -66,7 +66,7 @@ async def request(
     """One request on a connection that stays open. A client library would take more time than some servers."""
     body = json.dumps({"texts": texts}).encode()
     head = (
-        f"POST /v1/embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"POST /v1/embed HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     writer.write(head.encode() + body)
     answer = (await reader.readuntil(b"\r\n\r\n")).lower()
@@ -114,8 +114,9 @@ async def load(server: Server, clients: int, texts: int, duration: float, senten
 
 async def embeddings(port: int, sentences: list[str]) -> np.ndarray:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
-    _, body = await request(reader, writer, sentences)
+    status, body = await request(reader, writer, sentences)
     writer.close()
+    assert status == 200, f"port {port} answered {status}: {body[:500]!r}"
     rows = np.array(json.loads(body)["embeddings"])
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 

@@ -9,13 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from minbert.packing import AttentionBlock, PackedBatch, collect, spread
+from minbert.dropout import dropout as drop
+from minbert.packing import AttentionBlock, PackedBatch, collect, fill_grids
 
 # In grids narrower than this, separate matrix products beat the fused kernel on a CPU: up to four times faster in bf16.
 NARROW = 64
 
 
-def attend_in_grid(query_key_value: Tensor, head_size: int, mask: Tensor | None, dropout: float) -> Tensor:
+def attend_in_grid(
+    query_key_value: Tensor, head_size: int, mask: Tensor | None, dropout: float, training: bool
+) -> Tensor:
     """Attention within each row of a padded grid.
 
     Args:
@@ -23,10 +26,14 @@ def attend_in_grid(query_key_value: Tensor, head_size: int, mask: Tensor | None,
         head_size: width of one head.
         mask: [batch, 1, 1, seq] bool, True at tokens; None if nothing is padded.
         dropout: probability of dropping an attention weight; 0 outside training.
+        training: whether the model is in training mode.
 
     Returns:
         Contexts of all heads side by side, [batch, seq, width].
     """
+    # Training without gradients, as gradient caching does first, must draw and round like training with them.
+    if query_key_value.device.type == "cpu" and (training or torch.is_grad_enabled()):
+        return attend_with_gradient(query_key_value, head_size, mask, dropout)
     batch, seq, _ = query_key_value.shape
     query, key, value = query_key_value.view(batch, seq, 3, -1, head_size).permute(
         2, 0, 3, 1, 4
@@ -50,6 +57,28 @@ def attend_in_narrow_grid(query_key_value: Tensor, head_size: int) -> Tensor:
     return context.view(batch, -1, seq, head_size).transpose(1, 2).reshape(batch, seq, -1)
 
 
+def attend_with_gradient(query_key_value: Tensor, head_size: int, mask: Tensor | None, dropout: float) -> Tensor:
+    """Compute `attend_in_grid` where gradients are needed on a CPU.
+
+    There torch's fused kernel has no dropout and a slow gradient, and its substitute computes in fp32 throughout. Here
+    the softmax is in fp32, and the matrix products are in the precision of the inputs.
+    """
+    batch, seq, _ = query_key_value.shape
+    query, key, value = (
+        query_key_value.view(batch, seq, 3, -1, head_size).permute(2, 0, 3, 1, 4).reshape(3, -1, seq, head_size)
+    )  # [batch * heads, seq, size]
+    scale = head_size**-0.5
+    if mask is None:
+        scores = torch.baddbmm(query.new_zeros(()), query, key.mT, beta=0, alpha=scale)
+    else:
+        unseen = query.new_zeros(mask.shape).masked_fill(~mask, -torch.inf)
+        unseen = unseen.expand(-1, len(query) // batch, -1, -1).reshape(-1, 1, seq)  # [batch * heads, 1, seq]
+        scores = torch.baddbmm(unseen, query, key.mT, alpha=scale)
+    weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype)  # [batch * heads, query, key]
+    context = torch.bmm(drop(weights, dropout), value)
+    return context.view(batch, -1, seq, head_size).transpose(1, 2).reshape(batch, seq, -1)
+
+
 def attend_packed(
     query_key_value: Tensor, batch: PackedBatch, head_size: int, dropout: float, training: bool
 ) -> Tensor:
@@ -63,9 +92,11 @@ def attend_packed(
         grid = grid.view(block.sentences, block.width, -1)
         if written_out and block.width < NARROW:
             return attend_in_narrow_grid(grid, head_size).flatten(0, 1)
-        return attend_in_grid(grid, head_size, block.mask, dropout).flatten(0, 1)
+        return attend_in_grid(grid, head_size, block.mask, dropout, training).flatten(0, 1)
 
-    in_grids = query_key_value if batch.slots is None else spread(query_key_value, batch.slots, batch.grid_size)
+    in_grids = query_key_value
+    if batch.slots is not None and batch.fillers is not None:
+        in_grids = fill_grids(query_key_value, batch.slots, batch.fillers)
     grids = in_grids.split([block.sentences * block.width for block in batch.blocks])
     contexts = torch.cat([attend_in_block(grid, block) for grid, block in zip(grids, batch.blocks, strict=True)])
     return contexts if batch.slots is None else collect(contexts, batch.slots)

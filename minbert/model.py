@@ -22,6 +22,7 @@ from minbert.attention import attend_in_grid, attend_packed
 from minbert.checkpoint import load_weights, save_weights
 from minbert.config import BertConfig
 from minbert.download_checkpoint import resolve, weights_file
+from minbert.dropout import Dropout
 from minbert.files import write_json
 from minbert.packing import PackedBatch
 
@@ -60,7 +61,7 @@ class Embeddings(nn.Module):
         self.position = Embedding(config.max_position_embeddings, config.hidden_size)
         self.token_type = Embedding(config.type_vocab_size, config.hidden_size)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, input_ids: Tensor, position_ids: Tensor, token_type_ids: Tensor) -> Tensor:
         hidden = (
@@ -95,7 +96,7 @@ class Layer(nn.Module):
         self.intermediate = Linear(config.hidden_size, neurons)
         self.output = Linear(neurons, config.hidden_size)
         self.output_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
         hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, attend)))
@@ -166,7 +167,7 @@ class BertModel(nn.Module):
         head_size, dropout = self.config.head_size, self.attention_dropout if self.training else 0.0
 
         def attend(query_key_value: Tensor) -> Tensor:
-            return attend_in_grid(query_key_value, head_size, mask, dropout)
+            return attend_in_grid(query_key_value, head_size, mask, dropout, self.training)
 
         for layer in self.layers:
             hidden = layer(hidden, attend)
@@ -194,7 +195,7 @@ class BertModel(nn.Module):
         """Replace all dropout probabilities used in training; the config keeps the checkpoint's."""
         self.attention_dropout = probability
         for module in self.modules():
-            if isinstance(module, nn.Dropout):
+            if isinstance(module, Dropout):
                 module.p = probability
 
     def pool(self, first: Tensor) -> Tensor:

@@ -33,7 +33,8 @@ class PackedBatch:
     """Token sequences laid end to end.
 
     Sequence i is `input_ids[offsets[i]:offsets[i + 1]]`. `slots` gives each token's place in the blocks' grids, which
-    are flattened and concatenated to `[grid_size]`; None if the grids hold the tokens in the same order unpadded.
+    are flattened and concatenated to `[grid_size]`, and `fillers` the token that each place is filled with, in padding
+    any. Both are None if the grids hold the tokens in the same order unpadded.
     """
 
     input_ids: Tensor  # [total_tokens] int64
@@ -42,6 +43,7 @@ class PackedBatch:
     sentence_ids: Tensor  # [total_tokens] int64, which sentence a token belongs to
     offsets: Tensor  # [sentences + 1] int64
     slots: Tensor | None  # [total_tokens] int64
+    fillers: Tensor | None  # [grid_size] int64
     blocks: tuple[AttentionBlock, ...]
 
     @classmethod
@@ -63,7 +65,13 @@ class PackedBatch:
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         total = int(offsets[-1])
         positions = np.arange(total) - np.repeat(offsets[:-1], lengths)
-        starts, blocks = (None, _equal_length_blocks(lengths)) if unpadded else _similar_length_blocks(lengths)
+        if unpadded:
+            slots, fillers, blocks = None, None, _equal_length_blocks(lengths)
+        else:
+            starts, blocks = _similar_length_blocks(lengths)
+            slots = torch.from_numpy(np.repeat(starts, lengths) + positions)
+            fillers = torch.zeros(_grid_size(blocks), dtype=torch.int64)
+            fillers[slots] = torch.arange(total)
         return cls(
             input_ids=torch.from_numpy(np.concatenate(sequences).astype(np.int64)),
             position_ids=torch.from_numpy(positions),
@@ -72,17 +80,13 @@ class PackedBatch:
             ),
             sentence_ids=torch.from_numpy(np.repeat(np.arange(len(lengths)), lengths)),
             offsets=torch.from_numpy(offsets),
-            slots=None if starts is None else torch.from_numpy(np.repeat(starts, lengths) + positions),
+            slots=slots,
+            fillers=fillers,
             blocks=blocks,
         )
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
-
-    @property
-    def grid_size(self) -> int:
-        """Number of token slots in all blocks, padding included."""
-        return sum(block.sentences * block.width for block in self.blocks)
 
     def to(self, device: torch.device) -> "PackedBatch":
         """The same batch on another device; the host does not wait for copies to CUDA."""
@@ -100,6 +104,7 @@ class PackedBatch:
             move(self.sentence_ids),
             move(self.offsets),
             None if self.slots is None else move(self.slots),
+            None if self.fillers is None else move(self.fillers),
             blocks=tuple(
                 AttentionBlock(b.sentences, b.width, None if b.mask is None else move(b.mask)) for b in self.blocks
             ),
@@ -132,27 +137,32 @@ def _similar_length_blocks(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64
     return starts, tuple(blocks)
 
 
-class _Spread(torch.autograd.Function):
-    """Put rows at distinct places of a larger zero tensor; the adjoint of `_Collect`."""
+def _grid_size(blocks: Sequence[AttentionBlock]) -> int:
+    """Number of token slots in all blocks, padding included."""
+    return sum(block.sentences * block.width for block in blocks)
+
+
+class _Fill(torch.autograd.Function):
+    """Fill the slots of grids with tokens."""
 
     @staticmethod
-    def forward(rows: Tensor, places: Tensor, size: int) -> Tensor:
-        return rows.new_zeros(size, *rows.shape[1:]).index_copy_(0, places, rows)
+    def forward(tokens: Tensor, slots: Tensor, fillers: Tensor) -> Tensor:
+        return tokens.index_select(0, fillers)
 
     @staticmethod
     def setup_context(
-        ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, Tensor, int], output: Tensor
+        ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor
     ) -> None:
         ctx.save_for_backward(inputs[1])
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (places,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        return collect(gradient, places), None, None
+        (slots,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        return collect(gradient, slots), None, None
 
 
 class _Collect(torch.autograd.Function):
-    """Take rows from distinct places; the adjoint of `_Spread`."""
+    """Take rows from distinct places."""
 
     @staticmethod
     def forward(source: Tensor, places: Tensor) -> Tensor:
@@ -166,18 +176,24 @@ class _Collect(torch.autograd.Function):
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
         (places,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        return spread(gradient, places, ctx.size), None  # type: ignore[attr-defined]
+        zeros = gradient.new_zeros(ctx.size, *gradient.shape[1:])  # type: ignore[attr-defined]
+        return zeros.index_copy_(0, places, gradient), None
 
 
-def spread(rows: Tensor, places: Tensor, size: int) -> Tensor:
-    """`out[places[i]] = rows[i]`, zero elsewhere. Places must be distinct, so the gradient needs no accumulation.
+def fill_grids(tokens: Tensor, slots: Tensor, fillers: Tensor) -> Tensor:
+    """Copy tokens into the slots of grids.
+
+    Padding is filled with some token too, which is cheaper than zeros. Attention must mask it; it gets no gradient.
 
     Args:
-        rows: [n, ...].
-        places: [n] int64.
-        size: length of the result, [size, ...].
+        tokens: [total_tokens, ...].
+        slots: [total_tokens] int64, distinct: the slot of each token.
+        fillers: [grid_size] int64: the token of each slot.
+
+    Returns:
+        [grid_size, ...].
     """
-    return _Spread.apply(rows, places, size)  # type: ignore[no-untyped-call]
+    return _Fill.apply(tokens, slots, fillers)  # type: ignore[no-untyped-call]
 
 
 def collect(source: Tensor, places: Tensor) -> Tensor:

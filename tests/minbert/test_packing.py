@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from minbert import BertConfig, BertModel, PackedBatch
-from minbert.packing import collect, spread
+from minbert.packing import collect, fill_grids
 
 CONFIG = BertConfig(vocab_size=50, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40)
 LIMIT = 1e-5
@@ -135,14 +135,16 @@ def test_plan(lengths):
     slots = batch.slots.tolist()
     assert len(set(slots)) == len(slots)
     assert min(slots) >= 0
-    assert max(slots) < batch.grid_size
+    grid_size = len(batch.fillers)
+    assert max(slots) < grid_size
+    assert batch.fillers[batch.slots].tolist() == list(range(sum(lengths)))
     # The row of a sentence is at most 1.5 times as wide as the sentence, or at most eight tokens wider.
-    assert batch.grid_size <= sum(max(1.5 * length, length + 8) for length in lengths)
+    assert grid_size <= sum(max(1.5 * length, length + 8) for length in lengths)
     assert sum(block.sentences for block in batch.blocks) == len(lengths)
 
-    occupied = torch.zeros(batch.grid_size, dtype=torch.bool)
+    occupied = torch.zeros(grid_size, dtype=torch.bool)
     occupied[batch.slots] = True
-    owner = torch.full((batch.grid_size,), -1)
+    owner = torch.full((grid_size,), -1)
     owner[batch.slots] = batch.sentence_ids
     sizes = [block.sentences * block.width for block in batch.blocks]
     grids = zip(batch.blocks, occupied.split(sizes), owner.split(sizes), strict=True)
@@ -165,7 +167,8 @@ def test_unpadded_blocks_are_runs_of_equal_length():
     blocks = [(block.sentences, block.width, block.mask) for block in batch.blocks]
     assert blocks == [(3, 9, None), (1, 4, None), (2, 3, None), (1, 4, None)]
     assert batch.slots is None
-    assert batch.grid_size == len(batch.input_ids)
+    assert batch.fillers is None
+    assert sum(count * width for count, width, _ in blocks) == len(batch.input_ids)
 
 
 def test_unpadded_attention_has_its_dropout_in_training():
@@ -188,32 +191,23 @@ def test_token_types_reach_the_embeddings():
 
 @settings(max_examples=10, deadline=None)
 @given(size=st.integers(1, 12), seed=st.integers(0, 1000), data=st.data())
-def test_spread_and_collect_are_indexing(size, seed, data):
+def test_fill_and_collect_are_indexing(size, seed, data):
     count = data.draw(st.integers(1, size))
     generator = torch.Generator().manual_seed(seed)
-    places = torch.randperm(size, generator=generator)[:count]
-    rows = torch.randn(count, 2, 3, generator=generator, dtype=torch.float64, requires_grad=True)
-    source = torch.randn(size, 2, 3, generator=generator, dtype=torch.float64, requires_grad=True)
-    expected = torch.zeros(size, 2, 3, dtype=torch.float64)
-    expected[places] = rows.detach()
-    assert torch.equal(spread(rows, places, size), expected)
-    assert torch.equal(collect(source, places), source[places])
-    assert torch.autograd.gradcheck(lambda x: spread(x, places, size), rows)
-    assert torch.autograd.gradcheck(lambda x: collect(x, places), source)
-    assert torch.autograd.gradgradcheck(lambda x: spread(x, places, size), rows)
-    assert torch.autograd.gradgradcheck(lambda x: collect(x, places), source)
+    slots = torch.randperm(size, generator=generator)[:count]
+    fillers = torch.randint(count, (size,), generator=generator)
+    fillers[slots] = torch.arange(count)
+    tokens = torch.randn(count, 2, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    grid = torch.randn(size, 2, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    unmasked = torch.zeros(size, 1, 1, dtype=torch.float64)
+    unmasked[slots] = 1
 
+    def fill(tokens: Tensor) -> Tensor:
+        return fill_grids(tokens, slots, fillers) * unmasked
 
-def test_moving_to_the_cpu_changes_nothing():
-    batch = PackedBatch.from_sequences(sentences_of([3, 4]))
-    assert batch.to(torch.device("cpu")) is batch
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("unpadded", [False, True], ids=["similar lengths", "equal lengths"])
-def test_moving_to_cuda_keeps_values(unpadded):
-    sentences = sentences_of([1, 40, 3, 512, 200])
-    batch = PackedBatch.from_sequences(sentences, unpadded=unpadded).to(torch.device("cuda"))
-    with torch.no_grad():
-        moved = small_model().to("cuda").forward_packed(batch).cpu()
-        assert (moved - run_packed(MODEL, sentences)).abs().max() < 1e-4
+    assert torch.equal(fill_grids(tokens, slots, fillers), tokens[fillers])
+    assert torch.equal(collect(grid, slots), grid[slots])
+    assert torch.autograd.gradcheck(fill, tokens)
+    assert torch.autograd.gradcheck(lambda x: collect(x, slots), grid)
+    assert torch.autograd.gradgradcheck(fill, tokens)
+    assert torch.autograd.gradgradcheck(lambda x: collect(x, slots), grid)
