@@ -120,7 +120,7 @@ STAGE = register(
         FinetuneConfig,
         _run,
         lambda planned: planned.config.epochs * training_cost(planned.config, planned.data),
-        version=3,
+        version=4,
         summary=scores_of_epochs,
         common=COMMON,
         distributed=True,

@@ -65,7 +65,7 @@ STAGE = register(
         FuseConfig,
         _run,
         _cost,
-        version=2,
+        version=3,
         with_seed=_with_seed,
         summary=scores_of_epochs,
         common=(*COMMON, "objective"),

@@ -84,4 +84,4 @@ COMMON = (
     "select",
     "seed",
 )
-STAGE = register(Stage("pretrain", PretrainConfig, _run, _cost, version=2, common=COMMON, distributed=True))
+STAGE = register(Stage("pretrain", PretrainConfig, _run, _cost, version=3, common=COMMON, distributed=True))

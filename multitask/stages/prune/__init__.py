@@ -93,5 +93,5 @@ REWIND = ModelInput(
 )
 COMMON = ("rewind_to", "share", "what", "score", "signed", "rounds", "train_limit", "seed")
 STAGE = register(
-    Stage("prune", PruneConfig, _run, _cost, version=2, inputs=(START, REWIND), summary=_summary, common=COMMON)
+    Stage("prune", PruneConfig, _run, _cost, version=3, inputs=(START, REWIND), summary=_summary, common=COMMON)
 )
