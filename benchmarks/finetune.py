@@ -29,7 +29,6 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 from torch.nn.utils.rnn import pad_sequence
 from transformers import BertModel as TheirModel
-
 from transformers.utils import logging
 
 from benchmarks.machine import machine, matrix_rate
@@ -135,7 +134,9 @@ def check_losses(problem: Finetuning, loops: dict[str, TheirLoop | OurLoop], upd
             loop.encoder.train()
     problem.module.train()
     for name, losses in found.items():
-        assert torch.allclose(losses, found["plain"], rtol=0.01, atol=0.01), f"{name}: {losses}, plain: {found['plain']}"
+        assert torch.allclose(losses, found["plain"], rtol=0.01, atol=0.01), (
+            f"{name}: {losses}, plain: {found['plain']}"
+        )
 
 
 def measure(shape: str, batch_size: int, data: Path, steps: int, precision: Precision) -> dict[str, list[float]]:

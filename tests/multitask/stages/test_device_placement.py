@@ -1,0 +1,131 @@
+"""Every stage's step on `meta` tensors: without a GPU, it finds what would go wrong or wait on one.
+
+An operation on a meta tensor and a CPU tensor raises, as on a GPU. So does everything that reads a value, because a
+meta tensor has none: `.item()`, `.cpu()`, `bool(tensor)`, `nonzero`. On a GPU each of these waits for the device.
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from multitask.models.config import HeadsConfig
+from multitask.objectives import OBJECTIVES
+from multitask.objectives.config import ObjectiveConfig
+from multitask.runtime.device import Runtime
+from multitask.runtime.options import RunOptions
+from multitask.schedulers import SCHEDULERS
+from multitask.stages import common
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune.training import finetune
+from multitask.stages.fuse import FuseConfig
+from multitask.stages.fuse.training import fuse
+from multitask.stages.mlm import MlmConfig
+from multitask.stages.mlm.training import mlm
+from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.pretrain.training import pretrain
+from multitask.tasks.declarations import MAIN_TASKS
+from multitask.training import gradient_cache
+from multitask.training.trainable import Losses, Trainable, Update
+
+META = torch.device("meta")
+STEPS = 2
+WAITS = {"aligned_mtl", "cagrad", "dualproj", "fairgrad", "gradvac", "imtl_g", "mgda", "nash_mtl", "pcgrad", "upgrad"}
+"""Schedulers whose aggregator reads the products of the tasks' gradients in each step."""
+LABELLED = {"cosine", "quora_pairs"}
+"""Objectives that learn from labels; no source but quora has any."""
+
+
+OTHERS: list[dict[str, Any]] = [
+    {"sources": ("nli",)},
+    {"sources": ("quora",), "negative_pairs": "bounded"},
+    {"sources": ("quora",), "negative_pairs": "literal"},
+    {"chunk": 8},
+    {"mlm_weight": 0.1},
+]
+
+
+class Stepped(BaseException):
+    """The steps were taken; there is nothing to evaluate or keep."""
+
+
+@pytest.fixture(autouse=True)
+def on_meta(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stages compute on meta, and instead of training take a few steps."""
+
+    def step(trainable: Trainable, backward: Callable[[Trainable, Update], Losses], *_: Any) -> None:
+        trainable.module.train()
+        for update in trainable.plan(0)[:STEPS]:
+            losses = backward(trainable, update)
+            gradients = [p.grad for p in trainable.module.parameters() if p.grad is not None]
+            assert gradients
+            found = (*losses.terms.values(), *losses.watched.values(), *gradients)
+            assert {tensor.device for tensor in found} == {META}
+            torch.nn.utils.clip_grad_norm_(trainable.module.parameters(), 1.0)
+        raise Stepped
+
+    monkeypatch.setattr(common, "start", lambda *_: Runtime(META, "fp32"))
+    monkeypatch.setattr(common, "make_deterministic", lambda *_: None)
+    monkeypatch.setattr(common, "train", step)
+    # The meta device has neither autocast nor random generators.
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(gradient_cache, "generator_states", lambda _: {})
+
+
+@pytest.fixture
+def run(tiny_encoder: Path, sample_data: Path, tmp_path: Path) -> Callable[..., None]:
+    def call(stage: Callable[..., object], config: object) -> None:
+        with pytest.raises(Stepped):
+            stage(str(tiny_encoder), sample_data, config, RunOptions(runs=tmp_path))
+
+    return call
+
+
+@pytest.mark.parametrize("scheduler", sorted(SCHEDULERS.keys() - WAITS))
+def test_fine_tuning(run, scheduler):
+    tasks = MAIN_TASKS[:1] if scheduler == "single" else MAIN_TASKS
+    run(finetune, FinetuneConfig(tasks, scheduler=scheduler))
+
+
+@pytest.mark.parametrize("scheduler", sorted(WAITS))
+def test_some_schedulers_wait_for_their_aggregator_only(run, scheduler):
+    with pytest.raises((RuntimeError, NotImplementedError), match="meta") as raised:
+        run(finetune, FinetuneConfig(MAIN_TASKS, scheduler=scheduler))
+    assert "_aggregate" in {entry.name for entry in raised.traceback}
+
+
+def test_fine_tuning_with_pairs_read_jointly(run):
+    run(finetune, FinetuneConfig(MAIN_TASKS, heads=HeadsConfig(pairs="joint")))
+
+
+@pytest.mark.parametrize("objective", sorted(OBJECTIVES.keys() - LABELLED))
+def test_contrastive_training(run, objective):
+    run(pretrain, PretrainConfig(objective=ObjectiveConfig(objective), select="last"))
+
+
+@pytest.mark.parametrize("config", OTHERS, ids=str)
+def test_contrastive_training_with_other_sources_and_parts(run, config):
+    run(pretrain, PretrainConfig(select="last", **config))
+
+
+def test_masked_language_modelling(run):
+    run(mlm, MlmConfig())
+
+
+@pytest.mark.parametrize("steps", ["one", "two"])
+def test_fusion(run, steps):
+    run(fuse, FuseConfig(steps=steps))
+
+
+@pytest.mark.parametrize("read", [lambda t: t.item(), lambda t: t.cpu(), bool, lambda t: t.nonzero()])
+def test_reading_a_value_would_be_found(read):
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        read(torch.ones((), device=META))
+
+
+def test_a_stray_tensor_would_be_found():
+    with pytest.raises(RuntimeError):
+        torch.ones(3, device=META) + torch.ones(3)
