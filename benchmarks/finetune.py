@@ -198,7 +198,8 @@ def main() -> None:
     rate = matrix_rate(torch.bfloat16 if runtime.precision == "bf16" else torch.float32, runtime.device)
     print(
         f"{machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, ours in {runtime.precision} "
-        f"(matrix products: {rate / 1e9:,.0f} GFLOP/s), {options.data}; medians of {options.steps} steps, real tokens/s\n"
+        f"(matrix products: {rate / 1e9:,.0f} GFLOP/s), {options.data}; medians of {options.steps} steps, "
+        "real tokens/s\n"
     )
     print("| shape | batch | plain | tuned | ours | quartiles of ours | ours / plain | ours / tuned | utilisation |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")

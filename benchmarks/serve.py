@@ -65,7 +65,8 @@ async def request(
 ) -> tuple[int, bytes]:
     """One request on a connection that stays open. A client library would take more time than some servers."""
     body = json.dumps({"texts": texts}).encode()
-    head = f"POST /v1/embed HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    lines = ("POST /v1/embed HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json")
+    head = "\r\n".join((*lines, f"Content-Length: {len(body)}", "", ""))
     writer.write(head.encode() + body)
     answer = (await reader.readuntil(b"\r\n\r\n")).lower()
     length = int(answer.partition(b"content-length: ")[2].partition(b"\r\n")[0])

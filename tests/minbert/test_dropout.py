@@ -25,7 +25,7 @@ def test_units_are_dropped_independently():
     torch.manual_seed(0)
     dropped = (dropout(torch.ones(UNITS // 4, 4), 0.3) == 0).numpy()
     counts = np.bincount(dropped @ [1, 2, 4, 8], minlength=16)
-    number = np.array([bin(pattern).count("1") for pattern in range(16)])
+    number = np.array([pattern.bit_count() for pattern in range(16)])
     assert chisquare(counts, UNITS / 4 * 0.3**number * 0.7 ** (4 - number)).pvalue > 1e-4
 
 
