@@ -14,6 +14,8 @@ from multitask.stages.registry import Planned, Stage, register
 
 REPORT = FinetuneConfig(tasks=("sentiment",), untrained=("paraphrase", "similarity"), heads=HeadsConfig(sharing="none"))
 """The report's supervision: sentiment is trained, and pairs need no head."""
+PAIRS = ("paraphrase", "similarity")
+"""The report's sources that are only trained contrastively."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,10 @@ class FuseConfig:
     """How the labelled batches are trained. `train_limit` and `max_length` hold for all sources."""
     contrastive: ContrastiveConfig = field(default_factory=lambda: ContrastiveConfig(quora_share=0.06))
     """What the contrastive batches compare."""
-    unlabelled: tuple[str, ...] = ("paraphrase", "similarity")
+    unlabelled: tuple[str, ...] = PAIRS
     """Sources that are only trained contrastively, one after the other at the end of each epoch: tasks, `unlabelled`
-    sentences, text files by name."""
+    sentences, text files by name. If a tasks file declares none of the course's tasks, all its tasks are trained on
+    labels, and no source only contrastively, unless you name them."""
     steps: Literal["two", "one"] = "two"
     """One optimizer step for each of a batch's two losses, or one step on their sum."""
     contrastive_weight: float = 1.0
@@ -39,16 +42,32 @@ class FuseConfig:
         check_range(self, 0, ("contrastive_weight",))
 
 
+def for_tasks_of(data: Path, config: FuseConfig) -> FuseConfig:
+    """The configuration for these data: where the report's tasks are not declared, its defaults name none."""
+    from multitask.tasks.declarations import load_tasks
+
+    if not load_tasks(data).keys().isdisjoint((*REPORT.tasks, *PAIRS)):
+        return config
+    supervised = config.finetune
+    tasks = () if supervised.tasks == REPORT.tasks else supervised.tasks
+    untrained = () if supervised.untrained == REPORT.untrained else supervised.untrained
+    unlabelled = () if config.unlabelled == PAIRS else config.unlabelled
+    return replace(config, finetune=replace(supervised, tasks=tasks, untrained=untrained), unlabelled=unlabelled)
+
+
 def _with_seed(config: FuseConfig, seed: int) -> Any:
     return replace(config, finetune=replace(config.finetune, seed=seed))
 
 
 def _cost(planned: Planned) -> float:
     from multitask.stages.cost import contrastive
+    from multitask.tasks.declarations import default_tasks
 
-    config, supervised = planned.config, planned.config.finetune
+    config = for_tasks_of(planned.data, planned.config)
+    supervised = config.finetune
     share, limit = config.contrastive.quora_share, supervised.train_limit
-    views = (contrastive(name, planned.data, share, limit) for name in (*supervised.tasks, *config.unlabelled))
+    tasks = supervised.tasks or default_tasks(planned.data)
+    views = (contrastive(name, planned.data, share, limit) for name in (*tasks, *config.unlabelled))
     return supervised.epochs * (training_cost(supervised, planned.data) + sum(views))
 
 

@@ -23,7 +23,7 @@ from multitask.stages.dropout_views_and_pairs import (
     load_contrastive,
 )
 from multitask.stages.finetune.training import Finetuning, Prepared, prepare
-from multitask.stages.fuse import STAGE, FuseConfig
+from multitask.stages.fuse import STAGE, FuseConfig, for_tasks_of
 from multitask.training.loop import LoopConfig
 from multitask.training.source import Source, losses_of
 from multitask.training.trainable import Batch, Losses, Trainable, Update
@@ -43,6 +43,7 @@ def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: 
         TrainingError: training diverged.
         Interrupted: a signal stopped the run; it can be resumed.
     """
+    config = for_tasks_of(data, config)
     found = prepare(start_weights, data, config.finetune, options)
     config = replace(config, finetune=found.config)
     begin, width = found.begin, found.begin.encoder.config.hidden_size

@@ -361,3 +361,19 @@ def test_the_command(tiny_encoder: Path, small_data: Path, tmp_path: Path, capsy
     assert config["contrastive"]["objective"] == {"name": "met", "parameters": [["margin", 0.4]]}
     assert main(["evaluate", "--model", folder, "--data", str(small_data), "--device", "cpu"]) == 0
     assert "similarity  pearson" in capsys.readouterr().out
+
+
+def test_declared_tasks_are_all_trained_on_labels_unless_named(tiny_encoder, tmp_path) -> None:
+    rows = [{"text": f"text {number}", "topic": "ab"[number % 2], "value": number % 5} for number in range(40)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    declared = '[tasks.{0}]\nkind = "{1}"\ntext = "text"\nlabel = "{0}"\ntrain = "rows.jsonl"\n'
+    file = tmp_path / "tasks.toml"
+    file.write_text(declared.format("topic", "classification") + declared.format("value", "regression"))
+    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / "runs")
+    artefact = fuse(str(tiny_encoder), file, varied(FuseConfig(), epochs=1), options)
+    assert sorted(artefact.history()[-1]["dev"]) == ["topic", "value"]
+    settings = json.loads((artefact.folder / "config.json").read_text())
+    assert settings["finetune"]["tasks"] == ["topic", "value"]
+    assert settings["unlabelled"] == []
+    once, twice = (SimpleNamespace(config=varied(FuseConfig(), epochs=epochs), data=file) for epochs in (1, 2))
+    assert stage.STAGE.cost(twice) == 2 * stage.STAGE.cost(once) > 0
