@@ -21,6 +21,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,9 @@ SHAPES = {
     "minilm": BertConfig(hidden_size=384, num_hidden_layers=6, intermediate_size=1536),
     "bert-base": BertConfig(),
 }
+
+
+LOOPS = ("plain", "tuned", "ours")
 
 
 class TheirLoop:
@@ -139,23 +143,31 @@ def check_losses(problem: Finetuning, loops: dict[str, TheirLoop | OurLoop], upd
         )
 
 
-def measure(shape: str, batch_size: int, data: Path, steps: int, precision: Precision) -> dict[str, list[float]]:
-    """Real tokens per second of every step of each loop; their steps alternate."""
-    runtime = start("auto", precision)
+def build_problem(shape: str, batch_size: int, data: Path, precision: Precision, recompute: bool = False) -> Finetuning:
+    """The three tasks with a random encoder of the shape."""
+    runtime = replace(start("auto", precision), recompute=recompute)
     make_deterministic(runtime)
     seed_everything(0)
     tokenizer = load_tokenizer("all-minilm-l6-v2")
     config = FinetuneConfig(MAIN_TASKS, batch_size=batch_size, pooling="mean")
     tasks = chosen_tasks(data, MAIN_TASKS)
     model = MultitaskModel(BertModel(SHAPES[shape]), tokenizer, tasks, "mean", config.heads).to(runtime.device)
-    problem = Finetuning(model, load_split(model, data, "train"), {}, config, runtime)
+    return Finetuning(model, load_split(model, data, "train"), {}, config, runtime)
+
+
+def build_loop(name: str, problem: Finetuning) -> TheirLoop | OurLoop:
+    """One of the loops, with the problem's weights."""
+    if name == "ours":
+        return OurLoop(problem)
     with tempfile.TemporaryDirectory() as folder:
-        model.encoder.save(Path(folder))
-        loops: dict[str, TheirLoop | OurLoop] = {
-            "plain": TheirLoop(problem, Path(folder), tuned=False),
-            "tuned": TheirLoop(problem, Path(folder), tuned=True),
-            "ours": OurLoop(problem),
-        }
+        problem.model.encoder.save(Path(folder))
+        return TheirLoop(problem, Path(folder), tuned=name == "tuned")
+
+
+def measure(shape: str, batch_size: int, data: Path, steps: int, precision: Precision) -> dict[str, list[float]]:
+    """Real tokens per second of every step of each loop; their steps alternate."""
+    problem = build_problem(shape, batch_size, data, precision)
+    loops = {name: build_loop(name, problem) for name in LOOPS}
     plans = {name: problem.plan(0)[: steps + 1] for name in ("tuned", "ours")}
     plans["plain"] = random_updates(problem, steps + 1)
     check_losses(problem, loops, plans["ours"][0])

@@ -17,6 +17,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
+from torch.utils.checkpoint import checkpoint
 
 from minbert.attention import attend_in_grid, attend_packed
 from minbert.checkpoint import load_weights, save_weights
@@ -173,8 +174,14 @@ class BertModel(nn.Module):
             hidden = layer(hidden, attend)
         return BertOutput(hidden, self.pool(hidden[:, 0]))
 
-    def forward_packed(self, batch: PackedBatch) -> Tensor:
+    def forward_packed(self, batch: PackedBatch, recompute: bool = False) -> Tensor:
         """The packed path: the hidden states of `forward` at real tokens, computed without padding.
+
+        Args:
+            batch: the sequences.
+            recompute: keep only each layer's input for the gradient, and compute the layer again in the backward pass
+                (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost", arXiv 1604.06174). Values and
+                gradients are the same.
 
         Returns:
             [total_tokens, hidden], in the batch's order.
@@ -188,7 +195,7 @@ class BertModel(nn.Module):
             return attend_packed(query_key_value, batch, head_size, dropout, self.training)
 
         for layer in self.layers:
-            hidden = layer(hidden, attend)
+            hidden = checkpoint(layer, hidden, attend, use_reentrant=False) if recompute else layer(hidden, attend)
         return hidden
 
     def set_dropout(self, probability: float) -> None:

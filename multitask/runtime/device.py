@@ -24,11 +24,13 @@ class Runtime:
         device: where to compute.
         precision: of matrix products.
         threads: of a training on a processor; None where their number changes nothing, as in evaluations.
+        recompute: whether a training computes layers again in the backward pass instead of keeping them.
     """
 
     device: torch.device
     precision: Literal["fp32", "bf16"]
     threads: int | None = None
+    recompute: bool = False
 
     def autocast(self) -> AbstractContextManager[object]:
         """Matrix products in bf16 when the precision says so; weights and sums stay in fp32."""

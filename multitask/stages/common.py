@@ -99,7 +99,7 @@ class Start:
 def begin_stage(weights: str | Weights, pooling: Pooling, seed: int, options: RunOptions) -> tuple[Start, Runtime]:
     """Prepare this process for training and load the start weights."""
     use_threads(options.threads)
-    runtime = start(options.device, options.precision)
+    runtime = replace(start(options.device, options.precision), recompute=options.recompute)
     if runtime.device.type == "cpu":
         runtime = replace(runtime, threads=torch.get_num_threads())
     make_deterministic(runtime)

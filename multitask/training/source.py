@@ -106,7 +106,7 @@ def losses_of(
     terms: dict[str, Tensor] = {}
     watched: dict[str, Tensor] = {}
     with runtime.autocast():
-        hidden = encoder.forward_packed(batch)
+        hidden = encoder.forward_packed(batch, runtime.recompute)
         tokens = hidden.split([sum(map(len, part.ids)) for part in parts])
         embeddings = pool(hidden, batch, pooling).split([len(part.ids) for part in parts])
         for item, part, *own in zip(update, parts, tokens, embeddings, strict=True):

@@ -178,6 +178,30 @@ def test_unpadded_attention_has_its_dropout_in_training():
     assert (first - second).abs().max() > 0.1
 
 
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_recomputed_layers_give_the_same_bits_and_keep_less(precision):
+    batch = PackedBatch.from_sequences(sentences_of([30, 17, 17, 5, 40]))
+    model = small_model().train()
+    found = []
+    for recompute in (False, True):
+        kept: list[int] = []
+
+        def keep(tensor: Tensor, kept: list[int] = kept) -> Tensor:
+            kept.append(tensor.untyped_storage().nbytes())
+            return tensor
+
+        torch.manual_seed(1)
+        saved = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+        with saved, torch.autocast("cpu", precision, enabled=precision != torch.float32):
+            hidden = model.forward_packed(batch, recompute)
+        found.append((hidden, gradients(model, hidden), torch.rand(1), sum(kept)))
+    (hidden, whole, draw, much), (again, recomputed, next_draw, little) = found
+    assert torch.equal(hidden, again)
+    assert all(torch.equal(*pair) for pair in zip(whole, recomputed, strict=True))
+    assert torch.equal(draw, next_draw)  # the generator ends where it would without
+    assert little < much / 4
+
+
 def test_token_types_reach_the_embeddings():
     sentences = sentences_of([4, 6])
     types = [np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1, 1, 1])]

@@ -172,7 +172,8 @@ class Pretraining:
         def encode(rows: Rows) -> Tensor:
             part = PackedBatch.from_sequences(source.inputs(rows).ids).to(self.runtime.device)
             with self.runtime.autocast():
-                return source.project(pool(encoder.forward_packed(part), part, pooling))
+                hidden = encoder.forward_packed(part, self.runtime.recompute)
+                return source.project(pool(hidden, part, pooling))
 
         loss, watched = backward_in_chunks(
             chunks, encode, lambda views: source.loss_of_views(views, batch.rows), self.runtime.device

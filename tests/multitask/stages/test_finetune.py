@@ -118,6 +118,9 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(run, tmp_path):
     first, second = run(), run(runs=tmp_path / "not" / "there" / "yet")
     assert first.folder.name == second.folder.name
     assert sums(first) == sums(second)
+    recomputed = run(runs=tmp_path / "recomputed", recompute=True)
+    assert recomputed.folder.name == first.folder.name
+    assert sums(recomputed) == sums(first)
     other = run(replace(CONFIG, seed=1))
     assert other.folder != first.folder
     assert not {*weights(other).values()} & {*weights(first).values()}
