@@ -31,6 +31,7 @@ source scripts/environment.sh
 .venv/bin/mypy
 
 export OMP_NUM_THREADS=1
+unset PYTHONDONTWRITEBYTECODE # without bytecode, each of the many processes compiles all modules and tests again
 tests=(.venv/bin/python -m pytest -n 2 --dist worksteal)
 case "$lane" in
   whole) "${tests[@]}" "$@" ;;

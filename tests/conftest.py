@@ -1,10 +1,12 @@
 """Fixtures that many tests share: a tiny random encoder, the bundled sample data, and its first rows."""
 
+import multiprocessing
 import os
 import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import huggingface_hub
@@ -28,6 +30,13 @@ settings.load_profile("untimed")
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SMALL_ROWS = {"train": 64, "dev": 32, "test-student": 16}
 VOCABULARY_SIZE = 600
+SLOW_IMPORTS = [
+    "scipy.stats",
+    "torch._dynamo",  # imported by torch's optimizers when they are made
+    "torchjd.aggregation",
+    *(f"multitask.stages.{stage}.training" for stage in ("finetune", "fuse", "mlm", "pretrain")),
+    __name__,
+]
 COURSE_TASKS = load_tasks(COURSE)
 """The course's tasks, where their files do not matter."""
 
@@ -47,6 +56,17 @@ def unsynced() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
         yield
+
+
+@pytest.fixture(scope="session")
+def processes() -> ForkServerContext:
+    """Starts processes that have torch and the other slow imports already."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(SLOW_IMPORTS)
+        context.Process(target=print).start()
+        return context
 
 
 @pytest.fixture(scope="session")

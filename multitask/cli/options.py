@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
@@ -103,7 +104,8 @@ def options_of(options: type[Any], path: tuple[str, ...] = (), values: Any = Non
         path: the fields that lead to it.
         values: an instance with the defaults; None: the fields' own defaults.
     """
-    texts, kinds = help_texts(options), get_type_hints(options)
+    texts = help_texts(options)  # type: ignore[arg-type]  # mypy takes no class for hashable
+    kinds = get_type_hints(options)
     section = (options.__doc__ or "").partition("\n")[0].rstrip(".") if path else ""
     for field in fields(options):
         kind, here = kinds[field.name], (*path, field.name)
@@ -134,8 +136,9 @@ def is_nested(kind: Any) -> bool:
     return is_dataclass(kind) and not hasattr(kind, "parse")
 
 
-def help_texts(options: type[Any]) -> dict[str, str]:
-    """The docstrings under a dataclass's fields, inherited ones included."""
+@cache
+def help_texts(options: type[Any]) -> Mapping[str, str]:
+    """The docstrings under a dataclass's fields, inherited ones included. Python keeps them in the source alone."""
     found: dict[str, str] = {}
     for base in reversed(options.__mro__):
         try:

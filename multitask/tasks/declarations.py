@@ -8,11 +8,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from minbert.errors import InputError
 from multitask.data.problems import plain, quote, reason
 from multitask.data.tables import HUB, Source
+from multitask.runs.records import adapter
 from multitask.tasks.kinds import KINDS
 from multitask.tasks.task import SPLITS, Task
 
@@ -96,7 +97,7 @@ def task_of(name: str, declaration: Any) -> Task:
     if unknown := [key for key in values if key == "name" or key not in kind.__dataclass_fields__]:
         raise InputError(f"tasks.{name}: {_unknown_field(kind, unknown[0])}")
     try:
-        return TypeAdapter(kind).validate_json(json.dumps({**values, "name": name}), strict=True)
+        return adapter(kind).validate_json(json.dumps({**values, "name": name}), strict=True)
     except ValidationError as error:
         raise InputError(f"tasks.{name}: {_bad_value(kind, error, values)}") from None
     except TypeError:  # of dates and times, which TOML has

@@ -1,15 +1,15 @@
 """What a preset ran: its tables, and the artefacts of each row and seed. Reports are made from records."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import isnan
 from pathlib import Path
 
 from minbert.errors import InputError
-from minbert.files import read_json, write_json
+from minbert.files import read_json
 from multitask.runs.artefact import Artefact
 from multitask.runs.garbage import write_keep_list
-from multitask.runs.records import read_record
+from multitask.runs.records import read_record, write_record
 from multitask.runs.run_hash import FORMAT_VERSION
 from studies.engine.table import MAIN_TASKS, OWN_TASKS, Table
 
@@ -157,7 +157,7 @@ class Record:
         """Write the record into the folder of artefacts, and a keep-list of the runs and logs that it rests on."""
         logs = [run.log for _, run in self.failures if run.log is not None]
         write_keep_list(folder, f"experiments-{self.preset}", [*self.artefacts(), *logs])
-        write_json(self.path(folder, self.preset), asdict(self))
+        write_record(self.path(folder, self.preset), self)
 
     @classmethod
     def read(cls, folder: Path, preset: str) -> "Record":

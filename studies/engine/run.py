@@ -2,8 +2,10 @@
 
 import logging
 import shutil
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from minbert.errors import InputError
@@ -17,6 +19,7 @@ from studies.engine.experiments import Experiment, all_experiments
 from studies.engine.grid import Grid, Outcomes, compute_grid
 from studies.engine.jobs import Engine, Failed
 from studies.engine.presets import NOTES, Preset
+from studies.engine.recipes import Node
 from studies.engine.record import Record, RecordedRun, RecordedStage
 from studies.engine.store import GRIDS, Note, Store
 from studies.engine.table import MAIN_TASKS, OWN_TASKS
@@ -44,10 +47,13 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
     check_preset(preset, seeds)
     grid, store = Grid.of(preset.experiments, seeds), Store(options)
     order = [experiment.table.key for experiment in all_experiments(preset.recipes)]
+    planned = list(_planned_runs(preset.experiments, seeds))
+    data, start = str(preset.recipes.data), preset.recipes.start.name
+    notes = tuple(NOTES[name] for name in (data, start.lower(), preset.name) if name in NOTES)
+    nothing = Record(preset.name, start, data, notes, tuple(e.table for e in preset.experiments), ())
 
     def record_so_far(outcomes: Outcomes) -> Record:
-        record = _record(preset, seeds, outcomes, options.runs)
-        united = record
+        record = united = replace(nothing, runs=tuple(run.recorded(outcomes, options.runs) for run in planned))
         with suppress(InputError):  # no earlier record, or none that can be read
             united = record.with_tables_of(Record.read(options.runs, preset.name), options.runs, order)
         united.write(options.runs)  # after every stage, so that results can be reported while the others run
@@ -72,33 +78,36 @@ def check_preset(preset: Preset, seeds: int) -> None:
                 check(node.config, node.data)
 
 
-def _record(preset: Preset, seeds: int, outcomes: Outcomes, folder: Path) -> Record:
-    data, start = str(preset.recipes.data), preset.recipes.start.name
-    tables = tuple(experiment.table for experiment in preset.experiments)
-    runs = (
-        _run(experiment, row, seed, outcomes, folder)
-        for experiment in preset.experiments
-        for row in experiment.models
-        for seed in range(seeds)
-    )
-    notes = tuple(NOTES[name] for name in (data, start.lower(), preset.name) if name in NOTES)
-    return Record(preset.name, start, data, notes, tables, tuple(runs))
+@dataclass(frozen=True)
+class _PlannedRun:
+    """A row with a seed, and its stages: parents before children, the one that scores last."""
+
+    table: str
+    row: str
+    seed: int
+    model: Node
+    chain: tuple[Node, ...]
+
+    def recorded(self, outcomes: Outcomes, folder: Path) -> RecordedRun:
+        """The run so far. An unfinished run has neither scores nor an error."""
+        found = [outcomes.get(node) for node in self.chain]
+        notes = [note for note in found if isinstance(note, Note)]
+        chain = tuple(RecordedStage(note.stage, note.artefact, note.seconds) for note in notes)
+        run = RecordedRun(self.table, self.row, self.seed, chain=chain)
+        if isinstance(scores := found[-1], Failed):
+            return replace(run, error=scores.error, log=scores.log.relative_to(folder).as_posix())
+        model = outcomes.get(self.model)
+        if not (isinstance(scores, Note) and isinstance(model, Note)):
+            return run
+        scored = None if model.stage == "simulate" else scores.artefact
+        return replace(run, model=model.artefact, evaluation=scored)
 
 
-def _run(experiment: Experiment, row: str, seed: int, outcomes: Outcomes, folder: Path) -> RecordedRun:
-    """A row's run so far. An unfinished run has neither scores nor an error."""
-    model = experiment.models[row].seeded(seed)
-    scores = experiment.evaluation(model)
-    found = {node: outcomes[node] for node in scores.chain() if node in outcomes}
-    notes = {node: note for node, note in found.items() if isinstance(note, Note)}
-    chain = tuple(RecordedStage(note.stage, note.artefact, note.seconds) for note in notes.values())
-    run = RecordedRun(experiment.table.key, row, seed, chain=chain)
-    if isinstance(failed := found.get(scores), Failed):
-        return replace(run, error=failed.error, log=failed.log.relative_to(folder).as_posix())
-    if scores not in notes or model not in notes:
-        return run
-    scored = None if model.stage == "simulate" else notes[scores].artefact
-    return replace(run, model=notes[model].artefact, evaluation=scored)
+def _planned_runs(experiments: Sequence[Experiment], seeds: int) -> Iterator[_PlannedRun]:
+    for experiment in experiments:
+        for row, seed in product(experiment.models, range(seeds)):
+            model = experiment.models[row].seeded(seed)
+            yield _PlannedRun(experiment.table.key, row, seed, model, tuple(experiment.evaluation(model).chain()))
 
 
 def write_best_predictions(preset: Preset, record: Record, options: RunOptions, output: Path) -> list[Path]:

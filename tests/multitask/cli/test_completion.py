@@ -2,6 +2,8 @@
 
 import shutil
 import subprocess
+from contextlib import redirect_stdout
+from io import StringIO
 
 import pytest
 
@@ -11,6 +13,14 @@ COMPLETE = """
 complete_words() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_multitask; echo "${{COMPREPLY[@]}}"; }}
 complete_words multitask {words}
 """
+
+
+@pytest.fixture(scope="module")
+def script() -> str:
+    """For bash."""
+    with redirect_stdout(StringIO()) as printed:
+        assert main(["--print-completion", "bash"]) == 0
+    return printed.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -30,10 +40,9 @@ complete_words multitask {words}
         ('finetune "x"', ""),
     ],
 )
-def test_bash(words: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--print-completion", "bash"]) == 0
-    script = capsys.readouterr().out + COMPLETE.format(words=words)
-    ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+def test_bash(words: str, expected: str, script: str) -> None:
+    command = script + COMPLETE.format(words=words)
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert ended.stderr == ""
     assert ended.stdout.split() == expected.split()
 

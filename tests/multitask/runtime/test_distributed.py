@@ -1,7 +1,6 @@
 """Several ranks train as one process does: same gradients, one artefact, joint stop and resume."""
 
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -13,6 +12,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -89,10 +89,8 @@ Launch = Callable[..., Ranks]
 
 
 @pytest.fixture(scope="module")
-def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    """Start ranks that need not import torch again."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "scipy.stats"])
+def launch(processes: ForkServerContext, tmp_path_factory: pytest.TempPathFactory) -> Launch:
+    """Start ranks."""
 
     def call(function: Callable[..., Any], *arguments: Any, ranks: int = 2) -> Ranks:
         folder = tmp_path_factory.mktemp("ranks")
@@ -100,9 +98,9 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Launch:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         each = [(rank, ranks, port, folder, function, arguments) for rank in range(ranks)]
-        processes = [context.Process(target=run_rank, args=one) for one in each]
-        [process.start() for process in processes]
-        return Ranks(processes, folder)
+        started = [processes.Process(target=run_rank, args=one) for one in each]
+        [process.start() for process in started]
+        return Ranks(started, folder)
 
     return call
 

@@ -2,11 +2,9 @@
 
 import json
 import math
-import multiprocessing
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -35,7 +33,7 @@ from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.config import OptimizerConfig
-from tests.conftest import COURSE_TASKS, ROOT, task_file
+from tests.conftest import COURSE_TASKS, task_file
 
 CONFIG = FinetuneConfig(epochs=2, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3))
 
@@ -360,21 +358,9 @@ def arguments(tiny_encoder: Path, small_data: Path, runs: Path) -> list[str]:
     ]
 
 
-@pytest.fixture(scope="module")
-def processes() -> multiprocessing.context.ForkServerContext:
-    """Starts processes that need not import torch again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__, "scipy.stats"])
-        context.Process(target=print).start()
-        return context
-
-
-def command_line(arguments: list[str], log: Path) -> None:
-    """What a child process does: a command, with its output in a file."""
-    with log.open("w") as file:
-        sys.stdout = sys.stderr = file
+def command_line(arguments: list[str], output: Path) -> None:
+    """What a child process does: a command, with its output in one file and its messages in another."""
+    with output.open("w") as sys.stdout, output.with_suffix(".log").open("w") as sys.stderr:
         sys.exit(main(arguments))
 
 
@@ -407,17 +393,15 @@ MOMENTS: dict[str, Callable[[Path], bool]] = {
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tiny_encoder: Path, small_data: Path, tmp_path_factory) -> Path:
+def undisturbed(tiny_encoder: Path, small_data: Path, tmp_path_factory, processes) -> Path:
     """The artefact of two runs started at once: one computes, the other waits for it."""
-    runs = tmp_path_factory.mktemp("undisturbed")
-    command = [sys.executable, "-m", "multitask", *arguments(tiny_encoder, small_data, runs)]
-    settings = {"env": os.environ | {"OMP_NUM_THREADS": "1"}, "cwd": ROOT, "text": True}
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings) for _ in range(2)]
-    printed = []
-    for process in both:
-        output, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors
-        printed.append(output.splitlines())
+    folder, runs = tmp_path_factory.mktemp("output"), tmp_path_factory.mktemp("undisturbed")
+    outputs, command = [folder / "first.txt", folder / "second.txt"], arguments(tiny_encoder, small_data, runs)
+    both = [processes.Process(target=command_line, args=(command, output)) for output in outputs]
+    [process.start() for process in both]
+    [process.join(300) for process in both]
+    assert [process.exitcode for process in both] == [0, 0], [path.read_text() for path in folder.glob("*.log")]
+    printed = [output.read_text().splitlines() for output in outputs]
     assert printed[0] == printed[1]
     assert len(printed[0]) == EPOCHS + 2  # a table, then the folder
     assert list(runs.glob("finetune-*")) == [Path(printed[0][-1])]
@@ -427,7 +411,7 @@ def undisturbed(tiny_encoder: Path, small_data: Path, tmp_path_factory) -> Path:
 def test_killed_again_and_again_it_ends_as_if_undisturbed(tiny_encoder, small_data, tmp_path, undisturbed, processes):
     def begin():
         command = arguments(tiny_encoder, small_data, tmp_path / "runs")
-        process = processes.Process(target=command_line, args=(command, tmp_path / "log"))
+        process = processes.Process(target=command_line, args=(command, tmp_path / "run.txt"))
         process.start()
         return process
 
@@ -440,16 +424,16 @@ def test_killed_again_and_again_it_ends_as_if_undisturbed(tiny_encoder, small_da
         os.kill(process.pid, number)
         process.join()
         expected = -signal.SIGKILL if number == signal.SIGKILL else 128 + number
-        assert process.exitcode == expected, (moment, (tmp_path / "log").read_text())
+        assert process.exitcode == expected, (moment, (tmp_path / "run.log").read_text())
         steps.append(saved_step(tmp_path / "runs"))
         assert not list(tmp_path.glob("runs/*/DONE"))
         if number == signal.SIGTERM:
-            assert "stopped; the state is saved" in (tmp_path / "log").read_text()
+            assert "stopped; the state is saved" in (tmp_path / "run.log").read_text()
     assert steps == sorted(steps)  # nothing that was saved is lost
     assert 0 < steps[1] < steps[-1] < LAST_STEP
     process = begin()
     process.join()
-    assert process.exitcode == 0, (tmp_path / "log").read_text()
+    assert process.exitcode == 0, (tmp_path / "run.log").read_text()
     resumed = tmp_path / "runs" / undisturbed.name
     assert sums(resumed) == sums(undisturbed)
     np.testing.assert_equal(*histories(resumed, undisturbed))

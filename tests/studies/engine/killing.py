@@ -14,7 +14,9 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import scipy.stats
 import torch
+import torch._dynamo  # which torch's optimizers import when they are made
 
 from multitask.runs.artefact import Weights
 from multitask.runtime.errors import Interrupted
@@ -35,7 +37,8 @@ from studies.engine.presets import GIVEN, UNSUPERVISED, Preset
 from studies.engine.recipes import Recipes
 from studies.engine.run import run_preset
 
-IMPORTED = (combining, scoring, finetuning, fusing, pretraining)  # here, so that no run has to
+# Here, so that no run has to.
+IMPORTED = (scipy.stats, torch._dynamo, combining, scoring, finetuning, fusing, pretraining)
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from multiprocessing import get_context
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
@@ -47,10 +47,9 @@ def test_two_processes_give_the_same_bits_as_one(preset: Preset, tmp_path: Path)
     assert any("epoch 1" in text for text in logs)
 
 
-def test_two_grids_at_once_share_the_work(preset: Preset, tmp_path: Path) -> None:
+def test_two_grids_at_once_share_the_work(preset: Preset, processes: ForkServerContext, tmp_path: Path) -> None:
     options = RunOptions("cpu", "fp32", tmp_path / "both")
-    context = get_context("spawn")
-    grids = [context.Process(target=run_preset, args=(preset, 1, options, InProcess())) for _ in range(2)]
+    grids = [processes.Process(target=run_preset, args=(preset, 1, options, InProcess())) for _ in range(2)]
     for grid in grids:
         grid.start()
     alone = run_preset(preset, 1, RunOptions("cpu", "fp32", tmp_path / "alone"), InProcess())
