@@ -60,6 +60,7 @@ def test_too_few_steps_show_as_a_gap(model):
 
 def test_of_a_linear_model_the_effect_of_a_token_is_its_weight(model):
     """The mean of word embeddings, times a vector: without norms, layers and bounds nothing is to integrate."""
+    pytest.importorskip("captum", reason="needs: pip install captum")
     linear = copy.deepcopy(model)
     linear.encoder.embeddings.norm = nn.Identity()
     linear.encoder.layers = nn.ModuleList()
