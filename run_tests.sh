@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage="usage: ./run_tests.sh [fast|browser] [options of pytest]
     fast: under a minute; no processes, training or figures
-    browser: only the page, in Chromium; needs pip install playwright and apt install chromium"
+    browser: only the page, in Chromium; needs pip install playwright axe-playwright-python and apt install chromium"
 lane=whole
 case "${1:-}" in
   -h | --help)

@@ -50,6 +50,7 @@ def explore(options: Explore) -> int:
     from multitask.inference.explore.explorer import load_dev_sets
     from multitask.inference.explore.routes import add_page
     from multitask.inference.serve.app import create_app
+    from multitask.inference.serve.connection import connections
     from multitask.inference.serve.guard import LOOPBACK
     from multitask.inference.serve.served_model import load_served
     from multitask.runtime.device import keep_few_kernels
@@ -77,7 +78,12 @@ def explore(options: Explore) -> int:
         if options.browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         config = uvicorn.Config(
-            app, access_log=False, log_config=None, server_header=False, timeout_graceful_shutdown=1
+            app,
+            http=connections(limits),
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            timeout_graceful_shutdown=1,
         )
         uvicorn.Server(config).run(sockets=[listening])
     return 0

@@ -17,7 +17,7 @@ from multitask.evaluation.calibration_and_errors import written_label
 from multitask.evaluation.task_predictions import estimate, located, tokenised
 from multitask.inference.explore.contrast import dropout_views
 from multitask.inference.explore.dev_rows import DevRow, dev_rows, shown_label
-from multitask.inference.explore.neighbours import Corpus
+from multitask.inference.explore.neighbours import Corpus, Map, Method, draw_map
 from multitask.inference.serve.batching import QueueFull
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -110,6 +110,7 @@ class Explorer:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="page")
         self._waiting = 0
         self.encode_corpus = lru_cache(8)(self.encode)
+        self.map = lru_cache(8)(self._map)
         self.views = lru_cache(16)(self._views)
 
     async def compute(self, work: Callable[[], Answer]) -> Answer:
@@ -125,6 +126,10 @@ class Explorer:
     def encode(self, model: str, sentences: tuple[str, ...]) -> NDArray[np.float32]:
         """Embeddings of sentences, [sentences, hidden]."""
         return self._encoders[model].encode(sentences)
+
+    def _map(self, model: str, sentences: tuple[str, ...], method: Method) -> Map:
+        """See `draw_map`."""
+        return draw_map(self.encode_corpus(model, sentences), method)
 
     def _views(self, model: str, sentences: tuple[str, ...], dropout: float, seed: int) -> tuple[Tensor, Tensor]:
         """See `dropout_views`."""

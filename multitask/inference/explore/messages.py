@@ -1,10 +1,11 @@
 """What the page's requests consist of."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from multitask.inference.explore.dev_rows import Order
+from multitask.inference.explore.neighbours import Method
 
 Texts = Annotated[list[str], Field(min_length=1)]
 
@@ -19,6 +20,7 @@ class PredictRow(_Asking):
     """A sentence or pair to predict and explain."""
 
     texts: Annotated[list[str], Field(min_length=1, max_length=2)]
+    effects: Literal["occlusion", "integrated_gradients"] = "occlusion"
 
 
 class FindNeighbours(_Asking):
@@ -27,6 +29,7 @@ class FindNeighbours(_Asking):
     query: str
     task: str | None = None
     sentences: list[str] | None = None
+    method: Method = "pca"
 
 
 class AskContrast(_Asking):

@@ -16,7 +16,12 @@ function make(tag, attributes = {}, children = [], style = {}) {
   return element;
 }
 
-const shown = (number, digits = 3) => (number === null || number === undefined ? "–" : Number(number.toPrecision(digits)).toString());
+/** A number with so many digits; small ones as a power of ten. */
+function shown(number, digits = 3) {
+  if (number === null || number === undefined) return "–";
+  return number !== 0 && Math.abs(number) < 1e-3 ? number.toExponential(digits - 1) : Number(number.toPrecision(digits)).toString();
+}
+const signed = (number) => `${number >= 0 ? "+" : "−"}${shown(Math.abs(number), 2)}`;
 const fixed = (number) => (number === null ? "–" : number.toFixed(2));
 
 function say(text, isError = false) {
@@ -73,18 +78,27 @@ async function update(view, requests, draw) {
   if (running[view] !== controller) return;
   draw(answers.filter((answer) => answer.status === "fulfilled").map((answer) => answer.value));
   const problems = answers.flatMap((answer, index) => (answer.status === "rejected" ? [`${requests[index][1].model}: ${answer.reason.message}`] : []));
-  say(problems.join(". "), problems.length > 0);
+  if (view === current()) say(problems.join(". "), problems.length > 0);
 }
 
 const models = () => [...new Set([$("model").value, $("compare").value])].filter(Boolean);
 
 // Predict
 
+const EFFECTS = {
+  occlusion: "The effect is what the prediction loses without the word.",
+  integrated_gradients: "The effects add up to the prediction minus that of a baseline, the text with padding in place of its tokens. The gap is the error of the numeric integral: do not trust effects that are smaller.",
+};
+
 function predict() {
   const texts = [$("first").value, $("second").value].map((text) => text.trim()).filter(Boolean);
   if (!texts.length) return say("Type a sentence.", true);
-  return update("predict", models().map((model) => ["explore/predict", { model, texts }]), (answers) =>
-    $("predictions").replaceChildren(...answers.map(drawPredictions)));
+  const effects = $("effects").value;
+  $("effects-help").textContent = EFFECTS[effects];
+  const [able, bare] = [true, false].map((wanted) => models().filter((model) => Object.keys(setup.models[model]).length > 0 === wanted));
+  return update("predict", able.map((model) => ["explore/predict", { model, texts, effects }]), (answers) =>
+    $("predictions").replaceChildren(...answers.map(drawPredictions), ...bare.map((model) =>
+      make("div", {}, [make("h2", {}, model), make("p", { class: "note" }, "This model has no tasks, so it predicts nothing. The views Neighbours and Contrast use its embeddings.")]))));
 }
 
 function drawPredictions(answer) {
@@ -96,6 +110,7 @@ function drawPredictions(answer) {
       prediction.probabilities ? bars(prediction.probabilities) : "",
       make("p", { class: "note" }, `Effect of each word on ${found.explained === "value" ? "the value" : `the probability of ${found.explained}`}:`),
       words(answer.words, found.effects),
+      found.gap === undefined ? "" : make("p", { class: "note completeness" }, completeness(found)),
     ]);
   });
   return make("div", {}, [make("h2", {}, answer.model), ...parts]);
@@ -110,19 +125,25 @@ function bars(probabilities) {
   return make("table", { class: "bars" }, [make("caption", { class: "note" }, "Probabilities"), ...rows]);
 }
 
+/** Whether the effects of integrated gradients add up to what they should. */
+function completeness({ effects, row, baseline, gap }) {
+  const sum = effects.reduce((total, effect) => total + effect, 0);
+  return `All effects add up to ${signed(sum)}. Text ${shown(row)} minus baseline ${shown(baseline)} is ${signed(row - baseline)}; gap ${signed(gap)}.`;
+}
+
 function words(all, effects) {
   const largest = Math.max(...effects.map(Math.abs), 1e-9);
   const pieces = all.flatMap((word, index) => {
     const effect = effects[index];
-    const known = effect !== undefined;
-    const label = known ? `${word.text}: ${effect >= 0 ? "+" : "−"}${shown(Math.abs(effect), 2)}` : `${word.text}: not computed`;
+    const known = effect !== undefined && effect !== null;
+    const label = known ? `${word.text}: ${signed(effect)}` : `${word.text}: not computed`;
     const style = known ? { "--share": Math.abs(effect) / largest, "--heat": effect >= 0 ? "var(--pro)" : "var(--con)" } : { "--share": 0 };
     const next = index > 0 && word.column !== all[index - 1].column ? [make("br")] : [" "];
     return [...next, make("span", { class: "word", title: label }, word.text, style)];
   });
-  const order = all.map((word, index) => [word.text, effects[index]]).filter(([, effect]) => effect !== undefined)
+  const order = all.map((word, index) => [word.text, effects[index]]).filter(([, effect]) => effect !== undefined && effect !== null)
     .sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 5);
-  const list = order.map(([text, effect]) => `${text} ${effect >= 0 ? "+" : "−"}${shown(Math.abs(effect), 2)}`).join(", ");
+  const list = order.map(([text, effect]) => `${text} ${signed(effect)}`).join(", ");
   return make("div", {}, [make("p", { class: "words" }, pieces), make("p", { class: "note" }, `Largest effects: ${list || "none"}`)]);
 }
 
@@ -141,28 +162,33 @@ function takeExample() {
 
 // Neighbours
 
-let ownSentences = null;
+const lines = (id) => $(id).value.split("\n").map((line) => line.trim()).filter(Boolean);
 
 function findNeighbours() {
   const query = $("query").value.trim();
   const task = $("corpus").value;
-  const where = task === "" ? { sentences: ownSentences ?? [] } : { task };
-  if (task === "" && !ownSentences) return say("Choose a text file with a sentence a line.", true);
-  return update("neighbours", models().map((model) => ["explore/neighbours", { model, query, ...where }]), (answers) =>
+  $("own").hidden = task !== "";
+  if (!query) return say("Type a sentence.", true);
+  const where = task === "" ? { sentences: lines("own-sentences") } : { task };
+  const method = $("method").value;
+  return update("neighbours", models().map((model) => ["explore/neighbours", { model, query, method, ...where }]), (answers) =>
     $("found").replaceChildren(...answers.map(drawNeighbours)));
 }
 
 function drawNeighbours(answer) {
+  const labelled = answer.labels.some(Boolean);
   const rows = answer.nearest.map((row) => make("tr", {}, [
-    make("td", { class: "number" }, row.cosine.toFixed(3)), make("td", { class: "text" }, row.text), make("td", {}, row.label)]));
-  const head = make("tr", {}, ["Cosine", "Sentence", "Label"].map((name) => make("th", { scope: "col" }, name)));
-  const share = answer.variance.reduce((sum, part) => sum + part, 0);
+    make("td", { class: "number" }, row.cosine.toFixed(3)), make("td", { class: "text" }, row.text), labelled ? make("td", {}, row.label) : ""]));
+  const head = make("tr", {}, ["Cosine", "Sentence", ...(labelled ? ["Label"] : [])].map((name) => make("th", { scope: "col" }, name)));
+  const plane = answer.variance
+    ? `in the plane of their two principal components, which hold ${Math.round(100 * (answer.variance[0] + answer.variance[1]))}% of the variance`
+    : "placed by UMAP: neighbours stay together, but distances between groups and directions mean nothing";
   return make("div", {}, [
     make("h2", {}, answer.model),
     make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": `Nearest sentences, ${answer.model}` }, make("table", {}, [
       make("caption", { class: "note" }, `Nearest of ${answer.sentences} sentences`), head, ...rows])),
     make("h3", {}, "Map"),
-    make("p", { class: "note" }, `The first ${answer.texts.length} sentences and the query (black or white) in the plane of their two principal components, which hold ${Math.round(100 * share)}% of the variance. Point at a dot, or move with the arrow keys.`),
+    make("p", { class: "note" }, `${answer.texts.length < answer.sentences ? "The first" : "All"} ${answer.texts.length} sentences and the query (the large dot), ${plane}. Point at a dot, or move with the arrow keys.`),
     ...drawMap(answer),
   ]);
 }
@@ -260,7 +286,7 @@ function parameters() {
 
 function contrast() {
   const body = {
-    sentences: $("sentences").value.split("\n").map((line) => line.trim()).filter(Boolean),
+    sentences: lines("sentences"),
     objective: $("objective").value, parameters: parameters(),
     dropout: Number($("dropout").value), step: Number($("step").value), seed: Math.round(Number($("seed").value)),
   };
@@ -279,22 +305,22 @@ function drawContrast(answer) {
     make("td", { class: "number" }, shown(answer.uniformity_norm[index])),
     make("td", {}, answer.closer[index] ? "yes" : "no"),
   ]));
-  const names = ["", "Anchor", "Dissipation", "Hardest negative's weight", "Ratio", "Pull", "Push", "Comes closer"];
+  const names = ["Number", "Anchor", "Dissipation", "Hardest negative's weight", "Ratio", "Pull", "Push", "Comes closer"];
   return make("div", { "data-model": answer.model }, [
     make("h2", {}, answer.model),
     make("p", {}, `${answer.losses ? `Loss ${shown(answer.losses[0])}; after the step ${shown(answer.losses[1])}.` : "Of this objective only the gradient has a meaning, not the value."}${answer.residual > 1e-6 ? ` ${shown(100 * answer.residual, 2)}% of the gradient is not explained by the components.` : ""}`),
     make("div", { class: "columns matrices" }, [
-      matrix("Cosines of anchors (rows) and positives (columns)", answer.similarity),
-      matrix("The same after the step", answer.similarity_after, answer.similarity),
-      matrix("Weights of the negatives in each anchor's push", answer.weights),
+      matrix(answer.model, "Cosines of anchors (rows) and positives (columns)", answer.similarity),
+      matrix(answer.model, "The same after the step; ▲ and ▼ mark changes above 0.005", answer.similarity_after, answer.similarity),
+      matrix(answer.model, "Weights of the negatives (columns) in each anchor's push (rows)", answer.weights.map((row, i) => row.map((weight, j) => (i === j ? null : weight)))),
     ]),
     make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": `Gradient of each anchor, ${answer.model}` }, make("table", { class: "anchors" }, [
-      make("caption", { class: "note" }, "The gradient of each anchor"), make("tr", {}, names.map((name) => make("th", { scope: "col" }, name))), ...anchors])),
+      make("caption", { class: "note" }, "The gradient of each anchor. Dissipation: the share of its push that is left. Ratio: its pull for one unit of push."), make("tr", {}, names.map((name) => make("th", { scope: "col" }, name))), ...anchors])),
   ]);
 }
 
 /** A matrix as a table; with `before`, a cell's title and a sign tell how it has changed. */
-function matrix(caption, values, before) {
+function matrix(model, caption, values, before) {
   const head = make("tr", {}, [make("td"), ...values.map((_, index) => make("th", { scope: "col", class: "number" }, String(index + 1)))]);
   const rows = values.map((row, i) => make("tr", {}, [make("th", { scope: "row" }, String(i + 1)), ...row.map((value, j) => {
     const change = before && value !== null ? value - before[i][j] : 0;
@@ -302,7 +328,7 @@ function matrix(caption, values, before) {
     const style = { "--share": Math.min(Math.abs(value ?? 0), 1), "--heat": (value ?? 0) < 0 ? "var(--con)" : "var(--accent)" };
     return make("td", { class: `number heat${i === j ? " own" : ""}`, ...(before ? { title: `${change >= 0 ? "+" : "−"}${Math.abs(change).toFixed(3)}` } : {}) }, fixed(value) + sign, style);
   })]));
-  return make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption }, make("table", { class: "matrix" }, [make("caption", { class: "note" }, caption), head, ...rows]));
+  return make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": `${caption}, ${model}` }, make("table", { class: "matrix" }, [make("caption", { class: "note" }, caption), head, ...rows]));
 }
 
 // Errors
@@ -401,24 +427,24 @@ function connect() {
     };
   });
   let timer = 0;
-  const soon = (view) => () => { clearTimeout(timer); timer = setTimeout(view, 150); };
+  const soon = (view) => { say("Computing."); clearTimeout(timer); timer = setTimeout(view, 150); };
   for (const name of ["predict", "neighbours", "contrast", "errors"]) $(`${name}-form`).onsubmit = (event) => { event.preventDefault(); views[name](); };
   $("model").onchange = $("compare").onchange = () => views[current()]();
   $("example").onchange = takeExample;
-  $("corpus").onchange = findNeighbours;
-  $("corpus-file").onchange = async () => {
-    const [file] = $("corpus-file").files;
+  $("effects").onchange = predict;
+  $("corpus").onchange = $("method").onchange = findNeighbours;
+  $("own-file").onchange = async () => {
+    const [file] = $("own-file").files;
     if (!file) return;
-    ownSentences = (await file.text()).split(/\r?\n/).map((line) => line.trim()).filter(Boolean);
-    $("corpus").querySelector('[value=""]').textContent = file.name;
-    $("corpus").value = "";
+    say("Computing.");
+    $("own-sentences").value = await file.text();
     findNeighbours();
   };
   $("objective").onchange = drawParameters;
   $("contrast-form").oninput = (event) => {
     if (event.target.id === "objective") return;
     if (event.target.nextElementSibling?.tagName === "OUTPUT" && !event.target.dataset.parameter) event.target.nextElementSibling.textContent = event.target.value;
-    soon(contrast)();
+    soon(contrast);
   };
   for (const name of ["task", "gold", "predicted", "only-wrong"]) $(name).onchange = () => {
     if (name === "task") { $("gold").value = $("predicted").value = ""; Object.assign(errors, { order: "row", descending: false }); }
@@ -440,7 +466,7 @@ async function start() {
   $("compare").append(...names.map((name) => make("option", { value: name }, name)));
   if (names.length === 2) $("compare").value = names[1];
   const corpora = Object.entries(setup.dev_sets);
-  $("corpus").append(...corpora.map(([task, set]) => make("option", { value: task }, `${task}: ${set.sentences} dev sentences`)), make("option", { value: "" }, "your own file"));
+  $("corpus").append(...corpora.map(([task, set]) => make("option", { value: task }, `${task}: ${set.sentences} dev sentences`)), make("option", { value: "" }, "your own sentences"));
   $("task").append(...corpora.filter(([, set]) => set.models.length).map(([task]) => make("option", {}, task)));
   fillExamples();
   const form = setup.objectives[$("objective").value];

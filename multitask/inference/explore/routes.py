@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -16,9 +16,10 @@ from minbert.errors import InputError
 from multitask.inference.explore.contrast import MOST_SENTENCES, contrast, different_sentences, objective_forms
 from multitask.inference.explore.dev_rows import Choice, DevRow, chosen_rows, csv_of
 from multitask.inference.explore.explorer import DevSet, Explorer
+from multitask.inference.explore.integrated_gradients import integrated_gradients
 from multitask.inference.explore.messages import AskContrast, FindNeighbours, ListRows, PredictRow
-from multitask.inference.explore.neighbours import MOST_POINTS, Corpus, nearest, principal_map
-from multitask.inference.explore.word_effects import MOST_WORDS, effects, without, words_of
+from multitask.inference.explore.neighbours import MOST_POINTS, Corpus, nearest
+from multitask.inference.explore.word_effects import MOST_WORDS, effects, explained_number, without, words_of
 from multitask.inference.serve.messages import prediction_json
 from multitask.inference.serve.routes import answer_in_time, check_texts, description, service_of
 from multitask.models.predictions import Sentence
@@ -27,6 +28,8 @@ from multitask.objectives import build_objective
 PAGE = 50  # rows of the table of errors
 EXAMPLES = 40  # dev rows to pick from
 MOST_SENTENCES_OF_ONES_OWN = 2000
+COMPILING = 300.0
+"""Seconds that the first map by UMAP may take longer, because numba compiles it: a quarter of a minute or more."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -54,7 +57,9 @@ async def page() -> HTMLResponse:
 def _page() -> str:
     environment = Environment(loader=PackageLoader("multitask", "inference/explore"), autoescape=True)
     template = environment.get_template("page.html.jinja")
-    return template.render(objectives=objective_forms(), most=MOST_SENTENCES)
+    return template.render(
+        objectives=objective_forms(), most=MOST_SENTENCES, most_own=f"{MOST_SENTENCES_OF_ONES_OWN:,}"
+    )
 
 
 @router.get("/explore/page.{kind}")
@@ -91,18 +96,27 @@ async def setup(request: Request) -> Response:
 
 @router.post("/explore/predict")
 async def predict(request: Request, asked: PredictRow) -> Response:
-    """Every task's prediction for a row, and how much it changes without each word."""
-    service = service_of(request)
+    """Every task's prediction for a row, and the effect of each word on it."""
+    service, explorer = service_of(request), _explorer(request)
     name, model = service.model(asked.model)
     check_texts(service.limits, asked.texts)
     words = words_of(asked.texts)
     row: Sentence = asked.texts[0] if len(asked.texts) == 1 else (asked.texts[0], asked.texts[1])
-    rows = [row, *(without(asked.texts, word) for word in words[:MOST_WORDS])]
-    found = await answer_in_time(request, model.predict(rows, None))
-    tasks = {}
-    for task, (whole, *partial_rows) in found.items():
-        explained, changes = effects(whole, partial_rows)
-        tasks[task] = {"prediction": prediction_json(whole), "explained": explained, "effects": changes}
+    by_occlusion = asked.effects == "occlusion"
+    shorter = [without(asked.texts, word) for word in words[:MOST_WORDS]] if by_occlusion else []
+    found = await answer_in_time(request, model.predict([row, *shorter], None))
+    explained = {task: explained_number(predictions[0]) for task, predictions in found.items()}
+    tasks: dict[str, dict[str, Any]] = {
+        task: {"prediction": prediction_json(predictions[0]), "explained": explained[task]}
+        for task, predictions in found.items()
+    }
+    if by_occlusion:
+        for task, (whole, *others) in found.items():
+            tasks[task] |= {"effects": effects(whole, others)}
+    else:
+        work = partial(integrated_gradients, model.model, asked.texts, words, explained)
+        for task, attribution in (await answer_in_time(request, explorer.compute(work))).items():
+            tasks[task] |= asdict(attribution)
     shown = [{"column": word.column, "text": asked.texts[word.column][word.start : word.end]} for word in words]
     return _json({"model": name, "words": shown, "tasks": tasks})
 
@@ -117,7 +131,7 @@ async def neighbours(request: Request, asked: FindNeighbours) -> Response:
 
     def work() -> dict[str, Any]:
         embeddings, query = explorer.encode_corpus(name, corpus.sentences), explorer.encode(name, (asked.query,))[0]
-        plane = principal_map(query, embeddings)
+        plane = explorer.map(name, corpus.sentences, asked.method)
         return {
             "model": name,
             "nearest": [
@@ -125,14 +139,16 @@ async def neighbours(request: Request, asked: FindNeighbours) -> Response:
                 for row, cosine in nearest(query, embeddings)
             ],
             "points": plane.points.round(4).tolist(),
-            "query": plane.query.round(4).tolist(),
+            "query": plane.place(query).round(4).tolist(),
+            "method": asked.method,
             "variance": plane.variance,
             "texts": corpus.sentences[:MOST_POINTS],
             "labels": corpus.labels[:MOST_POINTS],
             "sentences": len(corpus.sentences),
         }
 
-    return _json(await answer_in_time(request, explorer.compute(work)))
+    patience = COMPILING if asked.method == "umap" else 0.0
+    return _json(await answer_in_time(request, explorer.compute(work), patience))
 
 
 def _corpus(request: Request, asked: FindNeighbours) -> Corpus:

@@ -1,7 +1,8 @@
 """Which words matter to a prediction, by occlusion: how much it changes without each word.
 
 Source: Li et al. 2016, "Understanding Neural Networks through Representation Erasure", arXiv 1612.08220. Unlike
-gradients, the effects are differences of predictions that everyone can check. They do not add up to the prediction.
+gradients, the effects are differences of predictions that everyone can check. They do not add up to the prediction;
+those of `integrated_gradients` do.
 """
 
 import re
@@ -39,18 +40,21 @@ def without(texts: Sequence[str], word: Word) -> Sentence:
     return left[0] if len(left) == 1 else (left[0], left[1])
 
 
-def effects(whole: Prediction, partial: Sequence[Prediction]) -> tuple[str, list[float]]:
-    """How much a prediction loses without each word.
+def explained_number(whole: Prediction) -> str:
+    """The name of the number that effects are on: the class or label whose probability it is, or "value"."""
+    if whole.value is not None:
+        return "value"
+    return whole.label or max(whole.probabilities, key=lambda label: whole.probabilities[label])
+
+
+def effects(whole: Prediction, partial: Sequence[Prediction]) -> list[float]:
+    """How much a prediction loses without each word: its `explained_number` minus that of the row without the word.
 
     Args:
         whole: the prediction for the whole row.
         partial: the predictions for the row without each word.
-
-    Returns:
-        The name of the number that is compared (the class or label whose probability it is, or "value"), and for each
-        word its value for the whole row minus its value without the word.
     """
     if whole.value is not None:
-        return "value", [whole.value - (part.value or 0) for part in partial]
-    name = whole.label or max(whole.probabilities, key=lambda label: whole.probabilities[label])
-    return name, [whole.probabilities[name] - part.probabilities[name] for part in partial]
+        return [whole.value - (part.value or 0) for part in partial]
+    name = explained_number(whole)
+    return [whole.probabilities[name] - part.probabilities[name] for part in partial]

@@ -169,10 +169,16 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-async def answer_in_time(request: Request, work: Coroutine[Any, Any, Answer]) -> Answer:
-    """The result of this work. The work is cancelled if it takes too long or if the client closes the connection."""
+async def answer_in_time(request: Request, work: Coroutine[Any, Any, Answer], patience: float = 0.0) -> Answer:
+    """The result of this work. The work is cancelled if it takes too long or if the client closes the connection.
+
+    Args:
+        request: that asks for it.
+        work: to wait for.
+        patience: seconds that the work may take beyond the limit.
+    """
     working, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
-    seconds = service_of(request).limits.timeout
+    seconds = service_of(request).limits.timeout + patience
     try:
         done, _ = await asyncio.wait({working, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if working in done:

@@ -1,10 +1,12 @@
-"""Neighbours have the highest cosines; the map is the plane of the covariance's two largest eigenvectors."""
+"""Neighbours have the highest cosines; the map of principal components is the plane of the two largest eigenvectors."""
+
+import sys
 
 import numpy as np
 import pytest
 
 from minbert.errors import InputError
-from multitask.inference.explore.neighbours import MOST_POINTS, nearest, principal_map
+from multitask.inference.explore.neighbours import MOST_POINTS, draw_map, nearest
 
 RANDOM = np.random.default_rng(0)
 EMBEDDINGS = RANDOM.normal(size=(60, 8)).astype(np.float32) * RANDOM.uniform(0.1, 9, (60, 1)).astype(np.float32)
@@ -23,27 +25,61 @@ def test_the_nearest_have_the_highest_cosines():
 
 
 def test_the_map_has_the_two_directions_of_largest_variance():
-    found = principal_map(EMBEDDINGS[3], EMBEDDINGS)
+    found = draw_map(EMBEDDINGS, "pca")
     rows = unit(EMBEDDINGS.astype(np.float64))
     centred = rows - rows.mean(axis=0)
     values, vectors = np.linalg.eigh(centred.T @ centred)
     np.testing.assert_allclose(found.variance, values[::-1][:2] / values.sum(), rtol=1e-6)
     np.testing.assert_allclose(np.abs(found.points), np.abs(centred @ vectors[:, ::-1][:, :2]), atol=1e-9)
-    np.testing.assert_allclose(found.query, found.points[3], atol=1e-6)
+    np.testing.assert_allclose(found.place(EMBEDDINGS[3]), found.points[3], atol=1e-6)
 
 
 def test_a_map_has_a_limited_number_of_points():
     many = RANDOM.normal(size=(MOST_POINTS + 5, 4)).astype(np.float32)
-    assert principal_map(many[0], many).points.shape == (MOST_POINTS, 2)
+    assert draw_map(many, "pca").points.shape == (MOST_POINTS, 2)
 
 
-def test_a_map_of_equal_or_zero_embeddings_is_finite():
-    for value in (0, 1):
-        found = principal_map(np.full(4, value, np.float32), np.full((5, 4), value, np.float32))
-        assert np.isfinite(found.points).all()
-        assert found.variance == (0, 0)
+@pytest.fixture(params=["pca", pytest.param("umap", marks=pytest.mark.slow)])  # numba compiles for half a minute
+def method(request):
+    if request.param == "umap":
+        pytest.importorskip("umap", reason="needs: pip install umap-learn")
+    return request.param
 
 
-def test_two_sentences_make_no_map():
+@pytest.mark.parametrize("value", [0, 1])
+def test_a_map_of_equal_or_zero_embeddings_is_finite(value, method):
+    found = draw_map(np.full((5, 4), value, np.float32), method)
+    assert np.isfinite(found.points).all()
+    assert np.isfinite(found.place(np.full(4, value, np.float32))).all()
+    assert found.variance in (None, (0, 0))
+
+
+@pytest.mark.parametrize("count", [3, 4, 60])
+def test_a_second_map_has_the_same_bits(count, method):
+    first, second = (draw_map(EMBEDDINGS[:count], method) for _ in range(2))
+    assert first.points.shape == (count, 2)
+    assert first.points.tobytes() == second.points.tobytes()
+    places = [found.place(EMBEDDINGS[row]) for found in (first, second) for row in (1, 0, 1)]
+    assert np.isfinite(places).all()
+    assert len({place.tobytes() for place in places}) == 2
+
+
+def test_a_map_keeps_groups_together(method):
+    centres = np.eye(8, dtype=np.float32)[:3]
+    groups = np.repeat(np.arange(3), 20)
+    noise = RANDOM.normal(size=(60, 8)).astype(np.float32)
+    found = draw_map(centres[groups] + 0.05 * noise, method).points
+    distances = np.linalg.norm(found[:, None] - found, axis=-1)
+    nearest_others = np.argsort(distances, axis=1)[:, 1:6]
+    assert (groups[nearest_others] == groups[:, None]).all()
+
+
+def test_without_umap_learn_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "umap", None)
+    with pytest.raises(InputError, match=r'^UMAP needs umap-learn; install with: pip install "\.\[explore\]"$'):
+        draw_map(EMBEDDINGS, "umap")
+
+
+def test_two_sentences_make_no_map(method):
     with pytest.raises(InputError, match="2 different sentences; expected at least 3"):
-        principal_map(EMBEDDINGS[0], EMBEDDINGS[:2])
+        draw_map(EMBEDDINGS[:2], method)

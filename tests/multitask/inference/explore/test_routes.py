@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -82,6 +83,33 @@ def test_predictions_and_effects_equal_those_of_the_model(client, models, texts)
             assert found["effects"][place] == pytest.approx(change, abs=1e-4)
 
 
+def test_integrated_gradients_explain_the_number_that_is_shown(client, models):
+    pytest.importorskip("captum", reason="needs: pip install captum")
+    asked = {"model": "two", "texts": ["A gem of a film."], "effects": "integrated_gradients"}
+    answer = client.post("/explore/predict", json=asked).json()
+    found = answer["tasks"]["sentiment"]
+    (expected,) = models["two"].predict("sentiment", asked["texts"])
+    assert found["explained"] == found["prediction"]["label"] == expected.label
+    assert found["row"] == pytest.approx(expected.probability, abs=1e-5)
+    assert len(found["effects"]) == len(answer["words"]) == 5
+    assert sum(found["effects"]) - (found["row"] - found["baseline"]) == pytest.approx(found["gap"])
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "package"),
+    [
+        ("predict", {"texts": ["a"], "effects": "integrated_gradients"}, "captum"),
+        ("neighbours", {"query": "a", "task": "sentiment", "method": "umap"}, "umap-learn"),
+    ],
+)
+def test_without_the_extra_one_line_says_what_to_install(client, monkeypatch, path, body, package):
+    for module in ("captum", "captum.attr", "umap"):
+        monkeypatch.setitem(sys.modules, module, None)
+    answer = client.post(f"/explore/{path}", json=body)
+    assert answer.status_code == 422
+    assert answer.json()["error"].endswith(f' {package}; install with: pip install ".[explore]"')
+
+
 @pytest.mark.parametrize("where", [{"task": "sentiment"}, {"sentences": SENTENCES}], ids=["dev", "own"])
 def test_a_sentence_is_its_own_nearest(client, dev_sets, where):
     known = dev_sets["sentiment"].corpus.sentences if "task" in where else SENTENCES
@@ -137,6 +165,9 @@ MISTAKES = [
     ("predict", {"texts": ["a" * 201]}, 422, "201 characters"),
     ("predict", {"texts": ["a\0"]}, 422, "NUL"),
     ("predict", {"texts": ["a"], "model": "three"}, 404, "no model"),
+    ("predict", {"texts": ["a"], "effects": "magic"}, 422, "effects"),
+    ("neighbours", {"query": "a", "task": "sentiment", "method": "tsne"}, 422, "method"),
+    ("neighbours", {"query": "a", "sentences": []}, 422, "0 different sentences; expected at least 3"),
     ("neighbours", {"query": "a"}, 422, "either a task or sentences"),
     ("neighbours", {"query": "a", "task": "taste"}, 404, "no dev set of taste; there are: sentiment"),
     ("neighbours", {"query": "a", "sentences": ["a", "b"]}, 422, "at least 3"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from multitask.inference.explore.word_effects import effects, without, words_of
+from multitask.inference.explore.word_effects import effects, explained_number, without, words_of
 from multitask.models.predictions import Prediction
 
 TEXT = "  A   gem, truly.\nFunny "
@@ -30,13 +30,16 @@ def test_a_pair_without_a_word_keeps_the_other_sentence():
 def test_effects_are_differences_of_the_predicted_classs_probability():
     whole = Prediction("good", 0.7, {"bad": 0.3, "good": 0.7})
     partial = [Prediction("bad", 0.6, {"bad": 0.6, "good": 0.4}), Prediction("good", 0.9, {"bad": 0.1, "good": 0.9})]
-    assert effects(whole, partial) == ("good", pytest.approx([0.3, -0.2]))
+    assert explained_number(whole) == "good"
+    assert effects(whole, partial) == pytest.approx([0.3, -0.2])
 
 
 def test_effects_of_several_labels_are_on_the_most_probable_one():
     whole = Prediction(probabilities={"a": 0.2, "b": 0.4})
-    assert effects(whole, [Prediction(probabilities={"a": 0.9, "b": 0.1})]) == ("b", pytest.approx([0.3]))
+    assert explained_number(whole) == "b"
+    assert effects(whole, [Prediction(probabilities={"a": 0.9, "b": 0.1})]) == pytest.approx([0.3])
 
 
 def test_effects_on_a_number_are_its_changes():
-    assert effects(Prediction(value=2.0), [Prediction(value=3.5)]) == ("value", [-1.5])
+    assert explained_number(Prediction(value=2.0)) == "value"
+    assert effects(Prediction(value=2.0), [Prediction(value=3.5)]) == [-1.5]

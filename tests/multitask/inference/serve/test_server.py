@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx2
@@ -123,6 +124,60 @@ def test_a_body_that_does_not_arrive_is_not_waited_for(gated):
         answer = client.recv(4096)
         assert answer.startswith(b"HTTP/1.1 408")
         assert b'{"error":"the body did not arrive in 0.3 s"}' in answer
+
+
+def closes(client: socket.socket, piece: bytes) -> bytes:
+    """What a server answers to a client that sends a piece ten times a second, until it closes the connection."""
+    client.settimeout(0.1)
+    answer, end = b"", time.monotonic() + 20
+    while time.monotonic() < end:
+        try:
+            client.sendall(piece)
+            received = client.recv(4096)
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            return answer
+        if not received:
+            return answer
+        answer += received
+    pytest.fail("the connection is still open")
+
+
+@pytest.mark.parametrize("piece", [b"", b"a", b"\r\n"], ids=["silence", "letters", "empty lines"])
+@pytest.mark.parametrize("again", [False, True], ids=["first", "second"])
+def test_headers_that_do_not_arrive_are_not_waited_for(model, piece, again):
+    """Of the first request of a connection, and of one after an answer."""
+    with served(create_app({"tiny": model}, Limits(timeout=0.5))) as url, connect(url) as client:
+        if again:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(4096).startswith(b"HTTP/1.1 200")
+        if piece == b"a":
+            client.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+        assert closes(client, piece) == b""
+        assert asyncio.run(ask(url, ["time"])).status_code == 200
+
+
+def test_the_time_for_headers_is_not_that_of_the_answer(gated):
+    """Each takes more than half of the limit."""
+    gated.gate.set()
+    with served(create_app({"tiny": gated}, Limits(timeout=3))) as url, connect(url) as client:
+        hold(gated)
+        request = head(len(body := b'{"texts": ["time"]}')) + body
+        for piece in (request[:30], request[30:60], request[60:]):
+            time.sleep(0.6)
+            client.sendall(piece)
+        eventually(lambda: gated.batches == [1])
+        time.sleep(1.6)
+        gated.gate.set()
+        assert client.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_endless_headers_are_cut_off(model):
+    with served(create_app({"tiny": model}, Limits())) as url, connect(url) as client:
+        with pytest.raises(ConnectionError):
+            client.sendall(b"GET /healthz HTTP/1.1\r\nX: " + b"a" * 10_000_000)
+        assert asyncio.run(ask(url, ["time"])).status_code == 200
 
 
 def test_a_body_that_stops_half_way_is_no_failure(gated):
