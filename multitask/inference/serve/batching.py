@@ -23,7 +23,7 @@ from multitask.inference.serve.metrics import Metrics
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.models.multitask_model import MultitaskModel
 
-TURNS_PER_BATCH = 4  # a request fills at most a quarter of a batch before the next request's turn
+TURNS_PER_BATCH = 2  # a request fills at most half a batch before the next request's turn
 TEXTS_PER_CALL = 32  # of the tokenizer: a request with many long texts must not hold up the others
 LONGEST_RETRY = 60  # seconds
 
