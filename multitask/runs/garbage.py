@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minbert.errors import InputError
-from minbert.files import write_json
 from multitask.runs.artefact import DONE, KEEP, LOCKS, Artefact
 from multitask.runs.locks import is_free
-from multitask.runs.records import read_record
+from multitask.runs.records import read_sealed, write_sealed
 
 KEEP_LISTS = "keep"
 
@@ -51,7 +50,7 @@ def write_keep_list(runs: Path, name: str, needed: Collection[str]) -> None:
         name: of the list.
         needed: names of run folders, and of other files within `runs` that belong to them.
     """
-    write_json(runs / KEEP_LISTS / f"{name}.json", sorted(needed))
+    write_sealed(runs / KEEP_LISTS / f"{name}.json", sorted(needed))
 
 
 def keep_lists(runs: Path) -> dict[str, set[str]]:
@@ -59,7 +58,7 @@ def keep_lists(runs: Path) -> dict[str, set[str]]:
     found = {}
     for path in sorted((runs / KEEP_LISTS).glob("*.json")):
         try:
-            found[path.stem] = set(read_record(path, list[str]))
+            found[path.stem] = set(read_sealed(path, list[str]))
         except InputError as error:
             raise InputError(f"{error}; delete it and run the command that writes it again") from None
     return found
