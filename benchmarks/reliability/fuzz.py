@@ -50,7 +50,7 @@ from studies.engine.record import Record
 from studies.engine.store import _read_note
 
 SECONDS = 20.0
-"""The longest that a case may take."""
+"""Of the processor: the most that a case may take."""
 LONGEST = 2000
 """Characters of the longest message."""
 
@@ -238,7 +238,7 @@ def try_case(inputs: Inputs, target: str, number: int, found: Found) -> None:
     found.cases[target] += 1
     problem = None
     try:
-        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         getattr(inputs, target)(draw)
     except (InputError, TrainingError) as error:
         found.refused[target] += 1
@@ -255,7 +255,7 @@ def try_case(inputs: Inputs, target: str, number: int, found: Found) -> None:
         last = traceback.extract_tb(error.__traceback__)[-1]
         problem = f"{type(error).__name__} of {target} in {Path(last.filename).name}:{last.lineno}"
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     if problem is not None:
         found.problems[problem] += 1
         if problem not in found.inputs:
@@ -271,7 +271,7 @@ def _hang(_number: int, _frame: FrameType | None) -> None:
 def fuzz(folder: Path, targets: tuple[str, ...], first: int, seconds: float, most: int | None = None) -> Found:
     """Try cases of all targets in turn, from number `first` on, for so many seconds or `most` numbers."""
     inputs, found, began = prepare(folder), Found(), time.monotonic()
-    signal.signal(signal.SIGALRM, _hang)
+    signal.signal(signal.SIGPROF, _hang)
     number = first
     with contextlib.chdir(inputs.world), contextlib.redirect_stderr(io.StringIO()) as errors:
         while time.monotonic() - began < seconds and (most is None or number < first + most):

@@ -110,9 +110,9 @@ def unneeded(runs: Path, named: Sequence[str] = ()) -> list[Artefact]:
 
 
 def remove(paths: Sequence[Path]) -> None:
-    """Delete files and folders. DONE goes first, so that a kill leaves no run that looks complete."""
+    """Delete files, folders and links. DONE goes first, so that a kill leaves no run that looks complete."""
     for path in paths:
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             (path / DONE).unlink(missing_ok=True)
             shutil.rmtree(path)
         else:

@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.reliability.fuzz import Found, Hang, Inputs, try_case
 from benchmarks.reliability.mutations import mutated, mutated_json
+from benchmarks.reliability.world import copy
 from minbert.errors import InputError
 from minbert.files import read_toml
 from multitask.cli.main import LONGEST_ERROR, error_line, main
 from multitask.cli.settings_file import read_settings
+from multitask.evaluation.text_tables import aligned
+from multitask.models.multitask_model import MultitaskModel
 from multitask.stages.registry import stage_named
 
 RUNS = {
@@ -46,6 +50,32 @@ def test_an_error_is_one_line_whatever_the_arguments_are(argument, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
     assert all(line.startswith("error: ") and line.isprintable() and len(line) <= LONGEST_ERROR for line in lines)
+
+
+@pytest.mark.parametrize("length", ["12", 1.5, True, [], 2, -1])
+def test_a_model_with_a_sentence_length_that_is_none_is_refused(world, model, tmp_path, length):
+    [kept] = (world / model / "checkpoints").iterdir()
+    path = copy(kept, tmp_path / "model") / "multitask.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_length": length}))
+    with pytest.raises(InputError, match=r"multitask\.json: max_length is .*; expected a number of tokens"):
+        MultitaskModel.load(path.parent, "cpu")
+
+
+def test_cells_of_a_table_give_a_terminal_no_orders():
+    assert aligned([["a\x1b[31m", "b"], ["c\n\x9b", "d"]]) == "a [31m  b\nc       d"
+
+
+def test_cases_are_counted_and_a_traceback_and_a_hang_are_found(tmp_path):
+    class Broken(Inputs):
+        def table(self, draw):
+            raise (KeyError, InputError, Hang, OSError)[draw.choice(range(4))]
+
+    found, inputs = Found(), Broken(tmp_path, tmp_path, tmp_path)
+    for number in range(40):
+        try_case(inputs, "table", number, found)
+    assert found.cases == {"table": 40}
+    assert {problem.partition(" ")[0] for problem in found.problems} == {"KeyError", "unclear", "Hang", "OSError"}
+    assert found.problems.total() == 40
 
 
 @given(st.text())

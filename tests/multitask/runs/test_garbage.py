@@ -82,3 +82,12 @@ def test_what_is_removed_is_never_complete_and_half_there(tmp_path, monkeypatch)
     assert not (artefact.folder / DONE).exists()
     remove([artefact.folder])
     assert not artefact.folder.exists()
+
+
+def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path):
+    outside = make(tmp_path / "outside", 0).folder
+    (tmp_path / "runs").mkdir()
+    (link := tmp_path / "runs" / outside.name).symlink_to(outside)
+    remove([link])
+    assert not link.is_symlink()
+    assert Artefact(outside).done
