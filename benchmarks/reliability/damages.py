@@ -4,7 +4,7 @@
 
 Each damage happens in a copy of a store, to a file of a random kind: of runs, of their checkpoints, and of the records
 of grids. Half of the damages leave the file's size and time of change as they were, as a failing disk does. Then the
-store is verified, and everything that could read the file is called: evaluate, predict, report, run. A damage is
+store is verified, and everything that could read the file is called: evaluate, predict, report, gc, run. A damage is
 accepted in silence if a command succeeds with another result, although neither it nor `experiments verify` said
 anything. The time that `verify` is needed for: a damage that leaves size and time is only found by it.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from benchmarks.reliability.world import COMPUTED, Ended, call, contents, copy, differences, grid, in_child, make_world
+from benchmarks.reliability.world import COMPUTED, Ended, call, contents, copy, grid, in_child, make_world
 from multitask.evaluation.resampled_scores import resampled_scores
 from studies.report import run_results
 
@@ -42,6 +42,7 @@ def uses(model: Path) -> dict[str, list[str]]:
         "evaluate": ["evaluate", *chosen, "--tasks-file", "data/tasks.toml", "--output", "scores.json"],
         "predict": ["predict", *chosen, "--input", "data/sentences.txt", "--output", "answers.csv"],
         "report": ["report", "tasks", "--runs", "runs", "--report", "again"],
+        "gc": ["experiments", "gc", "--runs", "runs"],
         "run": grid(),
     }
 
@@ -121,12 +122,15 @@ class Trials:
         self.model = make_world(self.store)
         self.uses = uses(self.model)
         self.expected: dict[str, dict[str, Any]] = {}
+        self.listed = ""  # what gc would remove
         here = copy(self.store, folder / "expected")
         for name, arguments in self.uses.items():
             ended = in_child(partial(call, arguments), here)
             if ended.code:
                 raise SystemExit(f"{name} fails without damage: {ended.errors}")
             self.expected[name] = self._results(here, name)
+            if name == "gc":
+                self.listed = ended.output
 
     def _results(self, here: Path, name: str) -> dict[str, Any]:
         """What a command wrote; of runs all but the record, whose seconds change."""
@@ -148,7 +152,7 @@ class Trials:
         what, path = damage(here, draw)
         name = path.relative_to(here)
         of_model = path.is_relative_to(here / self.model)
-        chosen = ("verify", "evaluate", "predict") if of_model else ("verify", "report", "run")
+        chosen = ("verify", "evaluate", "predict") if of_model else ("verify", "gc", "report", "run")
         problems, noticed, other = [], False, []
         for use in chosen:
             ended: Ended = in_child(partial(call, self.uses[use]), here)
@@ -156,7 +160,8 @@ class Trials:
                 problems.append(f"{use}: a traceback: {ended.errors.splitlines()[-1:]}")
             said = ended.code != 0 or any(word in ended.errors for word in ("not used", "damaged", "put aside"))
             noticed |= said
-            if not said and differences(self._results(here, use), self.expected[use]):
+            different = ended.output != self.listed if use == "gc" else self._results(here, use) != self.expected[use]
+            if not said and different:
                 other.append(use)
         if other and not (noticed and "same size and time" in what):
             problems.append(f"accepted in silence by {', '.join(other)}")

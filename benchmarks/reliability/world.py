@@ -187,6 +187,9 @@ def timeless(value: Any) -> Any:
     return [timeless(part) for part in value] if isinstance(value, list) else value
 
 
+LEFT_OUT = ("runs/.locks/", "runs/.nodes/", "runs/keep/", "runs/logs/", "cache/")
+
+
 def contents(folder: Path) -> dict[str, Any]:
     """Every file that is a result, by its path: bytes, or parsed where there are times within.
 
@@ -195,7 +198,7 @@ def contents(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if not path.is_file() or name.startswith(("runs/.locks/", "runs/.nodes/", "runs/logs/", "cache/")):
+        if not path.is_file() or name.startswith(LEFT_OUT):
             continue
         if path.suffix == ".jsonl" and path.name == "metrics.jsonl":
             found[name] = [timeless(json.loads(line)) for line in path.read_text().splitlines()]
