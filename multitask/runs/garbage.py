@@ -65,15 +65,16 @@ def keep_lists(runs: Path) -> dict[str, set[str]]:
 
 
 def entries(runs: Path) -> list[Entry]:
-    """All runs by name."""
+    """All runs by name, also a complete one that has lost its inputs.json."""
     lists = keep_lists(runs)
+    folders = {path.parent for name in ("inputs.json", DONE) for path in runs.glob(f"*/{name}")}
     return [
         Entry(
-            Artefact(path.parent),
-            size_of(path.parent),
-            tuple(name for name, needed in lists.items() if path.parent.name in needed),
+            Artefact(folder),
+            size_of(folder),
+            tuple(name for name, needed in lists.items() if folder.name in needed),
         )
-        for path in sorted(runs.glob("*/inputs.json"))
+        for folder in sorted(folders)
     ]
 
 

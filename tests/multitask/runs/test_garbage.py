@@ -91,3 +91,10 @@ def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path):
     remove([link])
     assert not link.is_symlink()
     assert Artefact(outside).done
+
+
+@pytest.mark.parametrize("lost", ["inputs.json", "config.json"])
+def test_a_complete_run_that_lost_a_file_is_still_a_run(tmp_path, lost):
+    damaged, whole = make(tmp_path, 0), make(tmp_path, 1)
+    (damaged.folder / lost).unlink()
+    assert {entry.artefact.folder for entry in entries(tmp_path)} == {damaged.folder, whole.folder}
