@@ -479,7 +479,10 @@ def test_a_preset_never_run_or_a_damaged_record_is_one_clear_error(store: Path) 
     path = Record.path(store, "paper")
     for problem, record in damaged.items():
         write_sealed(path, record)
-        texts = {problem: path.read_text(), "damaged; its hash does not fit": path.read_text().replace("a", "b")}
+        texts = {
+            problem: path.read_text(),
+            "damaged; its hash does not fit": path.read_text().replace('"schema"', '"schemb"'),
+        }
         texts |= {"Invalid JSON": "{", "sha256: Field required": json.dumps(record)}
         for told, text in texts.items():
             path.write_text(text)
