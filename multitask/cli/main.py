@@ -19,6 +19,7 @@ from multitask.cli.command import Command, Group
 from multitask.cli.options import build, did_you_mean
 from multitask.cli.settings_file import read_settings, write_settings
 from multitask.cli.stage_commands import stage_commands
+from multitask.data.problems import plain
 from multitask.runtime.errors import Interrupted, TrainingError
 
 PROG = "multitask"
@@ -26,6 +27,8 @@ HELP = {"--help", "-h", "--help-all"}
 OWN = ("evaluate", "predict", "ensemble", "embed", "probe", "export", "serve", "explore", "data")
 """The modules of this package that have a `COMMAND`."""
 ENTRY_POINTS = "multitask.commands"
+LONGEST_ERROR = 2000
+"""Characters of an error that the terminal shows."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,16 +40,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(list(sys.argv[1:] if arguments is None else arguments))
     except (InputError, TrainingError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(error_line(error), file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
     except OSError as error:  # a full disk, a folder that may not be written, a file where a folder should be
-        print(f"error: {error.filename or 'input or output'}: {error.strerror or error}", file=sys.stderr)
+        print(error_line(error), file=sys.stderr)
         return 1
     except Interrupted as stop:
         print(stop, file=sys.stderr)
         return 128 + stop.signal_number
     except KeyboardInterrupt:
         return 130
+
+
+def error_line(error: Exception) -> str:
+    """An error as one line for a terminal: names of files and of options may have control characters."""
+    text = str(error)
+    if isinstance(error, OSError):
+        text = f"{error.filename or 'input or output'}: {error.strerror or error}"
+    return plain(f"error: {text}", most=LONGEST_ERROR)
 
 
 def _dispatch(arguments: list[str]) -> int:

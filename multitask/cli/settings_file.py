@@ -4,14 +4,14 @@ Keys are the options' names. The settings of a nested dataclass may be at the to
 """
 
 import json
-import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from minbert.errors import InputError
-from minbert.files import read_json, write_text
+from minbert.files import read_json, read_toml, write_text
 from multitask.cli.options import Option, did_you_mean
+from multitask.data.problems import quote
 from multitask.runs.artefact import is_run
 from multitask.stages.registry import Stage
 
@@ -28,7 +28,7 @@ def read_settings(path: Path, prog: str, stage: Stage | None, options: Sequence[
     Raises:
         InputError: no such file, a run of another stage, an unknown key, or a value of the wrong type.
     """
-    settings = _read_run(path, prog, stage) if path.is_dir() else _read_toml(path)
+    settings = _read_run(path, prog, stage) if path.is_dir() else read_toml(path)
     known = {".".join(option.path[start:]): option for option in options for start in range(len(option.path))}
     values: dict[str, Any] = {}
     for key, value in _entries(settings, known):
@@ -55,25 +55,18 @@ def write_settings(path: Path, prog: str, options: Sequence[Option], values: Map
     write_text(path, "\n".join(lines) + "\n")
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file or run") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path}: not valid TOML ({error})") from None
-
-
 def _read_run(folder: Path, prog: str, stage: Stage | None) -> dict[str, Any]:
     """The configuration of a run, and the start weights and data that people gave it."""
     if not is_run(folder):
         raise InputError(f"{folder}: not a run (it has no inputs.json); expected a TOML file or a run")
-    inputs = read_json(folder / "inputs.json")
+    inputs = read_json(folder / "inputs.json", dict)
     found = inputs.get("stage", "an older version")
     if stage is None or found != stage.name:
         takes = f"a TOML file or a run of {stage.name}" if stage else "a TOML file"
         raise InputError(f"{folder}: a run of {found}; `{prog} --config` takes {takes}")
-    settings, labels = read_json(folder / "config.json"), inputs["labels"]
+    settings, labels = read_json(folder / "config.json", dict), inputs.get("labels")
+    if not isinstance(labels, dict) or not all(isinstance(label, str) for label in labels.values()):
+        raise InputError(f"{folder / 'inputs.json'}: labels is {quote(labels)}; expected a name for each input")
     for model in stage.inputs:
         # A label with dashes is what the command line was given, where the label for people differs.
         if label := labels.get(f"--{model.option.replace('_', '-')}", labels.get(model.option)):

@@ -24,6 +24,7 @@ from minbert.files import sha256_of_file
 LOGGER = logging.getLogger("multitask")
 ATTEMPTS = 5
 CHUNK = 1 << 16  # bytes
+LARGEST = 4 * 2**30  # bytes of a file whose size is not known
 TRANSIENT = {408, 416, 429, 500, 502, 503, 504}  # HTTP statuses after which another attempt may succeed
 
 
@@ -156,6 +157,7 @@ def _receive(source: PublishedFile, part: Path, timeout_seconds: float) -> None:
 
     Raises:
         OSError, HTTPException: the connection failed or ended early; `part` keeps what was received.
+        InputError: the server sends more than the file has.
     """
     start = part.stat().st_size if part.exists() else 0
     if start and _checksum(part, source.kind) == source.checksum:
@@ -169,6 +171,9 @@ def _receive(source: PublishedFile, part: Path, timeout_seconds: float) -> None:
         bar = tqdm(desc=source.file, initial=start, total=total, unit="B", unit_scale=True, disable=None)
         with part.open("ab" if start else "wb") as file, bar:
             while chunk := response.read(CHUNK):
+                if (start := start + len(chunk)) > (most := source.size or LARGEST):
+                    part.unlink()
+                    raise InputError(f"{source.url}: sends more than the {most:,} bytes that are expected; stopped")
                 file.write(chunk)
                 bar.update(len(chunk))
             file.flush()

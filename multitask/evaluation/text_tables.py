@@ -5,6 +5,8 @@ from math import isfinite
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
+from multitask.data.problems import plain
+
 if TYPE_CHECKING:
     from multitask.evaluation.task_scores import MultitaskScores
     from multitask.evaluation.training_overlap import ScoresWithOverlap
@@ -21,7 +23,11 @@ def number(score: float) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Rows of cells as aligned columns; the first `left` columns are aligned left, the others right."""
+    """Rows of cells as aligned columns; the first `left` columns are aligned left, the others right.
+
+    Names from outside may have control characters, which a terminal would obey: they become spaces.
+    """
+    rows = [[plain(cell, most=len(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(

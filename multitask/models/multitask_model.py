@@ -15,7 +15,7 @@ from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.models.config import HeadsConfig
-from multitask.models.model_folder import DESCRIPTION, HEADS, resolve_pooling
+from multitask.models.model_folder import DESCRIPTION, HEADS, resolve_pooling, stored_max_length
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.models.prediction_heads import build_heads, pair_input
 from multitask.models.predictions import Prediction, Sentence, predict_rows
@@ -160,7 +160,7 @@ class MultitaskModel(nn.Module):
             tasks, pooling = _tasks(description["tasks"]), description["pooling"]
             renamed = {"hidden_size": "head_hidden_size"}  # the name in older models
             heads = HeadsConfig(**{renamed.get(name, name): value for name, value in description["heads"].items()})
-            max_length = description["max_length"]
+            max_length = stored_max_length(folder)
         except (TypeError, KeyError, AttributeError) as error:
             raise InputError(f"{path}: not a description of a multitask model ({error})") from None
         except InputError as error:

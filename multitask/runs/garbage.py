@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minbert.errors import InputError
-from minbert.files import write_json
 from multitask.runs.artefact import DONE, KEEP, LOCKS, Artefact
 from multitask.runs.locks import is_free
-from multitask.runs.records import read_record
+from multitask.runs.records import read_sealed, write_sealed
 
 KEEP_LISTS = "keep"
 
@@ -51,7 +50,7 @@ def write_keep_list(runs: Path, name: str, needed: Collection[str]) -> None:
         name: of the list.
         needed: names of run folders, and of other files within `runs` that belong to them.
     """
-    write_json(runs / KEEP_LISTS / f"{name}.json", sorted(needed))
+    write_sealed(runs / KEEP_LISTS / f"{name}.json", sorted(needed))
 
 
 def keep_lists(runs: Path) -> dict[str, set[str]]:
@@ -59,22 +58,23 @@ def keep_lists(runs: Path) -> dict[str, set[str]]:
     found = {}
     for path in sorted((runs / KEEP_LISTS).glob("*.json")):
         try:
-            found[path.stem] = set(read_record(path, list[str]))
+            found[path.stem] = set(read_sealed(path, list[str]))
         except InputError as error:
             raise InputError(f"{error}; delete it and run the command that writes it again") from None
     return found
 
 
 def entries(runs: Path) -> list[Entry]:
-    """All runs by name."""
+    """All runs by name, also a complete one that has lost its inputs.json."""
     lists = keep_lists(runs)
+    folders = {path.parent for name in ("inputs.json", DONE) for path in runs.glob(f"*/{name}")}
     return [
         Entry(
-            Artefact(path.parent),
-            size_of(path.parent),
-            tuple(name for name, needed in lists.items() if path.parent.name in needed),
+            Artefact(folder),
+            size_of(folder),
+            tuple(name for name, needed in lists.items() if folder.name in needed),
         )
-        for path in sorted(runs.glob("*/inputs.json"))
+        for folder in sorted(folders)
     ]
 
 
@@ -111,9 +111,9 @@ def unneeded(runs: Path, named: Sequence[str] = ()) -> list[Artefact]:
 
 
 def remove(paths: Sequence[Path]) -> None:
-    """Delete files and folders. DONE goes first, so that a kill leaves no run that looks complete."""
+    """Delete files, folders and links. DONE goes first, so that a kill leaves no run that looks complete."""
     for path in paths:
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             (path / DONE).unlink(missing_ok=True)
             shutil.rmtree(path)
         else:

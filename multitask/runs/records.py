@@ -1,11 +1,17 @@
-"""Read the records that runs leave behind as the types that they were written from, and write them."""
+"""Read the records that runs leave behind as the types that they were written from, and write them.
 
+Records of a complete run are vouched for by its DONE. Other records are sealed: they hold their own hash.
+"""
+
+import json
+from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minbert.errors import InputError
-from minbert.files import read_text, write_text
+from minbert.files import read_text, write_json
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -32,9 +38,32 @@ def parse_record(text: str, kind: Any, path: Path) -> Any:
         raise InputError(f"{path}: {place}{first['msg']}") from None
 
 
-def write_record(path: Path, record: Any) -> None:
-    """Write a dataclass as indented JSON, atomically."""
-    write_text(path, adapter(record.__class__).dump_json(record, indent=2).decode() + "\n")
+@dataclass(frozen=True)
+class _Sealed:
+    sha256: str
+    record: Any
+
+
+def write_sealed(path: Path, record: Any) -> None:
+    """Write a dataclass, or a value of JSON types, with its hash, atomically."""
+    value = adapter(record.__class__).dump_python(record, mode="json")
+    write_json(path, {"sha256": _hash(value), "record": value})
+
+
+def read_sealed(path: Path, kind: Any) -> Any:
+    """Read what `write_sealed` wrote, as its type.
+
+    Raises:
+        InputError: the file does not exist, has other bytes than were written, or holds another type.
+    """
+    sealed = read_record(path, _Sealed)
+    if _hash(sealed.record) != sealed.sha256:
+        raise InputError(f"{path}: damaged; its hash does not fit")
+    return parse_record(json.dumps(sealed.record), kind, path)
+
+
+def _hash(record: Any) -> str:
+    return sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 @cache

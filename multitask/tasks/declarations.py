@@ -1,7 +1,6 @@
 """Read tasks from their declarations: a tasks file (TOML), the course's tasks of a data folder, or a trained model."""
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
@@ -11,7 +10,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from minbert.errors import InputError
-from multitask.data.problems import plain, quote, reason
+from minbert.files import read_toml
+from multitask.data.problems import plain, quote
 from multitask.data.tables import HUB, Source
 from multitask.runs.records import adapter
 from multitask.tasks.kinds import KINDS
@@ -45,13 +45,9 @@ def load_tasks(data: str | Path) -> dict[str, Task]:
         raise InputError(f"{path}: expected the folder of the course's files, or a tasks file whose name ends in .toml")
     declared, root = (path, path.parent) if path.suffix == ".toml" else (COURSE, path)
     try:
-        found = tomllib.loads(declared.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{declared}: no such file") from None
+        found = read_toml(declared)
     except IsADirectoryError:
         raise InputError(f"{declared}: a folder; expected a tasks file") from None
-    except (ValueError, RecursionError) as error:  # of not UTF-8, not TOML, or a number with too many digits
-        raise InputError(f"{declared}: not valid TOML ({reason(error)})") from None
     tables = found.get("tasks")
     if not isinstance(tables, dict) or not tables or found.keys() != {"tasks"}:
         raise InputError(f"{declared}: expected tables [tasks.NAME] and nothing else")

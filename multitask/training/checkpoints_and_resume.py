@@ -94,7 +94,10 @@ class RunState:
         }
         with atomic_file(self.path) as temporary:
             with temporary.open("wb") as file:  # torch reports a full disk only of files that Python has opened
-                torch.save(state, file)
+                try:
+                    torch.save(state, file)
+                except RuntimeError as error:  # torch fails to end the file, and hides why it could not be written
+                    raise error.__context__ if isinstance(error.__context__, OSError) else error from None
             digest = sha256_of_file(temporary)
             with temporary.open("ab") as file:
                 file.write(digest.encode())

@@ -77,7 +77,7 @@ def compute_grid(
 
     Raises:
         Interrupted: a signal asked to stop; the same call resumes.
-        DiskFullError: a disk is full; the same call resumes.
+        OSError: a disk is full or read-only; the same call resumes.
     """
     outcomes: dict[Node, Note | Failed] = {node: note for node in grid.stages if (note := store.note(node))}
     waiting = grid.missing(outcomes)
@@ -98,8 +98,8 @@ def compute_grid(
         if running:
             job, outcome = engine.wait()
             running -= 1
-            if isinstance(outcome, Failed) and outcome.full is not None:
-                raise outcome.full
+            if isinstance(outcome, Failed) and outcome.disk is not None:
+                raise outcome.disk
             if isinstance(outcome, Done):
                 outcomes[job.node] = store.remember(job.node, outcome.artefact, outcome.seconds)
             else:

@@ -1,14 +1,17 @@
 """Jobs: one stage of one recipe, computed wherever an engine puts it. A failure is an outcome, not an exception."""
 
+import errno
 import logging
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
-from minbert.errors import DiskFullError, InputError
+from minbert.errors import InputError
+from minbert.files import FULL
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.errors import Interrupted, TrainingError
 from multitask.runtime.options import RunOptions
@@ -59,12 +62,12 @@ class Failed:
     Args:
         error: the line.
         log: of the job.
-        full: the full disk that stops the whole grid, if that was it.
+        disk: the full or read-only disk that stops the whole grid, if that was it.
     """
 
     error: str
     log: Path
-    full: DiskFullError | None = None
+    disk: OSError | None = None
 
 
 class Engine(Protocol):
@@ -93,9 +96,10 @@ def run_job(job: Job) -> Done | Failed:
             artefact = compute(job)
         except Interrupted:
             raise
-        except DiskFullError as full:
-            logger.error("failed: %s: %s", full.filename, full.strerror)
-            return Failed(str(full.strerror), job.log, full)
+        except OSError as error:
+            message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            logger.error("failed: %s", message)
+            return Failed(message, job.log, error if error.errno in (*FULL, errno.EROFS) else None)
         except Exception as error:  # one row must not take the others with it, whatever it died of
             expected = isinstance(error, InputError | TrainingError)
             message = str(error) if expected else f"{type(error).__name__}: {error}"
@@ -115,7 +119,7 @@ def compute(job: Job) -> Artefact:
 @contextmanager
 def _logged_to(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = _Log(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     root = logging.getLogger()
     root.addHandler(handler)
@@ -123,4 +127,13 @@ def _logged_to(path: Path) -> Iterator[None]:
         yield
     finally:
         root.removeHandler(handler)
-        handler.close()
+        with suppress(OSError):
+            handler.close()
+
+
+class _Log(logging.FileHandler):
+    """A log on a disk that fails says nothing of it: the job's outcome is told anyway."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)

@@ -1,15 +1,17 @@
 """What a preset ran: its tables, and the artefacts of each row and seed. Reports are made from records."""
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 from pathlib import Path
+from typing import Any
 
 from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.runs.artefact import Artefact
 from multitask.runs.garbage import write_keep_list
-from multitask.runs.records import read_record, write_record
+from multitask.runs.records import parse_record, read_sealed, write_sealed
 from multitask.runs.run_hash import FORMAT_VERSION
 from studies.engine.table import MAIN_TASKS, OWN_TASKS, Table
 
@@ -157,7 +159,7 @@ class Record:
         """Write the record into the folder of artefacts, and a keep-list of the runs and logs that it rests on."""
         logs = [run.log for _, run in self.failures if run.log is not None]
         write_keep_list(folder, f"experiments-{self.preset}", [*self.artefacts(), *logs])
-        write_record(self.path(folder, self.preset), self)
+        write_sealed(self.path(folder, self.preset), self)
 
     @classmethod
     def read(cls, folder: Path, preset: str) -> "Record":
@@ -170,14 +172,13 @@ class Record:
         path, command = cls.path(folder, preset), f"`multitask experiments run {what}`"
         if not path.is_file():
             raise InputError(f"{path}: no such file; run {command} first")
-        found = read_json(path)
-        version = isinstance(found, dict) and (found.get("schema"), found.get("format_version"))
-        if version != (SCHEMA, FORMAT_VERSION):
-            raise InputError(f"{path}: written by another version; run {command} again")
         try:
-            record: Record = read_record(path, cls)
+            found = read_sealed(path, dict[str, Any])
+            if (found.get("schema"), found.get("format_version")) != (SCHEMA, FORMAT_VERSION):
+                raise InputError(f"{path}: written by another version")
+            record: Record = parse_record(json.dumps(found), cls, path)
         except InputError as error:
-            raise InputError(f"{error}; not a record of experiments: run {command} again") from None
+            raise InputError(f"{error}; run {command} again") from None
         return record
 
 

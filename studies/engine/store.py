@@ -14,11 +14,11 @@ from typing import Any
 
 from minbert.download_checkpoint import HUB_EXTRAS, weights_file
 from minbert.errors import InputError
-from minbert.files import sha256_of_file, write_json
+from minbert.files import sha256_of_file
 from multitask.runs.artefact import LOCKS, Artefact, Weights, locate_model
 from multitask.runs.garbage import KEEP_LISTS, entries, keep_lists, remove, unneeded
 from multitask.runs.locks import is_free
-from multitask.runs.records import read_record
+from multitask.runs.records import read_sealed, write_sealed
 from multitask.runs.run_hash import hash_of
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
@@ -112,7 +112,7 @@ class Store:
         place = self._place(node)
         cost = stage_named(node.stage).cost(node)
         note = Note(artefact.folder.name, node.stage, round(max(seconds, trained), 3), cost, place)
-        write_json(self._path(node), asdict(note))
+        write_sealed(self._path(node), asdict(note))
         return note
 
     def estimate(self, node: Node) -> float | None:
@@ -192,7 +192,7 @@ def garbage(runs: Path, named: Sequence[str] = ()) -> list[Path]:
 def _read_note(path: Path) -> Note | None:
     """A note; None, with a warning, of a damaged one, without which a stage loads its inputs to find its artefact."""
     try:
-        note: Note = read_record(path, Note)
+        note: Note = read_sealed(path, Note)
     except InputError as error:
         logger.warning("%s; the note is not used", error)
         return None

@@ -1,6 +1,7 @@
 """A local server that answers downloads as the Hugging Face hub does."""
 
 import contextlib
+import hashlib
 import http.server
 import json
 import re
@@ -19,6 +20,15 @@ class Hub(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), HubHandler)
         self.repositories: dict[str, dict[str, dict[str, bytes]]] = {}
         self.requested: list[str] = []
+        self.sizes: dict[str, int] = {}  # that are claimed of files
+        self.damaged: dict[str, bytes] = {}  # what is sent instead of the files' content
+
+
+def checksum(file: str, content: bytes) -> str:
+    """The hub's: SHA-256 of large files, and git's SHA-1 of others."""
+    if file.endswith((".safetensors", ".bin")):
+        return hashlib.sha256(content).hexdigest()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 class HubHandler(http.server.BaseHTTPRequestHandler):
@@ -48,7 +58,9 @@ class HubHandler(http.server.BaseHTTPRequestHandler):
             headers["X-Error-Code"] = "EntryNotFound"
         else:
             content, status = self.server.repositories[name][revision][file], 200
-            headers |= {"ETag": f'"{hash(content):x}"', "X-Linked-Size": str(len(content))}
+            size = self.server.sizes.get(file, len(content))
+            headers |= {"ETag": f'"{checksum(file, content)}"', "X-Linked-Size": str(size)}
+            content = self.server.damaged.get(file, content)
         self.send_response(status)
         for key, value in (headers | {"Content-Length": str(len(content))}).items():
             self.send_header(key, value)

@@ -175,3 +175,29 @@ def test_offline_and_not_cached_is_one_line_that_says_what_to_do(tmp_path):
         "someone/tiny: not a local folder, not in the cache, and the hub cannot be reached; connect once, or pass a "
         "folder (`hf download someone/tiny --local-dir FOLDER` on a connected machine), or use all-minilm-l6-v2\n"
     )
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
+def test_a_download_with_other_bytes_than_the_hub_says_is_refused_and_not_kept(hub, tmp_path, file):
+    reference = save_reference(tmp_path / "source")
+    files = files_of(tmp_path / "source")
+    hub.repositories["someone/tiny"] = {"main": files}
+    content = bytearray(files[file])
+    content[-2] ^= 1
+    hub.damaged = {file: bytes(content)}
+    for _ in range(2):
+        assert load_error("someone/tiny") == (
+            f"someone/tiny: {file} was damaged on its way from the hub; run the same command again"
+        )
+    hub.damaged = {}
+    assert_same_outputs(BertModel.from_pretrained("someone/tiny"), reference)
+
+
+def test_a_file_that_is_too_large_is_not_downloaded(hub, tmp_path):
+    save_reference(tmp_path / "source")
+    hub.repositories["someone/tiny"] = {"main": files_of(tmp_path / "source")}
+    hub.sizes = {"model.safetensors": 2**50}
+    assert load_error("someone/tiny") == (
+        "someone/tiny: model.safetensors has 1,125,899,906,842,624 bytes; expected at most 42,949,672,960"
+    )
+    assert not list((tmp_path / "cache").rglob("model.safetensors"))

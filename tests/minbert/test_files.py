@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import safetensors
 import torch
@@ -206,3 +207,29 @@ def test_a_device_that_is_really_full(tmp_path):
     with pytest.raises(DiskFullError, match="no space left to write new"):
         write_to_a_full_device(tmp_path / "new")
     assert not list(tmp_path.iterdir())
+
+
+FAILING = (
+    (OSError(errno.EIO, "Input/output error"), errno.EIO),
+    (safetensors.SafetensorError("Error while serializing: I/O error: Input/output error (os error 5)"), errno.EIO),
+    (safetensors.SafetensorError("I/O error: Read-only file system (os error 30)"), errno.EROFS),
+)
+
+
+@pytest.mark.parametrize("error, number", FAILING, ids=repr)
+@pytest.mark.parametrize("context", [atomic_file, atomic_folder])
+def test_every_error_of_a_disk_has_its_number_and_the_name_of_a_file(tmp_path, context, error, number):
+    with pytest.raises(OSError) as caught, context(tmp_path / "new"):
+        raise error
+    assert (caught.value.errno, caught.value.filename) == (number, str(tmp_path / "new"))
+    assert not list(tmp_path.iterdir())
+
+
+def save_to_a_full_device(path: Path) -> None:
+    with atomic_file(path), Path("/dev/full").open("wb") as device:
+        np.save(device, np.zeros(100_000))
+
+
+def test_an_array_that_numpy_writes_in_part_is_a_full_disk(tmp_path):
+    with pytest.raises(DiskFullError, match="no space left to write new"):
+        save_to_a_full_device(tmp_path / "new")

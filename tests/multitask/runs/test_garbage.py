@@ -82,3 +82,19 @@ def test_what_is_removed_is_never_complete_and_half_there(tmp_path, monkeypatch)
     assert not (artefact.folder / DONE).exists()
     remove([artefact.folder])
     assert not artefact.folder.exists()
+
+
+def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path):
+    outside = make(tmp_path / "outside", 0).folder
+    (tmp_path / "runs").mkdir()
+    (link := tmp_path / "runs" / outside.name).symlink_to(outside)
+    remove([link])
+    assert not link.is_symlink()
+    assert Artefact(outside).done
+
+
+@pytest.mark.parametrize("lost", ["inputs.json", "config.json"])
+def test_a_complete_run_that_lost_a_file_is_still_a_run(tmp_path, lost):
+    damaged, whole = make(tmp_path, 0), make(tmp_path, 1)
+    (damaged.folder / lost).unlink()
+    assert {entry.artefact.folder for entry in entries(tmp_path)} == {damaged.folder, whole.folder}

@@ -1,10 +1,13 @@
 """Training ends with good weights or an error; a damaged state is put aside; epochs are planned in their turn."""
 
+import errno
 import logging
 import math
 
 import pytest
+import torch
 
+from benchmarks.reliability.faulty_files import Fault, FaultyFiles
 from minbert.errors import InputError
 from multitask.runtime.errors import TrainingError
 from multitask.training.config import OptimizerConfig
@@ -112,3 +115,18 @@ def test_a_schedule_that_plans_all_epochs_bounds_them():
         LoopConfig(MOST_SCHEDULED_EPOCHS, optimizer)
         with pytest.raises(InputError, match="epochs is 99999999; expected at most 10000 with"):
             LoopConfig(99_999_999, optimizer)
+
+
+def test_a_disk_that_fails_while_a_state_is_written_is_named(tmp_path, monkeypatch):
+    """torch fails again when it ends the file, with an error of its own."""
+    layer = FaultyFiles(tmp_path, Fault(errno.EIO, ("write",), lasting=False), 0)
+    save = torch.save
+
+    def failing(state, file):
+        with layer.installed(), open(file.name, "wb") as faulty:  # noqa: PTH123
+            save(state, faulty)
+
+    monkeypatch.setattr(torch, "save", failing)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        run(tmp_path, save_every=-1)
+    assert caught.value.filename == str(tmp_path / "state" / "state.pt")

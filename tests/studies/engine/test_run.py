@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from minbert.errors import DiskFullError, InputError
+from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.models.config import HeadsConfig
 from multitask.objectives.config import ObjectiveConfig
@@ -337,9 +337,9 @@ def test_command_line_runs_plans_reports_and_says_what_failed(
     assert main(["report", "paper", *places]) == 2
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("workers", "number"), [(1, errno.ENOSPC), (2, errno.ENOSPC), (1, errno.EROFS)])
 def test_a_full_disk_stops_the_grid_and_the_same_call_goes_on(
-    preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+    preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, number: int
 ) -> None:
     class Full:
         """An engine whose second job finds the disk full."""
@@ -367,10 +367,10 @@ def test_a_full_disk_stops_the_grid_and_the_same_call_goes_on(
                 return job, jobs.run_job(job)
 
     def full(job: jobs.Job) -> None:
-        raise DiskFullError(errno.ENOSPC, "no space left to write x: 0.0 MB free", str(job.options.runs))
+        raise OSError(number, "no space left to write x: 0.0 MB free", str(job.options.runs))
 
     engine = Full()
-    with pytest.raises(DiskFullError, match="no space left to write x") as caught:
+    with pytest.raises(OSError, match="no space left to write x") as caught:
         run(preset, tmp_path, engine=engine)
     assert caught.value.filename == str(tmp_path)
     assert engine.ended == 2  # no row was tried after that
@@ -396,3 +396,22 @@ def test_bits_do_not_depend_on_the_cores_of_the_machine(recipes: Recipes, tmp_pa
     other = RunOptions("cpu", "fp32", tmp_path / "1", threads=2)
     assert run_preset(one, 1, other, InProcess()).artefacts().isdisjoint(found[0][0])
     torch.set_num_threads(before)
+
+
+def test_a_log_that_cannot_be_written_hides_no_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log").symlink_to("/dev/full")
+    with jobs._logged_to(tmp_path / "log"):
+        logging.getLogger("multitask").warning("said")
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_disk_that_fails_is_one_line_of_a_row(
+    preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(job: jobs.Job) -> None:
+        raise OSError(errno.EIO, "Input/output error", "some/file")
+
+    monkeypatch.setattr(jobs, "compute", fails)
+    record = run(preset, tmp_path)
+    assert {run.error for _, run in record.failures} == {"some/file: Input/output error"}
+    assert not [log for log in (tmp_path / "logs").iterdir() if "Traceback" in log.read_text()]

@@ -39,7 +39,7 @@ def results(folder: Path) -> dict[str, Any]:
                 vouched = json.loads(path.read_text()).items()
                 found[name] = {file: of["sha256"] for file, of in vouched if file != "metrics.jsonl"}
             elif path.parent == runs:
-                found[name] = timeless(json.loads(path.read_text()))
+                found[name] = timeless(json.loads(path.read_text())["record"])
             else:
                 found[name] = path.read_bytes()
     return found

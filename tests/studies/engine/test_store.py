@@ -85,7 +85,7 @@ def test_gc_takes_what_no_record_needs_and_what_is_unfinished(recipes: Recipes, 
     victim = next(runs.glob("finetune-*")) / "DONE"
     collect(runs, garbage(runs))
     assert {entry.artefact.folder.name for entry in entries(runs)} == now
-    assert {json.loads(path.read_text())["artefact"] for path in (runs / ".nodes").iterdir()} == now
+    assert {json.loads(path.read_text())["record"]["artefact"] for path in (runs / ".nodes").iterdir()} == now
     assert garbage(runs) == []
     assert victim.parent.name in now or not victim.parent.exists()
     assert all(stage.cached for stage in make_plan(preset(warmer), 1, options(runs)).stages)
@@ -118,7 +118,7 @@ def test_gc_leaves_a_run_that_a_person_asked_for_unless_it_is_named(recipes: Rec
 def test_gc_removes_nothing_on_the_word_of_a_damaged_list(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (runs / "keep" / "experiments-sample.json").write_text("[1]")
     assert main(["experiments", "gc", "--delete", "--runs", str(runs)]) == 2
-    assert "experiments-sample.json: 0: Input should be a valid string; delete it and run" in capsys.readouterr().err
+    assert "experiments-sample.json: Input should be an object; delete it and run" in capsys.readouterr().err
     assert len(list(runs.glob("*/DONE"))) == 5
 
 

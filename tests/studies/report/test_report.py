@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from minbert.errors import InputError
 from multitask.evaluation import markup
 from multitask.runs.artefact import FORMAT_VERSION, Artefact
+from multitask.runs.records import read_sealed, write_sealed
 from multitask.tasks.metrics import classification_metrics, correlation_metrics
 from studies.engine.record import SCHEMA, Record, RecordedRun, RecordedStage, duration
 from studies.engine.table import OVERALL, Row, Table
@@ -467,25 +468,32 @@ def test_a_preset_never_run_or_a_damaged_record_is_one_clear_error(store: Path) 
     with pytest.raises(InputError, match=r"multitask experiments .*paper"):
         write_report(store, "paper", store / "report")
     version = {"preset": "paper", "format_version": FORMAT_VERSION, "schema": SCHEMA}
-    good = json.loads(Record.path(store, "sample").read_text())
-    damaged = {
-        "not valid JSON": "{",
-        "written by another version": json.dumps({**good, "schema": SCHEMA - 1}),
-        "start: Field required; not a record of experiments": json.dumps(version),
-        "runs: 0: seed: Input should be a valid integer": json.dumps(
-            {**good, "runs": [{**good["runs"][0], "seed": "3"}]}
-        ),
-        "runs of rows that no table has": json.dumps({**good, "tables": good["tables"][1:]}),
-        "two rows have the same key": json.dumps(
-            {**good, "tables": [{**t, "rows": 2 * t["rows"]} for t in good["tables"]]}
-        ),
+    good = read_sealed(Record.path(store, "sample"), dict[str, Any])
+    damaged: dict[str, Any] = {
+        "written by another version": {**good, "schema": SCHEMA - 1},
+        "start: Field required; run": version,
+        "runs: 0: seed: Input should be a valid integer": {**good, "runs": [{**good["runs"][0], "seed": "3"}]},
+        "runs of rows that no table has": {**good, "tables": good["tables"][1:]},
+        "two rows have the same key": {**good, "tables": [{**t, "rows": 2 * t["rows"]} for t in good["tables"]]},
     }
-    for problem, text in damaged.items():
-        Record.path(store, "paper").write_text(text)
-        with pytest.raises(InputError, match=problem) as raised:
-            write_report(store, "paper", store / "report")
-        assert "\n" not in str(raised.value)
-        assert "run `multitask experiments run paper` again" in str(raised.value) or "JSON" in problem
+    path = Record.path(store, "paper")
+    for problem, record in damaged.items():
+        write_sealed(path, record)
+        texts = {
+            problem: path.read_text(),
+            "damaged; its hash does not fit": path.read_text().replace('"schema"', '"schemb"'),
+        }
+        texts |= {"Invalid JSON": "{", "sha256: Field required": json.dumps(record)}
+        for told, text in texts.items():
+            path.write_text(text)
+            assert_refused_in_one_line(store, told)
+
+
+def assert_refused_in_one_line(store: Path, told: str) -> None:
+    with pytest.raises(InputError, match=told) as raised:
+        write_report(store, "paper", store / "report")
+    assert "\n" not in str(raised.value)
+    assert str(raised.value).endswith("run `multitask experiments run paper` again")
 
 
 @pytest.mark.parametrize(
