@@ -3,16 +3,17 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-usage="usage: ./run_tests.sh [fast|browser] [options of pytest]
+usage="usage: ./run_tests.sh [fast|browser|docs] [options of pytest]
     fast: under a minute; no processes, training or figures
-    browser: only the page, in Chromium; needs pip install playwright axe-playwright-python and apt install chromium"
+    browser: only the page, in Chromium; needs pip install playwright axe-playwright-python and apt install chromium
+    docs: only the documentation: builds the site, runs tutorials and commands, installs the wheel; many minutes"
 lane=whole
 case "${1:-}" in
   -h | --help)
     echo "$usage"
     exit
     ;;
-  fast | browser)
+  fast | browser | docs)
     lane=$1
     shift
     ;;
@@ -37,4 +38,8 @@ case "$lane" in
   whole) "${tests[@]}" "$@" ;;
   fast) "${tests[@]}" -p tests.fast_lane "$@" ;;
   browser) "${tests[@]}" -m browser tests/multitask/inference/explore/test_browser.py "$@" ;;
+  docs)
+    ./build_docs.sh
+    .venv-docs/bin/python -m pytest -n 2 --dist worksteal -m "docs or not docs" tests/docs "$@"
+    ;;
 esac

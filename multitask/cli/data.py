@@ -1,4 +1,4 @@
-"""`multitask data`: check, fetch and split data folders."""
+"""`multitask data`: copy the sample, check, fetch and split data folders."""
 
 import sys
 from dataclasses import dataclass, field
@@ -85,9 +85,31 @@ def domains(options: Domains) -> int:
     return 0
 
 
+@dataclass(frozen=True)
+class Sample:
+    """Copy the sample data that comes with the package; a checkout has it in data/ already."""
+
+    folder: Path = Path("data")
+    """Folder to write. Commands look for the sample in data/sample."""
+
+
+def sample(options: Sample) -> int:
+    """Copy the sample data; print the folders."""
+    from multitask.data.sample import copy_sample
+
+    for path in copy_sample(options.folder):
+        print(path)
+    return 0
+
+
 COMMAND = Group(
     "data",
-    "Check a data folder, download data sets, or split similarity data by domain.",
-    (Command("check", Check, check), Command("fetch", Fetch, fetch), Command("domains", Domains, domains)),
+    "Check a data folder, copy the sample, download data sets, or split similarity data by domain.",
+    (
+        Command("check", Check, check),
+        Command("sample", Sample, sample),
+        Command("fetch", Fetch, fetch),
+        Command("domains", Domains, domains),
+    ),
     DATA,
 )

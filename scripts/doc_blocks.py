@@ -1,0 +1,204 @@
+"""Run the code blocks of pages, and write their outputs back.
+
+A comment before each block says what is done with it. It is invisible on the page:
+
+    <!-- run -->                            run it; `$ ` begins a command, other lines are the output
+    <!-- run with --epochs 1 -->            the same, and add these options to each `multitask` command
+    <!-- run, show: ^epoch|^[0-9] -->       show only the lines of the output that match
+    <!-- file: data/own/tasks.toml -->      the block has the contents of this file
+    <!-- not run: why -->                   only check that the options exist
+    <!-- setup: COMMAND -->                 stands alone: run a command that the page does not show
+
+The blocks of a page run one after the other in one new folder. RUN stands for the last run that a command printed,
+ensembles left out, and FOLDER for a folder: data/sample as `--data`, otherwise a new one. Blocks in `text` are pictures
+and listings.
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os.path import relpath
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from scripts.doc_environment import ROOT, environment, workplace
+
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "data/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+BLOCK = re.compile(
+    r"^<!-- setup: (?P<setup>[^\n]*) -->$|"
+    r"(?:^<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+MARK = re.compile(
+    r"(?P<kind>run|not run|file)(?: with (?P<options>[^,]+))?(?:, show: (?P<show>.+))?(?:: (?P<value>.+))?"
+)
+RUN_PRINTED = re.compile(r"^runs/(?!ensemble-)[^/\s]+$", re.MULTILINE)
+HOME = "/home/ada"
+"""Stands for the working directory in outputs."""
+LIMIT = 1200  # seconds of one block; the machine may be busy
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code block of a page.
+
+    Args:
+        page: the file.
+        line: of its fence, from 1.
+        span: where its text stands in the page.
+        language: `bash`, `console`, `python`, `toml` or `text`.
+        text: its lines.
+        kind: `run`, `not run` or `file`.
+        options: what is added to each command.
+        show: pattern of the lines of the output that are shown; all if empty.
+        value: the reason, or the file.
+    """
+
+    page: Path
+    line: int
+    span: tuple[int, int]
+    language: str
+    text: str
+    kind: str
+    options: str = ""
+    show: str = ""
+    value: str = ""
+
+    @property
+    def place(self) -> str:
+        """Page and line."""
+        return f"{relpath(self.page, ROOT)}:{self.line}"
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """The blocks of a page, but for those in `text`. Raises ValueError for one without a mark."""
+    text = page.read_text(encoding="utf-8")
+    for found in BLOCK.finditer(text):
+        line = text.count("\n", 0, found.start("text" if found["language"] is not None else "setup"))
+        if found["setup"]:
+            yield Block(page, line + 1, found.span("setup"), "bash", found["setup"], "setup")
+        elif found["language"] != "text":
+            yield _marked(page, line, found)
+
+
+def _marked(page: Path, line: int, found: re.Match[str]) -> Block:
+    mark = MARK.fullmatch(found["mark"] or "")
+    where = f"{relpath(page, ROOT)}:{line}"
+    if mark is None or not found["language"]:
+        raise ValueError(f"{where}: expected a language, and a comment such as <!-- run --> before the block")
+    if (mark["kind"] == "run") == bool(mark["value"]):
+        raise ValueError(f"{where}: expected a reason or a file after the colon, and only there")
+    parts = {name: mark[name] or "" for name in ("kind", "options", "show", "value")}
+    return Block(page, line, found.span("text"), found["language"], found["text"], **parts)
+
+
+@dataclass
+class Session:
+    """What the blocks of a page have done so far.
+
+    Args:
+        folder: the working directory.
+        run: the last run that a command printed.
+        outputs: number of folders named FOLDER so far.
+    """
+
+    folder: Path
+    run: str = "RUN"
+    outputs: int = 0
+
+    def text_after_run(self, block: Block) -> str:
+        """Run a block; what it should say. Raises RuntimeError if a command fails."""
+        if block.kind == "file":
+            return (ROOT / block.value).read_text(encoding="utf-8")
+        if block.kind == "not run":
+            return block.text
+        if block.language == "python":
+            self._executed([sys.executable, "-c", self._filled(block.text)], block)
+            return block.text
+        if block.language == "bash":
+            for command in _commands(block.text.splitlines()):
+                self._shell(command, block)
+            return block.text
+        return "".join(self._shown(command, block) for command in _commands(self._typed(block)))
+
+    @staticmethod
+    def _typed(block: Block) -> list[str]:
+        """The lines of a console block that are typed: those after `$ `, and their continuations."""
+        lines: list[str] = []
+        for line in block.text.splitlines():
+            if line.startswith("$ "):
+                lines.append(line.removeprefix("$ "))
+            elif lines and lines[-1].endswith("\\") and not line.startswith("$"):
+                lines.append(line)
+            elif lines:
+                lines.append("")
+        return [line for line in lines if line]
+
+    def _shown(self, command: str, block: Block) -> str:
+        """A command with the part of its output that is shown."""
+        printed = self._shell(command, block)
+        lines: list[str] = []
+        for line in printed.splitlines():
+            if not block.show or re.search(block.show, line):
+                lines.append(line)
+            elif not lines or lines[-1] != "...":
+                lines.append("...")
+        return "".join(f"{line}\n" for line in [f"$ {command}", *lines])
+
+    def _shell(self, command: str, block: Block) -> str:
+        """Run a command; its standard output, with RUN for the run that it printed."""
+        line = self._filled(command)
+        if block.options:
+            line = re.sub(
+                r"(?<=multitask )((?:finetune|pretrain|mlm|fuse)\b[^#|]*?)(\s*(?:[#|].*)?)$",
+                rf"\1 {block.options}\2",
+                line,
+                flags=re.DOTALL,
+            )
+        printed = self._executed(["bash", "-e", "-o", "pipefail", "-c", line], block)
+        if found := RUN_PRINTED.findall(printed):
+            self.run = found[-1]
+        printed = printed.replace(str(self.folder), HOME)
+        return printed.replace(self.run, "RUN") if self.run != "RUN" else printed
+
+    def _filled(self, text: str) -> str:
+        """A text with names for RUN and FOLDER."""
+        self.outputs += 1
+        text = re.sub(r"(?<=--data )FOLDER", "data/sample", text.replace("RUN", self.run))
+        return text.replace("FOLDER", f"folder-{self.outputs}")
+
+    def _executed(self, command: list[str], block: Block) -> str:
+        found = subprocess.run(
+            command, cwd=self.folder, env=environment(), capture_output=True, text=True, timeout=LIMIT, check=False
+        )
+        if found.returncode:
+            raise RuntimeError(f"{block.place}: {command[-1]}\nexit code {found.returncode}\n{found.stderr[-2000:]}")
+        return found.stdout
+
+
+def _commands(lines: list[str]) -> Iterator[str]:
+    """Commands; a backslash continues a line."""
+    command = ""
+    for line in lines:
+        command += line + "\n"
+        if not line.endswith("\\"):
+            if command.strip() and not command.startswith("#"):
+                yield command.rstrip("\n")
+            command = ""
+
+
+def refreshed(page: Path) -> str:
+    """A page with the outputs of its commands as they are now. Raises RuntimeError if a command fails."""
+    text = page.read_text(encoding="utf-8")
+    with TemporaryDirectory() as folder:
+        workplace(Path(folder))
+        session = Session(Path(folder))
+        found = [(block.span, session.text_after_run(block)) for block in blocks(page)]
+    for (start, end), new in reversed(found):
+        text = text[:start] + new + text[end:]
+    return text

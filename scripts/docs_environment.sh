@@ -1,0 +1,13 @@
+# Sourced by build_docs.sh and run_tests.sh. Creates .venv, and .venv-docs with the packages of docs/requirements.txt.
+# Its Python also finds the packages of .venv and the checkout itself, so that notebooks run as in .venv.
+source scripts/environment.sh
+
+stamp=.venv-docs/installed.txt
+if ! cmp --silent docs/requirements.txt "$stamp"; then
+  echo "installing the packages of docs/requirements.txt into .venv-docs"
+  .venv/bin/python -m venv --clear .venv-docs
+  .venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement docs/requirements.txt
+  site_packages='import sysconfig; print(sysconfig.get_path("purelib"))'
+  { pwd; .venv/bin/python -c "$site_packages"; } > "$(.venv-docs/bin/python -c "$site_packages")/project.pth"
+  cp docs/requirements.txt "$stamp"
+fi

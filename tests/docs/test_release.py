@@ -1,0 +1,51 @@
+"""What a release says of itself in several places is the same everywhere."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from minbert.errors import InputError
+from multitask.cli.main import main
+from multitask.data.sample import copy_sample
+from tests.conftest import ROOT
+
+
+def pins(file: Path) -> dict[str, str]:
+    """Versions by the packages' normalised names."""
+    lines = (line.partition("==") for line in file.read_text(encoding="utf-8").splitlines() if "==" in line)
+    return {re.sub("[-_.]+", "-", name.lower()): version for name, _, version in lines}
+
+
+def test_version_is_that_of_changelog_and_citation() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    newest = re.search(r"^## (\S+) \((\S+)\)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert newest is not None
+    assert newest[1] == version
+    assert f"\nversion: {version}\ndate-released: {newest[2]}\n" in citation
+
+
+def test_shared_packages_of_the_docs_environment_have_the_same_versions() -> None:
+    docs, project = pins(ROOT / "docs" / "requirements.txt"), pins(ROOT / "requirements.txt")
+    shared = docs.keys() & project.keys()
+    assert shared  # Jinja2 at least
+    assert {name: docs[name] for name in shared} == {name: project[name] for name in shared}
+
+
+def test_sample_is_copied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "sample", "--folder", str(tmp_path / "data")]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(tmp_path / "data" / name) for name in ("sample", "own")]
+    for name in ("sample", "own"):
+        copied = {path.name: path.read_bytes() for path in (tmp_path / "data" / name).iterdir()}
+        assert copied == {path.name: path.read_bytes() for path in (ROOT / "data" / name).iterdir()}
+
+
+def test_existing_data_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "tasks.toml").write_text("mine")
+    with pytest.raises(InputError, match="own: exists already"):
+        copy_sample(tmp_path)
+    assert (tmp_path / "own" / "tasks.toml").read_text() == "mine"
+    assert not (tmp_path / "sample").exists()
