@@ -178,7 +178,7 @@ def test_the_documented_program_runs_without_this_project(onnx, tiny_encoder, sm
     (program,) = [
         block
         for block in re.findall(
-            r"```python\n(.*?)```", (ROOT / "docs" / "using-models.md").read_text("utf-8"), re.DOTALL
+            r"```python\n(.*?)```", (ROOT / "docs" / "how-to" / "export.md").read_text("utf-8"), re.DOTALL
         )
         if "InferenceSession" in block
     ]
