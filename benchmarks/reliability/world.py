@@ -200,16 +200,22 @@ def contents(folder: Path) -> dict[str, Any]:
         name = path.relative_to(folder).as_posix()
         if not path.is_file() or name.startswith(LEFT_OUT):
             continue
-        if path.suffix == ".jsonl" and path.name == "metrics.jsonl":
-            found[name] = [timeless(json.loads(line)) for line in path.read_text().splitlines()]
-        elif path.name == "DONE":  # it has times of files, and the hash of one that has times within
-            vouched = json.loads(path.read_text()).items()
-            found[name] = {file: of["sha256"] for file, of in vouched if file != "metrics.jsonl"}
-        elif path.name.startswith("experiments-") and path.suffix == ".json":
-            found[name] = timeless(json.loads(path.read_text())["record"])
-        else:
+        try:
+            found[name] = _timeless_content(path)
+        except (ValueError, KeyError, TypeError, AttributeError):  # damaged
             found[name] = path.read_bytes()
     return found
+
+
+def _timeless_content(path: Path) -> Any:
+    if path.name == "metrics.jsonl":
+        return [timeless(json.loads(line)) for line in path.read_text().splitlines()]
+    if path.name == "DONE":  # it has times of files, and the hash of one that has times within
+        vouched = json.loads(path.read_text()).items()
+        return {file: of["sha256"] for file, of in vouched if file != "metrics.jsonl"}
+    if path.name.startswith("experiments-") and path.suffix == ".json":
+        return timeless(json.loads(path.read_text())["record"])
+    return path.read_bytes()
 
 
 def differences(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
