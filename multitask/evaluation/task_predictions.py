@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minbert.errors import InputError
 from minbert.files import write_text
 from multitask.data.examples import Examples
 from multitask.data.labelled_data import LabelledData
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import interpret, outputs
 from multitask.runtime.device import Runtime
-from multitask.tasks.declarations import chosen_tasks
+from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Labelled
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Split, Task
@@ -43,7 +44,12 @@ def load_split(
         InputError: a missing or malformed file, or a model whose tasks differ from the tasks of `data`.
     """
     names = tuple(tasks or model.tasks)
-    found = chosen_tasks(data, names)
+    found = load_tasks(data)
+    if undeclared := [name for name in names if name not in found]:
+        raise InputError(
+            f'{data}: the model\'s task "{undeclared[0]}" is not declared there, only {", ".join(found)}; give the '
+            "tasks file that the model was trained with (--tasks-file)"
+        )
     examples = {name: load_rows(located(model.tasks[name], found[name]), split, labelled) for name in names}
     return {name: tokenised(model, name, rows) for name, rows in examples.items()}
 
