@@ -8,12 +8,17 @@ import re
 import shutil
 import tempfile
 import tomllib
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minbert.errors import DiskFullError, InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 LARGEST_TEXT = 2**28
 """Bytes of the largest text file that is read whole."""
@@ -59,6 +64,25 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(read_text(path))
     except (ValueError, RecursionError) as error:  # ValueError also of a number with thousands of digits
         raise InputError(f"{path}: not valid TOML ({error})") from None
+
+
+def read_arrays(path: Path, *names: str) -> "dict[str, NDArray[Any]]":
+    """Read arrays of an .npz file, without pickles.
+
+    Args:
+        path: the file.
+        names: of the arrays; all if none is given.
+
+    Raises:
+        InputError: the file or an array is missing or damaged.
+    """
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in names or arrays.files}
+    except (OSError, EOFError, KeyError, ValueError, TypeError, zlib.error, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: damaged ({error}); delete it and run the command of this run again") from None
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -10,7 +10,6 @@ sentences are found, neither a part of a training sentence nor a longer text tha
 import re
 import tomllib
 import unicodedata
-import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,8 +20,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from minbert.errors import InputError
-from minbert.files import atomic_file, sha256_of_file
+from minbert.files import atomic_file, read_arrays, sha256_of_file
 from multitask.runs.artefact import is_run
 
 RECORD = "trained_on.npz"
@@ -146,13 +144,10 @@ class TrainedOn:
         path = folder / RECORD
         if not path.is_file():
             return None
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                if int(arrays["version"]) != VERSION:
-                    return None
-                return cls(arrays["sentences"], arrays["pairs"], tuple(arrays["unknown"].tolist()))
-        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-            raise InputError(f"{path}: damaged ({error}); delete it and run the command of this run again") from None
+        if int(read_arrays(path, "version")["version"]) != VERSION:
+            return None
+        arrays = read_arrays(path, "sentences", "pairs", "unknown")
+        return cls(arrays["sentences"], arrays["pairs"], tuple(arrays["unknown"].tolist()))
 
     def keep(self, folder: Path) -> None:
         """Write the record into an artefact's folder, atomically, unless the folder has one."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from minbert.files import atomic_file, read_json
+from minbert.files import atomic_file, read_arrays, read_json
 
 Array = NDArray[Any]
 
@@ -81,15 +81,14 @@ class Simulations:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read what `save` wrote."""
+        """Read what `save` wrote. Raises InputError if it is damaged."""
         values: dict[str, Any] = {}
-        with np.load(path, allow_pickle=False) as arrays:
-            for key in arrays.files:
-                name, _, part = key.partition(".")
-                if part:
-                    values.setdefault(name, {})[part] = arrays[key]
-                else:
-                    values[name] = arrays[key]
+        for key, array in read_arrays(path).items():
+            name, _, part = key.partition(".")
+            if part:
+                values.setdefault(name, {})[part] = array
+            else:
+                values[name] = array
         return cls(**values)
 
 

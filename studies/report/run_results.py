@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minbert.files import read_json
+from minbert.files import read_arrays, read_json
 from multitask.evaluation.resampled_scores import resampled_scores
 from multitask.evaluation.statistics import Values
 from multitask.runs.artefact import Artefact
@@ -61,8 +61,9 @@ class RunResult:
 
     def predictions(self, task: str) -> tuple[NDArray[Any], NDArray[Any]]:
         """Dev labels and predictions of a task, [rows] or [rows, labels] each in file order."""
-        with np.load(self.evaluation_folder / "predictions.npz") as arrays:
-            return arrays[f"{task}_labels"], arrays[f"{task}_predictions"]
+        names = f"{task}_labels", f"{task}_predictions"
+        arrays = read_arrays(self.evaluation_folder / "predictions.npz", *names)
+        return arrays[names[0]], arrays[names[1]]
 
     def curve(self, column: str) -> list[float]:
         """The dev score at every evaluation in training; empty if training did not measure it."""

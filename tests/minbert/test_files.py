@@ -19,7 +19,7 @@ import torch
 import minbert
 from minbert.checkpoint import write_tensors
 from minbert.errors import DiskFullError, InputError
-from minbert.files import atomic_file, atomic_folder, read_json, sha256_of_file, write_json, write_text
+from minbert.files import atomic_file, atomic_folder, read_arrays, read_json, sha256_of_file, write_json, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -233,3 +233,22 @@ def save_to_a_full_device(path: Path) -> None:
 def test_an_array_that_numpy_writes_in_part_is_a_full_disk(tmp_path):
     with pytest.raises(DiskFullError, match="no space left to write new"):
         save_to_a_full_device(tmp_path / "new")
+
+
+DAMAGES = [lambda b: b[:30], lambda b: b"", lambda b: bytes(len(b)), lambda b: b[:60] + b"x" + b[61:]]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=["cut", "empty", "zeros", "a byte"])
+def test_damaged_arrays_are_one_line(tmp_path, damage):
+    path = tmp_path / "predictions.npz"
+    np.savez_compressed(path, labels=np.arange(100), other=np.ones(3))
+    whole = path.read_bytes()
+    assert read_arrays(path)["labels"].tolist() == list(range(100))
+    path.write_bytes(damage(whole))
+    with pytest.raises(InputError, match=r"predictions\.npz: damaged .*; delete it and run"):
+        read_arrays(path)
+    path.write_bytes(whole)
+    assert list(read_arrays(path, "other")) == ["other"]
+    for missing in (lambda: read_arrays(path, "labels", "label"), lambda: read_arrays(tmp_path / "none.npz")):
+        with pytest.raises(InputError, match="damaged"):
+            missing()
