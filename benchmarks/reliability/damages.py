@@ -133,17 +133,15 @@ class Trials:
                 self.listed = ended.output
 
     def _results(self, here: Path, name: str) -> dict[str, Any]:
-        """What a command wrote; of runs all but the record, whose seconds change."""
+        """What a command wrote; of runs all but the record, whose seconds change, and what only vouches for results."""
         wanted = RESULTS.get(name, ())
-        return (
-            {
-                path: content
-                for path, content in contents(here).items()
-                if path.startswith(wanted) and not path.startswith("runs/experiments-") and not path.endswith("/KEEP")
-            }
-            if wanted
-            else {}
-        )
+        left_out = "/KEEP", "/DONE"
+        return {
+            path: content
+            for path, content in contents(here).items()
+            if wanted and path.startswith(wanted)
+            if not path.startswith("runs/experiments-") and not path.endswith(left_out)
+        }
 
     def judge(self, seed: int) -> tuple[str, str, list[str]]:
         """Do one damage. Returns what was done, how it ended, and problems."""
