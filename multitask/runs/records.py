@@ -45,9 +45,9 @@ class _Sealed:
 
 
 def write_sealed(path: Path, record: Any) -> None:
-    """Write a dataclass, or a value of JSON types, with its hash, atomically."""
+    """Write a dataclass, or a value of JSON types, with a hash of it and of the file's name, atomically."""
     value = adapter(record.__class__).dump_python(record, mode="json")
-    write_json(path, {"sha256": _hash(value), "record": value})
+    write_json(path, {"sha256": _hash(path.name, value), "record": value})
 
 
 def read_sealed(path: Path, kind: Any) -> Any:
@@ -57,13 +57,13 @@ def read_sealed(path: Path, kind: Any) -> Any:
         InputError: the file does not exist, has other bytes than were written, or holds another type.
     """
     sealed = read_record(path, _Sealed)
-    if _hash(sealed.record) != sealed.sha256:
-        raise InputError(f"{path}: damaged; its hash does not fit")
+    if _hash(path.name, sealed.record) != sealed.sha256:
+        raise InputError(f"{path}: damaged; its hash does not fit its content and name")
     return parse_record(json.dumps(sealed.record), kind, path)
 
 
-def _hash(record: Any) -> str:
-    return sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+def _hash(name: str, record: Any) -> str:
+    return sha256(json.dumps([name, record], sort_keys=True).encode()).hexdigest()
 
 
 @cache
