@@ -28,6 +28,8 @@ def read_settings(path: Path, prog: str, stage: Stage | None, options: Sequence[
     Raises:
         InputError: no such file, a run of another stage, an unknown key, or a value of the wrong type.
     """
+    if not path.exists():
+        raise InputError(f"{path}: no such file or run")
     settings = _read_run(path, prog, stage) if path.is_dir() else read_toml(path)
     known = {".".join(option.path[start:]): option for option in options for start in range(len(option.path))}
     values: dict[str, Any] = {}

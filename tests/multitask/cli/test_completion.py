@@ -28,7 +28,7 @@ def script() -> str:
     [
         ('"fi"', "finetune"),
         ('"s"', "serve simulate"),
-        ('data ""', "check fetch domains"),
+        ('data ""', "check sample fetch domains"),
         ('data "f"', "fetch"),
         ('experiments "l"', "list"),
         ('finetune "--task"', "--tasks-file --tasks --task-weights"),

@@ -52,7 +52,7 @@ def page(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_all_commands_are_there() -> None:
-    assert COMMANDS.keys() == LIBRARY | STUDIES | {"data check", "data fetch", "data domains"}
+    assert COMMANDS.keys() == LIBRARY | STUDIES | {"data check", "data sample", "data fetch", "data domains"}
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]], ids=str)

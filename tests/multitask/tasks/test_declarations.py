@@ -223,7 +223,7 @@ def test_names_of_tasks_are_names_of_files(tmp_path, name):
         (b"[tasks]\n", "expected tables [tasks.NAME] and nothing else"),
         (b"tasks = 3\n", "expected tables [tasks.NAME] and nothing else"),
         (TOPIC.encode() + b"[model]\n", "expected tables [tasks.NAME] and nothing else"),
-        (b"\xff", "not valid TOML ('utf-8' codec can't decode byte 0xff"),
+        (b"\xff", "not UTF-8 (byte 0); save it as UTF-8"),
         (b"a = " + b"9" * 5000, "not valid TOML (Exceeds the limit"),
         (b"a = " + b"[" * 100_000, "not valid TOML ("),
     ],
