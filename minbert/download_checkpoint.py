@@ -109,7 +109,8 @@ def _from_hub(name: str, revision: str | None, with_weights: bool) -> Path:
 def _download(name: str, file: str, revision: str | None) -> Path | None:
     """A file of a hub repository in the cache; None if the repository does not have it.
 
-    Raises InputError if a new file is larger than `LARGEST_DOWNLOAD` or has another checksum than the hub says.
+    Raises InputError if the first download of a file is larger than `LARGEST_DOWNLOAD`, or any new file has another
+    checksum than the hub says.
     """
     from huggingface_hub import (
         _CACHED_NO_EXIST,
@@ -135,7 +136,7 @@ def _download(name: str, file: str, revision: str | None) -> Path | None:
         raise
     except EntryNotFoundError:
         return None
-    if str(path) != cached and not _as_named(blob := path.resolve()):
+    if not (isinstance(cached, str) and path.samefile(cached)) and not _as_named(blob := path.resolve()):
         blob.unlink()  # a later call would take it from the cache
         raise InputError(f"{name}: {file} was damaged on its way from the hub; run the same command again")
     return path

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import io
 import json
 import os
 import re
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 LARGEST_TEXT = 2**28
 """Bytes of the largest text file that is read whole."""
+_OF_ARCHIVES = (zlib.error, zipfile.BadZipFile)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a disk or a quota without space."""
 
@@ -78,10 +80,14 @@ def read_arrays(path: Path, *names: str) -> "dict[str, NDArray[Any]]":
     """
     import numpy as np
 
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; run the command of this run again")
+    content = io.BytesIO(path.read_bytes())  # an error of the disk is not one of the content
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with np.load(content, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in names or arrays.files}
-    except (OSError, EOFError, KeyError, ValueError, TypeError, zlib.error, zipfile.BadZipFile) as error:
+    # Damage may name another compression, a password, a place outside the file, or more memory than there is.
+    except (OSError, EOFError, LookupError, ValueError, TypeError, RuntimeError, MemoryError, *_OF_ARCHIVES) as error:
         raise InputError(f"{path}: damaged ({error}); delete it and run the command of this run again") from None
 
 

@@ -130,8 +130,8 @@ class Inputs:
             folder.mkdir(exist_ok=True)
             for name in ("config.json", "inputs.json"):
                 shutil.copy(self.world / self.model / name, folder)
-            path = self.changed(folder / draw.choice(("config.json", "inputs.json")), draw, None)
-            path = path.replace(folder / draw.choice(("config.json", "inputs.json")))
+            path = folder / draw.choice(("config.json", "inputs.json"))
+            self.changed(path, draw, path)
         read_settings(folder, "multitask finetune", stage_named("finetune"), command.declared())
         return path
 
@@ -243,7 +243,7 @@ def try_case(inputs: Inputs, target: str, number: int, found: Found) -> None:
     except (InputError, TrainingError) as error:
         found.refused[target] += 1
         line = error_line(error)
-        if len(line) > LONGEST or not line.isprintable() or len(line) < len("error: a b"):
+        if len(str(error)) > LONGEST or "\n" in str(error) or len(line) < len("error: a b"):
             problem = f"unclear error of {target}: {line[:120]!r}"
     except OSError as error:
         found.refused[target] += 1

@@ -138,6 +138,7 @@ def require(packages: Sequence[str]) -> None:
         raise InputError(f'--to onnx needs {" and ".join(missing)}; install with: pip install ".[onnx]"')
 
 
+@torch.no_grad()  # with gradients, attention on a processor is written in a form that fixes the batch size
 def write_onnx(module: nn.Module, inputs: Mapping[str, Tensor], outputs: Sequence[str], path: Path) -> None:
     """Write a module as an ONNX file.
 

@@ -54,7 +54,7 @@ def read_sealed(path: Path, kind: Any) -> Any:
     """Read what `write_sealed` wrote, as its type.
 
     Raises:
-        InputError: the file does not exist, has other bytes than were written, or holds another type.
+        InputError: the file does not exist, holds another value than was written, or another type.
     """
     sealed = read_record(path, _Sealed)
     if _hash(path.name, sealed.record) != sealed.sha256:

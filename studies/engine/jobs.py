@@ -97,8 +97,9 @@ def run_job(job: Job) -> Done | Failed:
         except Interrupted:
             raise
         except OSError as error:
+            disk = error.errno in (*FULL, errno.EROFS, errno.EIO)
             message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-            logger.error("failed: %s", message)
+            logger.error("failed: %s", message, exc_info=not disk)
             return Failed(message, job.log, error if error.errno in (*FULL, errno.EROFS) else None)
         except Exception as error:  # one row must not take the others with it, whatever it died of
             expected = isinstance(error, InputError | TrainingError)

@@ -31,8 +31,8 @@ class FuseConfig:
     """What the contrastive batches compare."""
     unlabelled: tuple[str, ...] = PAIRS
     """Sources that are only trained contrastively, one after the other at the end of each epoch: tasks, `unlabelled`
-    sentences, text files by name. If a tasks file declares none of the course's tasks, all its tasks are trained on
-    labels, and no source only contrastively, unless you name them."""
+    sentences, text files by name. If a tasks file declares none of the report's tasks, the defaults name no task:
+    all its tasks are trained on labels, and no source only contrastively."""
     steps: Literal["two", "one"] = "two"
     """One optimizer step for each of a batch's two losses, or one step on their sum."""
     contrastive_weight: float = 1.0
