@@ -20,11 +20,11 @@ def processor() -> str:
     return next(names, platform.processor() or platform.machine())
 
 
-def matrix_rate(dtype: torch.dtype, device: torch.device, size: int = 2048, repeats: int = 10) -> float:
-    """Floating-point operations per second in products of square matrices: the best of several."""
+def matrix_rate(dtype: torch.dtype, device: torch.device, size: int = 2048, seconds: float = 5) -> float:
+    """Floating-point operations per second in products of square matrices: the best within some seconds."""
     left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
-    best = float("inf")
-    for _ in range(repeats + 2):
+    best, end = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < end:
         begin = time.perf_counter()
         left @ right
         if device.type == "cuda":
