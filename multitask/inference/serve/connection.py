@@ -1,19 +1,41 @@
 """Connections that end when a request's head (first line and headers) is too slow or too large.
 
-They also end when trailers are too large, and when the client does not read its answer. Uvicorn limits none of these:
-its only time-out is for idle connections, from the end of an answer to the next byte. `guard` limits bodies.
+They also end when trailers are too large, and when the client does not read its answer. Requests that a client sends
+without waiting for answers are not read ahead. Uvicorn limits none of these: its only time-out is for idle
+connections, from the end of an answer to the next byte. `guard` limits bodies.
 """
 
 import asyncio
+from collections.abc import Sized
 from functools import partial
 from typing import Any
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from multitask.inference.serve.limits import Limits
 
 LARGEST_HEAD = 64 * 2**10
 """Bytes; uvicorn's limit for its other parser."""
+
+
+class Flow(FlowControl):
+    """Reads no further while requests of the connection wait for their turn.
+
+    Uvicorn reads on after each answer, and one read may bring thousands of requests.
+
+    Args:
+        transport: of the connection.
+        pipeline: the requests that wait.
+    """
+
+    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        if not self._pipeline:
+            super().resume_reading()
 
 
 class Connection(HttpToolsProtocol):
@@ -38,6 +60,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = Flow(transport, self.pipeline)
         transport.set_write_buffer_limits(high=0)  # calls pause_writing as soon as the client has to read
         self._wait_for_head()
 

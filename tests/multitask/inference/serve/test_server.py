@@ -18,7 +18,7 @@ from multitask.cli.arguments import parse
 from multitask.cli.main import main
 from multitask.cli.serve import COMMAND, Serve, serve
 from multitask.inference.serve.app import create_app
-from multitask.inference.serve.connection import LARGEST_HEAD
+from multitask.inference.serve.connection import LARGEST_HEAD, Connection
 from multitask.inference.serve.limits import Limits
 from tests.conftest import ROOT
 from tests.multitask.inference.serve.conftest import build, eventually, served
@@ -96,6 +96,15 @@ def connect(url: str) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=60)
 
 
+def receive(client: socket.socket, end: bytes) -> bytes:
+    """An answer that ends with these bytes."""
+    answer = b""
+    while not answer.endswith(end):
+        assert (received := client.recv(2**16))
+        answer += received
+    return answer
+
+
 def until_the_end(client: socket.socket) -> bytes:
     """What a server sends until it closes the connection."""
     answer = b""
@@ -146,7 +155,7 @@ def test_a_body_that_does_not_arrive_is_not_waited_for(gated):
     gated.gate.set()
     with served(create_app({"tiny": gated}, Limits(timeout=0.3))) as url, connect(url) as client:
         client.sendall(head(100) + b'{"texts"')
-        answer = client.recv(4096)
+        answer = until_the_end(client)
         assert answer.startswith(b"HTTP/1.1 408")
         assert b'{"error":"the body did not arrive in 0.3 s"}' in answer
 
@@ -176,7 +185,7 @@ def test_headers_that_do_not_arrive_are_not_waited_for(model, piece, again):
     with served(create_app({"tiny": model}, Limits(timeout=0.5))) as url, connect(url) as client:
         if again:
             client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert client.recv(4096).startswith(b"HTTP/1.1 200")
+            assert receive(client, b"ok").startswith(b"HTTP/1.1 200")
         if piece == b"a":
             client.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
         assert closes(client, piece) == b""
@@ -252,6 +261,23 @@ def test_requests_that_follow_each_other_without_waiting_are_answered(model):
         time.sleep(0.1)
         client.sendall(request[60:] + CLOSING)
         assert until_the_end(client).count(b"HTTP/1.1 200") == 3
+
+
+def test_requests_are_not_read_ahead(model, monkeypatch):
+    """Otherwise those of a client that sends faster than it is answered fill the memory."""
+    waiting: list[int] = []
+    read = Connection.data_received
+
+    def observed(connection: Connection, data: bytes) -> None:
+        waiting.append(len(connection.pipeline))
+        read(connection, data)
+
+    monkeypatch.setattr(Connection, "data_received", observed)
+    with served(create_app({"tiny": model}, Limits())) as url, connect(url) as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n" % (b"a" * 5_000) * 200 + CLOSING)
+        assert until_the_end(client).count(b"HTTP/1.1 200") == 201
+    assert len(waiting) > 2
+    assert set(waiting) == {0}
 
 
 @pytest.mark.parametrize("reads", [False, True])
