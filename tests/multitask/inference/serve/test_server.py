@@ -100,7 +100,8 @@ def receive(client: socket.socket, end: bytes) -> bytes:
     """An answer that ends with these bytes."""
     answer = b""
     while not answer.endswith(end):
-        assert (received := client.recv(2**16))
+        received = client.recv(2**16)
+        assert received
         answer += received
     return answer
 
