@@ -54,9 +54,8 @@ class Connection(HttpToolsProtocol):
         self._timeout = timeout
         self._head_deadline: asyncio.TimerHandle | None = None  # while a head is waited for
         self._answer_deadline: asyncio.TimerHandle | None = None  # while the client has to read
-        self._unfinished: int | None = (
-            None  # bytes of a request since the start, head or piece of body; None: no request
-        )
+        # Bytes since a request began, its head ended or a piece of its body came. None between requests.
+        self._unfinished: int | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
