@@ -19,7 +19,7 @@ class Limits:
     """Most texts that wait for each model. A request that does not fit is answered with 503 and Retry-After."""
     timeout: float = 30.0
     """Seconds until a request that is still waiting is answered with 504. Its headers, and then its body, may take as
-    long to arrive."""
+    long to arrive, and the client to read the answer."""
 
     def __post_init__(self) -> None:
         check_range(self, 1, ("texts", "characters", "body"))
