@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage="usage: ./run_tests.sh [fast|browser|docs] [options of pytest]
-    fast: under a minute; no processes, training or figures
+    fast: about a minute; no processes, servers, training or figures
     browser: only the page, in Chromium; needs pip install playwright axe-playwright-python and apt install chromium
     docs: only the documentation: builds the site, runs tutorials and commands, installs the wheel; many minutes"
 lane=whole

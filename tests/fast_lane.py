@@ -1,7 +1,7 @@
 """The fast lane, `./run_tests.sh fast`, as a pytest plugin: `-p tests.fast_lane`.
 
-A test is skipped as soon as it starts a process, trains an encoder or draws a figure. The rule looks at what a test
-does, so no test needs a mark. Of a parametrised test a few cases run.
+A test is skipped as soon as it starts a process or a server, trains an encoder or draws a figure. The rule looks at what
+a test does, so no test needs a mark. Of a parametrised test a few cases run.
 """
 
 import multiprocessing.process
@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 
 import matplotlib.figure
 import pytest
+import uvicorn
 from hypothesis import settings
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -41,6 +42,7 @@ def fast_lane() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess.Popen, "__init__", skip("starts a process"))
         patch.setattr(multiprocessing.process.BaseProcess, "start", skip("starts a process"))
+        patch.setattr(uvicorn.Server, "__init__", skip("starts a server"))
         patch.setattr(matplotlib.figure.Figure, "__init__", skip("draws a figure"))
         hook = register_optimizer_step_pre_hook(skip_training)
         yield
