@@ -1,7 +1,7 @@
 """The fast lane, `./run_tests.sh fast`, as a pytest plugin: `-p tests.fast_lane`.
 
-A test is skipped as soon as it starts a process or a server, trains an encoder or draws a figure. The rule looks at what
-a test does, so no test needs a mark. Of a parametrised test a few cases run.
+A test is skipped as soon as it starts a process or a server, trains an encoder or draws a figure. The rule looks at
+what a test does, so no test needs a mark. Of a parametrised test a few cases run.
 """
 
 import multiprocessing.process
