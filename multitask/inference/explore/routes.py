@@ -29,7 +29,7 @@ PAGE = 50  # rows of the table of errors
 EXAMPLES = 40  # dev rows to pick from
 MOST_SENTENCES_OF_ONES_OWN = 2000
 COMPILING = 300.0
-"""Seconds that the first map by UMAP may take longer, because numba compiles it: a quarter of a minute or more."""
+"""Seconds that a map by UMAP may take longer than other requests: numba compiles the first one for up to minutes."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
