@@ -3,6 +3,7 @@
 Source: report, sections 4.2 and 5.3.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,8 @@ from multitask.training.loop import LoopConfig
 from multitask.training.source import Source, losses_of
 from multitask.training.trainable import Batch, Losses, Trainable, Update
 
+logger = logging.getLogger("multitask")
+
 
 def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: RunOptions) -> Artefact:
     """Alternate fine-tuning with new heads and contrastive training; keep the models that score best on the dev sets.
@@ -43,7 +46,9 @@ def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: 
         TrainingError: training diverged.
         Interrupted: a signal stopped the run; it can be resumed.
     """
-    config = for_tasks_of(data, config)
+    given, config = config, for_tasks_of(data, config)
+    if config != given:
+        logger.info("%s declares none of the report's tasks: the defaults name no task", data)
     found = prepare(start_weights, data, config.finetune, options)
     config = replace(config, finetune=found.config)
     begin, width = found.begin, found.begin.encoder.config.hidden_size

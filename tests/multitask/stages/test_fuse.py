@@ -2,6 +2,7 @@
 
 import csv
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -363,7 +364,8 @@ def test_the_command(tiny_encoder: Path, small_data: Path, tmp_path: Path, capsy
     assert "similarity  pearson" in capsys.readouterr().out
 
 
-def test_declared_tasks_are_all_trained_on_labels_unless_named(tiny_encoder, tmp_path) -> None:
+def test_declared_tasks_are_all_trained_on_labels(tiny_encoder, tmp_path, caplog) -> None:
+    caplog.set_level(logging.INFO, "multitask")
     rows = [{"text": f"text {number}", "topic": "ab"[number % 2], "value": number % 5} for number in range(40)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     declared = '[tasks.{0}]\nkind = "{1}"\ntext = "text"\nlabel = "{0}"\ntrain = "rows.jsonl"\n'
@@ -372,6 +374,7 @@ def test_declared_tasks_are_all_trained_on_labels_unless_named(tiny_encoder, tmp
     options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / "runs")
     artefact = fuse(str(tiny_encoder), file, varied(FuseConfig(), epochs=1), options)
     assert sorted(artefact.history()[-1]["dev"]) == ["topic", "value"]
+    assert f"{file} declares none of the report's tasks" in caplog.text
     settings = json.loads((artefact.folder / "config.json").read_text())
     assert settings["finetune"]["tasks"] == ["topic", "value"]
     assert settings["unlabelled"] == []
