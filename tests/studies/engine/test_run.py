@@ -405,13 +405,14 @@ def test_a_log_that_cannot_be_written_hides_no_outcome(tmp_path: Path, capsys: p
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_disk_that_fails_is_one_line_of_a_row(
-    preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("number", "traceback"), [(errno.EIO, False), (errno.ENOENT, True)])
+def test_a_disk_that_fails_is_one_line_of_a_row_and_a_missing_file_of_the_code_has_its_traceback(
+    preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, traceback: bool
 ) -> None:
     def fails(job: jobs.Job) -> None:
-        raise OSError(errno.EIO, "Input/output error", "some/file")
+        raise OSError(number, "what is wrong", "some/file")
 
     monkeypatch.setattr(jobs, "compute", fails)
     record = run(preset, tmp_path)
-    assert {run.error for _, run in record.failures} == {"some/file: Input/output error"}
-    assert not [log for log in (tmp_path / "logs").iterdir() if "Traceback" in log.read_text()]
+    assert {run.error for _, run in record.failures} == {"some/file: what is wrong"}
+    assert {"Traceback" in log.read_text() for log in (tmp_path / "logs").iterdir()} == {traceback}

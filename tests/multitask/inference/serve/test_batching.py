@@ -88,6 +88,26 @@ def test_a_long_request_is_spread_over_batches_and_a_short_one_does_not_wait_for
     assert len(gated.batches) - 1 == -(-tokens // 2048)
 
 
+def test_equal_requests_of_half_a_batch_end_one_after_another(gated):
+    request = [" ".join(["time"] * 20)] * 32  # 704 tokens
+    ended: list[int] = []  # number of batches when each request ended; the computing thread calls this
+
+    def finish(found: Tensor, _tokens: int) -> Tensor:
+        ended.append(len(gated.batches))
+        return found
+
+    async def test(batcher: Batcher) -> None:
+        tasks = [asyncio.create_task(batcher.run(list(request), finish)) for _ in range(9)]
+        await asyncio.sleep(0)
+        gated.gate.set()
+        await asyncio.gather(*tasks)
+
+    queue(gated, test)
+    assert len(gated.batches) == 5  # the first text, then 6,336 tokens
+    assert ended[0] == 2
+    assert ended[4] < 5
+
+
 @pytest.mark.parametrize("lengths", [[1], [2048], [3000, 1], [24] * 300, [1500, 1500, 1500]])
 def test_a_batch_has_at_most_its_tokens_or_one_longer_text(gated, lengths, monkeypatch):
     seen = []
