@@ -26,12 +26,14 @@ class Evaluate:
     """The model: a run, a model folder, all-minilm-l6-v2 or a hub id."""
     revision: str | None = None
     """Revision of a hub id: a branch, tag or commit."""
-    suite: Literal["multitask", "sts", "transfer", "geometry"] = "multitask"
+    suite: Literal["multitask", "sts", "transfer", "retrieval", "geometry"] = "multitask"
     """`multitask`: the tasks' own sets. On frozen embeddings, `sts`: seven similarity tasks by cosine (Spearman
-    correlation); `transfer`: seven transfer tasks by logistic regression (accuracy); `geometry`: the geometry of the
-    similarity tasks' sentences."""
+    correlation); `transfer`: seven transfer tasks by logistic regression (accuracy); `retrieval`: finding the
+    sentences of the same meaning among the course's Quora questions and SICK's sentences (nDCG at 10); `geometry`: the
+    geometry of the similarity tasks' sentences."""
     data: Path = Path("data/sample")
-    """Folder with the course's files; for the other suites SentEval's data folder (with STS, SICK, MR and so on)."""
+    """Folder with the course's files; for the other suites SentEval's data folder (with STS, SICK, MR and so on), for
+    `retrieval` with a copy of the course's quora-dev.csv."""
     tasks_file: Path | None = None
     """Tasks file, which declares tasks of your own. Default: the course's tasks."""
     split: Literal["train", "dev", "test"] = "dev"

@@ -12,6 +12,7 @@ from multitask import evaluation
 from multitask.evaluation.embedding_geometry import BANDS, Geometry
 from multitask.evaluation.embedding_suites import SUITES, SuiteName, SuiteResult, SuiteScores
 from multitask.evaluation.markup import SEEN, latex, markdown_cell, markdown_text
+from multitask.evaluation.retrieval_scores import RetrievalScores
 from multitask.evaluation.sts_scores import StsScores
 from multitask.evaluation.text_tables import aligned
 from multitask.evaluation.training_overlap import ScoresWithOverlap, any_seen
@@ -153,6 +154,10 @@ def _transfer_details(scores: TransferScores) -> list[str]:
     return [_points(scores.accuracy), _points(scores.f1)]
 
 
+def _retrieval_details(scores: RetrievalScores) -> list[str]:
+    return [_points(scores.ndcg), _points(scores.mrr)]
+
+
 def _geometry_details(scores: Geometry) -> list[str]:
     return [f"{_number(band.mean)} ± {_number(band.deviation)} ({band.pairs:,})" for band in scores.bands.values()]
 
@@ -163,6 +168,7 @@ DETAILS: dict[SuiteName, tuple[Sequence[str], Callable[[Any], list[str]]]] = {
         _sts_details,
     ),
     "transfer": (["accuracy", "F1"], _transfer_details),
+    "retrieval": (["nDCG at 10", "MRR"], _retrieval_details),
     "geometry": ([f"cosine at {band} (pairs)" for band in BANDS], _geometry_details),
 }
 

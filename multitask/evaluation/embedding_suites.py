@@ -1,7 +1,7 @@
-"""Suites of tasks on frozen embeddings (sts, transfer, geometry): an encoder's scores, also on rows that are new to it.
+"""Suites of tasks on frozen embeddings: similarity, transfer, retrieval, geometry; also scores on rows new to a model.
 
 A suite is an entry in `SUITES`: its data sets and how each is measured. A task is an entry in the lists of data sets in
-senteval_files.py.
+senteval_files.py and retrieval_sets.py.
 """
 
 import logging
@@ -18,15 +18,11 @@ from minbert.errors import InputError
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation.embedding_cache import EmbeddingTable, embed
 from multitask.evaluation.embedding_geometry import Geometry, geometry
-from multitask.evaluation.senteval_files import (
-    STS_SETS,
-    TRANSFER_SETS,
-    ClassificationData,
-    DataSet,
-    Mask,
-    SimilarityData,
-)
+from multitask.evaluation.retrieval_scores import RetrievalScores, query_scores, retrieval_scores
+from multitask.evaluation.retrieval_sets import RetrievalData
+from multitask.evaluation.senteval_files import STS_SETS, ClassificationData, DataSet, Mask, SimilarityData
 from multitask.evaluation.sts_scores import StsScores, cosines, sts_scores
+from multitask.evaluation.suite_sets import SETS, TaskSuite
 from multitask.evaluation.training_overlap import ScoresWithOverlap, SeenRows, scores_with_overlap
 from multitask.evaluation.transfer_scores import TransferScores, predict_classes, transfer_scores
 from multitask.models.config import Pooling
@@ -37,8 +33,8 @@ from multitask.tasks.metrics import Metric
 
 logger = logging.getLogger("multitask")
 
-SuiteName = Literal["sts", "transfer", "geometry"]
-SuiteScores = StsScores | TransferScores | Geometry
+SuiteName = TaskSuite | Literal["geometry"]
+SuiteScores = StsScores | TransferScores | RetrievalScores | Geometry
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,8 @@ class Measurement:
 
     Args:
         scores_of: maps a mask of the scored rows to the scores on these rows.
-        answers: gold answers and the encoder's answers, [rows] each; None for geometry, which has no answers.
+        answers: gold answers and the encoder's answers, [rows] each; of retrieval, the best nDCG and the encoder's of
+            each query; None for geometry, which has no answers.
     """
 
     scores_of: Callable[[Mask], SuiteScores]
@@ -84,13 +81,20 @@ def _measure_transfer(data: ClassificationData, table: EmbeddingTable, seed: int
     return Measurement(lambda rows: transfer_scores(predictions[rows], labels[rows], classes), (labels, predictions))
 
 
+def _measure_retrieval(data: RetrievalData, table: EmbeddingTable, _seed: int) -> Measurement:
+    ndcg, reciprocal_ranks = query_scores(data, table)
+    best = np.ones_like(ndcg)
+    return Measurement(lambda rows: retrieval_scores(ndcg[rows], reciprocal_ranks[rows]), (best, ndcg))
+
+
 def _measure_geometry(data: SimilarityData, table: EmbeddingTable, _seed: int) -> Measurement:
     return Measurement(lambda rows: geometry(data.only(rows), table))
 
 
 SUITES: dict[SuiteName, Suite] = {
-    "sts": Suite(STS_SETS, _measure_sts, lambda scores: scores.all.spearman, "spearman"),
-    "transfer": Suite(TRANSFER_SETS, _measure_transfer, lambda scores: scores.accuracy, "accuracy"),
+    "sts": Suite(SETS["sts"], _measure_sts, lambda scores: scores.all.spearman, "spearman"),
+    "transfer": Suite(SETS["transfer"], _measure_transfer, lambda scores: scores.accuracy, "accuracy"),
+    "retrieval": Suite(SETS["retrieval"], _measure_retrieval, lambda scores: scores.ndcg, "ndcg"),
     "geometry": Suite(STS_SETS, _measure_geometry),
 }
 
@@ -168,7 +172,7 @@ def evaluate_suite(
     """
     data, missing = read_sets(name, folder)
     begin = time.perf_counter()
-    sentences = (text for task in data.values() for column in task.columns for text in column)
+    sentences = (text for task in data.values() for text in task.sentences)
     table = embed(encoder, sentences, cache, show_progress=True)
     embedded = time.perf_counter()
     tasks = {task: measure_task(name, task, content, table, trained_on, seed)[1] for task, content in data.items()}

@@ -31,7 +31,8 @@ def resampled_scores(
 
     Args:
         labels: [examples], or [examples, labels] of several labels a row.
-        predictions: [models, *shape of labels], in the labels' units; of average precision, probabilities.
+        predictions: [models, *shape of labels], in the labels' units; of average precision, probabilities; of nDCG,
+            that of each query.
         metric: kind of score.
         draws: draws the examples. The draws depend only on it and on the number of examples.
         samples: number of resamples, each with as many examples as there are.
@@ -70,6 +71,7 @@ def _scores_of(metric: Metric, dimensions: int, classes: int) -> Score:
         "pearson": _correlation,
         "spearman": _rank_correlation,
         "rmse": _root_of_squared_error,
+        "ndcg": _mean,
     }
     return single[metric]
 
@@ -141,6 +143,10 @@ def _label_precision(weights: Values, gold: NDArray[np.bool_], scores: NDArray[A
     hits = np.cumsum(ranked * gold[order], axis=1)[:, last]
     gains = np.diff(hits, axis=1, prepend=0.0)
     return _ratio((gains * _ratio(hits, found)).sum(axis=1), hits[:, -1])
+
+
+def _mean(weights: Values, _labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
+    return weights @ predictions.T
 
 
 def _root_of_squared_error(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,11 @@ class SimilarityData:
     subsets: NDArray[np.str_]
 
     @property
+    def sentences(self) -> list[str]:
+        """All sentences that are embedded; they may repeat."""
+        return [*chain(*self.columns)]
+
+    @property
     def scored(self) -> Mask:
         """Which pairs are scored, [pairs]: all."""
         return np.ones(len(self.gold), bool)
@@ -51,7 +56,7 @@ class SimilarityData:
 
     def sampled(self, limit: int) -> "SimilarityData":
         """At most `limit` pairs, a random sample that is always the same."""
-        return self.only(_drawn(len(self.gold), limit))
+        return self.only(drawn(len(self.gold), limit))
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,11 @@ class ClassificationData:
     splits: NDArray[np.str_]
 
     @property
+    def sentences(self) -> list[str]:
+        """All sentences that are embedded; they may repeat."""
+        return [*chain(*self.columns)]
+
+    @property
     def scored(self) -> Mask:
         """Which rows are scored, [rows]."""
         return self.splits == "test"
@@ -84,7 +94,7 @@ class ClassificationData:
             share = min(1.0, limit / of_split.sum())
             for label in np.unique(self.labels[of_split]):
                 places = np.flatnonzero(of_split & (self.labels == label))
-                rows[places] = _drawn(len(places), max(round(share * len(places)), 10))
+                rows[places] = drawn(len(places), max(round(share * len(places)), 10))
         columns = tuple(_chosen(column, rows) for column in self.columns)
         return ClassificationData(columns, self.labels[rows], self.splits[rows])
 
@@ -93,14 +103,14 @@ def _chosen(column: Sequence[str], rows: Mask) -> list[str]:
     return [text for text, kept in zip(column, rows, strict=True) if kept]
 
 
-def _drawn(size: int, count: int) -> Mask:
-    """A mask [size] with `count` random places, or all places if there are not more."""
+def drawn(size: int, count: int) -> Mask:
+    """The rows of a sample: a mask [size] with `count` random places, or all places if there are not more."""
     rows = np.zeros(size, bool)
     rows[generator(0, "rows of a suite", size).permutation(size)[:count]] = True
     return rows
 
 
-Data = TypeVar("Data", SimilarityData, ClassificationData)
+Data = TypeVar("Data")
 
 
 @dataclass(frozen=True)
@@ -220,7 +230,7 @@ def read_genres(folder: Path) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _read_sick(paths: Sequence[Path]) -> SimilarityData:
+def read_sick(paths: Sequence[Path]) -> SimilarityData:
     """A header, then pair_ID, sentence_A, sentence_B, relatedness_score (1 to 5), entailment_judgment."""
     rows = []
     for line, fields in _below_header(paths[0], 5, "relatedness_score"):
@@ -301,7 +311,7 @@ STS_SETS: tuple[DataSet[SimilarityData], ...] = (
     _sts_year(15, "answers-forums", "answers-students", "belief", "headlines", "images"),
     _sts_year(16, "answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
     DataSet("STSBenchmark", "STS-B", ("STS/STSBenchmark/sts-test.csv",), _read_sts_benchmark),
-    DataSet("SICKRelatedness", "SICK-R", ("SICK/SICK_test_annotated.txt",), _read_sick),
+    DataSet("SICKRelatedness", "SICK-R", ("SICK/SICK_test_annotated.txt",), read_sick),
 )
 TRANSFER_SETS: tuple[DataSet[ClassificationData], ...] = (
     DataSet("MR", "MR", ("MR/rt-polarity.neg", "MR/rt-polarity.pos"), _read_two_classes),
@@ -312,5 +322,3 @@ TRANSFER_SETS: tuple[DataSet[ClassificationData], ...] = (
     DataSet("TREC", "TREC", ("TREC/train_5500.label", "TREC/TREC_10.label"), _read_trec),
     DataSet("MRPC", "MRPC", ("MRPC/msr_paraphrase_train.txt", "MRPC/msr_paraphrase_test.txt"), _read_mrpc),
 )
-SETS: dict[str, Sequence[DataSet[Any]]] = {"sts": STS_SETS, "transfer": TRANSFER_SETS}
-"""The sets of each suite of tasks."""

@@ -17,6 +17,7 @@ from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact, is_run, locate_model, without_folders
 
 HUB_ID_OF_BUNDLED = "sentence-transformers/all-MiniLM-L6-v2"
+SUITE_METRICS = {"sts": "spearman", "transfer": "accuracy", "retrieval": "ndcg"}
 SUB_SAMPLING = ("train_limit", "epoch_size")  # options with which a stage uses only a part of its data
 
 
@@ -146,9 +147,10 @@ def _scores(folder: Path) -> list[ListedScore]:
         scores += _of_tasks("dev", line["dev"], run.folder.name.startswith("pretrain-"))
     elif (run.folder / "evaluation.json").is_file():
         scores += _of_tasks("dev", read_json(run.folder / "evaluation.json")["metrics"], False)
-    for suite, path in ((suite, folder / f"evaluation-{suite}.json") for suite in ("sts", "transfer")):
+    for suite, metric in SUITE_METRICS.items():
+        path = folder / f"evaluation-{suite}.json"
         for task, result in (read_json(path)["tasks"] if path.is_file() else {}).items():
-            metric, values = ("spearman", result["scores"]["all"]) if suite == "sts" else ("accuracy", result["scores"])
+            values = result["scores"]["all"] if suite == "sts" else result["scores"]
             seen = f"{result['rows_seen']:,} of {result['rows']:,}"
             scores.append(ListedScore(suite, task, metric, values[metric], True, seen))
     return scores

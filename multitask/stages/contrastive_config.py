@@ -1,10 +1,28 @@
 """Settings of every stage that trains contrastively. `dropout_views_and_pairs.py` acts on them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runtime.options import check_range
+
+
+@dataclass(frozen=True)
+class NegativesConfig:
+    """Which other sentences of a batch are an anchor's negatives."""
+
+    negatives: Literal["all", "random", "hardest", "unlike"] = "all"
+    """Negatives of an anchor: `all` other sentences of the batch, a number of `random` ones, the `hardest`, or those
+    `unlike` it, which leaves out likely false negatives. Losses that compare sentences within a view leave out a pair
+    if either sentence of it does."""
+    negatives_kept: int = 16
+    """How many negatives an anchor keeps. For random and hardest."""
+    false_negative_cosine: float = 0.9
+    """A cosine from which a sentence may be a false negative (arXiv 2205.00656). For unlike."""
+
+    def __post_init__(self) -> None:
+        check_range(self, 1, ("negatives_kept",))
+        check_range(self, -1, ("false_negative_cosine",), most=1)
 
 
 @dataclass(frozen=True)
@@ -18,6 +36,7 @@ class ContrastiveConfig:
     leave them out."""
     mask_duplicates: bool = True
     """Do not count equal sentences in a batch as negatives of each other."""
+    sampling: NegativesConfig = field(default_factory=NegativesConfig)
     projection: Literal["mlp", "linear", "none"] = "mlp"
     """Projection head between embedding and objective. It is discarded after training."""
     objective: ObjectiveConfig = ObjectiveConfig()

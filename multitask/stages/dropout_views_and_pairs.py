@@ -22,7 +22,8 @@ from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.objectives.infonce import InfoNCE
 from multitask.objectives.labelled_pairs import LabelledPairs
 from multitask.runtime import distributed
-from multitask.stages.contrastive_config import ContrastiveConfig
+from multitask.stages.contrastive_config import ContrastiveConfig, NegativesConfig
+from multitask.stages.negative_sampling import excluded_negatives
 from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.kinds import labels_to_tensor
 from multitask.tasks.read_examples import load_rows
@@ -30,6 +31,7 @@ from multitask.tasks.training_sentences import text_file, training_sentences
 from multitask.training.source import Encoded, Inputs, Source
 
 Columns = tuple[Tokens, ...]
+ALL_OTHERS = NegativesConfig()
 
 
 class ContrastiveSource(Source):
@@ -43,6 +45,7 @@ class ContrastiveSource(Source):
         projection: maps embeddings to the vectors that the objective compares.
         labels: [rows] for objectives that learn from labels.
         mask_duplicates: exclude equal sentences within a batch from the negatives.
+        sampling: which of the other sentences are negatives.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class ContrastiveSource(Source):
         projection: nn.Module,
         labels: NDArray[np.float32] | None = None,
         mask_duplicates: bool = True,
+        sampling: NegativesConfig = ALL_OTHERS,
     ) -> None:
         self.columns = columns
         self.identities = identities
@@ -62,6 +66,7 @@ class ContrastiveSource(Source):
         self.projection = projection
         self.labels = labels
         self.mask_duplicates = mask_duplicates
+        self.sampling = sampling
         # Decomposes the gradient of the last batch's anchors; only for objectives without labels.
         self.probe: Callable[[], GradientComponents] | None = None
         self.lengths = np.sum([tokens.lengths for tokens in columns], axis=0)
@@ -81,17 +86,18 @@ class ContrastiveSource(Source):
         """The loss on projected embeddings [columns, own rows, dim] of a batch's rows, and values to monitor."""
         anchors, positives, *hard = distributed.gather(views, len(rows), dim=1).unbind()
         duplicates, hard_duplicates = self._duplicates(rows, views.device)
+        excluded = excluded_negatives(anchors, positives, rows, duplicates, self.sampling)
         loss = self.objective(
             anchors,
             positives,
             hard[0] if hard else None,
             None if self.labels is None else labels_to_tensor(self.labels[rows], views.device),
-            duplicates,
+            excluded,
             hard_duplicates,
         )
         anchors, positives, *hard = (view.detach() for view in (anchors, positives, *hard))
         self.probe = partial(
-            probe, self.objective, anchors, positives, hard[0] if hard else None, duplicates, hard_duplicates
+            probe, self.objective, anchors, positives, hard[0] if hard else None, excluded, hard_duplicates
         )
         return loss, self._watched(anchors, positives, duplicates)
 
@@ -204,7 +210,14 @@ def load_contrastive(
         raise InputError(f"{objective.name} learns from labels, which {name} does not have; choose another objective")
     return (
         ContrastiveSource(
-            tuple(columns), tuple(identities), sentences, objective, projection, labels, config.mask_duplicates
+            tuple(columns),
+            tuple(identities),
+            sentences,
+            objective,
+            projection,
+            labels,
+            config.mask_duplicates,
+            config.sampling,
         ),
         fingerprint,
     )

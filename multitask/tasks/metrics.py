@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Metric = Literal["accuracy", "macro_f1", "matthews", "average_precision", "pearson", "spearman", "rmse"]
+Metric = Literal["accuracy", "macro_f1", "matthews", "average_precision", "pearson", "spearman", "rmse", "ndcg"]
 LOWER_IS_BETTER = ("rmse",)
 """Reported only: models are never selected on these, and "overall" leaves them out."""
 

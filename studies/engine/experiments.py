@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert.errors import InputError
-from multitask.evaluation.senteval_files import SETS
+from multitask.evaluation.suite_sets import SETS
 from studies.engine.recipes import Node, Recipes, evaluation
 from studies.engine.table import MAIN_TASKS, Row, Table, TableKind
 from studies.study import all_studies
@@ -15,8 +15,8 @@ from studies.study import all_studies
 Line = tuple[Row, Node | None]
 """A row and the recipe of its model. A row that only the report can have has no recipe."""
 
-STS, TRANSFER = "STS", "Transfer"
-SUITE_COLUMNS = {"sts": STS, "transfer": TRANSFER}
+STS, TRANSFER, RETRIEVAL = "STS", "Transfer", "Retrieval"
+SUITE_COLUMNS = {"sts": STS, "transfer": TRANSFER, "retrieval": RETRIEVAL}
 GROUPS = {SUITE_COLUMNS[suite]: tuple(entry.name for entry in sets) for suite, sets in SETS.items()}
 
 
@@ -72,7 +72,8 @@ def suites_experiment(recipes: Recipes, key: str, title: str, note: str, lines: 
         key,
         title,
         f"{note} Scores are SentEval's, of frozen embeddings: Spearman correlation of seven similarity tasks, accuracy "
-        "of seven transfer tasks, and their means.",
+        "of seven transfer tasks, and their means. Retrieval is nDCG at 10 among the sentences of Quora's and SICK's "
+        "pairs.",
         tuple(row for row, _ in lines),
         columns=tuple(name for names in groups.values() for name in names),
         groups=groups,

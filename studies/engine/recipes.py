@@ -1,6 +1,6 @@
 """Recipes: a model is a short expression over stages. Equal expressions are one computation, whichever row has them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,7 @@ class Recipes:
         views: contrastive training on unlabelled sentences.
         pruning: which parts to remove first; tables vary it.
         recovery: contrastive training of what pruning has left, and of its whole counterpart.
+        losses: settings of losses that differ from those of the tables, by the loss's key.
         simulation: of the gradient study.
         suites: what frozen embeddings are scored on.
         suites_data: SentEval's data folder.
@@ -89,6 +90,7 @@ class Recipes:
     views: PretrainConfig
     pruning: PruneConfig
     recovery: PretrainConfig
+    losses: Mapping[str, ObjectiveConfig] = field(default_factory=dict)
     simulation: SimulationConfig = field(default_factory=SimulationConfig)
     suites: SuitesConfig = field(default_factory=SuitesConfig)
     suites_data: Path = Path("data/senteval")

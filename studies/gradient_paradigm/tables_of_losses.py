@@ -25,12 +25,19 @@ SLOWER = {"mhs": 0.5}
 """Learning rates that differ from the usual one, as shares of it."""
 
 
-def objective_lines(recipes: Recipes) -> Iterator[Line]:
-    """Each objective on the same sentences, from one encoder that is not tuned contrastively."""
-    for key, objective in OBJECTIVES.items():
+def objective_lines(recipes: Recipes, epochs: int = 1) -> Iterator[Line]:
+    """Each objective on the same sentences, from one encoder that is not tuned contrastively.
+
+    Args:
+        recipes: with the settings, and with losses that differ from the usual ones.
+        epochs: how many times as many as usual.
+    """
+    for key, usual in OBJECTIVES.items():
+        objective = recipes.losses.get(key, usual)
         optimizer = recipes.views.optimizer
         optimizer = replace(optimizer, learning_rate=SLOWER.get(key, 1.0) * optimizer.learning_rate)
-        config = replace(recipes.views, objective=objective, optimizer=optimizer)
+        views = replace(recipes.views, epochs=epochs * recipes.views.epochs)
+        config = replace(views, objective=objective, optimizer=optimizer)
         yield Row(key, LABELS[key], {"objective": key}), recipes.pretrain(recipes.untuned, config)
 
 
@@ -41,6 +48,14 @@ def objectives(recipes: Recipes) -> Experiment:
     projection and length are those of the paper's scripts: 128, linear, 32 tokens.
     """
     return experiment(**DESCRIBED["objectives"], lines=objective_lines(recipes))
+
+
+LONGER = 10  # times the usual steps
+
+
+def objectives_long(recipes: Recipes) -> Experiment:
+    """The table of objectives with ten times the steps, so that overfitting and collapse can show."""
+    return experiment(**DESCRIBED["objectives-long"], lines=objective_lines(recipes, LONGER))
 
 
 def objectives_suites(recipes: Recipes) -> Experiment:
@@ -135,4 +150,4 @@ def mixed(recipes: Recipes) -> Experiment:
     return experiment(**DESCRIBED["mixed"], lines=starmap(line, product(DISSIPATIONS, WEIGHTS, RATIOS)))
 
 
-TABLES = (objectives, objectives_suites, decoupled, components, mixed)
+TABLES = (objectives, objectives_long, objectives_suites, decoupled, components, mixed)

@@ -1,4 +1,4 @@
-"""Tables that vary one parameter: margin, temperature or ratio, batch size, data size, domain, encoder."""
+"""Tables that vary one parameter: margin, temperature or ratio, batch, data size, domain, negatives, encoder."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -8,8 +8,9 @@ from typing import TypeVar
 from minbert.config import ModelType
 from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE
 from multitask.objectives.config import ObjectiveConfig
+from multitask.stages.contrastive_config import NegativesConfig
 from multitask.stages.mlm import MlmConfig, ShapeConfig
-from studies.engine.experiments import Experiment, Line, experiment
+from studies.engine.experiments import Experiment, Line, experiment, suites_experiment
 from studies.engine.recipes import Node, Recipes
 from studies.engine.table import Row, key_of
 from studies.gradient_paradigm.tables_of_losses import DESCRIBED, LABELS, OBJECTIVES
@@ -24,7 +25,7 @@ FIELDS = {"margin": "dissipation", "temperature": "weight", "ratio": "ratio"}
 """The objective names its parameters by their components."""
 VARIED = {
     "margin": (0.05, 0.10, 0.20, 0.45, 0.60, 2.00),
-    "temperature": (0.01, 0.02, 0.10, 0.20, 0.50, 1.00),
+    "temperature": (0.003, 0.01, 0.02, 0.10, 0.20, 0.50, 1.00),
     "ratio": (0.25, 0.50, 0.75, 1.25, 1.50, 2.00),
 }
 DEFAULT_ROW = "defaults"
@@ -48,15 +49,23 @@ def gradient(recipes: Recipes) -> Experiment:
 
     Each setting is trained on the same sentences, from one encoder that is not tuned contrastively.
     """
+    return experiment(**DESCRIBED["gradient"], lines=_gradient_lines(recipes))
+
+
+def gradient_suites(recipes: Recipes) -> Experiment:
+    """The models of the gradient form on SentEval's tasks: do all kinds of tasks have the same best values?"""
+    return suites_experiment(recipes, **DESCRIBED["gradient-suites"], lines=_gradient_lines(recipes))
+
+
+def _gradient_lines(recipes: Recipes) -> Iterator[Line]:
     default = Row(DEFAULT_ROW, DEFAULT_LABEL, DEFAULTS)
-    lines = [(default, recipes.self_supervised(ObjectiveConfig("gradient")))]
+    yield default, recipes.self_supervised(ObjectiveConfig("gradient"))
     for parameter, values in VARIED.items():
         for value in values:
             point, label = {**DEFAULTS, parameter: value}, component_label(parameter, value)
             row = Row(component_row(parameter, value), label, point)
             objective = ObjectiveConfig.of("gradient", **{FIELDS[parameter]: value})
-            lines.append((row, recipes.self_supervised(objective)))
-    return experiment(**DESCRIBED["gradient"], lines=lines)
+            yield row, recipes.self_supervised(objective)
 
 
 COMPARED = ("infonce", "vicreg-modified")
@@ -116,6 +125,33 @@ def domains(recipes: Recipes) -> Experiment:
     return experiment(**DESCRIBED["domains"], lines=_each_loss("source", DOMAINS, trained))
 
 
+NEGATIVES = {
+    "all": (NegativesConfig(), "all others"),
+    "random-64": (NegativesConfig("random", 64), "64 at random"),
+    "random-16": (NegativesConfig("random", 16), "16 at random"),
+    "hardest-64": (NegativesConfig("hardest", 64), "64 hardest"),
+    "hardest-16": (NegativesConfig("hardest", 16), "16 hardest"),
+    "unlike-0.9": (NegativesConfig("unlike", false_negative_cosine=0.9), "cosine below 0.9"),
+    "unlike-0.7": (NegativesConfig("unlike", false_negative_cosine=0.7), "cosine below 0.7"),
+}
+"""Ways to choose an anchor's negatives among the other sentences of its batch, with their names."""
+SAMPLED = ("infonce", "gradient")
+"""Losses that compare each anchor with negatives of its own."""
+
+
+def negatives(recipes: Recipes) -> Experiment:
+    """How losses depend on which other sentences of the batch are negatives: random, hardest, no likely duplicates."""
+    lines = [
+        (
+            Row.at({"objective": objective, "negatives": way}, f"{LABELS[objective]}, {name}"),
+            recipes.pretrain(recipes.untuned, replace(recipes.views, objective=OBJECTIVES[objective], sampling=config)),
+        )
+        for objective in SAMPLED
+        for way, (config, name) in NEGATIVES.items()
+    ]
+    return experiment(**DESCRIBED["negatives"], lines=lines)
+
+
 def _each_loss(parameter: str, values: Mapping[V, str], trained: Callable[[str, V], Node]) -> Iterator[Line]:
     """Every compared loss at every value of a parameter, given with the values' names."""
     for objective in COMPARED:
@@ -157,4 +193,4 @@ def shapes(recipes: Recipes) -> Experiment:
     return experiment(**DESCRIBED["shapes"], lines=lines)
 
 
-TABLES = (gradient, batch_sizes, data_sizes, domains, shapes)
+TABLES = (gradient, gradient_suites, batch_sizes, data_sizes, domains, negatives, shapes)

@@ -6,10 +6,19 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
+from studies.engine.experiments import RETRIEVAL, STS, TRANSFER
 from studies.engine.table import Point, Table, Value
 from studies.gradient_paradigm.factorial import factorial_section
 from studies.gradient_paradigm.tables_of_losses import LABELS
-from studies.gradient_paradigm.tables_of_sweeps import ARCHITECTURES, DEPTHS, DOMAINS, LIMITS, MEANINGS, SYMBOLS
+from studies.gradient_paradigm.tables_of_sweeps import (
+    ARCHITECTURES,
+    DEPTHS,
+    DOMAINS,
+    LIMITS,
+    MEANINGS,
+    NEGATIVES,
+    SYMBOLS,
+)
 from studies.gradient_paradigm.training_claims import (
     ALIGNMENT,
     CLOSER,
@@ -34,6 +43,7 @@ NAMES: dict[str, Mapping[Any, str]] = {
     "architecture": ARCHITECTURES,
     "size": DEPTHS,
     "source": DOMAINS,
+    "negatives": {way: name for way, (_, name) in NEGATIVES.items()},
     "limit": LIMITS,
 }
 """Names for readers of values in points, by parameter."""
@@ -49,6 +59,8 @@ class Sweep:
         axis: its name for readers.
         caption: of the figure.
         ordered: whether to connect the values.
+        columns: the scores; of several columns, each has a line of its own.
+        ylabel: of the scores.
     """
 
     table: str
@@ -56,6 +68,8 @@ class Sweep:
     axis: str
     caption: str
     ordered: bool = True
+    columns: tuple[str, ...] = (SCORE,)
+    ylabel: str = YLABEL
 
 
 AXES = {parameter: f"{meaning}, {SYMBOLS[parameter]}" for parameter, meaning in MEANINGS.items()}
@@ -63,9 +77,23 @@ COMPONENT_SWEEPS = tuple(
     Sweep(GRADIENT, parameter, axis, f"Dev score against {axis}. Bars: one standard deviation over seeds.")
     for parameter, axis in AXES.items()
 )
+TASK_SWEEPS = tuple(
+    Sweep(
+        "gradient-suites",
+        parameter,
+        axis,
+        f"Mean score of each kind of task against {axis}. Bars: one standard deviation over seeds.",
+        columns=(STS, TRANSFER, RETRIEVAL),
+        ylabel="mean score of the tasks",
+    )
+    for parameter, axis in AXES.items()
+)
 OTHER_SWEEPS = (
     Sweep("batch-sizes", "batch_size", "batch size", "Batch size, at the same number of sentences."),
     Sweep("data-sizes", "limit", "sentences", "Number of sentences, at one pass over them."),
+    Sweep(
+        "negatives", "negatives", "negatives of an anchor", "Which sentences of the batch are negatives.", ordered=False
+    ),
     Sweep("domains", "source", "domain", "What the sentences are about.", ordered=False),
     Sweep("shapes", "size", "encoder", "Family and size of an encoder that was trained from scratch."),
 )
@@ -104,7 +132,11 @@ def sweep_figure(sweep: Sweep, results: PresetResults) -> Illustration | None:
     found = results.finished_tables[sweep.table]
     rows = rows_along(found.table, sweep.parameter)
     values = _in_order(list(dict.fromkeys(value for line in rows.values() for value in line)))
-    lines = {name: [_mean(found, line.get(value)) for value in values] for name, line in rows.items()}
+    lines = {
+        name if len(sweep.columns) == 1 else column: [_mean(found, line.get(value), column) for value in values]
+        for name, line in rows.items()
+        for column in sweep.columns
+    }
     lines = {name: points for name, points in lines.items() if any(points)}
     if not lines:
         return None
@@ -116,12 +148,12 @@ def sweep_figure(sweep: Sweep, results: PresetResults) -> Illustration | None:
         for name, points in lines.items()
     )
     description = f"{found.table.numbered_title}, by {sweep.axis}. {described}."
-    svg = figures.sweep(lines, places, sweep.axis, YLABEL, description, sweep.ordered)
+    svg = figures.sweep(lines, places, sweep.axis, sweep.ylabel, description, sweep.ordered)
     return Illustration(svg, sweep.caption)
 
 
-def _mean(results: TableResults, row: str | None) -> tuple[float, float | None] | None:
-    estimate = None if row is None else results.estimates.get((row, SCORE))
+def _mean(results: TableResults, row: str | None, column: str) -> tuple[float, float | None] | None:
+    estimate = None if row is None else results.estimates.get((row, column))
     return None if estimate is None else (estimate.mean, estimate.deviation)
 
 
@@ -176,7 +208,7 @@ PROBED = (
 
 def component_sweeps(results: PresetResults) -> Section | None:
     """The gradient form's scores, and statistics of the gradient probe over training."""
-    scores = [figure for sweep in COMPONENT_SWEEPS if (figure := sweep_figure(sweep, results))]
+    scores = [figure for sweep in (*COMPONENT_SWEEPS, *TASK_SWEEPS) if (figure := sweep_figure(sweep, results))]
     if not scores:
         return None
     drawn = [
@@ -190,6 +222,7 @@ def component_sweeps(results: PresetResults) -> Section | None:
         )
         for statistic, ylabel, caption in PROBED
         for parameter, axis in AXES.items()
+        if GRADIENT in results.finished_tables
     ]
     return Section(
         "sweeps",
@@ -200,18 +233,19 @@ def component_sweeps(results: PresetResults) -> Section | None:
     )
 
 
+def _dev_curve(run: RunResult) -> list[tuple[int, float]]:
+    """Steps and dev scores."""
+    return [(line["step"], value) for line, value in zip(run.history, run.curve(SCORE), strict=False)]
+
+
 def decoupling_section(results: PresetResults) -> Section | None:
     """Dev curves and gradient norms of contrastive and decoupled losses."""
     found = results.finished_tables.get(DECOUPLED)
     if found is None:
         return None
     rows = {row.label: row.key for row in found.table.rows}
-
-    def curve(run: RunResult) -> list[tuple[int, float]]:
-        return [(line["step"], value) for line, value in zip(run.history, run.curve(SCORE), strict=False)]
-
     drawn = [
-        trajectory_figure(found, rows, curve, YLABEL, "Dev score over training."),
+        trajectory_figure(found, rows, _dev_curve, YLABEL, "Dev score over training."),
         *(
             trajectory_figure(
                 found,
@@ -224,6 +258,16 @@ def decoupling_section(results: PresetResults) -> Section | None:
         ),
     ]
     return table_section(found, [figure for figure in drawn if figure])
+
+
+def long_section(results: PresetResults) -> Section | None:
+    """Dev curves of all losses over ten times the usual steps."""
+    found = results.finished_tables.get("objectives-long")
+    if found is None:
+        return None
+    rows = {row.label: row.key for row in found.table.rows}
+    drawn = trajectory_figure(found, rows, _dev_curve, YLABEL, "Dev score over training.")
+    return table_section(found, [drawn] if drawn else [])
 
 
 def other_sweeps(results: PresetResults) -> Section | None:
@@ -242,6 +286,7 @@ def other_sweeps(results: PresetResults) -> Section | None:
 SECTIONS = (
     partial(estimates_section, "objectives"),
     component_sweeps,
+    long_section,
     decoupling_section,
     factorial_section,
     partial(estimates_section, "mixed"),

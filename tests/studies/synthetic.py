@@ -12,7 +12,7 @@ import numpy as np
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.tasks.metrics import classification_metrics, correlation_metrics
-from studies.engine.experiments import GROUPS, STS, all_experiments
+from studies.engine.experiments import GROUPS, RETRIEVAL, STS, all_experiments
 from studies.engine.presets import PRESETS
 from studies.engine.record import Record, RecordedRun, RecordedStage
 from studies.engine.table import Row, Table
@@ -59,6 +59,9 @@ def answers(task: str, quality: float, generator: np.random.Generator) -> tuple[
         noise = np.random.default_rng(3).permutation(labels) + 0.2 * generator.normal(size=SUITE_EXAMPLES)
         predictions = quality * labels + (1 - quality) * noise
         return "spearman", labels, predictions, correlation_metrics(predictions, labels)
+    if task in GROUPS[RETRIEVAL]:
+        values = np.clip(quality + 0.05 * generator.normal(size=SUITE_EXAMPLES), 0, 1)
+        return "ndcg", np.ones(SUITE_EXAMPLES), values, {"ndcg": float(values.mean())}
     classes = CLASSES.get(task, 2)
     labels = np.arange(SUITE_EXAMPLES) % classes
     wrong = generator.permutation(SUITE_EXAMPLES) >= round(quality * SUITE_EXAMPLES)

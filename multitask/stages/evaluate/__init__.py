@@ -22,11 +22,11 @@ class EvaluateConfig:
 class SuitesConfig:
     """Which of SentEval's tasks a model's frozen embeddings are scored on."""
 
-    suites: tuple[Literal["sts", "transfer"], ...] = ("sts", "transfer")
+    suites: tuple[Literal["sts", "transfer", "retrieval"], ...] = ("sts", "transfer", "retrieval")
     """The suites."""
     limit: int | None = None
-    """Score at most this many pairs of each similarity task; let each transfer task train on and score about this many
-    rows. They are the same rows every time."""
+    """Score at most this many pairs of each similarity task and queries of each retrieval task; let each transfer task
+    train on and score about this many rows. They are the same rows every time."""
 
     def __post_init__(self) -> None:
         check_range(self, 100, ("limit",))
@@ -34,13 +34,13 @@ class SuitesConfig:
 
 def suite_files(config: SuitesConfig) -> list[str]:
     """The files that the suites are read from, within SentEval's data folder."""
-    from multitask.evaluation.senteval_files import SETS
+    from multitask.evaluation.suite_sets import SETS
 
     return [file for suite in config.suites for entry in SETS[suite] for file in entry.files]
 
 
 def _check_suites(config: SuitesConfig, folder: Path) -> None:
-    from multitask.evaluation.senteval_files import SETS
+    from multitask.evaluation.suite_sets import SETS
 
     for suite in config.suites:
         if not any(path.is_file() for entry in SETS[suite] for path in entry.paths(folder)):
@@ -55,7 +55,7 @@ def _evaluation_cost(planned: Planned) -> float:
 
 def _suites_cost(planned: Planned) -> float:
     """Some lines are gold scores or headers; it is an estimate."""
-    from multitask.evaluation.senteval_files import SETS
+    from multitask.evaluation.suite_sets import SETS
     from multitask.stages.cost import FORWARD_SHARE, lines
 
     config = planned.config
@@ -96,7 +96,7 @@ ON_SUITES = register(
         SuitesConfig,
         _run_suites,
         _suites_cost,
-        version=2,
+        version=3,
         with_seed=None,
         command=False,
         files=suite_files,

@@ -120,7 +120,7 @@ def evaluate_suites(run: Artefact, folder: Path, config: SuitesConfig, options: 
             for task, content in tasks.items()
         }
         encoder = SentenceEncoder.load(place, device=options.device, precision=options.precision)
-        sentences = (text for content in data.values() for column in content.columns for text in column)
+        sentences = (text for content in data.values() for text in content.sentences)
         table = embed(encoder, sentences, cache=None)
         seen = TrainedOn.of_folder(place, str(run.folder))
         answers, tasks = {}, {}

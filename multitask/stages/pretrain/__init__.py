@@ -35,6 +35,8 @@ class PretrainConfig(ContrastiveConfig):
     pooling: Pooling = "auto"
     """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the start weights were
     trained with."""
+    freeze_embeddings: bool = False
+    """Keep the embedding layer of the start weights: its tables and its norm."""
     chunk: int | None = None
     """Gradient caching: encode this many rows at a time on each rank, for batches that do not fit into memory."""
     mlm_weight: float = 0.0

@@ -62,6 +62,7 @@ def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, o
     if config.mlm_weight:
         module["mlm"] = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
     module.to(runtime.device)
+    begin.encoder.embeddings.requires_grad_(not config.freeze_embeddings)
     limits = config.train_limit, config.max_length
     loaded = {
         name: load_contrastive(name, data, config, begin.tokenizer, projection, *limits) for name in config.sources

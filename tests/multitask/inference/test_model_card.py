@@ -89,7 +89,11 @@ def test_results_are_what_the_kept_state_scored(runs):
 def test_results_of_suites_stand_beside(runs, tmp_path):
     folder = shutil.copytree(Artefact(only(runs, "finetune")).model_folder(), tmp_path / "model")
     similarity = {"all": {"spearman": 0.75, "pearson": 0.5}, "mean": {"spearman": 0.1, "pearson": 0.1}}
-    scores = {"sts": ("STS12", similarity), "transfer": ("MR", {"accuracy": 0.875, "f1": None})}
+    scores = {
+        "sts": ("STS12", similarity),
+        "transfer": ("MR", {"accuracy": 0.875, "f1": None}),
+        "retrieval": ("SICKRetrieval", {"ndcg": 0.5, "mrr": 0.25}),
+    }
     for suite, (task, values) in scores.items():
         result = {task: {"rows": 3108, "rows_seen": 12, "scores": values}}
         write_json(folder / f"evaluation-{suite}.json", {"suite": suite, "tasks": result})
@@ -97,8 +101,9 @@ def test_results_of_suites_stand_beside(runs, tmp_path):
     assert table(section(card, "Results")) == [
         ["sts", "STS12", "spearman", "0.7500", "the embeddings", "12 of 3,108"],
         ["transfer", "MR", "accuracy", "0.8750", "the embeddings", "12 of 3,108"],
+        ["retrieval", "SICKRetrieval", "ndcg", "0.5000", "the embeddings", "12 of 3,108"],
     ]
-    assert [result.dataset_name for result in ModelCard(card).data.eval_results] == ["STS12", "MR"]
+    assert [result.dataset_name for result in ModelCard(card).data.eval_results] == ["STS12", "MR", "SICKRetrieval"]
 
 
 def test_scores_of_embeddings_are_in_the_front_matter(runs):

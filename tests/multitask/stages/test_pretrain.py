@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from scipy.stats import spearmanr
 from torch import nn
 
@@ -29,6 +30,7 @@ from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.common import Start
+from multitask.stages.contrastive_config import NegativesConfig
 from multitask.stages.dropout_views_and_pairs import ContrastiveSource, build_projection, load_contrastive
 from multitask.stages.evaluate import EvaluateConfig
 from multitask.stages.evaluate.scoring import evaluate_run
@@ -490,3 +492,20 @@ def test_other_heads_on_the_same_encoder_are_another_artefact(tuned: Artefact, d
     without = run(encoder_only, data, tmp_path, config)
     assert without.folder != same_encoder.folder
     assert not (without.model_folder() / "heads.safetensors").exists()
+
+
+def test_frozen_embeddings_stay_and_the_layers_learn(tiny_encoder: Path, data: Path, tmp_path: Path) -> None:
+    config = replace(CONFIG, freeze_embeddings=True, optimizer=OptimizerConfig(learning_rate=1e-3))
+    trained = load_file(run(tiny_encoder, data, tmp_path, config).model_folder() / "model.safetensors")
+    start = load_file(tiny_encoder / "model.safetensors")
+    changed = {name for name in trained if not torch.equal(trained[name], start[name])}
+    assert changed
+    assert not {name for name in changed if "embeddings." in name}
+
+
+def test_fewer_negatives_train_other_weights(tiny_encoder: Path, data: Path, tmp_path: Path) -> None:
+    weights = []
+    for negatives in (NegativesConfig(), NegativesConfig("hardest", negatives_kept=1)):
+        config = replace(CONFIG, sampling=negatives, optimizer=OptimizerConfig(learning_rate=1e-3))
+        weights.append((run(tiny_encoder, data, tmp_path, config).model_folder() / "model.safetensors").read_bytes())
+    assert weights[0] != weights[1]

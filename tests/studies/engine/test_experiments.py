@@ -1,5 +1,7 @@
 """Experiments: all tables in their order, chosen by key, with recipes that begin with one start."""
 
+from dataclasses import replace
+
 import pytest
 
 from minbert.errors import InputError
@@ -9,8 +11,9 @@ from studies.engine.presets import ONLY, PRESETS, PresetName, load_preset
 from studies.engine.recipes import Node, Recipes
 
 NUMBERED = [str(number) for number in range(1, 11)]
-OTHERS = """batch-sizes best best-parts components data-sizes decoupled domains figure2 gradient mixed objectives
-objectives-suites pairs reviews schedulers shapes simulations sparsity sparsity-encoders sparsity-own sparsity-scores"""
+OTHERS = """batch-sizes best best-parts components data-sizes decoupled domains figure2 gradient gradient-suites
+mixed negatives objectives objectives-long objectives-suites pairs reviews schedulers shapes simulations sparsity
+sparsity-encoders sparsity-own sparsity-scores"""
 
 
 def test_all_tables_are_there_in_their_order(recipes: Recipes) -> None:
@@ -78,6 +81,28 @@ def test_a_preset_runs_all_tables_but_those_on_request(name: PresetName) -> None
 def test_the_preset_best_runs_its_own_table() -> None:
     [best] = load_preset("best").experiments
     assert (best.table.key, list(best.models)) == ("best", ["best"])
+
+
+def test_the_presets_of_the_gradient_paper_have_its_scripts_settings() -> None:
+    bert, roberta = (
+        {e.table.key: e.models for e in load_preset(name).experiments} for name in ("paradigm", "paradigm-roberta")
+    )
+    assert list(bert) == list(roberta) == sorted(bert)
+    modified = [models["objectives"]["mhe-modified"].config for models in (bert, roberta)]
+    assert [dict(config.objective.parameters)["ratio"] for config in modified] == [1.75, 1.25]
+    assert [config.batch_size for config in modified] == [128, 512]
+    for config in modified:
+        assert config.freeze_embeddings
+        assert (config.optimizer.schedule, config.optimizer.weight_decay) == ("linear", 0.0)
+
+
+def test_the_long_table_takes_ten_times_the_steps() -> None:
+    usual, long = (
+        load_preset("small", tables=[key]).experiments[0].models for key in ("objectives", "objectives-long")
+    )
+    assert list(long) == list(usual)
+    for row, model in usual.items():
+        assert long[row].config == replace(model.config, epochs=10 * model.config.epochs)
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from html import unescape
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,11 @@ from multitask.data.contamination import TrainedOn
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.embedding_suites import evaluate_model
 from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS
+from multitask.evaluation.suite_sets import SETS
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import SuitesConfig
-from studies.engine.experiments import GROUPS, STS, TRANSFER, all_experiments, suites_experiment
+from studies.engine.experiments import GROUPS, RETRIEVAL, STS, TRANSFER, all_experiments, suites_experiment
 from studies.engine.local_engine import InProcess
 from studies.engine.plan import make_plan
 from studies.engine.presets import Preset
@@ -41,6 +43,7 @@ def preset(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> Preset
     write_transfer(folder)
     for path in recipes.data.iterdir():
         (data / path.name).write_bytes(path.read_bytes())
+    (folder / "quora-dev.csv").write_bytes((data / "quora-dev.csv").read_bytes())
     first, second = STSB.read(STSB.paths(folder)).columns
     review = MR.read(MR.paths(folder)).columns[0][1]
     write(data / "sentences.txt", [first[0], second[1], review] * 8)
@@ -70,11 +73,11 @@ def test_scores_are_those_of_the_command(preset: Preset, runs: Path, monkeypatch
     for run in Record.read(runs, "sample").of_row("suites", "row"):
         evaluation = read_json(runs / str(run.evaluation) / "evaluation.json")
         expected = {}
-        for suite in ("sts", "transfer"):
+        for suite in SETS:
             of = (preset.recipes.suites_data, None)
             result = evaluate_model(suite, str(runs / str(run.model)), *of, device="cpu", precision="fp32")
             expected |= {task: result.main(found.scores) for task, found in result.tasks.items()}
-        for name in GROUPS[STS]:
+        for name in (*GROUPS[STS], *GROUPS[RETRIEVAL]):
             assert evaluation["scores"][name] == pytest.approx(expected[name], abs=1e-6)
         for name in GROUPS[TRANSFER]:  # embedded together with other sentences, one row in 80 may fall differently
             assert evaluation["scores"][name] == pytest.approx(expected[name], abs=1.5 / 80)
@@ -86,10 +89,12 @@ def test_scores_are_those_of_the_command(preset: Preset, runs: Path, monkeypatch
             for name in GROUPS[TRANSFER]:
                 right = arrays[f"{name}_labels"] == arrays[f"{name}_predictions"]
                 assert right.mean() == pytest.approx(evaluation["scores"][name], abs=1e-9)
+            for name in GROUPS[RETRIEVAL]:
+                assert arrays[f"{name}_predictions"].mean() == pytest.approx(evaluation["scores"][name], abs=1e-9)
 
 
 def test_columns_are_the_means_of_the_suites_and_their_tasks(results: TableResults) -> None:
-    assert results.table.score_columns == (STS, TRANSFER, *GROUPS[STS], *GROUPS[TRANSFER])
+    assert results.table.score_columns == (*GROUPS, *chain(*GROUPS.values()))
     means = {column: estimate.mean for (_, column), estimate in results.estimates.items()}
     for group, names in GROUPS.items():
         assert means[group] == pytest.approx(np.mean([means[name] for name in names]))

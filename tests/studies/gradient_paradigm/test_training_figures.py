@@ -1,8 +1,9 @@
 """Sweeps: lines are rows whose points differ by one parameter only."""
 
 from studies.engine.recipes import Recipes
-from studies.gradient_paradigm.tables_of_sweeps import data_sizes, gradient, shapes
-from studies.gradient_paradigm.training_figures import OTHER_SWEEPS, rows_along, sweep_figure
+from studies.gradient_paradigm.tables_of_sweeps import VARIED, data_sizes, gradient, shapes
+from studies.gradient_paradigm.training_figures import OTHER_SWEEPS, TASK_SWEEPS, rows_along, sweep_figure
+from studies.report.format import score
 from studies.report.preset_results import PresetResults
 from tests.studies.synthetic import write_store
 
@@ -12,7 +13,7 @@ def test_a_parameter_of_the_gradient_form_has_one_line_through_the_defaults(reci
     for parameter in ("margin", "temperature", "ratio"):
         [(name, line)] = rows_along(table, parameter).items()
         assert name == "gradient form"
-        assert len(line) == 7
+        assert len(line) == 1 + len(VARIED[parameter])
         assert list(line.values()).count("defaults") == 1
         assert all(row in ("defaults", f"{parameter}={value:g}") for value, row in line.items())
 
@@ -23,6 +24,18 @@ def test_other_parameters_name_the_lines(recipes: Recipes) -> None:
     assert list(lines)[:2] == ["BERT, InfoNCE", "BERT, VICReg"]
     assert len(lines) == 6
     assert {tuple(line) for line in lines.values()} == {("2x128", "4x256", "6x384")}
+
+
+def test_each_kind_of_task_has_a_line(tmp_path) -> None:
+    results = PresetResults.read(write_store(tmp_path, ["gradient-suites"], seeds=1), "sample")
+    for sweep in TASK_SWEEPS:
+        figure = sweep_figure(sweep, results)
+        assert figure is not None
+        svg = str(figure.svg)
+        for column in ("STS", "Transfer", "Retrieval"):
+            mean = results.tables[0].estimates["defaults", column].mean
+            assert f"{column}: " in svg
+            assert score(mean) in svg
 
 
 def test_places_are_in_rising_order_and_all_sentences_come_last(tmp_path) -> None:
