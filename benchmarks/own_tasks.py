@@ -1,6 +1,6 @@
 """Six declared tasks trained together, each alone, beside a linear probe and beside SetFit with few rows.
 
-    python -m benchmarks.own_tasks --senteval data/senteval --output FOLDER [--part together alone probe few setfit]
+    python -m benchmarks.own_tasks --senteval FOLDER --output FOLDER [--part together alone probe few pairs setfit]
 
 The tasks are SentEval's TREC, MRPC, SICK (two tasks of one file), SST2 and CR, in the formats that users have: JSON
 lines, tab-separated files, parquet. Every row of results.jsonl has part, task, seed, the score on the test set, and
@@ -25,12 +25,14 @@ from multitask.models.config import HeadsConfig
 from multitask.models.predictions import estimate_rows
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator
+from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.pretrain.training import pretrain
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.tasks.task import Task
 from multitask.training.config import OptimizerConfig
 
 START = "all-minilm-l6-v2"
-PARTS = ("together", "alone", "probe", "few", "setfit")
+PARTS = ("together", "alone", "probe", "few", "pairs", "setfit")
 ROWS_PER_CLASS = (8, 64)
 
 TASKS = """
@@ -122,6 +124,19 @@ def settings(seed: int, tasks: tuple[str, ...] = ()) -> FinetuneConfig:
     return FinetuneConfig(tasks=tasks, epochs=2, epoch_size=800, seed=seed, heads=heads, optimizer=optimizer)
 
 
+def settings_of_pairs(name: str, seed: int) -> PretrainConfig:
+    """The settings of contrastive training on pairs of one label, before the training with few rows."""
+    return PretrainConfig(
+        sources=(name,),
+        partners=20,
+        batch_size=16,
+        projection="none",
+        select="last",
+        seed=seed,
+        optimizer=OptimizerConfig(learning_rate=2e-5, schedule="linear", warmup=0.1),
+    )
+
+
 def settings_of_few_rows(seed: int, count: int) -> FinetuneConfig:
     """The settings with few rows a class: a linear head, and more epochs the fewer rows there are."""
     heads = HeadsConfig(sharing="none", dropout=0.1)
@@ -142,9 +157,14 @@ def test_scores(model: MultitaskModel, tasks: dict[str, Task]) -> Iterator[tuple
 FILES = ("train", "dev", "test", "separator", "quotes")
 
 
-def train(declared: Path, config: FinetuneConfig, runs: Path) -> tuple[MultitaskModel, float]:
+def train(
+    declared: Path, config: FinetuneConfig, runs: Path, pairs: PretrainConfig | None = None
+) -> tuple[MultitaskModel, float]:
+    """Train, first on pairs of one label if their settings are given; returns the model and minutes."""
     began = time.monotonic()
-    run = finetune(START, declared, config, RunOptions(runs=runs, name="own-tasks"))
+    options = RunOptions(runs=runs, name="own-tasks")
+    start = START if pairs is None else str(pretrain(START, declared, pairs, options).folder)
+    run = finetune(start, declared, config, options)
     minutes = (time.monotonic() - began) / 60
     return MultitaskModel.load(run.folder), minutes
 
@@ -211,8 +231,11 @@ def few_rows(declared: Path, name: str, count: int, seed: int) -> tuple[list[str
     return list(texts), [task.names[number] for number in numbers], task  # type: ignore[attr-defined]
 
 
-def few(declared: Path, folder: Path, runs: Path, seed: int, counts: list[int]) -> Iterator[dict[str, Any]]:
+def few(
+    declared: Path, folder: Path, runs: Path, seed: int, counts: list[int], with_pairs: bool
+) -> Iterator[dict[str, Any]]:
     """Ours with few rows. The training rows are the development rows too, as there are no others to select on."""
+    part = "pairs" if with_pairs else "few"
     for name in ("trec", "sst2", "cr"):
         for count in counts:
             texts, labels, task = few_rows(declared, name, count, seed)
@@ -221,9 +244,10 @@ def few(declared: Path, folder: Path, runs: Path, seed: int, counts: list[int]) 
             toml = place.with_suffix(".toml")
             kind = f'kind = "classification"\ntext = "{task.text[0]}"\nlabel = "{task.label}"'
             write_text(toml, f'[tasks.{name}]\n{kind}\ntrain = "{place.name}"\ndev = "{place.name}"\n')
-            model, minutes = train(toml, settings_of_few_rows(seed, count), runs)
+            pairs = settings_of_pairs(name, seed) if with_pairs else None
+            model, minutes = train(toml, settings_of_few_rows(seed, count), runs, pairs)
             for _, metrics in test_scores(model, {name: replace(task, train=load_tasks(toml)[name].train)}):
-                yield result(f"few {count}", name, seed, task, metrics, minutes)
+                yield result(f"{part} {count}", name, seed, task, metrics, minutes)
 
 
 def setfit(declared: Path, folder: Path, seed: int, counts: list[int]) -> Iterator[dict[str, Any]]:
@@ -279,8 +303,9 @@ def main() -> None:
             keep(probe(declared))
         for seed in options.seeds:
             keep(together_and_alone(declared, runs, seed, options.part))
-            if "few" in options.part:
-                keep(few(declared, options.output, runs, seed, options.rows))
+            for part in ("few", "pairs"):
+                if part in options.part:
+                    keep(few(declared, options.output, runs, seed, options.rows, with_pairs=part == "pairs"))
             if "setfit" in options.part:
                 keep(setfit(declared, options.output, seed, options.rows))
 

@@ -24,6 +24,7 @@ from multitask.objectives.labelled_pairs import LabelledPairs
 from multitask.runtime import distributed
 from multitask.stages.contrastive_config import ContrastiveConfig, NegativesConfig
 from multitask.stages.negative_sampling import excluded_negatives
+from multitask.stages.pairs_of_labels import pairs_of_labels
 from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.kinds import labels_to_tensor
 from multitask.tasks.read_examples import load_rows
@@ -171,6 +172,7 @@ def load_contrastive(
     projection: nn.Module,
     train_limit: int | None,
     max_length: int | None,
+    partners: int | None = None,
 ) -> tuple[ContrastiveSource, str]:
     """A contrastive source by name, and the fingerprint of its file.
 
@@ -183,19 +185,19 @@ def load_contrastive(
         projection: shared by all sources of the stage.
         train_limit: number of rows to use; None: all.
         max_length: maximum number of tokens of a sentence; None: the encoder's limit.
+        partners: pair a task's sentences with this many others of the same label; None: with themselves.
 
     Raises:
         InputError: a file is missing or malformed, or the objective cannot use the source.
     """
-    texts, labels, fingerprint = _read(name, data, config, train_limit)
-    rows = drawn_rows(len(texts[0]), train_limit)
-    texts = [[column[row] for row in rows] for column in texts]
-    labels = labels if labels is None else labels[rows]
+    texts, labels, groups, fingerprint = _chosen(name, data, config, train_limit, partners)
     # The cache's key must identify the texts: Quora's rows differ with and without its negative pairs.
-    selection = f"{fingerprint} {name} {'all' if labels is None else 'labelled'} limited"
+    selection = f"{fingerprint} {name} {'all' if labels is None else 'labelled'} {partners or ''} limited"
     columns = [tokenise(c, tokenizer, max_length, f"{selection} {i} {len(c)}") for i, c in enumerate(texts)]
     numbers: dict[str, int] = {}
     identities = [np.array([numbers.setdefault(text, len(numbers)) for text in column]) for column in texts]
+    if groups is not None:
+        identities = [groups, groups]
     sentences = tuple(hash_sentences(column) for column in texts)
     if len(columns) == 1:  # two views of every sentence
         columns, identities = columns * 2, identities * 2
@@ -221,6 +223,25 @@ def load_contrastive(
         ),
         fingerprint,
     )
+
+
+def _chosen(
+    name: str, data: Path, config: ContrastiveConfig, train_limit: int | None, partners: int | None
+) -> tuple[list[list[str]], NDArray[np.float32] | None, Rows | None, str]:
+    """Columns of the texts that are used, labels for the objective, groups of rows, and the file's fingerprint.
+
+    Rows of one group are no negatives of each other; without groups, rows with equal texts are not.
+    """
+    if partners is not None:
+        tasks = load_tasks(data)
+        if name not in tasks:
+            raise InputError(f'--partners needs sources that are tasks, not "{name}"; there are {", ".join(tasks)}')
+        texts, groups, fingerprint = pairs_of_labels(tasks[name], partners, train_limit)
+        return texts, None, groups, fingerprint
+    columns, labels, fingerprint = _read(name, data, config, train_limit)
+    rows = drawn_rows(len(columns[0]), train_limit)
+    texts = [[column[row] for row in rows] for column in columns]
+    return texts, labels if labels is None else labels[rows], None, fingerprint
 
 
 def _read(

@@ -24,6 +24,10 @@ class PretrainConfig(ContrastiveConfig):
     """What to train on, one source after the other within each epoch: dropout views of `unlabelled` sentences, of
     another text file (its name, ending in .txt) or of a task's sentences; supervised `quora` pairs; `nli` triplets;
     `pairs` of paraphrases. The report's "3 given" is: quora sentiment similarity."""
+    partners: int | None = None
+    """Pair each sentence of a task with this many others of its label instead of with itself, which suits few rows
+    (SetFit, arXiv 2209.11055). Sentences of equal labels are then no negatives of each other. Needs tasks that classify
+    sentences."""
     train_limit: int | None = None
     """Use only this many rows of each source. The same ones are drawn every time; of unlabelled text, the first."""
     max_length: int | None = None
@@ -55,7 +59,9 @@ class PretrainConfig(ContrastiveConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range(self, 1, ("train_limit", "epochs", "batch_size", "chunk", "evaluate_every", "probe_every"))
+        check_range(
+            self, 1, ("train_limit", "epochs", "batch_size", "chunk", "evaluate_every", "probe_every", "partners")
+        )
         check_range(self, 0, ("mlm_weight",))
         check_range(self, 0, ("seed",), most=MAX_SEED)
 
@@ -65,7 +71,7 @@ def _cost(planned: Planned) -> float:
 
     config = planned.config
     sources = (contrastive(name, planned.data, config.quora_share, config.train_limit) for name in config.sources)
-    return config.epochs * sum(sources)
+    return config.epochs * (config.partners or 1) * sum(sources)
 
 
 def _run(models: Sequence[Weights], data: Path, config: PretrainConfig, options: RunOptions) -> Artefact:

@@ -65,7 +65,8 @@ def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, o
     begin.encoder.embeddings.requires_grad_(not config.freeze_embeddings)
     limits = config.train_limit, config.max_length
     loaded = {
-        name: load_contrastive(name, data, config, begin.tokenizer, projection, *limits) for name in config.sources
+        name: load_contrastive(name, data, config, begin.tokenizer, projection, *limits, config.partners)
+        for name in config.sources
     }
     dev = None
     if config.select == "similarity":

@@ -42,7 +42,7 @@ from multitask.stages.mlm.training import mlm
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import Pretraining, pretrain
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.read_examples import load_rows
+from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.training.config import OptimizerConfig
 from multitask.training.optimizer_and_clipping import build_adamw
 
@@ -509,3 +509,34 @@ def test_fewer_negatives_train_other_weights(tiny_encoder: Path, data: Path, tmp
         config = replace(CONFIG, sampling=negatives, optimizer=OptimizerConfig(learning_rate=1e-3))
         weights.append((run(tiny_encoder, data, tmp_path, config).model_folder() / "model.safetensors").read_bytes())
     assert weights[0] != weights[1]
+
+
+@pytest.mark.parametrize("partners", [1, 3, 40])
+def test_partners_have_the_same_label_and_no_negative_has_it(tiny_encoder: Path, data: Path, partners: int) -> None:
+    config = replace(CONFIG, partners=partners)
+    source = load_contrastive(
+        "sentiment", data, config, load_tokenizer(str(tiny_encoder)), nn.Identity(), 30, None, partners
+    )[0]
+    _, rows = load_training_rows(load_tasks(data)["sentiment"])
+    label_of = dict(zip(rows.sentences[0], rows.labels, strict=True))
+    ids = {tuple(load_tokenizer(str(tiny_encoder)).encode([text])[0]): text for text in label_of}
+    pairs = [[ids[tuple(column[row])] for column in source.columns] for row in range(len(source))]
+    assert len(pairs) == 30 * partners
+    assert all(label_of[first] == label_of[second] for first, second in pairs)
+    assert all(first != second for first, second in pairs)
+    chosen = np.arange(0, len(pairs), partners)[:8]
+    excluded, _ = source._duplicates(chosen, torch.device("cpu"))
+    labels = np.array([label_of[pairs[row][0]] for row in chosen])
+    expected = (labels[:, None] == labels[None]) & ~np.eye(len(chosen), dtype=bool)
+    assert np.array_equal(excluded, expected)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [("similarity", "a cosine has no sentences of one label"), ("nli", "needs sources that are tasks, not .nli.")],
+)
+def test_partners_need_a_classification_of_sentences(
+    tiny_encoder: Path, data: Path, tmp_path: Path, source: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        run(tiny_encoder, data, tmp_path, replace(CONFIG, sources=(source,), partners=2))
