@@ -18,9 +18,10 @@
 # First [install](../start/install.md) the project. Then open a terminal in its folder and type `source .venv/bin/activate`, so that the
 # terminal finds `multitask`. If you installed the package instead, use a folder in which you ran `multitask data sample`.
 #
-# Lines that begin with `$` are commands for this terminal. The other code is Python: type it into `python`, in a second terminal like the
-# first one. Do not close that one, because later lines use names from earlier ones. `plt.show()` opens a figure. If you have Jupyter in this
-# environment (`pip install jupyterlab`), you can run the notebook at the end of this page instead.
+# Lines that begin with `$` are commands for this terminal. The other code is Python. Paste it block by block into `ipython`
+# (`pip install ipython`) in a second terminal like the first one; `python` takes such blocks only since version 3.13. Do not close it, because
+# later blocks use names from earlier ones. `plt.show()` opens a figure. You can also run the notebook at the end of this page in Jupyter
+# (`pip install jupyterlab`).
 #
 # ## Look at the data
 
