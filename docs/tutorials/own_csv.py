@@ -94,7 +94,7 @@ Path("wrong.toml").write_text(wrong);
 # urgency. A star marks the best of each column. The model with the best mean (`overall`) is kept.
 #
 # The last line is the run: a folder with the model and everything about it. Its name ends in 16 characters that stand for all settings and
-# data, so they are different on your machine. Below, `*` stands for them. (If you train again with other settings, give another `--name`, so
+# inputs. They may be different on your machine, so below, `*` stands for them. (If you train again with other settings, give another `--name`, so
 # that `*` still stands for one run.) You can also look at the training:
 
 # %%
