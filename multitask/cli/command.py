@@ -37,7 +37,7 @@ class Command:
     common: tuple[str, ...] = ()
     distributed: bool = False
     stage: Stage | None = None
-    defaults: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    defaults: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
 
     @property
     def help(self) -> str:

@@ -22,7 +22,7 @@ class Ensemble:
     data: Path = Path("data/sample")
     """Folder with the tasks' files."""
     tasks_file: Path | None = None
-    """Tasks file that declares the models' tasks."""
+    """Tasks file, which declares tasks of your own."""
     config: EnsembleConfig = field(default_factory=EnsembleConfig)
     options: RunOptions = field(default_factory=RunOptions)
 
