@@ -3,7 +3,7 @@
 A comment before each block says what is done with it. It is invisible on the page:
 
     <!-- run -->                            run it; `$ ` begins a command, other lines are the output
-    <!-- run with --epochs 1 -->            the same, and add these options to each `multitask` command
+    <!-- run with --epochs 1 -->            the same, and add these options to each command that trains or combines
     <!-- run, show: ^epoch|^[0-9] -->       show only the lines of the output that match
     <!-- file: data/own/tasks.toml -->      the block has the contents of this file
     <!-- not run: why -->                   only check that the options exist
@@ -155,7 +155,7 @@ class Session:
         line = self._filled(command)
         if block.options:
             line = re.sub(
-                r"(?<=multitask )((?:finetune|pretrain|mlm|fuse)\b[^#|]*?)(\s*(?:[#|].*)?)$",
+                r"(?<=multitask )((?:finetune|pretrain|mlm|fuse|ensemble)\b[^#|]*?)(\s*(?:[#|].*)?)$",
                 rf"\1 {block.options}\2",
                 line,
                 flags=re.DOTALL,

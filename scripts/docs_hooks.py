@@ -96,7 +96,8 @@ def notebook_files(notebook: dict[str, Any], name: str) -> Iterator[tuple[str, s
             elif text := "".join(output.get("text", content.get("text/plain", ""))).strip("\n"):
                 parts.append(fence("text", text))
     title, rest = parts[0].split("\n", 1) if "\n" in parts[0] else (parts[0], "")
-    download = f"This page is a notebook that was run: [download it]({name}.ipynb){{ download }}."
+    link = f'<a href="{name}.ipynb" download>download it</a>'  # as HTML: a link in Markdown would lead to the page
+    download = f"This page is a notebook that was run: {link}."
     yield f"{name}.md", "\n\n".join([title, rest.strip(), *parts[1:], "---", download]) + "\n"
 
 

@@ -1,5 +1,5 @@
-# Sourced by run_experiments.sh and run_tests.sh. Creates .venv and installs the pinned packages. Installs again only
-# after requirements.txt or pyproject.toml changed; otherwise it needs no network.
+# Sourced by run_experiments.sh and run_tests.sh, or run by itself in the project's folder. Creates .venv and installs the
+# pinned packages. Installs again only after requirements.txt or pyproject.toml changed; otherwise it needs no network.
 
 is_recent_python() {
   "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null

@@ -13,9 +13,15 @@
 #
 # You have a table of texts with labels, and you want the labels of new texts. This tutorial trains a model on
 # `data/own/messages.csv`, which comes with the project, and uses it on messages that have no labels. It takes a minute on a
-# laptop. Start in the project's folder, or in a folder where you ran `multitask data sample`.
+# laptop.
 #
-# The lines that begin with `$` are commands for a terminal. The others are Python.
+# First [install](../start/install.md) the project. Then open a terminal in its folder and type `source .venv/bin/activate`, so that the
+# terminal finds `multitask`. If you installed the package instead, use a folder in which you ran `multitask data sample`.
+#
+# Lines that begin with `$` are commands for this terminal. The other code is Python. Paste it block by block into `ipython`
+# (`pip install ipython`) in a second terminal like the first one; `python` takes such blocks only since version 3.13. Do not close it, because
+# later blocks use names from earlier ones. `plt.show()` opens a figure. You can also run the notebook at the end of this page in Jupyter
+# (`pip install jupyterlab`).
 #
 # ## Look at the data
 
@@ -35,7 +41,7 @@ for message in messages[:3]:
 # ## Say what to learn
 #
 # A tasks file says which column is the text and which columns are labels. Words are classes, so `topic` is a `classification`. Numbers are
-# a `regression`. Both tasks read the same file, and one model learns both.
+# a `regression`. Both tasks read the same file, and one model learns both. Save this as `tasks.toml`:
 
 # %%
 # %%writefile tasks.toml
@@ -77,8 +83,8 @@ Path("wrong.toml").write_text(wrong);
 # %% [markdown]
 # ## Train
 #
-# An epoch is one pass over the data; here it takes 192 messages. The learning rates are larger than the defaults, because there are so
-# few rows. `--name` becomes a part of the folder's name.
+# Training makes three passes (epochs), each over 192 of the messages to be quick. The learning rates are larger than the defaults, because
+# there are so few rows. `--name` becomes a part of the folder's name.
 
 # %%
 # !multitask finetune --tasks-file tasks.toml --name messages --epochs 3 --epoch-size 192 --learning-rate 5e-5 --head-learning-rate 1e-3
@@ -88,7 +94,8 @@ Path("wrong.toml").write_text(wrong);
 # urgency. A star marks the best of each column. The model with the best mean (`overall`) is kept.
 #
 # The last line is the run: a folder with the model and everything about it. Its name ends in 16 characters that stand for all settings and
-# data, so they are different on your machine. Below, `*` stands for them. The training is also there to look at:
+# inputs. They may be different on your machine, so below, `*` stands for them. (If you train again with other settings, give another `--name`, so
+# that `*` still stands for one run.) You can also look at the training:
 
 # %%
 # Dev scores after each epoch, from the run's metrics.jsonl
@@ -127,8 +134,8 @@ axes.legend();
 
 # %% [markdown]
 # The second table counts the held-out messages that the model was trained on after all, and shows the scores on the others. There are a few,
-# because each task holds out its own tenth, and a message held out for one task is a training message of the other. The lines that begin with
-# "not known" say what nobody can check: which sentences the start weights were trained on.
+# because the two tasks hold out nearly the same tenth, but not quite: a message held out for one may be a training message of the other. The
+# lines that begin with "not known" say what nobody can check: which sentences the start weights were trained on.
 #
 # ## Use it in a program
 

@@ -12,7 +12,7 @@
 # # A loss of your own
 #
 # You have an idea for a contrastive loss. This tutorial writes it down, looks at its gradient, trains with it, and compares it with InfoNCE.
-# It takes a minute on a laptop. You should know what a contrastive loss is;
+# It takes a minute on a laptop. [Your own CSV](own_csv.ipynb) explains how to type along. You should know what a contrastive loss is;
 # [The three components of a gradient](../concepts/gradient-components.md) explains the measures.
 #
 # ## The loss
@@ -76,7 +76,7 @@ for measure in ("dissipation", "dissipated anchors", "ratio", "hardest negative 
 # How to read it:
 #
 # - `dissipation` is the part of the gradient that is left, 0 to 1. Little is left, because this encoder can already tell two views of a
-#   sentence from other sentences. Of our loss most is left. `dissipated anchors` is the share of sentences that have nothing left at all.
+#   sentence from other sentences. Most of it is left with our loss. `dissipated anchors` is the share of sentences that have nothing left at all.
 # - `ratio` is 1 for all three: they pull as much as they push.
 # - `hardest negative weight`: MPT pushes a single negative. Ours shares the push among four, so the hardest one has a quarter.
 # - `residual` is the part of the gradient that the split does not explain. It is zero, so the other rows tell all.
@@ -127,7 +127,7 @@ for name in losses:
     print(f"{name:8}", " ".join(f"{score:.4f}" for score in scores))
 
 # %% [markdown]
-# One number is the score after 4 steps, the other after 8. The differences are small, and there is only one seed. Nothing follows from them
+# The first number is the score after 4 steps, the second after 8. The differences are small, and there is only one seed. Nothing follows from them
 # yet. To find out whether your loss is better:
 #
 # 1. Move the class into a file in `multitask/objectives/`. It is found by itself, so `multitask pretrain --objective top_k:k=8` works, and so

@@ -11,8 +11,8 @@
 # %% [markdown]
 # # From training to a served model
 #
-# This tutorial trains a model, checks it, starts a service, and asks it questions over HTTP. It takes a minute on a laptop. The service needs
-# some packages more: `pip install ".[serve]"`. (`requirements.txt` has them.)
+# This tutorial trains a model, checks it, starts a service, and asks it questions over HTTP. It takes a minute on a laptop.
+# [Your own CSV](own_csv.ipynb) explains how to type along. The service needs more packages: `pip install ".[serve]"`. (`requirements.txt` has them.)
 #
 # ## Train and check
 #

@@ -13,7 +13,7 @@
 #
 # `multitask experiments run` fills ten tables. This tutorial fills one of them step by step, so that you know where its numbers come from.
 # It is Table 7: does it help to project conflicting gradients of the tasks (PCGrad)? The table has two rows. To stay below a minute on a
-# laptop, we train much less than the report does.
+# laptop, we train much less than the report does. [Your own CSV](own_csv.ipynb) explains how to type along.
 #
 # ## Train the rows
 #

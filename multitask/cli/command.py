@@ -3,7 +3,7 @@
 A module that makes commands must not import torch, because `--help` imports all of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ class Command:
         common: names of the options that `--help` shows; empty: all of them.
         distributed: whether it runs under torchrun.
         stage: the stage whose runs `--config` takes, if any.
+        defaults: defaults that depend on the values of other options, by the options' names.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Command:
     common: tuple[str, ...] = ()
     distributed: bool = False
     stage: Stage | None = None
+    defaults: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
 
     @property
     def help(self) -> str:

@@ -21,6 +21,8 @@ class Ensemble:
     """Take each run's `leading` model, or `all` that it keeps (best overall and best on each task)."""
     data: Path = Path("data/sample")
     """Folder with the tasks' files."""
+    tasks_file: Path | None = None
+    """Tasks file, which declares tasks of your own."""
     config: EnsembleConfig = field(default_factory=EnsembleConfig)
     options: RunOptions = field(default_factory=RunOptions)
 
@@ -31,7 +33,8 @@ def ensemble(options: Ensemble) -> int:
     from multitask.evaluation.text_tables import ensemble_table
     from multitask.stages.ensemble.combining import ensemble
 
-    artefact = ensemble(options.model, options.data, options.config, options.options, options.kept)
+    data = options.tasks_file or options.data
+    artefact = ensemble(options.model, data, options.config, options.options, options.kept)
     print(ensemble_table(read_json(artefact.folder / "evaluation.json")))
     for path in sorted((artefact.folder / "predictions").iterdir()):
         print(path)
@@ -43,6 +46,6 @@ COMMAND = Command(
     "ensemble",
     Ensemble,
     ensemble,
-    common=("model", "kept", "data", "method", "rounds", "runs", "device"),
+    common=("model", "kept", "data", "tasks_file", "method", "rounds", "runs", "device"),
     stage=STAGE,
 )

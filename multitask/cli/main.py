@@ -111,9 +111,12 @@ def run_command(prog: str, command: Command, arguments: Sequence[str]) -> int:
             return 0
     file, save_to = given.pop("config", None), given.pop("save_config", None)
     settings = read_settings(file, prog, command.stage, options) if file else {}
-    values = {option.name: option.default for option in options} | settings | given
+    defaults = {option.name: option.default for option in options}
+    values = defaults | settings | given
     if missing := [option.flag for option in options if values[option.name] is MISSING]:
         raise InputError(f"{missing[0]} is missing (`{prog} --help` shows the options)")
+    if command.defaults:
+        values = defaults | command.defaults(values) | settings | given
     try:
         built = build(command.options, values)
         if save_to and os.environ.get("RANK", "0") == "0":  # torchrun starts one process a rank

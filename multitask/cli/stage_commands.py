@@ -1,11 +1,13 @@
 """The commands of stages: the options are the stage's models, its data, its configuration and `RunOptions`."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import field, make_dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from multitask.cli.command import TRAIN, Command
+from multitask.cli.options import options_of
 from multitask.runs.artefact import Weights
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage, stages
@@ -35,7 +37,14 @@ def stage_command(stage: Stage) -> Command:
     options = make_dataclass(stage.name, declared, frozen=True, namespace={"__doc__": stage.run.__doc__})
     always = [model.option for model in stage.inputs if model.default is not None]
     common = (*always, "data", "tasks_file", *stage.common, "runs", "device")
-    return Command(stage.name, options, partial(_run, stage), TRAIN, common, stage.distributed, stage)
+    defaults = partial(_defaults, stage.defaults) if stage.defaults else None
+    return Command(stage.name, options, partial(_run, stage), TRAIN, common, stage.distributed, stage, defaults)
+
+
+def _defaults(of_data: Callable[[Path], Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults of a stage's options for the data that the values name."""
+    config = of_data(values["tasks_file"] or values["data"])
+    return {option.name: option.default for option in options_of(type(config), values=config)}
 
 
 def _run(stage: Stage, given: Any) -> int:

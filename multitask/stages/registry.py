@@ -94,6 +94,7 @@ class Stage:
         distributed: whether it runs under torchrun.
         files: the files of the data folder that it reads, for a configuration; None: any.
         check: raises InputError where its data folder lacks something, before anything is computed.
+        defaults: the configuration that the command begins with, for a data folder; None: the class's own defaults.
         scores: whether its artefact holds scores, so that it needs no evaluation.
         gpu_share: how much of a GPU it uses, for engines that share GPUs.
     """
@@ -111,6 +112,7 @@ class Stage:
     distributed: bool = False
     files: Callable[[Any], list[str]] | None = None
     check: Callable[[Any, Path], None] | None = None
+    defaults: Callable[[Path], Any] | None = None
     scores: bool = False
     gpu_share: float = 1.0
 

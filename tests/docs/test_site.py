@@ -9,26 +9,43 @@ import pytest
 from scripts.check_site import problems
 
 
-def site(folder: Path, page: str, indexed: str = "page.html") -> Path:
+def site(folder: Path, page: str, indexed: tuple[str, ...] = ("page.html",)) -> Path:
     (folder / "search").mkdir()
     (folder / "page.html").write_text(page)
-    (folder / "search" / "search_index.json").write_text(json.dumps({"docs": [{"location": f"{indexed}#part"}]}))
+    (folder / "search" / "search_index.json").write_text(json.dumps({"docs": [{"location": name} for name in indexed]}))
     return folder
 
 
 def test_a_page_that_loads_only_its_own_files_passes(tmp_path: Path) -> None:
-    page = '<link href="a.css"><script src="a.js"></script><a href="https://elsewhere.example">link</a>'
+    page = """<link href="a.css"><script src="a.js"></script><style>b { background: url(own.png) }</style>
+        <img srcset="a.png 1x, b.png 2x"><a href="https://elsewhere.example">link</a><p>url(https://a.example)</p>"""
     assert list(problems(site(tmp_path, page))) == []
 
 
 @pytest.mark.parametrize(
     "page",
-    ['<script src="https://a.example/x.js">', '<link href="//a.example/x.css">', '<img src="http://a.example/x">'],
+    [
+        '<script src="https://a.example/x.js"></script>',
+        '<link href="//a.example/x.css">',
+        '<base href="https://a.example/">',
+        '<img src="HTTP://a.example/x">',
+        '<img srcset="own.png 1x, https://a.example/x.png 2x">',
+        '<video poster="//a.example/x"></video>',
+        '<object data="https://a.example/x"></object>',
+        '<svg><image xlink:href="https://a.example/x"/></svg>',
+        "<p style=\"background: url('https://a.example/x')\">",
+        "<style>@import 'https://a.example/x.css';</style>",
+    ],
 )
 def test_what_is_loaded_from_another_host_is_found(tmp_path: Path, page: str) -> None:
     (problem,) = problems(site(tmp_path, page))
     assert problem.startswith("page.html: loads ")
-    assert "a.example" in problem
+    assert "//a.example/" in problem
+
+
+@pytest.mark.parametrize("name", ["mermaid", "md-source"])
+def test_what_the_theme_would_ask_another_host_for_is_found(tmp_path: Path, name: str) -> None:
+    assert list(problems(site(tmp_path, f'<div class="x {name}">'))) == [f"page.html: loads {name}"]
 
 
 def test_fonts_of_a_style_sheet_are_found(tmp_path: Path) -> None:
@@ -38,8 +55,18 @@ def test_fonts_of_a_style_sheet_are_found(tmp_path: Path) -> None:
     assert list(problems(site(tmp_path, ""))) == ["a.css: loads https://a.example/font.woff2"]
 
 
-def test_a_page_that_search_does_not_know_is_found(tmp_path: Path) -> None:
-    assert list(problems(site(tmp_path, "", indexed="other.html"))) == ["page.html: search does not find it"]
+@pytest.mark.parametrize(
+    ("indexed", "missing"),
+    [
+        pytest.param(("page.html", "page.html#part"), [], id="nothing"),
+        pytest.param(("page.html#part",), ["page.html"], id="the page"),
+        pytest.param(("page.html", "other.html#part"), ["page.html#part"], id="a section"),
+    ],
+)
+def test_what_search_does_not_know_is_found(tmp_path: Path, indexed: tuple[str, ...], missing: list[str]) -> None:
+    page = '<h1 id="title">Title</h1><h2 id="part">Part</h2>'
+    expected = [f"{name}: search does not find it" for name in missing]
+    assert list(problems(site(tmp_path, page, indexed))) == expected
 
 
 @pytest.mark.parametrize(
@@ -63,7 +90,7 @@ def test_links_of_a_page_become_links_of_the_site(link: str, expected: str) -> N
 
 def test_the_page_of_a_notebook_has_its_text_code_outputs_and_figures() -> None:
     pytest.importorskip("mkdocs", reason="./run_tests.sh docs installs it")
-    from scripts.docs_hooks import notebook_files
+    from scripts.docs_hooks import notebook_files, rewritten
 
     picture = base64.b64encode(b"png").decode()
     figure = {"output_type": "display_data", "data": {"image/png": picture, "text/plain": "<Figure>"}}
@@ -75,7 +102,9 @@ def test_the_page_of_a_notebook_has_its_text_code_outputs_and_figures() -> None:
     ]
     files = dict(notebook_files({"cells": cells}, "name"))
     assert files["name-1.png"] == b"png"
-    assert str(files["name.md"]).split("\n\n")[:7] == [
+    parts = str(files["name.md"]).split("\n\n")
+    assert '<a href="name.ipynb" download>' in rewritten(parts[-1], "docs/tutorials/name.md", "docs/tutorials/name.md")
+    assert parts[:7] == [
         "# Title",
         "Text.",
         "```console\n$ ls\n$ pwd\n```",

@@ -123,6 +123,17 @@ def test_a_hub_checkpoint_is_fetched_once_and_then_needs_no_network(hub, tmp_pat
     assert hub.requested == []
 
 
+def test_a_relative_cache_folder_works(hub, tmp_path, monkeypatch):
+    reference = save_reference(tmp_path / "source")
+    hub.repositories["someone/tiny"] = {"main": files_of(tmp_path / "source")}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", "relative/hub")  # as of HF_HOME=relative
+    for offline in (False, True):
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", offline)
+        assert_same_outputs(BertModel.from_pretrained("someone/tiny"), reference)
+    assert (tmp_path / "relative" / "hub" / "models--someone--tiny").is_dir()
+
+
 def test_safetensors_come_before_a_pickle(hub, tmp_path):
     save_reference(tmp_path / "source")
     files = files_of(tmp_path / "source")

@@ -30,6 +30,7 @@ EXAMPLES = 40  # dev rows to pick from
 MOST_SENTENCES_OF_ONES_OWN = 2000
 COMPILING = 300.0
 """Seconds that a map by UMAP may take longer than other requests: numba compiles the first one for up to minutes."""
+ASSETS = ("page.css", "elements_and_requests.js", "views.js", "page.js")
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -62,13 +63,14 @@ def _page() -> str:
     )
 
 
-@router.get("/explore/page.{kind}")
-async def asset(kind: str) -> Response:
-    """The page's script or stylesheet."""
-    if kind not in (types := {"js": "text/javascript", "css": "text/css"}):
+@router.get("/explore/assets/{name}")
+async def asset(name: str) -> Response:
+    """One of the page's scripts, or its stylesheet."""
+    if name not in ASSETS:
         raise HTTPException(404, "Not Found")
-    content = files("multitask.inference.explore").joinpath(f"page.{kind}").read_bytes()
-    return Response(content, media_type=types[kind], headers={"X-Content-Type-Options": "nosniff"})
+    content = files("multitask.inference.explore").joinpath(name).read_bytes()
+    media_type = "text/css" if name.endswith(".css") else "text/javascript"
+    return Response(content, media_type=media_type, headers={"X-Content-Type-Options": "nosniff"})
 
 
 @router.get("/explore/setup")

@@ -31,8 +31,8 @@ class FuseConfig:
     """What the contrastive batches compare."""
     unlabelled: tuple[str, ...] = PAIRS
     """Sources that are only trained contrastively, one after the other at the end of each epoch: tasks, `unlabelled`
-    sentences, text files by name. If a tasks file declares none of the report's tasks, the defaults name no task:
-    all its tasks are trained on labels, and no source only contrastively."""
+    sentences, text files by name. If a tasks file lacks some of these tasks, the command's defaults leave them out. If
+    it lacks sentiment, all its tasks are trained on labels by default, and no source only contrastively."""
     steps: Literal["two", "one"] = "two"
     """One optimizer step for each of a batch's two losses, or one step on their sum."""
     contrastive_weight: float = 1.0
@@ -42,17 +42,15 @@ class FuseConfig:
         check_range(self, 0, ("contrastive_weight",))
 
 
-def for_tasks_of(data: Path, config: FuseConfig) -> FuseConfig:
-    """The configuration for these data: where the report's tasks are not declared, its defaults name none."""
+def defaults_for(data: Path) -> FuseConfig:
+    """The command's defaults for these data: those of the report's tasks that are declared, or all tasks on labels."""
     from multitask.tasks.declarations import load_tasks
 
-    if not load_tasks(data).keys().isdisjoint((*REPORT.tasks, *PAIRS)):
-        return config
-    supervised = config.finetune
-    tasks = () if supervised.tasks == REPORT.tasks else supervised.tasks
-    untrained = () if supervised.untrained == REPORT.untrained else supervised.untrained
-    unlabelled = () if config.unlabelled == PAIRS else config.unlabelled
-    return replace(config, finetune=replace(supervised, tasks=tasks, untrained=untrained), unlabelled=unlabelled)
+    declared = load_tasks(data)
+    if not declared.keys() >= set(REPORT.tasks):
+        return FuseConfig(finetune=replace(REPORT, tasks=(), untrained=()), unlabelled=())
+    pairs = tuple(name for name in PAIRS if name in declared)
+    return FuseConfig(finetune=replace(REPORT, untrained=pairs), unlabelled=pairs)
 
 
 def _with_seed(config: FuseConfig, seed: int) -> Any:
@@ -63,7 +61,7 @@ def _cost(planned: Planned) -> float:
     from multitask.stages.cost import contrastive
     from multitask.tasks.declarations import default_tasks
 
-    config = for_tasks_of(planned.data, planned.config)
+    config: FuseConfig = planned.config
     supervised = config.finetune
     share, limit = config.contrastive.quora_share, supervised.train_limit
     tasks = supervised.tasks or default_tasks(planned.data)
@@ -89,5 +87,6 @@ STAGE = register(
         summary=scores_of_epochs,
         common=(*COMMON, "objective"),
         distributed=True,
+        defaults=defaults_for,
     )
 )

@@ -3,7 +3,6 @@
 Source: report, sections 4.2 and 5.3.
 """
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,12 +23,10 @@ from multitask.stages.dropout_views_and_pairs import (
     load_contrastive,
 )
 from multitask.stages.finetune.training import Finetuning, Prepared, prepare
-from multitask.stages.fuse import STAGE, FuseConfig, for_tasks_of
+from multitask.stages.fuse import STAGE, FuseConfig
 from multitask.training.loop import LoopConfig
 from multitask.training.source import Source, losses_of
 from multitask.training.trainable import Batch, Losses, Trainable, Update
-
-logger = logging.getLogger("multitask")
 
 
 def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: RunOptions) -> Artefact:
@@ -46,9 +43,6 @@ def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: 
         TrainingError: training diverged.
         Interrupted: a signal stopped the run; it can be resumed.
     """
-    given, config = config, for_tasks_of(data, config)
-    if config != given:
-        logger.info("%s declares none of the report's tasks: the defaults name no task", data)
     found = prepare(start_weights, data, config.finetune, options)
     config = replace(config, finetune=found.config)
     begin, width = found.begin, found.begin.encoder.config.hidden_size

@@ -16,9 +16,9 @@ from tests.multitask.cli.mistakes import DEV, MISTAKES, QUESTIONS, Mistake
 PAGE = Path(__file__).parents[3] / "docs" / "bad-input.md"
 HEAD = """# Mistakes in a tasks file or its data, and what is printed
 
-Each row shows the line that `multitask data check --tasks-file tasks.toml` prints; of those with (F), the line of
-`multitask finetune --tasks-file tasks.toml`. `python -m tests.multitask.cli.test_bad_input` writes this page, and a
-test makes the mistakes again.
+Each row shows the line that `multitask data check --tasks-file tasks.toml` prints. Rows with (F) show the line that
+`multitask finetune --tasks-file tasks.toml` prints. A test makes the mistakes again, and
+`python -m tests.multitask.cli.test_bad_input` writes this page.
 
 | Mistake | Line |
 |---|---|

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import logging
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -364,19 +363,58 @@ def test_the_command(tiny_encoder: Path, small_data: Path, tmp_path: Path, capsy
     assert "similarity  pearson" in capsys.readouterr().out
 
 
-def test_declared_tasks_are_all_trained_on_labels(tiny_encoder, tmp_path, caplog) -> None:
-    caplog.set_level(logging.INFO, "multitask")
+def tasks_of(folder: Path, **kinds: str) -> Path:
+    """A tasks file on forty rows with two labels."""
     rows = [{"text": f"text {number}", "topic": "ab"[number % 2], "value": number % 5} for number in range(40)]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    declared = '[tasks.{0}]\nkind = "{1}"\ntext = "text"\nlabel = "{0}"\ntrain = "rows.jsonl"\n'
-    file = tmp_path / "tasks.toml"
-    file.write_text(declared.format("topic", "classification") + declared.format("value", "regression"))
-    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / "runs")
-    artefact = fuse(str(tiny_encoder), file, varied(FuseConfig(), epochs=1), options)
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    declared = '[tasks.{0}]\nkind = "{1}"\ntext = "text"\nlabel = "{2}"\ntrain = "rows.jsonl"\n'
+    labels = {"classification": "topic", "regression": "value"}
+    (folder / "tasks.toml").write_text(
+        "".join(declared.format(name, kind, labels[kind]) for name, kind in kinds.items())
+    )
+    return folder / "tasks.toml"
+
+
+def test_declared_tasks_are_all_trained_on_labels(tiny_encoder, tmp_path, capsys) -> None:
+    file = tasks_of(tmp_path, topic="classification", value="regression")
+    where = ["--start", str(tiny_encoder), "--tasks-file", str(file), "--runs", str(tmp_path / "runs")]
+    assert main(["fuse", *where, "--device", "cpu", "--epochs", "1"]) == 0
+    artefact = Artefact(Path(capsys.readouterr().out.splitlines()[-1]))
     assert sorted(artefact.history()[-1]["dev"]) == ["topic", "value"]
-    assert f"{file} declares none of the report's tasks" in caplog.text
     settings = json.loads((artefact.folder / "config.json").read_text())
     assert settings["finetune"]["tasks"] == ["topic", "value"]
     assert settings["unlabelled"] == []
-    once, twice = (SimpleNamespace(config=varied(FuseConfig(), epochs=epochs), data=file) for epochs in (1, 2))
+    config = stage.STAGE.defaults(file)
+    once, twice = (SimpleNamespace(config=varied(config, epochs=epochs), data=file) for epochs in (1, 2))
     assert stage.STAGE.cost(twice) == 2 * stage.STAGE.cost(once) > 0
+
+
+@pytest.mark.parametrize("option", ["--tasks", "--untrained", "--unlabelled"])
+def test_a_named_task_that_the_tasks_file_lacks_is_refused(option, tiny_encoder, tmp_path, capsys) -> None:
+    file = tasks_of(tmp_path, topic="classification", value="regression")
+    where = ["--start", str(tiny_encoder), "--tasks-file", str(file), "--runs", str(tmp_path / "runs")]
+    assert main(["fuse", *where, "--device", "cpu", option, "sentiment"]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert "sentiment" in line
+    assert not (tmp_path / "runs").exists()
+
+
+def test_defaults_name_the_tasks_of_the_report_that_are_declared(small_data, tmp_path) -> None:
+    assert stage.STAGE.defaults(small_data) == FuseConfig()  # so the course's runs keep their hashes
+    some = stage.STAGE.defaults(
+        tasks_of(tmp_path, sentiment="classification", similarity="regression", topic="regression")
+    )
+    assert (some.finetune.tasks, some.finetune.untrained) == (("sentiment",), ("similarity",))
+    assert some.unlabelled == ("similarity",)
+    none = stage.STAGE.defaults(tasks_of(tmp_path, similarity="regression", topic="classification"))
+    assert (none.finetune.tasks, none.finetune.untrained, none.unlabelled) == ((), (), ())
+
+
+def test_settings_and_options_come_before_the_defaults_for_the_data(tiny_encoder, tmp_path, capsys) -> None:
+    file = tasks_of(tmp_path, topic="classification", value="regression")
+    (tmp_path / "settings.toml").write_text('tasks = ["value"]\nepochs = 1\nunlabelled = ["topic"]\n')
+    where = ["--start", str(tiny_encoder), "--tasks-file", str(file), "--runs", str(tmp_path / "runs")]
+    chosen = ["--device", "cpu", "--config", str(tmp_path / "settings.toml"), "--unlabelled"]
+    assert main(["fuse", *where, *chosen]) == 0
+    settings = json.loads((Path(capsys.readouterr().out.splitlines()[-1]) / "config.json").read_text())
+    assert (settings["finetune"]["tasks"], settings["unlabelled"]) == (["value"], [])

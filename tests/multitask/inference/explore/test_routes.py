@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from multitask.evaluation.gradient_probe import probe
 from multitask.inference.explore.contrast import dropout_views
 from multitask.inference.explore.explorer import load_dev_sets
-from multitask.inference.explore.routes import add_page
+from multitask.inference.explore.routes import ASSETS, add_page
 from multitask.inference.serve.app import create_app
 from multitask.inference.serve.guard import LOOPBACK
 from multitask.inference.serve.limits import Limits
@@ -38,13 +38,15 @@ def test_the_page_loads_nothing_from_elsewhere(client):
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    for path in ("explore/page.css", "explore/page.js"):
+    for path in (f"explore/assets/{name}" for name in ASSETS):
         assert f'"{path}"' in page.text
         asset = client.get(path)
         assert asset.status_code == 200
         assert "https://" not in asset.text
     assert "https://" not in page.text
-    assert client.get("/explore/page.py").status_code == 404
+    assert page.text.count('"explore/assets/') == len(ASSETS)
+    assert client.get("/explore/assets/routes.py").status_code == 404
+    assert client.get("/explore/assets/..%2Froutes.py").status_code == 404
 
 
 def test_the_page_is_no_part_of_the_documented_service(client):
@@ -195,7 +197,7 @@ def test_the_token_guards_all_but_the_page_itself(models):
     app = create_app(models, Limits(), token="sesame")
     add_page(app, {})
     with TestClient(app) as client:
-        for path in ("/", "/explore/page.css", "/explore/page.js"):
+        for path in ("/", *(f"/explore/assets/{name}" for name in ASSETS)):
             page = client.get(path)
             assert page.status_code == 200
             assert "sentiment" not in page.text
