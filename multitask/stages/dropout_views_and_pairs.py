@@ -29,7 +29,7 @@ from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.kinds import labels_to_tensor
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.training_sentences import text_file, training_sentences
-from multitask.training.source import Encoded, Inputs, Source
+from multitask.training.source import BatchLoss, Encoded, Inputs, Source
 
 Columns = tuple[Tokens, ...]
 ALL_OTHERS = NegativesConfig()
@@ -76,8 +76,8 @@ class ContrastiveSource(Source):
         ids = [tokens[row] for tokens in self.columns for row in rows]
         return Inputs(ids, [np.zeros_like(sequence) for sequence in ids], None)
 
-    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
-        return self.loss_of_views(self.project(encoded.embeddings), rows)
+    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> BatchLoss:
+        return BatchLoss(*self.loss_of_views(self.project(encoded.embeddings), rows))
 
     def project(self, embeddings: Tensor) -> Tensor:
         """[columns * rows, hidden] -> [columns, rows, dim] fp32."""

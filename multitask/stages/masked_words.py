@@ -16,7 +16,7 @@ from minbert.tokenizer import Tokenizer
 from multitask.data.examples import Rows
 from multitask.data.tokenize_and_truncate import Tokens
 from multitask.runtime import distributed
-from multitask.training.source import Encoded, Inputs, Source
+from multitask.training.source import BatchLoss, Encoded, Inputs, Source
 
 MASKED, REPLACED = 0.8, 0.1  # of the tokens to predict; the rest stay as they are
 
@@ -77,7 +77,7 @@ class MaskedSource(Source):
         seen[fate < MASKED] = self.tokenizer.mask_token_id
         return ids.index_copy(0, places, seen), places
 
-    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> BatchLoss:
         places, words = (part.to(encoded.hidden.device, non_blocking=True) for part in targets)
         scores = self.head(collect(encoded.hidden, places), self.word_embeddings.weight).float()
         count = int(distributed.total(torch.tensor(len(words)), len(rows)))
@@ -85,4 +85,4 @@ class MaskedSource(Source):
         loss = F.cross_entropy(scores, words, reduction="sum") / max(count, 1)
         right = (scores.detach().argmax(dim=1) == words).float().sum() / max(count, 1)
         watched = {"accuracy": distributed.total(right, len(rows)), "words": scores.new_full((), count)}
-        return distributed.total(loss, len(rows)), watched
+        return BatchLoss(distributed.total(loss, len(rows)), watched)

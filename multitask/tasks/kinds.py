@@ -141,6 +141,10 @@ class Classification(Labelled):
         weight = None if self.class_weights is None else outputs.new_tensor(self.class_weights)
         return F.cross_entropy(outputs, labels.long(), weight)
 
+    def divergence(self, first: Tensor, second: Tensor) -> Tensor:
+        p, q = first.log_softmax(dim=1), second.log_softmax(dim=1)
+        return ((p.exp() - q.exp()) * (p - q)).sum(dim=1).mean()
+
     def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
         return (torch.from_numpy(outputs).double() / self.temperature).softmax(dim=1).numpy()
 
@@ -177,6 +181,9 @@ class PairClassification(Classification):
             return F.binary_cross_entropy_with_logits(outputs, labels)
         weight = outputs.new_tensor(self.class_weights)[labels.long()]
         return F.binary_cross_entropy_with_logits(outputs, labels, weight, reduction="sum") / weight.sum()
+
+    def divergence(self, first: Tensor, second: Tensor) -> Tensor:
+        return binary_divergence(first, second) if self.one_logit else super().divergence(first, second)
 
     def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
         if not self.one_logit:
@@ -255,6 +262,9 @@ class MultiLabel(Labelled):
         weight = None if self.class_weights is None else outputs.new_tensor(self.class_weights)
         return F.binary_cross_entropy_with_logits(outputs, labels, pos_weight=weight)
 
+    def divergence(self, first: Tensor, second: Tensor) -> Tensor:
+        return binary_divergence(first, second)
+
     def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
         return (torch.from_numpy(outputs).double() / self.temperature).sigmoid().numpy()
 
@@ -267,6 +277,11 @@ class MultiLabel(Labelled):
     def tuned(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> Self:
         columns = zip(estimates.T, labels.T > 0.5, strict=True)
         return replace(self, thresholds=tuple(best_threshold(scores, gold) for scores, gold in columns))
+
+
+def binary_divergence(first: Tensor, second: Tensor) -> Tensor:
+    """KL(P‖Q) + KL(Q‖P) of two-valued distributions, mean over all log odds."""
+    return ((first.sigmoid() - second.sigmoid()) * (first - second)).mean()
 
 
 def best_threshold(scores: NDArray[np.float64], gold: NDArray[np.bool_]) -> float:
@@ -340,6 +355,9 @@ class Regression(Task):
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         low, high = self.bounds
         return F.mse_loss(outputs, (labels - low) / (high - low))
+
+    def divergence(self, first: Tensor, second: Tensor) -> Tensor:
+        return F.mse_loss(first, second)
 
     def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
         return (np.clip(outputs, 0, 1) if self.range else outputs).astype(np.float64)

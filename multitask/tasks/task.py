@@ -152,6 +152,14 @@ class Task(ABC):
         """Mean loss, scalar. Outputs [rows, outputs], or [rows] for one number per row; labels as in `Examples`."""
 
     @abstractmethod
+    def divergence(self, first: Tensor, second: Tensor) -> Tensor:
+        """How far apart two outputs for the same rows are: symmetric, 0 for equal ones, mean over rows, scalar.
+
+        KL(P‖Q) + KL(Q‖P) of probabilities, as in SMART (arXiv 1911.03437, section 3.1), and the squared difference of
+        numbers. Each label of several counts as a distribution of its own, and their mean is taken.
+        """
+
+    @abstractmethod
     def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
         """Outputs as values that can be averaged over models: probabilities, or shares of the range. Same shape."""
 

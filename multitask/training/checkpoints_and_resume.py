@@ -27,6 +27,7 @@ from minbert.files import atomic_file, sha256_of_file, write_json, write_text
 from multitask.runtime import distributed
 from multitask.runtime.device import generator_states, restore_generators
 from multitask.runtime.errors import TrainingError
+from multitask.training.optimizer_and_clipping import Optimizer
 from multitask.training.trainable import Trainable
 
 logger = logging.getLogger("multitask")
@@ -55,13 +56,12 @@ class RunState:
     Args:
         folder: of the run.
         trainable: its module is saved and resumed.
-        optimizer: is saved and resumed too, as are the random generators of the CPU and the device.
+        optimizer: is saved and resumed too, with its average of the weights. So are the random generators of the CPU
+            and the device.
         device: where the module is trained.
     """
 
-    def __init__(
-        self, folder: Path, trainable: Trainable, optimizer: torch.optim.Optimizer, device: torch.device
-    ) -> None:
+    def __init__(self, folder: Path, trainable: Trainable, optimizer: Optimizer, device: torch.device) -> None:
         self.folder = folder
         self.trainable = trainable
         self.optimizer = optimizer

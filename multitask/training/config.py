@@ -8,7 +8,7 @@ from multitask.runtime.options import check_range
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """AdamW, its learning rate and gradient clipping."""
+    """AdamW, its learning rates, gradient clipping and averaging of weights."""
 
     learning_rate: float = 1e-5
     """Peak learning rate of the encoder."""
@@ -22,11 +22,19 @@ class OptimizerConfig:
     """Decoupled weight decay. Biases and norms are never decayed."""
     clip: float | None = 1.0
     """Largest norm of the gradient; a larger gradient is scaled down to it. `none` switches clipping off."""
+    layer_decay: float = 1.0
+    """Learning rate of each layer of the encoder as a share of that of the layer above it. The embeddings count as
+    the lowest layer."""
+    ema_decay: float | None = None
+    """Evaluate and keep models with a moving average of the weights. Each step's weights count this many times as much
+    as the next step's, e.g. 0.95. Default: no average."""
 
     def __post_init__(self) -> None:
         check_range(self, 0, ("learning_rate", "head_learning_rate", "weight_decay"))
         check_range(self, 0, ("warmup",), most=1)
         check_range(self, 1e-9, ("clip",))
+        check_range(self, 0.01, ("layer_decay",), most=1)
+        check_range(self, 0, ("ema_decay",), most=0.999999)
 
     @property
     def needs_total_steps(self) -> bool:

@@ -87,7 +87,7 @@ def train(
     optimizer = Optimizer(
         trainable.module, config.optimizer, plan.total_steps() if config.optimizer.needs_total_steps else 0
     )
-    state = RunState(folder, trainable, optimizer.adamw, runtime.device)
+    state = RunState(folder, trainable, optimizer, runtime.device)
     if state.resume():
         logger.info("resuming at step %d", state.progress.step)
     progress = state.progress
@@ -111,7 +111,8 @@ def train(
 
             if plan.evaluation_due(progress.step, config.evaluate_every):
                 progress.seconds += time.monotonic() - started
-                on_evaluation(progress.step, _evaluate(trainable, state, losses, epoch + 1))
+                with optimizer.averaged():
+                    on_evaluation(progress.step, _evaluate(trainable, state, losses, epoch + 1))
                 started = time.monotonic()
             if progress.step % STEPS_BETWEEN_READS[runtime.device.type] == 0:
                 losses.read()

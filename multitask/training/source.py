@@ -5,7 +5,7 @@ A stage trains on one or more sources in some order. All sources of an update ar
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -42,6 +42,21 @@ class Encoded:
     embeddings: Tensor  # [sequences, hidden] fp32, pooled
 
 
+@dataclass(frozen=True)
+class BatchLoss:
+    """What a source makes of a batch.
+
+    Args:
+        loss: scalar fp32.
+        watched: scalars to watch, without gradient.
+        outputs: of the head, [rows, ...] fp32 of all rows of the batch; None if the source has no head.
+    """
+
+    loss: Tensor
+    watched: dict[str, Tensor] = field(default_factory=dict)
+    outputs: Tensor | None = None
+
+
 class Source(ABC):
     """Rows that can be trained on."""
 
@@ -55,8 +70,8 @@ class Source(ABC):
         """Token sequences of the rows."""
 
     @abstractmethod
-    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
-        """A batch's loss, scalar fp32, and scalars to watch (without gradient). Called under autocast.
+    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> BatchLoss:
+        """A batch's loss. Called under autocast.
 
         Args:
             encoded: the sequences of this rank's rows, which `distributed.own` selects; in one process, of all rows.
@@ -86,10 +101,10 @@ class TaskSource(Source):
         ids, types = self.data.sequences(rows)
         return Inputs(ids, types, None)
 
-    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> BatchLoss:
         outputs = distributed.gather(self.model.head(self.task, encoded.embeddings), len(rows))
         labels = labels_to_tensor(self.labels[rows], outputs.device)
-        return self.model.tasks[self.task].loss(outputs, labels), {}
+        return BatchLoss(self.model.tasks[self.task].loss(outputs, labels), outputs=outputs)
 
 
 def losses_of(
@@ -103,13 +118,16 @@ def losses_of(
     parts = [sources[batch.source].inputs(distributed.own(batch.rows)) for batch in update]
     packed = PackedBatch.from_sequences([i for part in parts for i in part.ids], [t for p in parts for t in p.types])
     batch = packed.to(runtime.device)
-    terms: dict[str, Tensor] = {}
-    watched: dict[str, Tensor] = {}
+    found: dict[str, BatchLoss] = {}
     with runtime.autocast():
         hidden = encoder.forward_packed(batch, runtime.recompute)
         tokens = hidden.split([sum(map(len, part.ids)) for part in parts])
         embeddings = pool(hidden, batch, pooling).split([len(part.ids) for part in parts])
         for item, part, *own in zip(update, parts, tokens, embeddings, strict=True):
-            terms[item.source], seen = sources[item.source].loss(Encoded(*own), part.targets, item.rows)
-            watched |= {f"{item.source} {name}": value for name, value in seen.items()}
-    return Losses(terms, sum(int(sources[item.source].lengths[item.rows].sum()) for item in update), watched)
+            found[item.source] = sources[item.source].loss(Encoded(*own), part.targets, item.rows)
+    return Losses(
+        terms={name: batch.loss for name, batch in found.items()},
+        tokens=sum(int(sources[item.source].lengths[item.rows].sum()) for item in update),
+        watched={f"{name} {key}": value for name, of in found.items() for key, value in of.watched.items()},
+        outputs={name: of.outputs for name, of in found.items() if of.outputs is not None},
+    )

@@ -30,15 +30,17 @@ class Losses:
         terms: scalar losses by name.
         tokens: number of real tokens that the losses were computed from.
         watched: further scalars to record, by name.
+        outputs: of the heads, [rows, ...] by the name of their loss, with graph; those of sources that have heads.
     """
 
     terms: dict[str, Tensor]
     tokens: int
     watched: dict[str, Tensor] = field(default_factory=dict)
+    outputs: dict[str, Tensor] = field(default_factory=dict)
 
     def detached(self) -> "Losses":
-        """The same losses without their graph."""
-        return replace(self, terms={name: term.detach() for name, term in self.terms.items()})
+        """The same losses without their graph and without outputs."""
+        return replace(self, terms={name: term.detach() for name, term in self.terms.items()}, outputs={})
 
     def plus(self, other: "Losses", share: float) -> "Losses":
         """Add `share` times another part's losses; for a batch that is computed in parts."""

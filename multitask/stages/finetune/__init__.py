@@ -12,6 +12,7 @@ from multitask.runtime.options import MAX_SEED, RunOptions, check_range
 from multitask.schedulers.config import SchedulerConfig
 from multitask.stages.registry import Stage, register
 from multitask.training.config import OptimizerConfig
+from multitask.training.regularisation.config import RegularisationConfig
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class FinetuneConfig:
     heads: HeadsConfig = field(default_factory=HeadsConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     scheduling: SchedulerConfig = field(default_factory=SchedulerConfig)
+    regularisation: RegularisationConfig = field(default_factory=RegularisationConfig)
 
     def __post_init__(self) -> None:
         check_range(self, 1, ("epochs", "batch_size", "epoch_size", "train_limit", "patience", "conflicts_every"))
@@ -83,7 +85,7 @@ def training_cost(config: FinetuneConfig, data: Path) -> float:
     whole = config.scheduler in ("epoch_round_robin", "single")  # others cut every set to the smallest one's length
     least = min(sizes.values())
     used = {task: config.epoch_size or (size if whole else least) for task, size in sizes.items()}
-    training = sum(len(task.text) * count for task, count in used.items())
+    training = config.regularisation.cost * sum(len(task.text) * count for task, count in used.items())
     return training + FORWARD_SHARE * labelled((*tasks, *config.untrained), "dev", data)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from multitask.stages.finetune import STAGE, FinetuneConfig
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.training.loop import LoopConfig
+from multitask.training.regularisation.base import Compute, build_regularisers
 from multitask.training.source import TaskSource, losses_of
 from multitask.training.trainable import Batch, Evaluation, Losses, Update
 
@@ -134,6 +136,7 @@ class Finetuning:
             {"encoder": model.encoder, "heads": model.heads, "scheduler": self.scheduler}
         )
         self.sources = {name: TaskSource(model, name, split) for name, split in training.items()}
+        self.regularisers = build_regularisers(config.regularisation, model, runtime.device)
         self.rows = {name: drawn_rows(len(split), config.train_limit) for name, split in training.items()}
 
     def plan(self, epoch: int) -> Sequence[Update]:
@@ -154,7 +157,11 @@ class Finetuning:
         return {name: len(rows) for name, rows in self.rows.items()}
 
     def losses(self, update: Update) -> Losses:
-        return losses_of(self.model.encoder, self.model.pooling, self.sources, update, self.runtime)
+        model = self.model
+        compute: Compute = partial(losses_of, model.encoder, model.pooling, self.sources, update, self.runtime)
+        for regulariser in self.regularisers:
+            compute = partial(regulariser, compute)
+        return compute()
 
     def watch(self, update: Update, step: int) -> dict[str, Tensor]:
         """Conflicts between the tasks' gradients on the update, or on random batches if the update lacks a task."""

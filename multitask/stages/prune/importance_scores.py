@@ -26,7 +26,7 @@ from multitask.runtime.device import Runtime
 from multitask.runtime.random_streams import torch_seed
 from multitask.stages.prune import PruneConfig
 from multitask.tasks.kinds import POSITIVE
-from multitask.training.source import Encoded, Inputs, Source, losses_of
+from multitask.training.source import BatchLoss, Encoded, Inputs, Source, losses_of
 from multitask.training.trainable import Batch
 
 SOURCE = "scoring"
@@ -57,13 +57,13 @@ class AlignUniformSource(Source):
         aligned = places.reshape(pairs.shape)[:, self.positive[rows]]
         return Inputs([ids[i] for i in first], [types[i] for i in first], aligned)
 
-    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> BatchLoss:
         directions = unit(encoded.embeddings)
         loss = self.uniformity_weight * uniformity(directions)
         if targets.size:
             first, second = directions[torch.from_numpy(targets).to(directions.device)]
             loss = loss + (1 - self.uniformity_weight) * alignment(first, second)
-        return loss, {}
+        return BatchLoss(loss)
 
 
 def sensitivity(

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, log_softmax, softmax
-from scipy.stats import pearsonr
+from scipy.stats import entropy, pearsonr
 from sklearn.metrics import f1_score
 from torch import nn
 
@@ -65,6 +65,40 @@ def test_loss_equals_its_formula(task, generator):
     loss = TASKS[task].loss(torch.from_numpy(outputs), torch.from_numpy(labels))
     assert loss.shape == ()
     assert loss.item() == pytest.approx(expected_loss(task, outputs.astype(float), labels), rel=1e-5)
+
+
+def probabilities(task, outputs):
+    """Of the values of each distribution, [..., values]."""
+    if task.kind in ("classification", "pair_classification") and outputs.ndim == 2:
+        return softmax(outputs, axis=1)
+    return np.stack([expit(outputs), expit(-outputs)], axis=-1)
+
+
+@pytest.mark.parametrize(
+    "kind, fields",
+    [
+        ("classification", {"labels": ["a", "b", "c"]}),
+        ("pair_classification", {"labels": ["a", "b"]}),
+        ("pair_classification", {"labels": ["a", "b", "c"]}),
+        ("multilabel", {"labels": ["a", "b", "c"]}),
+        ("regression", {}),
+        ("pair_regression", {"range": [1, 3]}),
+        ("cosine", {}),
+    ],
+)
+def test_divergence_is_symmetric_and_that_of_scipy(kind, fields, generator):
+    task = declared(kind, **fields)
+    first, second = generator.normal(size=(2, ROWS, task.outputs) if task.outputs > 1 else (2, ROWS))
+    if kind in ("regression", "pair_regression", "cosine"):
+        expected = np.mean((first - second) ** 2)
+    else:
+        p, q = probabilities(task, first), probabilities(task, second)
+        expected = np.mean(entropy(p, q, axis=-1) + entropy(q, p, axis=-1))
+    a, b = torch.from_numpy(first), torch.from_numpy(second)
+    assert task.divergence(a, b).shape == ()
+    assert task.divergence(a, b).item() == pytest.approx(expected, rel=1e-12)
+    assert torch.equal(task.divergence(a, b), task.divergence(b, a))
+    assert task.divergence(a, a) == 0
 
 
 def predicted(task, outputs):

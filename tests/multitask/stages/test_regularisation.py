@@ -1,0 +1,169 @@
+"""Regularised fine-tuning of a tiny encoder: cut and resumed, with every scheduler, on every kind of pair head."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from minbert.errors import InputError
+from minbert.files import sha256_of_file
+from multitask.models.config import HeadsConfig
+from multitask.runs.artefact import Artefact
+from multitask.runs.run_hash import changed_settings
+from multitask.runtime.options import RunOptions
+from multitask.schedulers import SCHEDULERS
+from multitask.schedulers.pcgrad_and_aggregators import METHODS
+from multitask.stages.cost import labelled
+from multitask.stages.finetune import FinetuneConfig, training_cost
+from multitask.stages.finetune.training import Finetuning, finetune, prepare
+from multitask.tasks.declarations import MAIN_TASKS
+from multitask.training.config import OptimizerConfig
+from multitask.training.optimizer_and_clipping import Optimizer
+from multitask.training.regularisation.config import RegularisationConfig
+from multitask.training.trainable import Losses
+from tests.multitask.schedulers.test_pcgrad_and_aggregators import PACKAGES
+
+FAST = OptimizerConfig(learning_rate=1e-3)
+CONFIG = FinetuneConfig(MAIN_TASKS, epochs=2, batch_size=8, epoch_size=16, optimizer=FAST, keep_task_bests=False)
+BOTH = RegularisationConfig(smart_weight=2.0, smart_radius=0.05, r_drop_weight=1.5)
+METHODS_ON = {
+    "smart": replace(CONFIG, regularisation=RegularisationConfig(smart_weight=1.0)),
+    "r_drop": replace(CONFIG, regularisation=RegularisationConfig(r_drop_weight=1.0)),
+    "ema": replace(CONFIG, optimizer=replace(FAST, ema_decay=0.7)),
+    "layer_decay": replace(CONFIG, optimizer=replace(FAST, layer_decay=0.5)),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Artefact]:
+    """Fine-tune the tiny encoder on the small data, by default into a folder of all tests' runs."""
+    shared = tmp_path_factory.mktemp("runs")
+
+    def call(config: FinetuneConfig, runs: Path = shared, save_every: float = 1e9) -> Artefact:
+        options = RunOptions(device="cpu", precision="fp32", runs=runs, save_every=save_every)
+        return finetune(str(tiny_encoder), small_data, config, options)
+
+    return call
+
+
+def kept(artefact: Artefact) -> tuple[dict[str, str], list[dict]]:
+    """Checksums of the kept models, and metrics.jsonl without times."""
+    files = {str(p.relative_to(artefact.folder)): sha256_of_file(p) for p in artefact.folder.glob("checkpoints/*/*")}
+    return files, [{key: value for key, value in line.items() if key != "seconds"} for line in artefact.history()]
+
+
+class Cut(Exception):  # noqa: N818
+    """Stands for a kill."""
+
+
+@pytest.mark.parametrize("name", METHODS_ON)
+def test_a_run_that_was_cut_ends_as_if_it_had_not_been(
+    run: Callable[..., Artefact], tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, step = run(METHODS_ON[name]), Optimizer.step
+
+    def cut(self: Optimizer, number: int) -> None:
+        if number == 3:
+            raise Cut
+        step(self, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Optimizer, "step", cut)
+        with pytest.raises(Cut):
+            run(METHODS_ON[name], tmp_path, save_every=0.0)
+    torch.manual_seed(99)  # the generator comes from the saved state
+    resumed = run(METHODS_ON[name], tmp_path)
+    assert resumed.folder.name == whole.folder.name
+    np.testing.assert_equal(kept(resumed), kept(whole))
+    if name in ("smart", "r_drop"):
+        for line in whole.history():
+            assert all(line["training"][f"{task} {name}"] > 0 for task in MAIN_TASKS)
+    assert kept(whole)[0] != kept(run(CONFIG))[0]
+
+
+def test_what_is_off_changes_nothing(run: Callable[..., Artefact]) -> None:
+    off = replace(CONFIG, regularisation=RegularisationConfig(smart_radius=0.5))
+    np.testing.assert_equal(kept(run(off)), kept(run(CONFIG)))
+    assert changed_settings(FinetuneConfig()) == {}
+    assert changed_settings(FinetuneConfig(optimizer=FAST)) == {"optimizer": {"learning_rate": 1e-3}}
+
+
+@pytest.fixture(scope="module")
+def problem(tiny_encoder: Path, small_data: Path) -> Callable[[FinetuneConfig], Finetuning]:
+    """The first state of a training without dropout. All have the same encoder."""
+    still = replace(CONFIG, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
+    found = prepare(str(tiny_encoder), small_data, still, RunOptions(device="cpu", precision="fp32"))
+
+    def build(config: FinetuneConfig) -> Finetuning:
+        training = {task: found.training[task] for task in config.tasks}
+        problem = Finetuning(found.model, training, found.dev, config, found.runtime)
+        problem.module.train().zero_grad()
+        return problem
+
+    return build
+
+
+@pytest.mark.parametrize("name", sorted(SCHEDULERS))
+def test_every_scheduler_takes_the_regularised_losses(
+    problem: Callable[[FinetuneConfig], Finetuning], name: str
+) -> None:
+    if name in METHODS and METHODS[name].extra:
+        pytest.importorskip(PACKAGES[METHODS[name].extra])
+    config = replace(CONFIG, scheduler=name, tasks=("similarity",) if name == "single" else MAIN_TASKS)
+    plain, regularised = problem(config), problem(replace(config, regularisation=BOTH))
+    update = regularised.plan(0)[0]
+    before = {task: term.item() for task, term in plain.losses(update).terms.items()}
+    found = regularised.scheduler.backward(regularised, update)
+    assert found.terms.keys() == before.keys()
+    for task, term in found.terms.items():
+        penalty = found.watched[f"{task} smart"].item()
+        assert penalty > 0
+        assert found.watched[f"{task} r_drop"] == 0  # there is no dropout
+        assert term.item() == pytest.approx(before[task] + 2.0 * penalty, rel=1e-4)
+    gradients = [p.grad for p in regularised.module.parameters() if p.grad is not None]
+    assert gradients
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert not found.outputs  # nothing keeps the graph
+
+
+@pytest.mark.parametrize("pairs", ["embeddings", "features", "joint"])
+def test_pairs_are_regularised_however_they_are_read(run: Callable[..., Artefact], pairs: str) -> None:
+    sharing = "shared_first_layer" if pairs == "embeddings" else "separate"
+    heads = HeadsConfig(sharing, pairs=pairs)
+    artefact = run(replace(CONFIG, tasks=("paraphrase", "similarity"), epochs=1, heads=heads, regularisation=BOTH))
+    training = artefact.history()[0]["training"]
+    assert training.keys() == {
+        "gradient", *(f"{task}{name}" for task in ("paraphrase", "similarity") for name in ("", " smart", " r_drop"))
+    }  # fmt: skip
+    assert all(value > 0 for value in training.values())
+
+
+def test_the_estimate_of_the_cost_knows_the_passes(small_data: Path) -> None:
+    plain, both = (training_cost(replace(CONFIG, regularisation=r), small_data) for r in (RegularisationConfig(), BOTH))
+    evaluation = labelled(MAIN_TASKS, "dev", small_data) / 3
+    assert both - evaluation == pytest.approx((plain - evaluation) * 14 / 3)
+
+
+@pytest.mark.parametrize(
+    "kind, settings",
+    [
+        (RegularisationConfig, {"smart_weight": -1.0}),
+        (RegularisationConfig, {"smart_radius": 0.0}),
+        (RegularisationConfig, {"r_drop_weight": float("nan")}),
+        (OptimizerConfig, {"ema_decay": 1.0}),
+        (OptimizerConfig, {"layer_decay": 0.0}),
+        (OptimizerConfig, {"layer_decay": 1.1}),
+    ],
+)
+def test_settings_out_of_range_are_refused(kind: type, settings: dict[str, float]) -> None:
+    with pytest.raises(InputError, match=f"{next(iter(settings))} is .*; expected"):
+        kind(**settings)
+
+
+def test_detached_losses_hold_no_outputs() -> None:
+    losses = Losses({"a": torch.ones((), requires_grad=True)}, 3, outputs={"a": torch.ones(2, requires_grad=True)})
+    assert not losses.detached().outputs
+    assert not losses.detached().terms["a"].requires_grad
