@@ -12,6 +12,7 @@ from studies.engine.record import duration
 from studies.engine.table import OVERALL
 from studies.report import format as formats
 from studies.report.cost import StageDetails, cost_of, stages_of
+from studies.report.embedding_columns import NOTE, embedding_columns
 from studies.report.figures import COLOURS, GLYPHS
 from studies.report.preset_results import PresetResults
 from studies.report.sections import SECTIONS, learning_curves, overall_curves
@@ -52,6 +53,8 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
         "markup": markup,
         "Latex": markup.Latex,
         "study": write_study(results, warnings, output),
+        "embedding_columns": embedding_columns,
+        "about_embeddings": NOTE,
     }
     for found in tables:
         text = environment("latex").get_template("table.tex.jinja").render(results=found, **values)

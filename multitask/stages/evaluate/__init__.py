@@ -84,6 +84,7 @@ ON_DEV = register(
         EvaluateConfig,
         _run_evaluation,
         _evaluation_cost,
+        version=2,
         with_seed=None,
         command=False,
         scores=True,

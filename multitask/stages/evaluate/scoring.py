@@ -14,7 +14,9 @@ from minbert.files import atomic_file, read_json, sha256_of_file, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.evaluation.embedding_cache import embed
+from multitask.evaluation.embedding_geometry import geometry
 from multitask.evaluation.embedding_suites import SUITES, measure_task, read_sets
+from multitask.evaluation.senteval_files import SimilarityData
 from multitask.evaluation.task_predictions import Estimates, estimate, load_split
 from multitask.evaluation.task_scores import labels_of, overlap, score
 from multitask.models.multitask_model import load_model
@@ -24,15 +26,18 @@ from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import ON_DEV, ON_SUITES, EvaluateConfig, SuitesConfig
 from multitask.tasks.declarations import load_tasks
+from multitask.tasks.kinds import Cosine
+from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Task
 
 
 def evaluate_run(run: Artefact, data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:
     """Score a run's best model on the dev sets that selected it; an encoder without heads, only on pair tasks.
 
-    The artefact holds evaluation.json (overall score, each task's main score and its name, all metrics, and how much of
-    each task the model was trained on) and predictions.npz (`{task}_predictions` and `{task}_labels`, each [rows] or
-    [rows, labels] in file order; for average precision, the predictions are probabilities).
+    The artefact holds evaluation.json (overall score, each task's main score and its name, all metrics, how much of
+    each task the model was trained on, and the geometry of its embeddings of the similarity dev set, if the data has
+    one) and predictions.npz (`{task}_predictions` and `{task}_labels`, each [rows] or [rows, labels] in file order; for
+    average precision, the predictions are probabilities).
 
     Args:
         run: a completed training run.
@@ -44,7 +49,9 @@ def evaluate_run(run: Artefact, data: Path, config: EvaluateConfig, options: Run
         InputError: the dev files differ from those of the run.
     """
     runtime = start(options.device, options.precision)
-    key = ON_DEV.key(config, {"model": run.digest, **runtime.describe()})
+    pairs = similarity_dev_set(data)
+    measured = {} if pairs is None else {"similarity": pairs.fingerprint}
+    key = ON_DEV.key(config, {"model": run.digest, **measured, **runtime.describe()})
     with Artefact.building(options.runs, key, options.name, {"data": str(data)}, options.keep) as artefact:
         if artefact.done:
             return artefact
@@ -56,9 +63,35 @@ def evaluate_run(run: Artefact, data: Path, config: EvaluateConfig, options: Run
                 raise InputError(f"{dev[name].examples.source}: not the file that {run.folder} was selected on")
         examples = {name: split.examples for name, split in dev.items()}
         seen = TrainedOn.of_folder(folder, str(run.folder))
-        write_evaluation(artefact.folder, model.tasks, estimate(model, dev, runtime), examples, seen, {})
+        embedded = {} if pairs is None else {"geometry": _geometry(folder, pairs, options)}
+        write_evaluation(artefact.folder, model.tasks, estimate(model, dev, runtime), examples, seen, embedded)
         artefact.finish()
     return artefact
+
+
+def similarity_dev_set(data: Path) -> Examples | None:
+    """The dev set of the course's task similarity.
+
+    None if the data declares another task or none, lacks the file, or has a single sentence.
+    """
+    task = load_tasks(data).get("similarity")
+    if not isinstance(task, Cosine) or task.range != (0.0, 5.0) or task.dev is None:
+        return None
+    path = task.source("dev").path
+    if path is None or not path.is_file():
+        return None
+    pairs = load_rows(task, "dev")
+    return pairs if len({text for column in pairs.sentences for text in column}) > 1 else None  # nothing is spread
+
+
+def _geometry(model: Path, pairs: Examples, options: RunOptions) -> dict[str, Any]:
+    """The geometry of a model's embeddings of some pairs, as JSON types, without the bands of similarity."""
+    encoder = SentenceEncoder.load(model, device=options.device, precision=options.precision)
+    first, second = (list(column) for column in pairs.sentences)
+    gold = labels_of(pairs).astype(np.float64)
+    data = SimilarityData((first, second), gold, np.full(len(gold), "dev"))
+    found = asdict(geometry(data, embed(encoder, [*first, *second], cache=None)))
+    return {name: value for name, value in found.items() if name != "bands"}
 
 
 def write_evaluation(

@@ -6,6 +6,7 @@ from itertools import combinations
 import pytest
 
 from multitask.objectives.config import ObjectiveConfig
+from multitask.runs.run_hash import changed_settings
 from multitask.schedulers import SCHEDULERS
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.fuse import FuseConfig
@@ -14,8 +15,16 @@ from studies.engine.experiments import Experiment, all_experiments
 from studies.engine.presets import PRESETS, PresetName, load_preset
 from studies.engine.recipes import Recipes
 from studies.engine.table import OVERALL, Row
-from studies.multitask_report.beyond_the_report import schedulers
-from studies.multitask_report.tables_1_to_10 import TABLES, table_5, table_8, table_9, table_10
+from studies.multitask_report.beyond_the_report import (
+    batches,
+    best_parts,
+    learning_rate_schedule,
+    negative_pairs,
+    regularisation,
+    schedulers,
+    stages,
+)
+from studies.multitask_report.tables_1_to_10 import TABLES, table_4, table_5, table_8, table_9, table_10
 
 ROWS = {"1": 4, "2": 6, "3": 3, "4": 3, "5": 4, "6": 3, "7": 2, "8": 2, "9": 2, "10": 3}  # as counted in the report
 
@@ -100,3 +109,62 @@ def test_the_table_of_schedulers_has_all_of_them(recipes: Recipes) -> None:
     assert {key: model.config.scheduler for key, model in models.items()} == {key: key for key in models}
     assert sorted(models) == sorted(set(SCHEDULERS) - {"single"})
     assert len({replace(model.config, scheduler="average") for model in models.values()}) == 1
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_each_method_of_regularisation_is_isolated_from_the_best_recipe(name: PresetName) -> None:
+    models = regularisation(PRESETS[name]).models
+    best, dropout = models["best"].config, models["encoder_dropout"].config
+    parts = best_parts(PRESETS[name]).models
+    assert (parts["best"], parts["encoder_dropout"]) == (models["best"], models["encoder_dropout"])
+    changes = {key: changed_settings(model.config, best) for key, model in models.items()}
+    assert changes == {
+        "best": {},
+        "smart": {"regularisation": {"smart_weight": 1.0}},
+        "encoder_dropout": {"encoder_dropout": None},
+        "r_drop": {"encoder_dropout": None, "regularisation": {"r_drop_weight": 1.0}},
+        "ema": {"optimizer": {"ema_decay": 0.95}},
+        "layer_decay": {"optimizer": {"layer_decay": 0.85}},
+    }
+    assert changed_settings(models["r_drop"].config, dropout) == {"regularisation": {"r_drop_weight": 1.0}}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_batches_differ_in_one_training_each(name: PresetName) -> None:
+    experiment = batches(PRESETS[name])
+    usual = PRESETS[name].multitask
+    for row in experiment.table.rows:
+        model = experiment.models[row.key]
+        [given] = model.needs
+        assert (given.config.batch_size, model.config.batch_size) == (row.point["pretraining"], row.point["finetuning"])
+        assert replace(model.config, batch_size=usual.batch_size) == usual
+        assert replace(given.config, batch_size=16) == PRESETS[name].given().config
+    assert experiment.models["pretraining=16,finetuning=16"] == table_5(PRESETS[name]).models["given"]
+    assert len(experiment.models) == 5
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_schedules_and_warm_ups_are_crossed(name: PresetName) -> None:
+    models = learning_rate_schedule(PRESETS[name]).models
+    points = {(model.config.optimizer.schedule, model.config.optimizer.warmup) for model in models.values()}
+    assert points == {("constant", 0.0), ("constant", 0.1), ("linear", 0.0), ("linear", 0.1)}
+    usual = PRESETS[name].multitask
+    assert usual in [model.config for model in models.values()]
+    for model in models.values():
+        optimizer = replace(model.config.optimizer, schedule=usual.optimizer.schedule, warmup=usual.optimizer.warmup)
+        assert replace(model.config, optimizer=optimizer) == usual
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_literal_loss_stands_beside_the_rows_of_table_4(name: PresetName) -> None:
+    models, others = negative_pairs(PRESETS[name]).models, table_4(PRESETS[name]).models
+    assert (models["left_out"], models["bounded"]) == (others["quora-positives"], others["quora"])
+    [literal], [bounded] = models["literal"].needs, models["bounded"].needs
+    assert changed_settings(literal.config, bounded.config) == {"negative_pairs": "literal"}
+
+
+def test_stages_are_those_of_table_5_before_and_after_fine_tuning(recipes: Recipes) -> None:
+    models, tuned = stages(recipes).models, table_5(recipes).models
+    for key, model in tuned.items():
+        assert models[f"{key}-finetuned"] == model
+        assert model.needs == (models[key],)

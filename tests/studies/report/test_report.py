@@ -393,6 +393,28 @@ def test_an_ensemble_chosen_by_its_dev_scores_says_so(store: Path) -> None:
     assert "makes the scores too high: Good" in markdown
 
 
+def test_alignment_and_uniformity_are_columns_of_the_rows_that_have_them(store: Path) -> None:
+    assert "Uniformity" not in render(store)[0]
+    for seed, (near, spread) in enumerate([(0.2, -3.0), (0.4, -2.5)]):
+        path = store / f"evaluate-good-{seed}" / "evaluation.json"
+        geometry = {"alignment": near, "uniformity": spread}
+        path.write_text(json.dumps({**json.loads(path.read_text()), "geometry": geometry}))
+    path = store / "evaluate-alone-0" / "evaluation.json"
+    geometry = {"alignment": None, "uniformity": -1.0}  # no pair is similar enough
+    path.write_text(json.dumps({**json.loads(path.read_text()), "geometry": geometry}))
+    finish(store)
+    html, markdown = render(store)
+    rows = {cells[0]: cells for cells in Page(html).rows if len(cells) == 11}
+    assert ["Alignment", "Uniformity"] in [cells[-2:] for cells in Page(html).rows if cells[0] == "Row"]
+    assert rows["● Good"][-2:] == ["0.300 ± 0.141", f"{markup.MINUS}2.750 ± 0.354"]
+    assert rows["■ Other_1 reference"][-2:] == ["–", "–"]
+    assert rows["▲ Alone"][-2:] == ["–", f"{markup.MINUS}1.000"]
+    lines = [line for line in markdown.split("## Table 3")[1].split("##")[0].splitlines() if line.startswith("|")]
+    assert lines[0].endswith("| Alignment | Uniformity |")
+    assert lines[2].endswith(f"| 0.300 ± 0.141 | {markup.MINUS}2.750 ± 0.354 |")
+    assert len({line.count("|") - line.count("\\|") for line in lines[:7]}) == 1
+
+
 def test_latex_tables_are_whole(store: Path) -> None:
     render(store)
     folder = store.parent / "report" / "tables"

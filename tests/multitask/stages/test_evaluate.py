@@ -1,0 +1,72 @@
+"""Evaluation of a run: the geometry of its embeddings by brute force, and when there is none."""
+
+import shutil
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from minbert.files import read_json
+from multitask.models.multitask_model import MultitaskModel
+from multitask.runs.artefact import Artefact
+from multitask.runtime.options import RunOptions
+from multitask.stages.evaluate import EvaluateConfig
+from multitask.stages.evaluate.scoring import evaluate_run, similarity_dev_set
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune.training import finetune
+from multitask.training.config import OptimizerConfig
+
+CONFIG = FinetuneConfig(("sentiment",), epochs=1, epoch_size=16, optimizer=OptimizerConfig(learning_rate=1e-3))
+
+
+@pytest.fixture(scope="module")
+def run(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Artefact:
+    """A model of sentiment, whose embeddings are measured all the same."""
+    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path_factory.mktemp("runs"))
+    return finetune(str(tiny_encoder), small_data, CONFIG, options)
+
+
+def test_alignment_and_uniformity_are_those_of_all_pairs(run: Artefact, small_data: Path) -> None:
+    options = RunOptions(device="cpu", precision="fp32", runs=run.folder.parent)
+    found = read_json(evaluate_run(run, small_data, EvaluateConfig(), options).folder / "evaluation.json")
+    assert found["scores"].keys() == {"sentiment"}
+    pairs = similarity_dev_set(small_data)
+    assert pairs is not None
+    assert pairs.labels is not None
+    model = MultitaskModel.load(run.model_folder())
+
+    def direction(text: str) -> np.ndarray:
+        with torch.no_grad():
+            vector = model.embed(model.tokenizer.pack([text]))[0].double().numpy()
+        return vector / np.linalg.norm(vector)
+
+    first, second = ([direction(text) for text in column] for column in pairs.sentences)
+    near = [np.square(a - b).sum() for a, b, gold in zip(first, second, pairs.labels, strict=True) if gold >= 4]
+    assert len(near) > 2
+    assert found["geometry"]["alignment"] == pytest.approx(np.mean(near), rel=1e-4)
+    texts = {text for column in pairs.sentences for text in column}
+    kernel = [np.exp(-2 * np.square(a - b).sum()) for a, b in combinations(map(direction, sorted(texts)), 2)]
+    assert found["geometry"]["uniformity"] == pytest.approx(np.log(np.mean(kernel)), rel=1e-4)
+    assert "bands" not in found["geometry"]
+
+
+def test_without_similar_pairs_nothing_is_measured(run: Artefact, small_data: Path, tmp_path: Path) -> None:
+    data = shutil.copytree(small_data, tmp_path / "data")
+    (data / "sts-dev.csv").unlink()
+    options = replace(RunOptions(device="cpu", precision="fp32"), runs=tmp_path / "runs")
+    assert "geometry" not in read_json(evaluate_run(run, data, EvaluateConfig(), options).folder / "evaluation.json")
+    header, row, *_ = (small_data / "sts-dev.csv").read_text().splitlines()
+    columns = row.split("\t")
+    (data / "sts-dev.csv").write_text(header + "\n" + "\t".join([*columns[:2], "Same.", "Same.", columns[4]]) + "\n")
+    assert similarity_dev_set(data) is None
+
+
+def test_another_similarity_is_not_measured(small_data: Path, tmp_path: Path) -> None:
+    declaration = ["[tasks.similarity]", 'kind = "cosine"', 'text = ["a", "b"]', 'label = "c"', 'dev = "dev.csv"']
+    (tmp_path / "tasks.toml").write_text("\n".join([*declaration, "range = [0, 1]", 'train = "dev.csv"', ""]))
+    (tmp_path / "dev.csv").write_text("a,b,c\nA film.,A movie.,0.9\nA film.,A cat.,0.1\n")
+    assert similarity_dev_set(tmp_path / "tasks.toml") is None
+    assert similarity_dev_set(small_data) is not None
