@@ -49,4 +49,4 @@ def pairs_of_labels(task: Task, partners: int, train_limit: int | None) -> tuple
             second.append(rows[(place + steps) % len(rows)])
     anchors, positives = np.concatenate(first), np.concatenate(second)
     column = examples.sentences[0]
-    return [texts_of(column, anchors), texts_of(column, positives)], labels[anchors], examples.identity
+    return [list(texts_of(column, anchors)), list(texts_of(column, positives))], labels[anchors], examples.identity
