@@ -257,11 +257,26 @@ def render(draw: Callable[[Axes], None], inches: tuple[float, float], descriptio
     return render_panels(lambda figure: draw(figure.subplots()), inches, description)
 
 
-def render_panels(draw: Callable[[Figure], None], inches: tuple[float, float], description: str) -> Markup:
-    """A figure as an <svg> element."""
+def render_panels(
+    draw: Callable[[Figure], None],
+    inches: tuple[float, float],
+    description: str,
+    margins: Mapping[str, float] | None = None,
+) -> Markup:
+    """A figure as an <svg> element.
+
+    Args:
+        draw: draws the panels.
+        inches: width and height.
+        description: alternative text.
+        margins: as `Figure.subplots_adjust` takes them. If None, matplotlib searches for a layout, which can
+            take longer than the drawing.
+    """
     # The salt makes ids differ between the figures of a page, and makes a figure equal in every run.
     with mpl.rc_context({**STYLE, "svg.hashsalt": description}):
-        figure = Figure(figsize=inches, layout="constrained")
+        figure = Figure(figsize=inches, layout=None if margins else "constrained")
+        if margins:
+            figure.subplots_adjust(**margins)
         draw(figure)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
@@ -280,8 +295,9 @@ def _inline(document: str, description: str) -> str:
 
 
 def standalone(svg: str) -> str:
-    """An <svg> element as the text of a file: with namespaces, and a text colour for light and dark viewers."""
+    """An <svg> element as the text of a file: with namespaces, size, and a text colour for light and dark viewers."""
     namespaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     style = "<style>svg { color: #1b1f24 } @media (prefers-color-scheme: dark) { svg { color: #e6e9ed } }</style>"
     head, _, rest = str(svg).partition(">")  # Markup would escape what is inserted
-    return f"{head.replace('<svg', f'<svg {namespaces}', 1)}>{style}{rest}\n"
+    size = re.sub(r'.*viewBox="0 0 (\S+) (\S+)".*', r'width="\1pt" height="\2pt"', head, flags=re.DOTALL)
+    return f"{head.replace('<svg', f'<svg {namespaces} {size}', 1)}>{style}{rest}\n"
