@@ -187,7 +187,7 @@ def sweep(
 def bands(
     panels: Mapping[str, Mapping[str, Sequence[Bounded | None]]], places: Sequence[str], xlabel: str, description: str
 ) -> Markup:
-    """Values at equidistant places with a band between their bounds, three panels in a row.
+    """Values at equidistant places with a band between their bounds, up to three panels beside each other.
 
     Args:
         panels: a panel's title -> a line's name -> value and bounds at each place, None if missing.
@@ -195,10 +195,11 @@ def bands(
         xlabel: of the places.
         description: alternative text.
     """
+    wide = min(len(panels), 3)
     rows = -(-len(panels) // 3)
 
     def draw(figure: Figure) -> None:
-        drawn = figure.subplots(rows, 3, sharex=True, squeeze=False)
+        drawn = figure.subplots(rows, wide, sharex=True, squeeze=False)
         for axes in drawn.flat[len(panels) :]:
             axes.remove()
         for axes, (title, lines) in zip(drawn.flat, panels.items(), strict=False):
@@ -220,7 +221,7 @@ def bands(
         handles, names = max(labelled, key=lambda found: len(found[1]))
         figure.legend(handles, names, loc="outside upper left", ncols=len(names), fontsize=9)
 
-    return render_panels(draw, (8.4, 0.5 + 2.1 * rows), description)
+    return render_panels(draw, (2.8 * wide, 0.5 + 2.1 * rows), description)
 
 
 def trajectories(

@@ -58,8 +58,8 @@ def _published(table: TableScores, place: int) -> str:
         return capitalized(f"{single}{found}, and the difference is {sure}.")
     return capitalized(
         f"{single}of {column.orderings} pairs of rows with different published scores in {column.heading}, "
-        f"{column.agree} {_have(column.agree)} the published order here ({_significant(column.significant)}) and {other} "
-        f"{_have(other)} not ({_significant(column.contrary)})."
+        f"{column.agree} {_have(column.agree)} the published order here ({_significant(column.significant)}) and "
+        f"{other} {_have(other)} not ({_significant(column.contrary)})."
     )
 
 
