@@ -110,7 +110,8 @@ def _ours(cell: Cell | None) -> str:
     if cell is None or not cell.values:
         return "–"
     deviation = "" if cell.deviation is None else f" ± {cell.deviation:.3f}"
-    return f"{score(cell.mean)}{deviation} [{score(cell.low)}, {score(cell.high)}]"
+    interval = "" if cell.low is None else f" [{score(cell.low)}, {score(cell.high)}]"
+    return f"{score(cell.mean)}{deviation}{interval}"
 
 
 def _command(table: TableScores, name: str) -> str:

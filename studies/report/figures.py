@@ -106,6 +106,43 @@ def confusion_matrix(counts: Sequence[Sequence[int]], description: str) -> Marku
     return render(draw, (3.4, 3.2), description)
 
 
+def heat_maps(
+    panels: Mapping[str, NDArray[np.float64]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    ylabel: str,
+    xlabel: str,
+    description: str,
+) -> Markup:
+    """Shares in percent by row and column. A deeper colour is a larger share.
+
+    Args:
+        panels: a panel's title -> shares of 0 to 1, [rows, columns].
+        rows: their names, the first at the top.
+        columns: their names.
+        ylabel: what the rows are.
+        xlabel: what the columns are.
+        description: alternative text.
+    """
+
+    def draw(figure: Figure) -> None:
+        for axes, (title, matrix) in zip(
+            figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+        ):
+            for (row, column), share in np.ndenumerate(matrix):
+                corner = (column - 0.5, row - 0.5)
+                axes.add_patch(Rectangle(corner, 1, 1, facecolor=COLOURS[0], alpha=0.75 * float(share)))
+                axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=8)
+            axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5), title=title)
+            axes.set_xticks(range(len(columns)), columns)
+            axes.set_yticks(range(len(rows)), rows)
+            axes.set(xlabel=xlabel, ylabel=ylabel)
+            axes.tick_params(length=0)
+            axes.spines[:].set_visible(False)
+
+    return render_panels(draw, (len(panels) * (1 + 0.33 * len(columns)), 0.9 + 0.28 * len(rows)), description)
+
+
 def scatter(labels: NDArray[np.float32], predictions: NDArray[np.float32], description: str) -> Markup:
     """Predicted against gold values, and the line of equal values."""
 

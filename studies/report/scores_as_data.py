@@ -11,6 +11,9 @@ from studies.results import Cell, Column, Description, Results, RowScores, Table
 
 MEAN = "mean"
 """The metric of a mean over tasks."""
+EMBEDDINGS = "embeddings"
+"""What alignment and uniformity are measured on, in place of a task."""
+GEOMETRY = ("alignment", "uniformity")
 
 
 def scores_as_data(results: PresetResults) -> Results:
@@ -33,8 +36,10 @@ def scores_as_data(results: PresetResults) -> Results:
 
 def _description(found: TableResults) -> Description:
     table = found.table
-    columns = tuple(_column(found, column) for column in table.score_columns)
-    return Description(table.key, table.name, table.numbered_title, table.note, table.reference, columns)
+    columns = [_column(found, column) for column in table.score_columns]
+    # Papers on embeddings compare them next to the means of SentEval's tasks.
+    columns += [Column(EMBEDDINGS, name, name.capitalize(), bool(table.groups)) for name in _geometry_of(found)]
+    return Description(table.key, table.name, table.numbered_title, table.note, table.reference, tuple(columns))
 
 
 def _column(found: TableResults, column: str) -> Column:
@@ -46,8 +51,21 @@ def _column(found: TableResults, column: str) -> Column:
 
 
 def _row(found: TableResults, row: Row) -> RowScores:
-    cells = tuple(_cell(found, row, column) for column in found.table.score_columns)
-    return RowScores(row.key, row.label, row.point, cells)
+    cells = [_cell(found, row, column) for column in found.table.score_columns]
+    cells += [_measured(found, row, name) for name in _geometry_of(found)]
+    return RowScores(row.key, row.label, row.point, tuple(cells))
+
+
+def _geometry_of(found: TableResults) -> tuple[str, ...]:
+    """The measures of embeddings that the table's runs have."""
+    return GEOMETRY if any("geometry" in run.evaluation for _, runs in found.rows for run in runs) else ()
+
+
+def _measured(found: TableResults, row: Row, name: str) -> Cell | None:
+    """A measure of the embeddings of a row's models, which has no interval and no test."""
+    measured = [(run.seed, run.evaluation.get("geometry", {}).get(name)) for run in found.runs.get(row.key, ())]
+    known = [(seed, value) for seed, value in measured if value is not None]
+    return Cell(tuple(seed for seed, _ in known), tuple(value for _, value in known)) if known else None
 
 
 def _cell(found: TableResults, row: Row, column: str) -> Cell | None:

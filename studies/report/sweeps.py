@@ -62,6 +62,8 @@ def _picture(table: TableScores, name: str, lines: Lines) -> Picture:
 
 def _bounded(row: RowScores | None, column: int) -> Bounded | None:
     cell = row.cells[column] if row else None
-    if cell is None or not cell.values or cell.low is None or cell.high is None:
+    if cell is None or not cell.values:
         return None
+    if cell.low is None or cell.high is None:  # a measure without an interval is a line without a band
+        return cell.mean, cell.mean, cell.mean
     return cell.mean, cell.low, cell.high

@@ -14,6 +14,7 @@ from minbert.files import atomic_file, read_json, sha256_of_file, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.evaluation.embedding_cache import embed
+from multitask.evaluation.embedding_geometry import geometry
 from multitask.evaluation.embedding_suites import SUITES, measure_task, read_sets
 from multitask.evaluation.task_predictions import Estimates, estimate, load_split
 from multitask.evaluation.task_scores import labels_of, overlap, score
@@ -25,6 +26,9 @@ from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import ON_DEV, ON_SUITES, EvaluateConfig, SuitesConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.task import Task
+
+GEOMETRY_OF = ("sts", "STSBenchmark")
+"""The suite and the task whose embeddings' geometry `SuitesConfig.geometry` asks for."""
 
 
 def evaluate_run(run: Artefact, data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:
@@ -92,7 +96,7 @@ def evaluate_suites(run: Artefact, folder: Path, config: SuitesConfig, options: 
     """Score the frozen embeddings of a run's model on SentEval's tasks.
 
     The artefact has the same files as that of `evaluate_run`, with the scores that the papers' tables report. It also
-    lists the tasks whose files are missing.
+    lists the tasks whose files are missing, and on request the geometry of the STS Benchmark's embeddings.
 
     Args:
         run: a completed training or pruning run.
@@ -143,6 +147,9 @@ def evaluate_suites(run: Artefact, folder: Path, config: SuitesConfig, options: 
             "unknown": seen.unknown,
             "pooling": encoder.pooling,
         }
+        if config.geometry and (pairs := data.get(GEOMETRY_OF)) is not None:
+            found_geometry = asdict(geometry(pairs, table))
+            evaluation["geometry"] = {name: value for name, value in found_geometry.items() if name != "bands"}
         _write(artefact.folder, answers, evaluation)
         artefact.finish()
     return artefact
