@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from multitask.stages.evaluate import ON_DEV, ON_SUITES, EvaluateConfig, SuitesC
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.task import Task
 
-GEOMETRY_OF = ("sts", "STSBenchmark")
+GEOMETRY_OF: Final = ("sts", "STSBenchmark")
 """The suite and the task whose embeddings' geometry `SuitesConfig.geometry` asks for."""
 
 
