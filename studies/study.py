@@ -56,7 +56,12 @@ class Study:
     sections: "tuple[Callable[[PresetResults], Section | None], ...]" = ()
 
 
+def studies_by_name() -> "dict[str, Study]":
+    """The studies of all folders here, by the folder's name."""
+    names = [module.name for module in iter_modules(studies.__path__) if module.ispkg]
+    return {name: import_module(f"studies.{name}.study").STUDY for name in names if find_spec(f"studies.{name}.study")}
+
+
 def all_studies() -> tuple[Study, ...]:
     """The studies of all folders here, by the folder's name."""
-    names = [f"studies.{module.name}.study" for module in iter_modules(studies.__path__) if module.ispkg]
-    return tuple(import_module(name).STUDY for name in names if find_spec(name))
+    return tuple(studies_by_name().values())

@@ -10,7 +10,7 @@ from minbert.errors import InputError
 from multitask.evaluation.suite_sets import SETS
 from studies.engine.recipes import Node, Recipes, evaluation
 from studies.engine.table import MAIN_TASKS, Row, Table, TableKind
-from studies.study import all_studies
+from studies.study import all_studies, studies_by_name
 
 Line = tuple[Row, Node | None]
 """A row and the recipe of its model. A row that only the report can have has no recipe."""
@@ -89,6 +89,12 @@ def all_experiments(recipes: Recipes) -> tuple[Experiment, ...]:
     """Every table of every study: the report's numbered tables in their order, then the others by key."""
     found = [make(recipes) for study in all_studies() for make in study.tables]
     return tuple(sorted(found, key=lambda experiment: _place(experiment.table.key)))
+
+
+def study_of_tables(recipes: Recipes) -> dict[str, str]:
+    """The folder of the study that has each table, by the table's key."""
+    found = studies_by_name().items()
+    return {make(recipes).table.key: name for name, study in found for make in study.tables}
 
 
 def _place(key: str) -> tuple[bool, int, str]:

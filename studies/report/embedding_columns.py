@@ -11,8 +11,8 @@ from studies.report.table_results import Estimate, TableResults
 
 MEASURES: Final = ("alignment", "uniformity")
 NOTE: Final = (
-    "Alignment and uniformity are those of the sentence embeddings of the similarity dev set, before any head; means "
-    "over seeds. Lower alignment: pairs of similarity 4 and more are closer. Lower uniformity: sentences are spread "
+    "Alignment and uniformity are those of the sentence embeddings of the similarity dev set, of tables on SentEval's "
+    "tasks those of the STS Benchmark's test pairs, before any head; means over seeds. Lower alignment: pairs of similarity 4 and more are closer. Lower uniformity: sentences are spread "
     "more evenly."
 )
 

@@ -106,6 +106,43 @@ def confusion_matrix(counts: Sequence[Sequence[int]], description: str) -> Marku
     return render(draw, (3.4, 3.2), description)
 
 
+def heat_maps(
+    panels: Mapping[str, NDArray[np.float64]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    ylabel: str,
+    xlabel: str,
+    description: str,
+) -> Markup:
+    """Shares in percent by row and column. A deeper colour is a larger share.
+
+    Args:
+        panels: a panel's title -> shares of 0 to 1, [rows, columns].
+        rows: their names, the first at the top.
+        columns: their names.
+        ylabel: what the rows are.
+        xlabel: what the columns are.
+        description: alternative text.
+    """
+
+    def draw(figure: Figure) -> None:
+        for axes, (title, matrix) in zip(
+            figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+        ):
+            for (row, column), share in np.ndenumerate(matrix):
+                corner = (column - 0.5, row - 0.5)
+                axes.add_patch(Rectangle(corner, 1, 1, facecolor=COLOURS[0], alpha=0.75 * float(share)))
+                axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=8)
+            axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5), title=title)
+            axes.set_xticks(range(len(columns)), columns)
+            axes.set_yticks(range(len(rows)), rows)
+            axes.set(xlabel=xlabel, ylabel=ylabel)
+            axes.tick_params(length=0)
+            axes.spines[:].set_visible(False)
+
+    return render_panels(draw, (len(panels) * (1 + 0.33 * len(columns)), 0.9 + 0.28 * len(rows)), description)
+
+
 def scatter(labels: NDArray[np.float32], predictions: NDArray[np.float32], description: str) -> Markup:
     """Predicted against gold values, and the line of equal values."""
 
@@ -187,7 +224,7 @@ def sweep(
 def bands(
     panels: Mapping[str, Mapping[str, Sequence[Bounded | None]]], places: Sequence[str], xlabel: str, description: str
 ) -> Markup:
-    """Values at equidistant places with a band between their bounds, three panels in a row.
+    """Values at equidistant places with a band between their bounds, up to three panels beside each other.
 
     Args:
         panels: a panel's title -> a line's name -> value and bounds at each place, None if missing.
@@ -195,10 +232,11 @@ def bands(
         xlabel: of the places.
         description: alternative text.
     """
+    wide = min(len(panels), 3)
     rows = -(-len(panels) // 3)
 
     def draw(figure: Figure) -> None:
-        drawn = figure.subplots(rows, 3, sharex=True, squeeze=False)
+        drawn = figure.subplots(rows, wide, sharex=True, squeeze=False)
         for axes in drawn.flat[len(panels) :]:
             axes.remove()
         for axes, (title, lines) in zip(drawn.flat, panels.items(), strict=False):
@@ -220,7 +258,7 @@ def bands(
         handles, names = max(labelled, key=lambda found: len(found[1]))
         figure.legend(handles, names, loc="outside upper left", ncols=len(names), fontsize=9)
 
-    return render_panels(draw, (8.4, 0.5 + 2.1 * rows), description)
+    return render_panels(draw, (2.8 * wide, 0.5 + 2.1 * rows), description)
 
 
 def trajectories(
@@ -257,11 +295,26 @@ def render(draw: Callable[[Axes], None], inches: tuple[float, float], descriptio
     return render_panels(lambda figure: draw(figure.subplots()), inches, description)
 
 
-def render_panels(draw: Callable[[Figure], None], inches: tuple[float, float], description: str) -> Markup:
-    """A figure as an <svg> element."""
+def render_panels(
+    draw: Callable[[Figure], None],
+    inches: tuple[float, float],
+    description: str,
+    margins: Mapping[str, float] | None = None,
+) -> Markup:
+    """A figure as an <svg> element.
+
+    Args:
+        draw: draws the panels.
+        inches: width and height.
+        description: alternative text.
+        margins: as `Figure.subplots_adjust` takes them. If None, matplotlib searches for a layout, which can
+            take longer than the drawing.
+    """
     # The salt makes ids differ between the figures of a page, and makes a figure equal in every run.
     with mpl.rc_context({**STYLE, "svg.hashsalt": description}):
-        figure = Figure(figsize=inches, layout="constrained")
+        figure = Figure(figsize=inches, layout=None if margins else "constrained")
+        if margins:
+            figure.subplots_adjust(**margins)
         draw(figure)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
@@ -280,8 +333,9 @@ def _inline(document: str, description: str) -> str:
 
 
 def standalone(svg: str) -> str:
-    """An <svg> element as the text of a file: with namespaces, and a text colour for light and dark viewers."""
+    """An <svg> element as the text of a file: with namespaces, size, and a text colour for light and dark viewers."""
     namespaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     style = "<style>svg { color: #1b1f24 } @media (prefers-color-scheme: dark) { svg { color: #e6e9ed } }</style>"
     head, _, rest = str(svg).partition(">")  # Markup would escape what is inserted
-    return f"{head.replace('<svg', f'<svg {namespaces}', 1)}>{style}{rest}\n"
+    size = re.sub(r'.*viewBox="0 0 (\S+) (\S+)".*', r'width="\1pt" height="\2pt"', head, flags=re.DOTALL)
+    return f"{head.replace('<svg', f'<svg {namespaces} {size}', 1)}>{style}{rest}\n"

@@ -13,8 +13,11 @@ from studies.engine.table import OVERALL
 from studies.report import format as formats
 from studies.report.cost import StageDetails, cost_of, stages_of
 from studies.report.embedding_columns import NOTE, embedding_columns
-from studies.report.figures import COLOURS, GLYPHS
+from studies.report.figures import COLOURS, GLYPHS, standalone
+from studies.report.forest_plot import forest_plot
+from studies.report.meaning import meaning
 from studies.report.preset_results import PresetResults
+from studies.report.scores_as_data import scores_as_data
 from studies.report.sections import SECTIONS, learning_curves, overall_curves
 from studies.report.study_page import write_study
 from studies.report.table_results import Agreement
@@ -22,12 +25,12 @@ from studies.report.templates import environment
 
 
 def write_report(runs: Path, preset: str, output: Path) -> Path:
-    """Write index.html, report.md, a LaTeX file for each table, and the study if it has any result.
+    """Write index.html, report.md, results.parquet, each table in LaTeX and as a picture, and the study.
 
     Args:
         runs: folder of all artefacts.
         preset: name of the preset that was run.
-        output: folder to write to; the LaTeX tables go into its folder `tables`.
+        output: folder to write to; LaTeX tables go into its folder `tables`, pictures of report.md into `figures`.
 
     Returns:
         The page.
@@ -39,6 +42,10 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
     stages = stages_of(results)
     tables = [found for found in results.tables if found.table.kind == "table"]
     overall = [o for found in results.tables for o in found.orderings if o.column == OVERALL]
+    data = scores_as_data(results)
+    shown = {found.table.name for found in tables}
+    pictured = {table.description.name: table for table in data.tables if table.description.name in shown}
+    pictures = {name: forest_plot(table) for name, table in pictured.items()}
     warnings = [*results.record.notes, *_warnings(results, stages)]
     values: dict[str, Any] = {
         "record": results.record,
@@ -55,7 +62,12 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
         "study": write_study(results, warnings, output),
         "embedding_columns": embedding_columns,
         "about_embeddings": NOTE,
+        "pictures": pictures,
+        "meanings": {name: meaning(table) for name, table in pictured.items()},
     }
+    data.save(output / "results.parquet")
+    for name, picture in pictures.items():
+        write_text(output / "figures" / f"{name}.svg", standalone(picture.svg))
     for found in tables:
         text = environment("latex").get_template("table.tex.jinja").render(results=found, **values)
         write_text(output / "tables" / f"{found.table.name}.tex", text)

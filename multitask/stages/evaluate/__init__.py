@@ -27,6 +27,8 @@ class SuitesConfig:
     limit: int | None = None
     """Score at most this many pairs of each similarity task and queries of each retrieval task; let each transfer task
     train on and score about this many rows. They are the same rows every time."""
+    geometry: bool = False
+    """Also measure alignment, uniformity and so on of the embeddings of the STS Benchmark's scored sentences."""
 
     def __post_init__(self) -> None:
         check_range(self, 100, ("limit",))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Cosine
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Task
+
+GEOMETRY_OF: Final = ("sts", "STSBenchmark")
+"""The suite and the task whose embeddings' geometry `SuitesConfig.geometry` asks for."""
 
 
 def evaluate_run(run: Artefact, data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:
@@ -125,7 +128,7 @@ def evaluate_suites(run: Artefact, folder: Path, config: SuitesConfig, options: 
     """Score the frozen embeddings of a run's model on SentEval's tasks.
 
     The artefact has the same files as that of `evaluate_run`, with the scores that the papers' tables report. It also
-    lists the tasks whose files are missing.
+    lists the tasks whose files are missing, and on request the geometry of the STS Benchmark's embeddings.
 
     Args:
         run: a completed training or pruning run.
@@ -176,6 +179,9 @@ def evaluate_suites(run: Artefact, folder: Path, config: SuitesConfig, options: 
             "unknown": seen.unknown,
             "pooling": encoder.pooling,
         }
+        if config.geometry and (pairs := data.get(GEOMETRY_OF)) is not None:
+            found_geometry = asdict(geometry(pairs, table))
+            evaluation["geometry"] = {name: value for name, value in found_geometry.items() if name != "bands"}
         _write(artefact.folder, answers, evaluation)
         artefact.finish()
     return artefact

@@ -31,8 +31,10 @@ class PruneConfig:
     aligned."""
     task: str = "similarity"
     """The task of `--score task`. Tasks other than pairs need start weights that were fine-tuned on them."""
+    order: Literal["lowest", "highest"] = "lowest"
+    """Which scores go first. `highest` removes what the score calls most useful, as a test of the score."""
     scope: Literal["global", "layer"] = "global"
-    """Remove the lowest-scoring units of the whole encoder, or the same share of each layer."""
+    """Remove these units of the whole encoder, or the same share of each layer."""
     normalize_scores: bool = False
     """Divide the scores of heads, and those of neurons, by their norm within each layer."""
     rounds: int = 1

@@ -124,7 +124,7 @@ def random_scores(shape: BertConfig, seed: int) -> Units:
 
 
 def choose(shape: BertConfig, score: Callable[[Units], Units], config: PruneConfig) -> tuple[Units, Units]:
-    """Score the units and remove the lowest, in several rounds; removed units are masked in later rounds.
+    """Score the units and remove the lowest or the highest, in several rounds; later rounds mask what is removed.
 
     Args:
         shape: configuration of the encoder.
@@ -145,6 +145,8 @@ def choose(shape: BertConfig, score: Callable[[Units], Units], config: PruneConf
         scores = _combined(lambda left, new, old: torch.where(left, new, old), kept, fresh, scores)
         even = config.normalize_scores
         ranked = _combined(lambda left, new: _normalized(new, left), kept, scores) if even else scores
+        if config.order == "highest":
+            ranked = ranked.map(torch.neg)
         share = config.share * number / config.rounds
         pooled = config.scope == "global"
         if config.what != "neurons":

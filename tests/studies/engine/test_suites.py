@@ -165,6 +165,6 @@ def test_a_missing_folder_is_found_before_anything_runs(preset: Preset, tmp_path
 
 def test_tables_on_suites_run_on_request_only(recipes: Recipes) -> None:
     found = [experiment for experiment in all_experiments(recipes) if experiment.table.groups]
-    pruning = {"sparsity", "sparsity-own", "sparsity-encoders", "sparsity-scores"}
+    pruning = {"sparsity", "sparsity-own", "sparsity-rewinding", "sparsity-encoders", "sparsity-scores"}
     assert {experiment.table.key for experiment in found} >= pruning | {"objectives-suites"}
     assert all(experiment.on_request for experiment in found)

@@ -23,6 +23,7 @@ from multitask.evaluation import markup
 from multitask.runs.artefact import FORMAT_VERSION, Artefact
 from multitask.runs.records import read_sealed, write_sealed
 from multitask.tasks.metrics import classification_metrics, correlation_metrics
+from studies import Results
 from studies.engine.record import SCHEMA, Record, RecordedRun, RecordedStage, duration
 from studies.engine.table import OVERALL, Row, Table
 from studies.report import format as formats
@@ -264,6 +265,45 @@ def test_tables_hold_the_means_and_deviations_of_the_runs_beside_the_published_s
     assert "Test \\| only" in markdown
 
 
+def test_the_file_of_results_has_the_scores_of_the_runs_and_what_the_report_says_of_them(store: Path) -> None:
+    render(store)
+    results = Results.load(store.parent / "report" / "results.parquet")
+    assert [table.description.table for table in results.tables] == ["3", "one", "figure2"]  # nothing of "failed"
+    lines = list(results.table("3").lines())
+    for column, place in zip((OVERALL, *TASKS), (0.6, 0.5, 0.7, 0.6), strict=True):
+        found = [line for line in lines if (line.row, line.task) == ("good", column)]
+        assert [line.seed for line in found] == [0, 1]
+        assert [line.value for line in found] == pytest.approx(read_scores(store, "good", column))
+        assert {line.published for line in found} == {place}
+        assert {line.metric for line in found} == {MEASURES.get(column, "mean")}
+    table = PresetResults.read(store, "sample").tables[0]
+    line = next(line for line in lines if (line.row, line.task) == ("good", "sentiment"))
+    estimate, test = table.estimates["good", "sentiment"], table.against_reference["good", "sentiment"]
+    assert (line.low, line.high, line.difference, line.p) == (estimate.low, estimate.high, test.difference, test.p)
+    assert (line.preset, line.start, line.data, line.study) == ("sample", "some-weights", "data", "multitask_report")
+    published_only = [line for line in lines if line.row == "test"]
+    assert [(line.seed, line.value, line.published) for line in published_only] == [(None, None, 0.7)] * 4
+    assert {(line.row, line.seed) for line in lines} == {
+        *(("good", 0), ("good", 1), ("other", 0), ("other", 1), ("alone", 0), ("test", None))
+    }
+    column = results.table("3").description.columns[1]
+    counts = table.agreement("sentiment")
+    assert (column.orderings, column.agree, column.significant, column.contrary) == (
+        *(counts.total, counts.agree, counts.significant, counts.contrary),
+    )
+
+
+def test_each_table_begins_with_its_picture_and_what_it_means(store: Path) -> None:
+    html, markdown = render(store)
+    for name in ("table-3", "one"):
+        assert (store.parent / "report" / "figures" / f"{name}.svg").read_text().startswith("<svg xmlns=")
+        assert f"](figures/{name}.svg)" in markdown
+    assert sorted(path.stem for path in (store.parent / "report" / "figures").iterdir()) == ["one", "table-3"]
+    for text in (html, re.sub(r"\\(.)", r"\1", markdown)):
+        assert text.count("What this means.") == 2
+        assert re.search(r"With 1 to 2 seeds, .*significantly.* “Other_1” in Overall", text)
+
+
 def test_differences_to_the_reference_say_where_they_are_significant(store: Path) -> None:
     html, markdown = render(store)
     [row] = [cells for cells in Page(html).rows if cells[0] == "Good" and "[" in cells[1]]
@@ -346,7 +386,7 @@ def test_page_is_well_formed_and_stands_alone(store: Path) -> None:
 def test_every_figure_has_alternative_text_and_takes_the_pages_colour(store: Path) -> None:
     html, _ = render(store)
     page = Page(html)
-    assert len(page.figures) == 4 + 1 + 1 + 3  # curves of two tables, the figure, two confusion matrices, a scatter
+    assert len(page.figures) == 2 + 4 + 1 + 1 + 3  # pictures and curves of two tables, figure, two matrices, scatter
     assert all(figure["role"] == "img" and figure["aria-label"] and figure["viewbox"] for figure in page.figures)
     assert page.titles == len(page.figures)
     assert "currentColor" in html

@@ -250,6 +250,18 @@ def test_the_share_is_removed_in_any_number_of_rounds(seed, share, rounds, scope
     assert all((factor == 1).all() for factor in masks[0].tensors)
 
 
+@pytest.mark.parametrize(
+    ("order", "kept"), [("lowest", [False, False, True, True, True]), ("highest", [True] * 3 + [False] * 2)]
+)
+def test_the_lowest_or_the_highest_scores_go_first(order, kept) -> None:
+    def score(factors: Units) -> Units:
+        return Units.full(SHAPE, 0.0).map(lambda values: torch.arange(len(values)).float())
+
+    found, scores = choose(SHAPE, score, PruneConfig(share=0.4, order=order, scope="layer", what="neurons"))
+    assert [layer.tolist() for layer in found.neurons] == [[keep for keep in kept for _ in range(2)]] * 3
+    assert scores.neurons[0].tolist() == list(range(10))  # as they were computed
+
+
 def test_scores_are_those_of_the_round_that_removed_the_unit() -> None:
     rounds = iter([1.0, 2.0])
 

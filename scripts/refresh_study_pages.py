@@ -1,0 +1,141 @@
+"""Write the figures and tables of docs/studies/ from files of results: `python -m scripts.refresh_study_pages`.
+
+A page says where the tables of a file go:
+
+    <!-- results: NAME TABLE ... -->
+    <!-- end of results -->
+
+Whatever stands between these lines is replaced by figures, sentences and tables of docs/studies/results/NAME.parquet,
+each with its command. It stays as it is while there is no such file. `multitask report` writes such a file as
+report/results.parquet.
+"""
+
+import re
+import sys
+from functools import partial
+from pathlib import Path
+
+from minbert.errors import InputError
+from minbert.files import read_text, write_text
+from multitask.evaluation.markup import markdown_cell, markdown_text
+from studies.report.figures import standalone
+from studies.report.forest_plot import Picture, forest_plot
+from studies.report.format import score
+from studies.report.meaning import meaning
+from studies.report.sweeps import sweeps
+from studies.results import Cell, Results, TableScores
+
+ROOT = Path(__file__).parents[1]
+PAGES = ROOT / "docs" / "studies"
+BEGIN = re.compile(r"<!-- results: *(?P<name>[\w-]+) +(?P<tables>[\w -]+?) *-->")
+PLACE = re.compile(rf"(?P<begin>{BEGIN.pattern})\n(?P<content>.*?)(?P<end><!-- end of results -->)", re.DOTALL)
+
+Figures = dict[str, Picture]
+"""Pictures by their files in the folder of the pages."""
+
+
+def refresh(pages: Path) -> list[Path]:
+    """Write every place of the pages in a folder whose file of results is there.
+
+    Returns:
+        The pages written.
+
+    Raises:
+        InputError: a file of results lacks a table or is damaged, or a place has no end.
+    """
+    written = []
+    for page in sorted(pages.glob("*.md")):
+        text = read_text(page)
+        if len(BEGIN.findall(text)) != len(PLACE.findall(text)):
+            raise InputError(f"{page}: a place for results has no end; expected <!-- end of results --> after each")
+        figures: Figures = {}
+        filled = PLACE.sub(partial(_filled, pages=pages, figures=figures), text)
+        for file, picture in figures.items():
+            write_text(pages / file, standalone(picture.svg))
+        if filled != text:
+            write_text(page, filled)
+            written.append(page)
+    return written
+
+
+def _filled(place: re.Match[str], pages: Path, figures: Figures) -> str:
+    """A place with its content, whose figures are added to those of the page."""
+    path = pages / "results" / f"{place['name']}.parquet"
+    if not path.is_file():
+        return place[0]
+    results = Results.load(path)
+    try:
+        tables = [results.table(key) for key in place["tables"].split()]
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    parts = [_section(table, place["name"], figures) for table in tables]
+    return f"{place['begin']}\n\n{''.join(parts)}{place['end']}"
+
+
+def _section(table: TableScores, name: str, figures: Figures) -> str:
+    """A table's heading, figures, sentences, numbers and command."""
+    about = table.description
+    pictures = {about.name: forest_plot(table)}
+    pictures |= {f"{about.name}-{parameter}": picture for parameter, picture in sweeps(table).items()}
+    files = {f"figures/{name}-{file}.svg": picture for file, picture in pictures.items()}
+    figures |= files
+    images = "".join(f"![{markdown_text(picture.description)}]({file})\n\n" for file, picture in files.items())
+    return (
+        f"### {about.title}\n\n{about.note.strip()}\n\n{images}"
+        f"**What this means.** {markdown_text(meaning(table))}\n\n{_table(table)}\n{_command(table, name)}\n"
+    )
+
+
+def _table(table: TableScores) -> str:
+    """Means ± standard deviations over seeds with intervals, and the published scores."""
+    columns = [table.description.columns[place] for place in table.pictured]
+    published = {
+        p for p in table.pictured if any(c and c.published is not None for c in (r.cells[p] for r in table.rows))
+    }
+    header, rule = ["Row"], ["---"]
+    for place, column in zip(table.pictured, columns, strict=True):
+        header += [column.heading, *(["Published"] if place in published else [])]
+        rule += ["---:", *(["---:"] if place in published else [])]
+    lines = [header, rule]
+    for row in table.rows:
+        line = [markdown_cell(row.label)]
+        for place in table.pictured:
+            cell = row.cells[place]
+            line += [_ours(cell), *([score(cell and cell.published)] if place in published else [])]
+        lines.append(line)
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _ours(cell: Cell | None) -> str:
+    if cell is None or not cell.values:
+        return "–"
+    deviation = "" if cell.deviation is None else f" ± {cell.deviation:.3f}"
+    interval = "" if cell.low is None else f" [{score(cell.low)}, {score(cell.high)}]"
+    return f"{score(cell.mean)}{deviation}{interval}"
+
+
+def _command(table: TableScores, name: str) -> str:
+    """What the numbers were made by, and where all of them are."""
+    suites = "--suites-data SENTEVAL " if any(c.task in ("STS", "Transfer") for c in table.description.columns) else ""
+    seeds = table.seeds[-1] if table.seeds else 1
+    return (
+        f"Means ± standard deviations over seeds, with 95% intervals, trained from {markdown_text(table.start)}. "
+        f"[Every score as data](results/{name}.parquet).\n\n"
+        "<!-- not run: it needs real data and hours; tests/studies runs tables on small encoders -->\n```bash\n"
+        f"multitask experiments run {table.preset} --start {table.start} --data FOLDER {suites}"
+        f"--tables {table.description.table} --seeds {seeds}\n```\n"
+    )
+
+
+def main() -> int:
+    try:
+        for page in refresh(PAGES):
+            print(page.relative_to(ROOT))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

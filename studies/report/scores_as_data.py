@@ -1,0 +1,81 @@
+"""The scores of a preset as data: what results.parquet, the pictures and the sentences under them are made from."""
+
+from statistics import fmean
+
+from studies.engine.experiments import study_of_tables
+from studies.engine.presets import SAMPLE
+from studies.engine.table import Row
+from studies.report.preset_results import PresetResults
+from studies.report.table_results import TableResults
+from studies.results import Cell, Column, Description, Results, RowScores, TableScores
+
+MEAN = "mean"
+"""The metric of a mean over tasks."""
+EMBEDDINGS = "embeddings"
+"""What alignment and uniformity are measured on, in place of a task."""
+GEOMETRY = ("alignment", "uniformity")
+
+
+def scores_as_data(results: PresetResults) -> Results:
+    """The scores of all tables with a finished run, simulations left out."""
+    studies, record = study_of_tables(SAMPLE), results.record
+    return Results(
+        tuple(
+            TableScores(
+                record.preset,
+                record.start,
+                record.data,
+                studies.get(found.table.key),
+                _description(found),
+                tuple(_row(found, row) for row in found.table.rows),
+            )
+            for found in results.finished_tables.values()
+        )
+    )
+
+
+def _description(found: TableResults) -> Description:
+    table = found.table
+    columns = [_column(found, column) for column in table.score_columns]
+    # Papers on embeddings compare them next to the means of SentEval's tasks.
+    columns += [Column(EMBEDDINGS, name, name.capitalize(), bool(table.groups)) for name in _geometry_of(found)]
+    return Description(table.key, table.name, table.numbered_title, table.note, table.reference, tuple(columns))
+
+
+def _column(found: TableResults, column: str) -> Column:
+    counts = found.agreement(column)
+    pictured = not found.table.groups or column in found.table.groups
+    metric = found.measures.get(column, MEAN)
+    orderings = (counts.total, counts.agree, counts.significant, counts.contrary)
+    return Column(column, metric, found.heading(column), pictured, *orderings)
+
+
+def _row(found: TableResults, row: Row) -> RowScores:
+    cells = [_cell(found, row, column) for column in found.table.score_columns]
+    cells += [_measured(found, row, name) for name in _geometry_of(found)]
+    return RowScores(row.key, row.label, row.point, tuple(cells))
+
+
+def _geometry_of(found: TableResults) -> tuple[str, ...]:
+    """The measures of embeddings that the table's runs have."""
+    return GEOMETRY if any("geometry" in run.evaluation for _, runs in found.rows for run in runs) else ()
+
+
+def _measured(found: TableResults, row: Row, name: str) -> Cell | None:
+    """A measure of the embeddings of a row's models, which has no interval and no test."""
+    measured = [(run.seed, run.evaluation.get("geometry", {}).get(name)) for run in found.runs.get(row.key, ())]
+    known = [(seed, value) for seed, value in measured if value is not None]
+    return Cell(tuple(seed for seed, _ in known), tuple(value for _, value in known)) if known else None
+
+
+def _cell(found: TableResults, row: Row, column: str) -> Cell | None:
+    tasks = found.tasks(column)
+    runs = found.scored(row.key, tasks) if tasks else ()
+    published = row.published.get(column)
+    if not runs:
+        return None if published is None else Cell(published=published)
+    values = tuple(fmean(run.evaluation["scores"][task] for task in tasks) for run in runs)
+    estimate = found.estimates[row.key, column]
+    comparison = found.against_reference.get((row.key, column))
+    difference, p = (comparison.difference, comparison.p) if comparison else (None, None)
+    return Cell(tuple(run.seed for run in runs), values, estimate.low, estimate.high, difference, p, published)

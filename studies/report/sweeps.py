@@ -1,0 +1,69 @@
+"""Score against a parameter that the rows of a table vary: lines with bands, from the rows' points."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from studies.report.figures import COLOURS, Bounded, bands
+from studies.report.forest_plot import Picture
+from studies.report.format import score
+from studies.results import RowScores, TableScores
+
+LEAST = 3
+"""Values that a parameter needs for a line."""
+
+Lines = Mapping[str, Mapping[float, RowScores]]
+"""Rows by the parameter's value, by what their other parameters are."""
+
+
+def sweeps(table: TableScores) -> dict[str, Picture]:
+    """A picture for each parameter that has at least three numbers as values, by the parameter's name.
+
+    Rows whose points differ in other parameters, too, are lines of their own. No picture has more lines than colours.
+    """
+    names = dict.fromkeys(name for row in table.rows for name, value in row.point.items() if _is_number(value))
+    found = {name: _lines(table.rows, name) for name in names}
+    return {name: _picture(table, name, lines) for name, lines in found.items() if 0 < len(lines) <= len(COLOURS)}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _lines(rows: Sequence[RowScores], name: str) -> Lines:
+    """The lines with enough values."""
+    lines: defaultdict[str, dict[float, RowScores]] = defaultdict(dict)
+    for row in rows:
+        if _is_number(value := row.point.get(name)):
+            others = ", ".join(f"{key} {of}" for key, of in row.point.items() if key != name)
+            lines[others or name][float(value)] = row  # type: ignore[arg-type]  # it is a number
+    return {line: values for line, values in lines.items() if len(values) >= LEAST}
+
+
+def _picture(table: TableScores, name: str, lines: Lines) -> Picture:
+    values = sorted({value for line in lines.values() for value in line})
+    places = [f"{value:g}" for value in values]
+
+    def points(line: Mapping[float, RowScores], column: int) -> list[Bounded | None]:
+        return [_bounded(line.get(value), column) for value in values]
+
+    panels = {
+        table.description.columns[column].heading: {which: points(line, column) for which, line in lines.items()}
+        for column in table.pictured
+    }
+    first = next(iter(panels.values()))
+    described = "; ".join(
+        f"{which}: {', '.join(f'{at} {score(of and of[0])}' for at, of in zip(places, line, strict=True))}"
+        for which, line in first.items()
+    )
+    description = f"{table.description.title}. {next(iter(panels))} against {name}, means with 95% bands: {described}"
+    return Picture(bands(panels, places, name, description), 2.8 * min(len(panels), 3), description)
+
+
+def _bounded(row: RowScores | None, column: int) -> Bounded | None:
+    cell = row.cells[column] if row else None
+    if cell is None or not cell.values:
+        return None
+    if cell.low is None or cell.high is None:  # a measure without an interval is a line without a band
+        return cell.mean, cell.mean, cell.mean
+    return cell.mean, cell.low, cell.high

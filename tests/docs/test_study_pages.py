@@ -1,0 +1,108 @@
+"""Pages of studies are written from files of results, and nothing else on them changes."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from minbert.errors import InputError
+from scripts.doc_blocks import blocks
+from scripts.refresh_study_pages import BEGIN, PAGES, PLACE, refresh
+from studies.results import Cell, Column, Description, Results, RowScores, TableScores
+
+PAGE = """# A paper
+
+Before.
+
+<!-- results: numbers t -->
+Old numbers.
+<!-- end of results -->
+
+Between.
+
+<!-- results: later t u -->
+These stay.
+<!-- end of results -->
+"""
+
+
+def row(key: str, mean: float, published: float | None = None, **point: float | str) -> RowScores:
+    return RowScores(
+        key,
+        f"Row | {key}",
+        point,
+        (Cell((0, 1), (mean - 0.1, mean + 0.1), mean - 0.2, mean + 0.2, None, None, published),),
+    )
+
+
+def results(*rows: RowScores) -> Results:
+    column = Column("similarity", "pearson", "Similarity", True)
+    return Results(
+        (TableScores("small", "weights", "d", "p", Description("t", "t", "T", "A note.", None, (column,)), rows),)
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "paper.md").write_text(PAGE, encoding="utf-8")
+    (tmp_path / "other.md").write_text("# No place\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_a_place_is_filled_and_the_rest_of_the_page_stays(folder: Path) -> None:
+    assert refresh(folder) == []
+    results(row("a", 0.5, 0.7), row("b", 0.6)).save(folder / "results" / "numbers.parquet")
+    assert refresh(folder) == [folder / "paper.md"]
+    text = (folder / "paper.md").read_text(encoding="utf-8")
+    assert "Old numbers." not in text
+    for kept in (
+        "# A paper\n\nBefore.\n\n<!-- results: numbers t -->\n",
+        "\n\nBetween.\n\n",
+        PAGE[PAGE.index("<!-- results: later") :],
+    ):
+        assert kept in text
+    assert (
+        "| Row \\| a | 0.500 ± 0.141 [0.300, 0.700] | 0.700 |\n| Row \\| b | 0.600 ± 0.141 [0.400, 0.800] | – |\n"
+        in text
+    )
+    heading, figure, meaning, table, command = (
+        text.index(part) for part in ("### T", "](figures/numbers-t.svg)", "**What", "| Row |", "```bash")
+    )
+    assert heading < figure < meaning < table < command
+    assert (folder / "figures" / "numbers-t.svg").read_text(encoding="utf-8").startswith("<svg xmlns")
+    assert "experiments run small --start weights --data FOLDER --tables t --seeds 2\n" in text
+    assert refresh(folder) == []  # nothing is new
+
+
+def test_a_parameter_with_three_values_has_a_curve(folder: Path) -> None:
+    kinds = [row(f"{share}-{kind}", share, share=share, kind=kind) for kind in ("x", "y") for share in (0.1, 0.2, 0.4)]
+    results(row("whole", 0.5), *kinds, row("z", 0.9, share=0.1, kind="z")).save(folder / "results" / "numbers.parquet")
+    refresh(folder)
+    text = (folder / "paper.md").read_text(encoding="utf-8")
+    (described,) = re.findall(r"!\[([^\]]*)\]\(figures/numbers-t-share\.svg\)", text)
+    assert described.endswith("kind x: 0.1 0.100, 0.2 0.200, 0.4 0.400; kind y: 0.1 0.100, 0.2 0.200, 0.4 0.400")
+    assert len(list((folder / "figures").iterdir())) == 2
+
+
+def test_a_missing_table_and_a_place_without_end_are_one_clear_line(folder: Path) -> None:
+    results(row("a", 0.5)).save(folder / "results" / "later.parquet")
+    with pytest.raises(InputError, match=r"later.parquet: no table u; there are t$"):
+        refresh(folder)
+    (folder / "paper.md").write_text(PAGE.rsplit("<!-- end", 1)[0], encoding="utf-8")
+    with pytest.raises(InputError, match=r"paper.md: a place for results has no end"):
+        refresh(folder)
+    assert not (folder / "figures").exists()
+
+
+def test_places_of_the_pages_are_whole() -> None:
+    texts = [page.read_text(encoding="utf-8") for page in PAGES.glob("*.md")]
+    assert sum(len(BEGIN.findall(text)) for text in texts) == sum(len(PLACE.findall(text)) for text in texts) > 3
+
+
+def test_commands_that_are_written_are_marked_for_the_check_of_the_documentation(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results(row("a", 0.5)).save(folder / "results" / "numbers.parquet")
+    refresh(folder)
+    monkeypatch.setattr("scripts.doc_blocks.relpath", lambda page, root: str(page))
+    assert [block.kind for block in blocks(folder / "paper.md")] == ["not run"]

@@ -1,0 +1,69 @@
+"""How stable the score is: the measures agree with hand counts, and a whole run has all comparisons."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from minbert.remove_heads_and_neurons import Units
+from multitask.runtime.options import RunOptions
+from multitask.stages.prune import PruneConfig
+from multitask.stages.prune.pruning import prune
+from studies.sparse_cse.stability import agreements, main, stability
+
+
+def units(heads: list[float], neurons: list[float]) -> Units:
+    """Two layers with these values."""
+
+    def layers(values: list[float]) -> tuple[torch.Tensor, ...]:
+        return torch.tensor(values[: len(values) // 2]), torch.tensor(values[len(values) // 2 :])
+
+    return Units(layers(heads), layers(neurons))
+
+
+def test_ranks_are_compared_over_all_layers() -> None:
+    rising = [float(number) for number in range(20)]
+    swapped = [1.0, 0.0, 3.0, 2.0, *rising[4:]]
+    moved = [*rising[2:], 0.0, 1.0]  # the lowest two are the last
+    heads, neurons = agreements(
+        "x", [(units(rising, rising), units(other, rising)) for other in (swapped, rising[::-1], moved)]
+    )
+    squares = [4.0, sum((2 * number - 19) ** 2 for number in range(20)), 18 * 4 + 2 * 18**2]
+    expected = [1 - 6 * square / (20 * (400 - 1)) for square in squares]  # Spearman's formula without ties
+    assert heads.correlations == pytest.approx(expected)
+    assert heads.shared.tolist() == [1.0, 0.0, 0.0]
+    assert neurons.correlations == pytest.approx([1.0, 1.0, 1.0])
+    assert (heads.what, heads.units, neurons.units) == ("x", "heads", "neurons")
+
+
+def test_scores_are_those_of_the_stage_and_all_comparisons_are_made(
+    tiny_encoder: Path, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Units, Units]] = []
+    original = agreements
+    monkeypatch.setattr(
+        "studies.sparse_cse.stability.agreements", lambda what, pairs: seen.extend(pairs) or original(what, pairs)
+    )
+    config, options = PruneConfig(train_limit=16, batch_size=8), RunOptions("cpu", "fp32", tmp_path)
+    found = stability(str(tiny_encoder), small_data, config, 3, options, (4,))
+    counts = {(one.what, one.units): len(one.correlations) for one in found}
+    kinds = {"seeds of the batches": 3, "halves of the data": 3, "batches of 8 and 4": 1}
+    assert counts == {(what, name): count for what, count in kinds.items() for name in ("heads", "neurons")}
+    assert all(((one.correlations <= 1) & (one.correlations >= -1)).all() for one in found)
+    with np.load(prune(str(tiny_encoder), small_data, config, options).folder / "scores.npz") as arrays:
+        expected = torch.from_numpy(arrays["neuron_scores"])
+    assert torch.allclose(torch.stack(seen[0][0].neurons), expected, rtol=1e-5)
+    assert not torch.allclose(torch.stack(seen[0][1].neurons), expected, rtol=1e-5)  # other batches
+
+
+def test_the_command_prints_the_table_or_one_line(
+    tiny_encoder: Path, small_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--start", str(tiny_encoder), "--data", str(small_data), "--train-limit", "16"]
+    assert main([*where, "--seeds", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:3] == ["differs", "units", "pairs"]
+    assert len(lines) == 1 + 2 * (2 + 3)
+    assert main([*where, "--seeds", "1"]) == 2
+    assert capsys.readouterr().err == "error: --seeds 1: expected at least 2\n"
