@@ -1,8 +1,8 @@
 """Every stage's step on `meta` tensors: without a GPU, it finds what would go wrong or wait on one.
 
 An operation on a meta tensor and a CPU tensor raises, as on a GPU. So does everything that reads a value, because a
-meta tensor has none: `.item()`, `.cpu()`, `bool(tensor)`, `nonzero`. On a GPU each of these waits for the device. A copy
-to the device without `non_blocking=True` waits too, so these tests forbid it. The test marked `gpu` asks torch itself.
+meta tensor has none: `.item()`, `.cpu()`, `bool(tensor)`, `nonzero`. On a GPU each of these waits for the device. A
+copy to the device without `non_blocking=True` waits too; these tests forbid it. A test marked `gpu` asks torch itself.
 """
 
 from collections.abc import Callable
