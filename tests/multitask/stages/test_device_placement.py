@@ -10,11 +10,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from minbert import attention
+from minbert import BertModel, attention, load_tokenizer
+from minbert.remove_heads_and_neurons import Units
+from multitask.data.labelled_data import LabelledData
 from multitask.models.config import HeadsConfig
 from multitask.objectives import OBJECTIVES
 from multitask.objectives.config import ObjectiveConfig
@@ -30,7 +33,9 @@ from multitask.stages.mlm import MlmConfig
 from multitask.stages.mlm.training import mlm
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import pretrain
-from multitask.tasks.declarations import MAIN_TASKS
+from multitask.stages.prune.importance_scores import AlignUniformSource, sensitivity
+from multitask.tasks.declarations import MAIN_TASKS, task_named
+from multitask.tasks.read_examples import load_rows
 from multitask.training import gradient_cache
 from multitask.training.config import OptimizerConfig
 from multitask.training.optimizer_and_clipping import Optimizer
@@ -141,6 +146,19 @@ def test_masked_language_modelling(run):
 @pytest.mark.parametrize("steps", ["one", "two"])
 def test_fusion(run, steps):
     run(fuse, FuseConfig(steps=steps))
+
+
+def test_pruning_waits_only_for_the_scores(on_meta, tiny_encoder, sample_data, monkeypatch):
+    encoder = BertModel.from_pretrained(str(tiny_encoder)).to(META)
+    examples = load_rows(task_named(sample_data, "similarity"), "dev")
+    source = AlignUniformSource(LabelledData.tokenised(examples, load_tokenizer(str(tiny_encoder)), None, False), 0.5)
+    read = []
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: read.append(tensor) or tensor)
+    batches, factors = [np.arange(8), np.arange(8, 16)], Units.full(encoder.config, 1.0)
+    with NoWaitingCopies():
+        scores = sensitivity(encoder, "mean", source, batches, factors, True, Runtime(META, "fp32"))
+    assert {tensor.device for tensor in scores.tensors} == {META}
+    assert len(read) == len(scores.tensors), "each score is read once, after all batches"
 
 
 @pytest.mark.parametrize("read", [lambda t: t.item(), lambda t: t.cpu(), bool, lambda t: t.nonzero()])
