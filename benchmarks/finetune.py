@@ -21,7 +21,8 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, count, islice
 from pathlib import Path
@@ -91,11 +92,12 @@ class TheirLoop:
         return (hidden * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
 
     def step(self, update: Update) -> None:
-        torch.stack(self.losses(update)).mean().backward()
-        if self.tuned:
-            clip_grad_norm_(self.parameters, 1.0)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        with in_any_order():
+            torch.stack(self.losses(update)).mean().backward()
+            if self.tuned:
+                clip_grad_norm_(self.parameters, 1.0)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
 
 
 class OurLoop:
@@ -115,6 +117,17 @@ class OurLoop:
         self.backward(self.problem, update)
         self.optimizer.clip()
         self.optimizer.step(0)
+
+
+@contextmanager
+def in_any_order() -> Iterator[None]:
+    """Allow operations that do not give the same bits twice. Ours forbids them on a GPU; a peer has no such promise."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(False)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
 
 
 def on_device(tensor: Tensor, device: torch.device) -> Tensor:
@@ -170,13 +183,18 @@ def build_problem(
 def build_loop(name: str, problem: Finetuning) -> TheirLoop | OurLoop:
     """One of the loops, with the problem's weights. `COMPILED` compiles the layers of the problem's encoder."""
     if name == COMPILED:
-        for layer in problem.model.encoder.layers:
-            layer.compile(dynamic=True)
+        compile_layers(problem.model.encoder)
     if name in ("ours", COMPILED):
         return OurLoop(problem, problem.scheduler.backward)
     with tempfile.TemporaryDirectory() as folder:
         problem.model.encoder.save(Path(folder))
         return TheirLoop(problem, problem.model.heads, Path(folder), tuned=name == "tuned")
+
+
+def compile_layers(encoder: BertModel) -> None:
+    """Let torch's compiler make kernels for the layers, for batches of any size."""
+    for layer in encoder.layers:
+        layer.compile(dynamic=True)
 
 
 def measure(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from benchmarks.finetune import OurLoop, TheirLoop, alternate, check_losses
+from benchmarks.finetune import COMPILED, OurLoop, TheirLoop, alternate, check_losses, compile_layers
 from benchmarks.pretrain import prepare
 from multitask.stages.pretrain.training import Pretraining
 from multitask.training.trainable import Batch, Update
@@ -51,14 +51,16 @@ def contrastive_problem(shape: str, data: Path, device: Literal["cuda", "cpu"], 
 
 
 def contrastive_speeds(
-    shape: str, data: Path, sentences: int, steps: int, device: Literal["cuda", "cpu"]
+    shape: str, data: Path, sentences: int, steps: int, device: Literal["cuda", "cpu"], ours: str = "ours"
 ) -> dict[str, list[float]]:
-    """Real tokens a second of every step, of ours and of the tuned loop, in bf16."""
+    """Real tokens a second of every step, of ours (or `COMPILED`) and of the tuned loop, in bf16."""
     problem = contrastive_problem(shape, data, device, "bf16")
     with tempfile.TemporaryDirectory() as folder:
         problem.begin.encoder.save(Path(folder))
         tuned = TheirContrastiveLoop(problem, problem.module["projection"], Path(folder), tuned=True)
-    loops = {"tuned": tuned, "ours": OurLoop(problem, problem.backward)}
+    if ours == COMPILED:
+        compile_layers(problem.begin.encoder)
+    loops = {"tuned": tuned, ours: OurLoop(problem, problem.backward)}
     updates = contrastive_updates(problem, sentences, steps + 1)
     check_losses(problem, loops, updates[0])
     lengths = problem.contrastive[SOURCE].lengths

@@ -12,7 +12,7 @@ from benchmarks.gpu import equality as equality_part
 from benchmarks.gpu.__main__ import Outcome, run_part, summary
 from benchmarks.gpu.contrastive import SOURCE, contrastive_problem, contrastive_speeds, contrastive_updates
 from benchmarks.gpu.equality import equality
-from benchmarks.gpu.parts import Sizes, compared
+from benchmarks.gpu.parts import Sizes, compared, compiled
 from multitask.stages.pretrain.training import Pretraining
 
 ROWS = "print('{\"value\": 1}', flush=True); "
@@ -88,6 +88,13 @@ def test_contrastive_loops_train_on_the_same_sentences_with_the_same_loss(sizes,
     monkeypatch.setattr(Pretraining, "losses", warmer)
     with pytest.raises(AssertionError, match="ours"):
         contrastive_speeds("tiny", sizes.data, 8, 1, "cpu")
+
+
+def test_layers_that_do_not_compile_are_noted():
+    def fails():
+        raise RuntimeError("no compiler")
+
+    assert compiled({"batch": 4}, fails, "tiny", 1.0)["note"] == "RuntimeError: no compiler"
 
 
 def test_speeds_are_compared_by_their_medians():
