@@ -15,11 +15,12 @@ from pathlib import Path
 import torch
 from transformers.utils import logging
 
-from benchmarks.finetune import LOOPS, SHAPES, build_loop, build_problem, tokens_of
+from benchmarks.finetune import LOOPS, PUBLISHED, SHAPES, build_loop, build_problem, tokens_of
 from benchmarks.machine import machine
 from benchmarks.objectives import MIB, peak
 
 RECOMPUTED = "ours, --recompute"
+MEASURED = (*LOOPS, RECOMPUTED)
 
 
 def added_memory(shape: str, batch_size: int, data: Path, steps: int, loop: str) -> float:
@@ -36,27 +37,31 @@ def added_memory(shape: str, batch_size: int, data: Path, steps: int, loop: str)
     return (after - before) / MIB
 
 
+def in_own_process(shape: str, batch_size: int, data: Path, steps: int, loop: str) -> int:
+    """MiB that the steps of a loop add to the peak of a new process."""
+    settings = ("--shapes", shape, "--batch-sizes", str(batch_size), "--data", str(data), "--steps", str(steps))
+    command = [sys.executable, "-m", "benchmarks.memory", *settings, "--only", loop]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=PUBLISHED)
     parser.add_argument("--batch-sizes", nargs="+", type=int, default=[16, 64])
     parser.add_argument("--data", type=Path, default=Path("data/sample"))
     parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--only", choices=(*LOOPS, RECOMPUTED), help="one loop in this process")
+    parser.add_argument("--only", choices=MEASURED, help="one loop in this process")
     options = parser.parse_args()
     if options.only:
         (shape,), (batch_size,) = options.shapes, options.batch_sizes
         print(round(added_memory(shape, batch_size, options.data, options.steps, options.only)))
         return
-    loops = (*LOOPS, RECOMPUTED)
     print(f"{machine()}, torch {torch.__version__}, {options.data}; MiB added by {options.steps} steps\n")
-    print(f"| shape | batch | {' | '.join(loops)} |\n|---|---:|{'---:|' * len(loops)}")
+    print(f"| shape | batch | {' | '.join(MEASURED)} |\n|---|---:|{'---:|' * len(MEASURED)}")
     for shape in options.shapes:
         for batch_size in options.batch_sizes:
-            own = ["--shapes", shape, "--batch-sizes", str(batch_size), "--steps", str(options.steps)]
-            command = [sys.executable, "-m", "benchmarks.memory", "--data", str(options.data), *own, "--only"]
-            runs = [subprocess.run([*command, loop], check=True, capture_output=True, text=True) for loop in loops]
-            print(f"| {shape} | {batch_size} | {' | '.join(f'{int(run.stdout):,}' for run in runs)} |", flush=True)
+            added = [in_own_process(shape, batch_size, options.data, options.steps, loop) for loop in MEASURED]
+            print(f"| {shape} | {batch_size} | {' | '.join(f'{mib:,}' for mib in added)} |", flush=True)
 
 
 if __name__ == "__main__":

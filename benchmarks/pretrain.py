@@ -23,6 +23,7 @@ from benchmarks.finetune import SHAPES
 from benchmarks.objectives import FORMS, MIB, make, peak, step
 from minbert import BertModel, load_tokenizer
 from multitask.runtime.device import make_deterministic, seed_everything, start
+from multitask.runtime.options import Device, Precision
 from multitask.stages.common import Start
 from multitask.stages.dropout_views_and_pairs import build_projection, load_contrastive
 from multitask.stages.pretrain import PretrainConfig
@@ -34,9 +35,11 @@ SENTENCES = 128  # in a step whose time is measured
 REPEATS = 5
 
 
-def prepare(shape: str, data: Path, chunk: int | None) -> Pretraining:
+def prepare(
+    shape: str, data: Path, chunk: int | None, device: Device = "cpu", precision: Precision = "auto"
+) -> Pretraining:
     seed_everything(0)
-    runtime = start("cpu", "auto")
+    runtime = start(device, precision)
     make_deterministic(runtime)
     tokenizer = load_tokenizer("all-minilm-l6-v2")
     encoder = BertModel(replace(SHAPES[shape], vocab_size=tokenizer.vocabulary_size))
@@ -45,7 +48,7 @@ def prepare(shape: str, data: Path, chunk: int | None) -> Pretraining:
     source, _ = load_contrastive(
         "unlabelled", data, config, tokenizer, projection, config.train_limit, config.max_length
     )
-    module = nn.ModuleDict({"encoder": encoder, "projection": projection}).train()
+    module = nn.ModuleDict({"encoder": encoder, "projection": projection}).to(runtime.device).train()
     return Pretraining(
         module, Start(shape, data, encoder, tokenizer, "cls"), {"unlabelled": source}, None, config, runtime
     )

@@ -398,4 +398,5 @@ KINDS: dict[str, type[Task]] = {
 def labels_to_tensor(labels: NDArray[np.float32], device: torch.device) -> Tensor:
     """Labels as an fp32 tensor on the device; the host does not wait for the copy."""
     tensor = torch.from_numpy(labels)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+    pinned = tensor.pin_memory() if device.type == "cuda" else tensor
+    return pinned.to(device, non_blocking=True)

@@ -5,7 +5,8 @@ import pytest
 import torch
 from scipy.special import softmax
 
-from minbert.attention import attend_in_grid, attend_in_narrow_grid
+from minbert.attention import attend_by_flash, attend_in_grid, attend_in_narrow_grid, attend_packed, flash_computes
+from minbert.packing import PackedBatch
 
 BATCH, SEQ, HEADS, SIZE = 3, 5, 4, 6
 LENGTHS = (5, 2, 1)
@@ -76,3 +77,75 @@ def test_training_draws_and_rounds_alike_with_and_without_gradients(inputs):
     torch.manual_seed(0)
     with torch.no_grad():
         assert torch.equal(found, attend_in_grid(inputs, SIZE, None, 0.5, training=True))
+
+
+PACKED = (3, 17, 1, 70, 17)
+FLASH_SIZE = 32
+
+
+def packed_inputs(device: str, dtype: torch.dtype) -> tuple[PackedBatch, torch.Tensor]:
+    """Sentences of several lengths, and queries, keys and values of their tokens, with a gradient."""
+    batch = PackedBatch.from_sequences([np.ones(length, np.int64) for length in PACKED])
+    values = torch.randn(sum(PACKED), 3 * HEADS * FLASH_SIZE, generator=torch.Generator().manual_seed(2))
+    return batch.to(torch.device(device)), values.to(device, dtype).requires_grad_()
+
+
+def test_flash_attention_takes_what_packed_attention_takes():
+    """On meta, where the operator only says shapes."""
+    batch, inputs = packed_inputs("meta", torch.bfloat16)
+    context = attend_by_flash(inputs, batch.offsets, max(PACKED), FLASH_SIZE, 0.1)
+    context.sum().backward()
+    assert context.shape == (sum(PACKED), HEADS * FLASH_SIZE)
+    assert inputs.grad.shape == inputs.shape
+
+
+def test_a_processor_has_no_flash_attention():
+    _, inputs = packed_inputs("cpu", torch.bfloat16)
+    assert not flash_computes(inputs, FLASH_SIZE)
+
+
+@pytest.mark.gpu
+def test_flash_attention_equals_the_processor_in_value_and_gradient():
+    found = {}
+    for device, dtype in (("cpu", torch.float32), ("cpu", torch.bfloat16), ("cuda", torch.bfloat16)):
+        batch, inputs = packed_inputs(device, dtype)
+        assert flash_computes(inputs, FLASH_SIZE) == (device == "cuda")
+        context = attend_packed(inputs, batch, FLASH_SIZE, 0.0, training=True)
+        probe = torch.randn(context.shape, generator=torch.Generator().manual_seed(3))
+        (context.float() * probe.to(device)).sum().backward()
+        found[device, dtype] = context.detach().float().cpu(), inputs.grad.float().cpu()
+    for exact, rounded, flash in zip(*found.values(), strict=True):
+        assert (flash - exact).norm() <= 2 * (rounded - exact).norm()
+        assert (flash - exact).norm() <= 0.02 * exact.norm()
+
+
+@pytest.mark.gpu
+def test_flash_attention_drops_weights_keeps_their_mean_and_repeats_its_bits():
+    batch, inputs = packed_inputs("cuda", torch.bfloat16)
+
+    def drawn(seed):
+        torch.manual_seed(seed)
+        inputs.grad = None
+        context = attend_packed(inputs, batch, FLASH_SIZE, 0.5, training=True)
+        context.sum().backward()
+        return context.detach(), inputs.grad.clone()
+
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert all(map(torch.equal, drawn(0), drawn(0)))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    whole = attend_packed(inputs, batch, FLASH_SIZE, 0.0, training=False).float()
+    many = torch.stack([drawn(seed)[0].float() for seed in range(1000)])
+    assert not torch.allclose(many[0], whole, atol=0.1)
+    assert ((many.mean(0) - whole).abs() < 6 * many.std(0) / len(many) ** 0.5 + 0.01).all()
+
+
+@pytest.mark.gpu
+def test_flash_attention_never_waits_for_the_device():
+    batch, inputs = packed_inputs("cuda", torch.bfloat16)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        attend_packed(inputs, batch, FLASH_SIZE, 0.1, training=True).sum().backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

@@ -61,7 +61,7 @@ class AlignUniformSource(Source):
         directions = unit(encoded.embeddings)
         loss = self.uniformity_weight * uniformity(directions)
         if targets.size:
-            first, second = directions[torch.from_numpy(targets).to(directions.device)]
+            first, second = directions[torch.from_numpy(targets).to(directions.device, non_blocking=True)]
             loss = loss + (1 - self.uniformity_weight) * alignment(first, second)
         return BatchLoss(loss)
 
@@ -89,7 +89,7 @@ def sensitivity(
     Returns:
         Scores on the CPU.
     """
-    factors = factors.map(lambda factor: factor.to(runtime.device).requires_grad_())
+    factors = factors.map(lambda factor: factor.to(runtime.device, non_blocking=True).requires_grad_())
     totals = [torch.zeros_like(factor) for factor in factors.tensors]
     with masked(encoder, factors):
         for rows in batches:

@@ -1,7 +1,8 @@
 """Every stage's step on `meta` tensors: without a GPU, it finds what would go wrong or wait on one.
 
 An operation on a meta tensor and a CPU tensor raises, as on a GPU. So does everything that reads a value, because a
-meta tensor has none: `.item()`, `.cpu()`, `bool(tensor)`, `nonzero`. On a GPU each of these waits for the device.
+meta tensor has none: `.item()`, `.cpu()`, `bool(tensor)`, `nonzero`. On a GPU each of these waits for the device. A
+copy to the device without `non_blocking=True` waits too; these tests forbid it. A test marked `gpu` asks torch itself.
 """
 
 from collections.abc import Callable
@@ -9,9 +10,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from minbert import BertModel, attention, load_tokenizer
+from minbert.remove_heads_and_neurons import Units
+from multitask.data.labelled_data import LabelledData
 from multitask.models.config import HeadsConfig
 from multitask.objectives import OBJECTIVES
 from multitask.objectives.config import ObjectiveConfig
@@ -27,8 +33,12 @@ from multitask.stages.mlm import MlmConfig
 from multitask.stages.mlm.training import mlm
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import pretrain
-from multitask.tasks.declarations import MAIN_TASKS
+from multitask.stages.prune.importance_scores import AlignUniformSource, sensitivity
+from multitask.tasks.declarations import MAIN_TASKS, task_named
+from multitask.tasks.read_examples import load_rows
 from multitask.training import gradient_cache
+from multitask.training.config import OptimizerConfig
+from multitask.training.optimizer_and_clipping import Optimizer
 from multitask.training.trainable import Losses, Trainable, Update
 
 META = torch.device("meta")
@@ -48,18 +58,31 @@ OTHERS: list[dict[str, Any]] = [
 ]
 
 
+class NoWaitingCopies(TorchDispatchMode):
+    """Raises at a copy from the processor to meta that a GPU would wait for."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        options = kwargs or {}
+        if function is torch.ops.aten._to_copy.default and options.get("device") == META:
+            assert args[0].is_meta or options.get("non_blocking"), f"a copy of {tuple(args[0].shape)} waits"
+        if function is torch.ops.aten.copy_.default and args[0].is_meta and not args[1].is_meta:
+            assert args[2:] == (True,), f"a copy of {tuple(args[1].shape)} waits"
+        return function(*args, **options)
+
+
 class Stepped(BaseException):
     """The steps were taken; there is nothing to evaluate or keep."""
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def on_meta(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stages compute on meta, and instead of training take a few steps."""
 
     def step(trainable: Trainable, backward: Callable[[Trainable, Update], Losses], *_: Any) -> None:
         trainable.module.train()
         for update in trainable.plan(0)[:STEPS]:
-            losses = backward(trainable, update)
+            with NoWaitingCopies():
+                losses = backward(trainable, update)
             gradients = [p.grad for p in trainable.module.parameters() if p.grad is not None]
             assert gradients
             found = (*losses.terms.values(), *losses.watched.values(), *gradients)
@@ -76,7 +99,7 @@ def on_meta(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(tiny_encoder: Path, sample_data: Path, tmp_path: Path) -> Callable[..., None]:
+def run(on_meta, tiny_encoder: Path, sample_data: Path, tmp_path: Path) -> Callable[..., None]:
     def call(stage: Callable[..., object], config: object) -> None:
         with pytest.raises(Stepped):
             stage(str(tiny_encoder), sample_data, config, RunOptions(runs=tmp_path))
@@ -95,6 +118,11 @@ def test_some_schedulers_wait_for_their_aggregator_only(run, scheduler):
     with pytest.raises((RuntimeError, NotImplementedError), match="meta") as raised:
         run(finetune, FinetuneConfig(MAIN_TASKS, scheduler=scheduler))
     assert "_aggregate" in {entry.name for entry in raised.traceback}
+
+
+def test_fine_tuning_with_flash_attention(run, monkeypatch):
+    monkeypatch.setattr(attention, "flash_computes", lambda *_: True)
+    run(finetune, FinetuneConfig(MAIN_TASKS))
 
 
 def test_fine_tuning_with_pairs_read_jointly(run):
@@ -120,12 +148,61 @@ def test_fusion(run, steps):
     run(fuse, FuseConfig(steps=steps))
 
 
+def test_pruning_waits_only_for_the_scores(on_meta, tiny_encoder, sample_data, monkeypatch):
+    encoder = BertModel.from_pretrained(str(tiny_encoder)).to(META)
+    examples = load_rows(task_named(sample_data, "similarity"), "dev")
+    source = AlignUniformSource(LabelledData.tokenised(examples, load_tokenizer(str(tiny_encoder)), None, False), 0.5)
+    read = []
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: read.append(tensor) or tensor)
+    batches, factors = [np.arange(8), np.arange(8, 16)], Units.full(encoder.config, 1.0)
+    with NoWaitingCopies():
+        scores = sensitivity(encoder, "mean", source, batches, factors, True, Runtime(META, "fp32"))
+    assert {tensor.device for tensor in scores.tensors} == {META}
+    assert len(read) == len(scores.tensors), "each score is read once, after all batches"
+
+
 @pytest.mark.parametrize("read", [lambda t: t.item(), lambda t: t.cpu(), bool, lambda t: t.nonzero()])
 def test_reading_a_value_would_be_found(read):
     with pytest.raises((RuntimeError, NotImplementedError)):
         read(torch.ones((), device=META))
 
 
+@pytest.mark.parametrize("copy", [lambda t: t.to(META), lambda t: torch.ones(3, device=META).copy_(t)])
+def test_a_copy_that_waits_would_be_found(copy):
+    with NoWaitingCopies(), pytest.raises(AssertionError, match="waits"):
+        copy(torch.ones(3))
+
+
 def test_a_stray_tensor_would_be_found():
     with pytest.raises(RuntimeError):
         torch.ones(3, device=META) + torch.ones(3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("stage", "config"),
+    [
+        (finetune, FinetuneConfig(MAIN_TASKS)),
+        (pretrain, PretrainConfig(select="last")),
+        (pretrain, PretrainConfig(select="last", chunk=8)),
+        (mlm, MlmConfig()),
+        (fuse, FuseConfig()),
+    ],
+    ids=["finetune", "pretrain", "pretrain in chunks", "mlm", "fuse"],
+)
+def test_steps_on_cuda_never_wait_for_it(stage, config, tiny_encoder, sample_data, tmp_path, monkeypatch):
+    def step(trainable: Trainable, backward: Callable[[Trainable, Update], Losses], *_: Any) -> None:
+        optimizer = Optimizer(trainable.module.train(), OptimizerConfig(), 0)
+        for number, update in enumerate(trainable.plan(0)[:3]):
+            torch.cuda.set_sync_debug_mode("error" if number else "default")  # libraries start in the first step
+            try:
+                backward(trainable, update)
+                optimizer.clip()
+                optimizer.step(number)
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        raise Stepped
+
+    monkeypatch.setattr(common, "train", step)
+    with pytest.raises(Stepped):
+        stage(str(tiny_encoder), sample_data, config, RunOptions("cuda", "bf16", tmp_path))
