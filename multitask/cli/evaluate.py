@@ -87,7 +87,7 @@ def _evaluate_tasks(options: Evaluate) -> int:
     from multitask.evaluation.task_scores import overlap, score
     from multitask.evaluation.text_tables import metrics_table, overlap_table
     from multitask.evaluation.training_overlap import any_seen
-    from multitask.models.multitask_model import load_model
+    from multitask.models.multitask_model import load_model, tasks_to_score
     from multitask.runs.artefact import locate_model
     from multitask.runtime.device import start
     from multitask.tasks.declarations import load_tasks
@@ -96,6 +96,7 @@ def _evaluate_tasks(options: Evaluate) -> int:
     runtime = start(options.computing.device, options.computing.precision)
     model = load_model(folder, load_tasks(options.tasks_file or options.data)).to(runtime.device)
     data = _labelled_data(options, model)
+    model.tasks = tasks_to_score(model, folder)
     examples = {name: rows.examples for name, rows in data.items()}
     estimates = estimate(model, data, runtime)
     scores = score(model.tasks, estimates, examples)

@@ -38,6 +38,8 @@ Values = NDArray[np.float64]
 
 SAMPLES = 10_000
 LEVEL = 0.05
+POWER = 0.8
+"""The probability with which a test shows an effect that it "could have shown" (Cohen 1988)."""
 SEED = 0
 ROUNDING = 1e-12  # smaller differences between numbers of size 1 count as zero
 
@@ -83,6 +85,14 @@ class Uncertain:
         """The interval's bounds: a share of level / 2 of the draws lies below and the same share above."""
         low, high = np.quantile(self.draws, (level / 2, 1 - level / 2))
         return float(low), float(high)
+
+    def detectable(self, bound: float = 0.0, level: float = LEVEL) -> float:
+        """The smallest true value whose interval would lie above the bound with a probability of `POWER`.
+
+        Half of the interval's width must fit between the bound and all but the lowest estimates of such a value.
+        """
+        low, high = np.quantile(self.draws, (level / 2, POWER))
+        return bound + float(high - low)
 
     def p_value(self) -> float:
         """Two-sided p value of the hypothesis that the value is zero; at least 2/(samples + 1)."""

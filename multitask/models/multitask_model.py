@@ -1,7 +1,7 @@
 """MultitaskModel: an encoder, a pooling and one head for each task. Transformers can read the saved encoder."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -23,6 +23,7 @@ from multitask.runs.artefact import is_run, locate_model
 from multitask.runtime.device import Runtime, start
 from multitask.runtime.options import Device, Precision
 from multitask.tasks.declarations import COURSE, load_tasks, task_of
+from multitask.tasks.kinds import Regression
 from multitask.tasks.task import Task
 
 
@@ -179,6 +180,23 @@ class MultitaskModel(nn.Module):
     def _own_heads(self) -> dict[str, Tensor]:
         """The heads' parameters, each once even if several heads share it."""
         return dict(self.heads.named_parameters())
+
+
+def tasks_to_score(model: MultitaskModel, folder: Path) -> dict[str, Task]:
+    """The model's tasks by name, as its outputs are scored: cosines of an encoder without heads are not cut to a range.
+
+    They are not cut in pre-training and on the STS tasks either.
+
+    Args:
+        model: from `load_model`.
+        folder: from which it was loaded.
+    """
+    if (folder / DESCRIPTION).is_file():
+        return model.tasks
+    return {
+        name: replace(task, range=None, learned_range=task.bounds) if isinstance(task, Regression) else task
+        for name, task in model.tasks.items()
+    }
 
 
 def _tasks(stored: Any) -> dict[str, Task]:

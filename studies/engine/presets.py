@@ -47,7 +47,13 @@ class Preset:
 # unsupervised training 10 epochs with 6% of Quora in each. A supervised pre-training keeps its last checkpoint, because
 # Tables 8 and 9 compare its length. The report has no reviews.
 _PAPER_VIEWS = PretrainConfig(  # as the scripts of arXiv 2402.18281
-    pooling="cls", batch_size=128, max_length=32, projection="linear", evaluate_every=125, probe_every=25
+    pooling="cls",
+    batch_size=128,
+    max_length=32,
+    projection="linear",
+    evaluate_every=125,
+    probe_every=25,
+    probe_held_out=128,
 )
 _PAPER_MULTITASK = FinetuneConfig(pooling="cls", heads=HeadsConfig(head_hidden_size=768), conflicts_every=100)
 PAPER = Recipes(
@@ -61,7 +67,7 @@ PAPER = Recipes(
     masked=None,  # plain BERT is not tuned contrastively
     views=_PAPER_VIEWS,
     pruning=PruneConfig(pooling="cls"),
-    recovery=replace(_PAPER_VIEWS, probe_every=None),
+    recovery=replace(_PAPER_VIEWS, probe_every=None, probe_held_out=None),
 )
 
 # The scripts of arXiv 2402.18281: frozen embeddings, a learning rate that falls to zero, no weight decay. Its RoBERTa
@@ -69,12 +75,14 @@ PAPER = Recipes(
 _PARADIGM_VIEWS = replace(
     _PAPER_VIEWS, freeze_embeddings=True, optimizer=OptimizerConfig(schedule="linear", weight_decay=0.0)
 )
-PARADIGM = replace(PAPER, views=_PARADIGM_VIEWS, recovery=replace(_PARADIGM_VIEWS, probe_every=None))
+PARADIGM = replace(
+    PAPER, views=_PARADIGM_VIEWS, recovery=replace(_PARADIGM_VIEWS, probe_every=None, probe_held_out=None)
+)
 PARADIGM_ROBERTA = replace(
     PARADIGM,
     start=Weights("roberta-base"),
     views=replace(_PARADIGM_VIEWS, batch_size=512),
-    recovery=replace(_PARADIGM_VIEWS, batch_size=512, probe_every=None),
+    recovery=replace(_PARADIGM_VIEWS, batch_size=512, probe_every=None, probe_held_out=None),
     losses={
         "mhe-modified": ObjectiveConfig.of("mhe", uniformity_weight=1.0, dissipation=0.30, weight=0.05, ratio=1.25)
     },
@@ -98,6 +106,7 @@ _SMALL_VIEWS = PretrainConfig(
     train_limit=4096,
     evaluate_every=8,
     probe_every=4,
+    probe_held_out=128,
     optimizer=OptimizerConfig(learning_rate=5e-5),
 )
 
@@ -126,7 +135,7 @@ SMALL = Recipes(
     ),
     views=_SMALL_VIEWS,
     pruning=PruneConfig(train_limit=250),
-    recovery=replace(_SMALL_VIEWS, train_limit=1024, evaluate_every=AT_THE_END, probe_every=None),
+    recovery=replace(_SMALL_VIEWS, train_limit=1024, evaluate_every=AT_THE_END, probe_every=None, probe_held_out=None),
     suites=SuitesConfig(limit=300),
 )
 

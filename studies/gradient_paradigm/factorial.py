@@ -15,7 +15,7 @@ from studies.report.format import interval, signed, verdict
 from studies.report.preset_results import PresetResults
 from studies.report.sections import Illustration, Section
 from studies.report.table_results import Comparison, TableResults, compared
-from studies.report.verdicts import SCORE
+from studies.report.verdicts import LEAST_SEEDS, difference
 
 Cell = frozenset[str]
 """The factors that are on."""
@@ -42,7 +42,7 @@ def effect(factors: Sequence[str], of: Sequence[str]) -> dict[Cell, float]:
 def effects_of_components(results: TableResults) -> dict[str, dict[str, Comparison]]:
     """Main effects and then interactions of the components, for each loss with scores of all its cells.
 
-    p is corrected over all effects of all losses (Holm 1979).
+    p is corrected over all effects of all losses (Holm 1979). Interactions need `LEAST_SEEDS` seeds of every cell.
     """
     found: dict[tuple[str, str], Uncertain] = {}
     for loss in WITHOUT_NEGATIVES:
@@ -53,8 +53,9 @@ def effects_of_components(results: TableResults) -> dict[str, dict[str, Comparis
             weights = effect(factors, of)
             if not weights.keys() <= cells.keys():
                 continue
-            contrast = results.contrast({cells[cell]: weight for cell, weight in weights.items()}, SCORE)
-            if contrast is not None:
+            fewest = min(len(results.runs.get(cells[cell], ())) for cell in weights)
+            contrast = difference(results, {cells[cell]: weight for cell, weight in weights.items()})
+            if contrast is not None and (len(of) == 1 or fewest >= LEAST_SEEDS):
                 found[loss, " × ".join(of)] = contrast
     tests = compared(found)
     return {
@@ -73,29 +74,32 @@ def factorial_section(results: PresetResults) -> Section | None:
     """A forest of effects for each loss, and a table of all effects."""
     if TABLE not in results.finished_tables:
         return None
-    found = effects_of_components(results.finished_tables[TABLE])
+    table = results.finished_tables[TABLE]
+    found = effects_of_components(table)
     if not found:
         return None
     rows = [("Loss", "Effect", "On the score")]
     for loss, effects in found.items():
         for name, e in effects.items():
-            rows.append((LABELS[loss], name, f"{signed(e.difference)} {interval(e)}, {verdict(e, 'effect')}"))
+            told = f"{signed(e.difference)} {interval(e)}, {verdict(e, 'effect')}{table.seeds_note}"
+            rows.append((LABELS[loss], name, told))
     return Section(
         "factorial",
         "Do the components act by themselves or together?",
         "Beyond the papers: every subset of the components that a loss can have. A main effect is the mean score with "
         "the component on less the mean score with it off, over all settings of the others. An interaction is half of "
-        "the growth of one's effect when the other is switched on. Filled marks: uncorrected intervals exclude zero.",
-        tuple(_forest(LABELS[loss], effects) for loss, effects in found.items()),
+        "the growth of one's effect when the other is switched on; it needs three seeds. Filled marks: uncorrected "
+        "intervals exclude zero.",
+        tuple(_forest(LABELS[loss], effects, table.seeds_note) for loss, effects in found.items()),
         table=tuple(rows),
     )
 
 
-def _forest(loss: str, effects: Mapping[str, Comparison]) -> Illustration:
+def _forest(loss: str, effects: Mapping[str, Comparison], note: str) -> Illustration:
     described = ", ".join(
         f"{name} {signed(e.difference)} ({signed(e.low)} to {signed(e.high)})" for name, e in effects.items()
     )
     bounds = {name: (e.difference, e.low, e.high) for name, e in effects.items()}
     description = f"Effects of components in {loss}: {described}."
     svg = figures.forest(bounds, "effect on similarity", description, loss, zero=True)
-    return Illustration(svg, f"{loss}: effects and their 95% intervals.")
+    return Illustration(svg, f"{loss}: effects and their 95% intervals{note}.")

@@ -80,5 +80,5 @@ def _run(_models: Sequence[Weights], _data: Path, config: SimulationConfig, opti
 
 
 STAGE = register(
-    Stage("simulate", SimulationConfig, _run, _cost, version=2, with_seed=None, inputs=(), command=False, scores=True)
+    Stage("simulate", SimulationConfig, _run, _cost, version=3, with_seed=None, inputs=(), command=False, scores=True)
 )

@@ -1,10 +1,13 @@
 """The papers' claims that simulations and random configurations of embeddings decide."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from statistics import NormalDist
 
 import numpy as np
 
+from multitask.evaluation.statistics import LEVEL, POWER
 from studies.gradient_paradigm import INADEQUACY, UNIFIED
 from studies.gradient_paradigm import simulation_outcomes as about
 from studies.gradient_paradigm.simulation_outcomes import (
@@ -16,6 +19,8 @@ from studies.gradient_paradigm.simulation_outcomes import (
     Simulations,
     rate_of,
 )
+from studies.report.evidence import Above, Below, Every, Statement
+from studies.report.format import score
 from studies.report.verdicts import Judged, Verdict, judge, read_claims
 
 Estimates = Sequence[Estimate]
@@ -26,6 +31,7 @@ MOST = 0.9
 MODERATE_GAP, QUICK_FALL = np.radians(45), np.radians(30)
 SMALL_STEPS = tuple(size for size in about.STEP_SIZES if size <= 0.3)
 LARGE_STEPS = tuple(size for size in about.STEP_SIZES if size > 0.3)
+NORMAL = NormalDist()
 TOO_FEW = Verdict("not tested here", "too few configurations were drawn")
 
 
@@ -50,30 +56,77 @@ def _range(values: Array) -> str:
     return f"{values.min():.0f} to {values.max():.0f}"
 
 
+@dataclass(frozen=True)
+class Simulated:
+    """A number that simulated batches tell up to chance.
+
+    Args:
+        at: the number if every simulated mean were off by so many standard errors; it must rise or fall throughout.
+    """
+
+    at: Callable[[float], float]
+
+    @property
+    def value(self) -> float:
+        """The number that was found."""
+        return self.at(0.0)
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        """Its bounds if all means err in the same direction."""
+        errors = NORMAL.inv_cdf(1 - level / 2)
+        low, high = sorted(self.at(sign * errors) for sign in (-1.0, 1.0))
+        return low, high
+
+    def detectable(self, bound: float, level: float = LEVEL) -> float:
+        """The smallest number that would be shown to be above the bound with a probability of `POWER`."""
+        low, high = self.interval(level)
+        return bound + (high - low) / 2 * (1 + NORMAL.inv_cdf(POWER) / NORMAL.inv_cdf(1 - level / 2))
+
+
+def _degrees(angle: float) -> str:
+    return f"{np.degrees(angle):.0f}°" if np.isfinite(angle) else "any angle"
+
+
 def _falls_to_zero(simulations: Simulations) -> Verdict:
     nearer = simulations.negative_means <= simulations.positive_means[:, None]
-    parts, holds = [], True
+    parts: list[Statement] = []
     for loss, map_ in simulations.dissipation.items():
-        open_ = float(map_[nearer].min())
-        gone = fall(map_, simulations, DISSIPATED)
-        holds &= open_ > MOST and bool(np.isfinite(gone).all())
-        half = np.degrees(fall(map_, simulations, 0.5))
-        parts.append(
-            f"{NAMES[loss]}: at least {open_:.2f} before, half at a gap of {_range(half)}°, "
-            f"below {DISSIPATED} from {_range(np.degrees(gone))}°"
-        )
-    return Verdict.of(holds, "; ".join(parts))
+        error = simulations.dissipation_error[loss]
+        half, gone = (np.degrees(fall(map_, simulations, level)) for level in (0.5, DISSIPATED))
+
+        def before(errors: float, map_: Array = map_, error: Array = error) -> float:
+            return float((map_ + errors * error)[nearer].min())
+
+        def beyond(errors: float, map_: Array = map_, error: Array = error) -> float:
+            return float((map_ + errors * error).min(1).max())
+
+        found = f"{NAMES[loss]} half at a gap of {_range(half)}°, gone from {_range(gone)}°, before"
+        parts += [
+            Above(found, Simulated(before), MOST, form=score),
+            Below("at last", Simulated(beyond), DISSIPATED, form=score),
+        ]
+    return Verdict.of(Every(parts))
 
 
 def _quickly_at_a_moderate_gap(simulations: Simulations) -> Verdict:
-    map_ = simulations.dissipation["infonce"]
-    gone = fall(map_, simulations, 0.1)
-    if not np.isfinite(gone).all():
-        return Verdict.of(False, "for some positives it does not fall to 0.1")
-    half, width = fall(map_, simulations, 0.5), gone - fall(map_, simulations, 0.9)
-    holds = bool((half < MODERATE_GAP).all() and (width < QUICK_FALL).all())
+    map_, error = simulations.dissipation["infonce"], simulations.dissipation_error["infonce"]
+
+    def half(errors: float) -> float:
+        return float(fall(map_ + errors * error, simulations, 0.5).max())
+
+    def width(errors: float) -> float:
+        gone = fall(map_ + errors * error, simulations, 0.1)
+        return (
+            float((gone - fall(map_ - errors * error, simulations, 0.9)).max()) if np.isfinite(gone).all() else np.inf
+        )
+
     return Verdict.of(
-        holds, f"half at a gap of {_range(np.degrees(half))}°; from 0.9 to 0.1 within {_range(np.degrees(width))}°"
+        Every(
+            [
+                Below("half at a gap of at most", Simulated(half), MODERATE_GAP, form=_degrees),
+                Below("from 0.9 to 0.1 within", Simulated(width), QUICK_FALL, form=_degrees),
+            ]
+        )
     )
 
 
@@ -81,59 +134,95 @@ def _lower_temperature_more_weight(simulations: Simulations) -> Verdict:
     order = np.argsort(-simulations.temperatures)
     share = float((np.diff(simulations.weights[order], axis=0) > 0).mean())
     means = ", ".join(f"{simulations.weights[k].mean():.2f} at {simulations.temperatures[k]:g}" for k in order)
-    return Verdict.of(share == 1, f"rises in {share:.0%} of the comparisons; mean over μ_neg {means}")
+    return illustrated(f"rises in {share:.0%} of the comparisons; mean over μ_neg {means}")
 
 
 def _simulated_weight_dominates(simulations: Simulations) -> Verdict:
     place = list(simulations.temperatures).index(TEMPERATURE)
-    row, kept = simulations.weights[place], simulations.kept_weights[place]
+    row, error, kept = simulations.weights[place], simulations.weights_error[place], simulations.kept_weights[place]
     means = zip(simulations.temperatures, simulations.weights.mean(1), strict=True)
     enough = [f"{temperature:g}" for temperature, mean in means if mean > 0.5]
+    least = Above("at least", Simulated(lambda errors: float((row + errors * error).min())), 0.5, form=score)
     evidence = (
-        f"{row.min():.2f} to {row.max():.2f}, mean {row.mean():.2f} (up to {np.nanmax(kept):.2f} in batches that keep "
-        f"a gradient); the mean is above half at temperature {', '.join(enough) or 'none of those simulated'}"
+        f"{least.text}, mean {row.mean():.2f}, at most {row.max():.2f} (up to {np.nanmax(kept):.2f} in batches that "
+        f"keep a gradient); the mean is above half at temperature {', '.join(enough) or 'none of those simulated'}"
     )
-    return Verdict.of(bool((row > 0.5).all()), evidence)
+    return Verdict.of(least, evidence)
+
+
+def _ratios_that_act(loss: str, simulations: Simulations) -> tuple[Array, Array, str]:
+    """Where a gradient remains and the positive is nearer, [rows, columns]; the ratio there; its range as text."""
+    nearer = simulations.positive_means[:, None] < simulations.negative_means
+    acts = nearer & ~simulations.ratio_dissipated[loss]
+    ratio = simulations.ratio[loss]
+    there = ratio[acts]
+    return acts, ratio, f"{there.min():.2f} to {there.max():.2f}, median {np.median(there):.2f}"
+
+
+def _ratio_of_met(simulations: Simulations) -> Verdict:
+    return illustrated(_ratios_that_act("met", simulations)[2])
 
 
 def _ratio_above_one(loss: str, simulations: Simulations) -> Verdict:
-    rows, columns = np.meshgrid(simulations.positive_means, simulations.negative_means, indexing="ij")
-    acts = (rows < columns) & ~simulations.ratio_dissipated[loss]
-    ratio = simulations.ratio[loss][acts]
-    share = float((ratio > 1).mean())
-    evidence = f"{share:.1%} of the cells; {ratio.min():.2f} to {ratio.max():.2f}, median {np.median(ratio):.2f}"
-    if share < 1:
-        evidence += f"; not above 1 from μ_pos {np.degrees(rows[acts][ratio <= 1]).min():.0f}° on"
-    return Verdict.of(share > MOST, evidence)
+    """Decided by the share of the area, which the grid tells up to the squares that a border runs through."""
+    acts, ratio, shown = _ratios_that_act(loss, simulations)
+    inside, above = _corners(acts).all(0), _corners(ratio > 1)
+
+    def share(direction: float) -> float:
+        corners = above[:, inside]
+        counted = corners.any(0) if direction > 0 else corners.all(0) if direction < 0 else corners
+        return float(counted.mean())
+
+    statement = Above("share of the angles", Simulated(share), MOST, form=lambda value: f"{value:.1%}")
+    evidence = f"{statement.text}; {shown}"
+    if (ratio[acts] <= 1).any():
+        from_ = np.degrees(np.where(acts & (ratio <= 1), simulations.positive_means[:, None], np.inf).min())
+        evidence += f"; not above 1 from μ_pos {from_:.0f}° on"
+    return Verdict.of(statement, evidence)
+
+
+def _corners(cells: Array) -> Array:
+    """The four corners of each square of a grid  # [4, rows - 1, columns - 1]."""
+    return np.stack([cells[:-1, :-1], cells[1:, :-1], cells[:-1, 1:], cells[1:, 1:]])
+
+
+def illustrated(found: str) -> Verdict:
+    """What results show of a theorem, which they cannot decide."""
+    return Verdict("theorem", found)
+
+
+def _percent(rate: float) -> str:
+    return f"{rate:.1%}"
 
 
 def shown_rate(rate: Estimate) -> str:
     """A rate, its bounds and the number of trials."""
-    low, high = rate.interval
+    low, high = rate.interval()
     return f"{rate.rate:.1%} [{low:.1%}, {high:.1%}] of {rate.trials:,}"
 
 
 def _in_all(
     statement: str, names: Sequence[str], steps: Sequence[float], least: float, beside: str | None = None
 ) -> Callable[[Estimates], Verdict]:
-    """Whether the rate's lower bound is at least `least` for each loss or ratio, by name, and step size.
+    """The rate is above `least` for each loss or ratio, by name, and step size.
 
     The ratio `beside` is shown for comparison only.
     """
 
     def decide(estimates: Estimates) -> Verdict:
-        lowest = {}
-        for name in [*names, *([] if beside is None else [beside])]:
-            rates = [(rate_of(estimates, statement, about.case_of(name, step)), step) for step in steps]
-            lowest[name] = min(rates, key=lambda rate: rate[0].interval[0])
-        if not all(lowest[name][0].trials for name in names):
+        rates = {
+            name: {step: rate_of(estimates, statement, about.case_of(name, step)) for step in steps}
+            for name in [*names, *([] if beside is None else [beside])]
+        }
+        decisive = [Above(name, rate, least, form=_percent) for name in names for rate in rates[name].values()]
+        if not all(rate.trials for name in names for rate in rates[name].values()):
             return TOO_FEW
+        lowest = {name: min(of.items(), key=lambda item: item[1].interval()[0]) for name, of in rates.items()}
         parts = [
             f"{NAMES.get(name, f'ratio {name}')}: {shown_rate(rate)}, step {step:g}"
-            for name, (rate, step) in lowest.items()
+            for name, (step, rate) in lowest.items()
         ]
-        holds = all(lowest[name][0].interval[0] >= least for name in names)
-        return Verdict.of(holds, ("lowest over the steps: " if len(steps) > 1 else "") + "; ".join(parts))
+        return Verdict.of(Every(decisive), ("lowest over the steps: " if len(steps) > 1 else "") + "; ".join(parts))
 
     return decide
 
@@ -146,16 +235,16 @@ def _hardest(statement: str, estimates: Estimates) -> Verdict:
     sizes = [f"batch of {pairs}: {shown_rate(rate_of(estimates, statement, case, pairs))}" for pairs in about.PAIRS]
     others = [f"{rate_of(estimates, statement, f'{t:g}').rate:.1%} at {t:g}" for t in about.TEMPERATURES]
     evidence = f"{shown_rate(own)}; {'; '.join(sizes)}; by temperature {', '.join(others)}"
-    return Verdict.of(own.interval[0] >= ENSURED, evidence)
+    return Verdict.of(Above("", own, ENSURED, form=_percent), evidence)
 
 
 def _bounded(statement: str, estimates: Estimates) -> Verdict:
-    """Whether the rate's lower bound is high enough for each loss with a margin."""
+    """The rate is high enough for each loss with a margin."""
     rates = {label: rate_of(estimates, statement, name) for name, label in about.TRIPLETS.items()}
     if not all(rate.trials for rate in rates.values()):
         return TOO_FEW
-    holds = all(rate.interval[0] >= ENSURED for rate in rates.values())
-    return Verdict.of(holds, "; ".join(f"{label}: {shown_rate(rate)}" for label, rate in rates.items()))
+    evidence = "; ".join(f"{label}: {shown_rate(rate)}" for label, rate in rates.items())
+    return Verdict.of(Every([Above(label, rate, ENSURED, form=_percent) for label, rate in rates.items()]), evidence)
 
 
 SIMULATION_DECISIONS: dict[str, Callable[[Simulations], Verdict]] = {
@@ -163,7 +252,8 @@ SIMULATION_DECISIONS: dict[str, Callable[[Simulations], Verdict]] = {
     "quickly": _quickly_at_a_moderate_gap,
     "lower-temperature": _lower_temperature_more_weight,
     "dominates": _simulated_weight_dominates,
-    **{f"ratio-{loss}": partial(_ratio_above_one, loss) for loss in about.RATIO_MAPS},
+    "ratio-arccon": partial(_ratio_above_one, "arccon"),
+    "ratio-met": _ratio_of_met,
 }
 _ratios = about.DYNAMIC_RATIOS
 CONJECTURE_DECISIONS: dict[str, Callable[[Estimates], Verdict]] = {
@@ -186,7 +276,7 @@ IN_BRACES = {
     "TEMPERATURE": TEMPERATURE,
     "SMALL": f"steps up to {max(SMALL_STEPS):g}",
     "LARGE": f"steps from {min(LARGE_STEPS):g} on (embeddings have length 1)",
-    "ALMOST_ALWAYS": f"in at least {ENSURED:.0%} of the random configurations, by the lower bound of the rate",
+    "ALMOST_ALWAYS": f"in at least {ENSURED:.0%} of the random configurations, by the bounds of the rate (95%)",
 }
 """What stands for names in braces in claims.toml."""
 SIMULATION_CLAIMS = read_claims(__file__, "simulated", PAPERS, SIMULATION_DECISIONS, IN_BRACES)

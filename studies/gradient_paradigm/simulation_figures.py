@@ -126,7 +126,7 @@ def _conjecture_figures(estimates: Estimates) -> dict[str, Illustration]:
 
 
 def _bounds(rates: Sequence[Estimate]) -> Rates:
-    low, high = np.array([rate.interval for rate in rates]).T
+    low, high = np.array([rate.interval() for rate in rates]).T
     return np.array([rate.rate for rate in rates]), low, high
 
 

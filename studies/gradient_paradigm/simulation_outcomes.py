@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from minbert.files import atomic_file, read_arrays, read_json
+from multitask.evaluation.statistics import LEVEL, POWER
 
 Array = NDArray[Any]
 
@@ -39,8 +40,6 @@ CONDITION, MORE_OFTEN = "condition of Lemma 1 holds", "condition holds with this
 SUFFICIENT, CLOSER = "condition suffices on the sphere", "anchor is closer after the step"
 BOUND, BOUND_WITH_CONSTANTS = "loss is above τ times InfoNCE", "InfoNCE is below a multiple of the loss and a constant"
 
-LEVEL = 0.05
-
 
 @dataclass(frozen=True)
 class Simulations:
@@ -51,7 +50,9 @@ class Simulations:
         negative_means: [columns] radians.
         temperatures: [temperatures].
         dissipation: of infonce, arccon, mpt and met, the mean over batches, [rows, columns] fp32 each.
+        dissipation_error: the standard error of this mean, [rows, columns] fp32 each.
         weights: of the hardest negative in a softmax, the mean over all batches, [temperatures, columns] fp32.
+        weights_error: the standard error of this mean, [temperatures, columns] fp32.
         kept: the share of batches whose dissipation (of infonce at the same temperature, positives around 0.5) is at
             least 0.01, [temperatures, columns] fp32.
         kept_weights: the mean over these batches; NaN without such a batch, where the paper's script writes 1.
@@ -63,7 +64,9 @@ class Simulations:
     negative_means: Array
     temperatures: Array
     dissipation: Mapping[str, Array]
+    dissipation_error: Mapping[str, Array]
     weights: Array
+    weights_error: Array
     kept: Array
     kept_weights: Array
     ratio: Mapping[str, Array]
@@ -121,9 +124,21 @@ class Estimate:
         return self.holds / self.trials if self.trials else math.nan
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """Exact 95% bounds of the rate."""
-        return clopper_pearson(self.holds, self.trials)
+    def value(self) -> float:
+        """The rate."""
+        return self.rate
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        """Exact bounds of the rate."""
+        return clopper_pearson(self.holds, self.trials, level)
+
+    def detectable(self, bound: float, level: float = LEVEL) -> float:
+        """The smallest rate whose lower bound would be above `bound` with a probability of `POWER`; 1 if none is."""
+        few, many = 0, self.trials + 1  # the fewest successes that show it lie above `few` and are at most `many`
+        while many - few > 1:
+            middle = (few + many) // 2
+            few, many = (few, middle) if clopper_pearson(middle, self.trials, level)[0] > bound else (middle, many)
+        return 1.0 if many > self.trials else float(betaincinv(many, self.trials - many + 1, POWER))
 
 
 def clopper_pearson(successes: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
@@ -151,7 +166,11 @@ def case_of(name: str, step_size: float) -> str:
 def as_json(estimates: list[Estimate]) -> list[dict[str, Any]]:
     """Estimates with their rates and bounds."""
     return [
-        {**vars(estimate), "rate": None if math.isnan(estimate.rate) else estimate.rate, "interval": estimate.interval}
+        {
+            **vars(estimate),
+            "rate": None if math.isnan(estimate.rate) else estimate.rate,
+            "interval": estimate.interval(),
+        }
         for estimate in estimates
     ]
 

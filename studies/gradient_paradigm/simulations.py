@@ -47,19 +47,25 @@ def run_simulations(config: SimulationConfig) -> Simulations:
     positive, negative = standard_normals(config)
     positives = positive_means[:, None] + config.positive_deviation * positive  # [rows, batches]
     fixed = WEIGHT_POSITIVE_MEAN + config.positive_deviation * positive  # [batches]
-    columns: list[dict[str, Tensor]] = []
+    columns: list[dict[str, tuple[Tensor, Tensor]]] = []
     weights: list[Tensor] = []
     for mean in negative_means:
         negatives = Negatives.of_cosines((mean + config.negative_deviation * negative).cos())
-        columns.append({name: term(positives, negatives).mean(-1) for name, term in DISSIPATIONS.items()})
+        columns.append({name: _mean_and_error(term(positives, negatives)) for name, term in DISSIPATIONS.items()})
         weights.append(torch.stack([_weights(negatives, fixed, temperature) for temperature in TEMPERATURES]))
-    all_weights, kept, kept_weights = torch.stack(weights, 1).unbind(-1)  # [temperatures, columns] each
+    all_weights, errors, kept, kept_weights = torch.stack(weights, 1).unbind(-1)  # [temperatures, columns] each
+    dissipation, dissipation_error = (
+        {name: torch.stack([column[name][part] for column in columns], 1).numpy() for name in columns[0]}
+        for part in (0, 1)
+    )
     return Simulations(
         positive_means.numpy(),
         negative_means.numpy(),
         np.array(TEMPERATURES),
-        {name: torch.stack([column[name] for column in columns], 1).numpy() for name in columns[0]},
+        dissipation,
+        dissipation_error,
         all_weights.numpy(),
+        errors.numpy(),
         kept.numpy(),
         kept_weights.numpy(),
         *_ratio_maps(positive_means, negative_means, config.batch_size),
@@ -74,12 +80,17 @@ def standard_normals(config: SimulationConfig) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(positive), torch.from_numpy(negative)
 
 
+def _mean_and_error(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean over batches and its standard error; values [..., batches]."""
+    return values.mean(-1), values.std(-1) / math.sqrt(values.shape[-1])
+
+
 def _weights(negatives: Negatives, positive: Tensor, temperature: float) -> Tensor:
-    """Mean hardest weight, share of batches that keep a gradient, mean over these  # [3]."""
+    """Mean hardest weight and its error, share of batches that keep a gradient, mean over these  # [4]."""
     weight = negatives.hardest_weight(temperature)
     dissipation = torch.sigmoid(negatives.logit(weight, temperature) - positive.cos() / temperature)
     kept = dissipation >= DISSIPATED
-    return torch.stack([weight.mean(), kept.float().mean(), weight[kept].mean()])
+    return torch.stack([*_mean_and_error(weight), kept.float().mean(), weight[kept].mean()])
 
 
 def _ratio_maps(

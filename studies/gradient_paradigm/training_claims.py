@@ -1,28 +1,31 @@
 """The papers' claims that trained models decide: tests on the scores of rows, and on what the gradient probe saw."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
+from math import exp, log, radians
 
 from studies.engine.experiments import STS, TRANSFER
 from studies.gradient_paradigm import INADEQUACY, UNIFIED
 from studies.gradient_paradigm import tables_of_sweeps as sweeps
 from studies.gradient_paradigm.tables_of_losses import DECOUPLING, EPOCHS, LABELS, MODIFIED, WITHOUT_NEGATIVES
 from studies.gradient_paradigm.tables_of_sweeps import DEFAULT_LABEL, DEFAULT_ROW, component_label, component_row
+from studies.report.evidence import Above, Below, Every, Limited, Some, Statement
 from studies.report.format import score
-from studies.report.run_results import RunResult
+from studies.report.run_results import Place, RunResult
 from studies.report.table_results import TableResults
 from studies.report.verdicts import (
+    EQUAL,
     SCORE,
     UNTESTED,
     Decide,
+    Measure,
     RowPairs,
     Tables,
     Verdict,
     above,
-    each,
-    family,
-    higher,
+    complete,
+    difference,
     highest,
     last,
     measured,
@@ -30,7 +33,6 @@ from studies.report.verdicts import (
     on_table,
     reaches,
     read_claims,
-    shown,
     shrinks,
     values,
 )
@@ -39,6 +41,10 @@ KEEPS = 0.01
 """A loss does not overfit if its score falls by less than this from its highest."""
 RARELY, NEARLY_ALL = 0.01, 0.99
 """A smaller share of anchors, or a larger one, decides nothing."""
+SAME_GAP, SAME_SHARE, SAME_NORM = radians(1), 0.05, log(1.25)
+"""Claims of a larger gap, share or norm are refuted if the difference is surely smaller: 1°, 5 points, a quarter."""
+HELD_OUT: Place = "held-out sentences"
+BATCHES: Place = "training batches"
 GAP, PUSH, CLOSER = "distance gap", "hardest negative push", "closer to positive"
 DISSIPATED = "dissipated anchors"
 ALIGNMENT, UNIFORMITY = "alignment gradient", "uniformity gradient"
@@ -70,19 +76,39 @@ def _fall(run: RunResult) -> float | None:
     return max(curve) - curve[-1] if len(curve) > 1 else None
 
 
+def _still_rising(results: TableResults, rows: Sequence[str]) -> str:
+    """The rows whose trainings were too short to overfit, as a sentence; empty if there are none.
+
+    A training is long enough if it came within `KEEPS` of its highest score before its second half.
+    """
+
+    def settled(run: RunResult) -> bool:
+        steps, curve = [line["step"] for line in run.history], run.curve(SCORE)
+        reached = next(step for step, value in zip(steps, curve, strict=True) if value > max(curve) - KEEPS)
+        return bool(reached <= steps[-1] / 2)
+
+    short = [row for row in rows if not all(settled(run) for run in results.runs.get(row, ()) if run.curve(SCORE))]
+    names = ", ".join(map(results.table.label, short))
+    return f"trained too briefly to overfit: {names}" if short else ""
+
+
 def _last_score(run: RunResult) -> float | None:
     """The dev score at the end of training."""
     curve = run.curve(SCORE)
     return curve[-1] if curve else None
 
 
-def _alignment_and_uniformity(run: RunResult) -> float | None:
-    """Alignment plus uniformity of the training batches at the end (Wang & Isola 2020); lower is better."""
-    alignment, uniformity = (last(metric)(run) for metric in ("alignment", "uniformity"))
-    return None if alignment is None or uniformity is None else alignment + uniformity
+def _alignment_and_uniformity(place: Place) -> Measure:
+    """Alignment plus uniformity at the end (Wang & Isola 2020); lower is better."""
+
+    def measure(run: RunResult) -> float | None:
+        alignment, uniformity = (last(metric, place)(run) for metric in ("alignment", "uniformity"))
+        return None if alignment is None or uniformity is None else alignment + uniformity
+
+    return measure
 
 
-def _on_similarity(decide: Callable[[TableResults, RowPairs, str], Verdict | None], pairs: RowPairs) -> Decide:
+def _on_similarity(decide: Callable[[TableResults, RowPairs, str], Statement | None], pairs: RowPairs) -> Decide:
     """By the seven similarity tasks if they were scored. Otherwise by the dev set, which selected the checkpoints."""
     places = {
         "mean of the STS tasks": on_table(ON_SUITES, lambda results: decide(results, pairs, STS)),
@@ -98,88 +124,110 @@ def _on_similarity(decide: Callable[[TableResults, RowPairs, str], Verdict | Non
 
 
 def _optimum_within(parameter: str, results: TableResults) -> Verdict | None:
-    """Whether some value scores higher than both the smallest and the largest one."""
+    """Some value scores higher than both the smallest and the largest one."""
     rows = {f"{sweeps.SYMBOLS[parameter]} {value:g}": row for value, row in swept(parameter).items()}
     smallest, *within, largest = rows
-    pairs = [(value, end) for value in within for end in (smallest, largest)]
-    tests = family({f"{a} over {b}": results.contrast({rows[a]: 1, rows[b]: -1}, SCORE) for a, b in pairs})
-    if tests is None:
+    ends = smallest, largest
+    pairs = list(product(within, ends))
+    known = complete({(value, end): difference(results, {rows[value]: 1, rows[end]: -1}) for value, end in pairs})
+    if known is None:
         return None
-    means = {value: results.estimates[row, SCORE].mean for value, row in rows.items()}
     to_ends = {
-        value: {name: tests[name] for name in (f"{value} over {smallest}", f"{value} over {largest}")}
+        value: Every([Above(f"{value} less {end}", known[value, end], margin=EQUAL) for end in ends])
         for value in within
     }
-    better = [value for value in within if all(map(higher, to_ends[value].values()))]
+    some = Some(list(to_ends.values()))
+    better = [value for value, sure in zip(within, some.each_shown(), strict=True) if sure]
+    means = {value: results.estimates[row, SCORE].mean for value, row in rows.items()}
     evidence = [
         "means " + ", ".join(f"{score(mean)} at {value}" for value, mean in means.items()),
-        shown(to_ends[max(within, key=means.__getitem__)]),
+        to_ends[max(within, key=means.__getitem__)].text,
         f"higher than at both ends: {', '.join(better) or 'none'}",
     ]
-    return Verdict.of(bool(better), "; ".join(evidence))
+    return Verdict.of(some, "; ".join(evidence))
 
 
-def _dominates(results: TableResults) -> Verdict | None:
-    share = measured(results, last(PUSH), {DEFAULT_ROW: 1})
-    if share is None:
-        return None
-    low, high = share.interval()
-    return Verdict.of(low > 0.5, f"{score(share.value)} [{score(low)}, {score(high)}] at the end of training")
+def _dominates(place: Place, results: TableResults) -> Statement | None:
+    share = measured(results, last(PUSH, place), {DEFAULT_ROW: 1})
+    return None if share is None else Above("", share, 0.5, form=score)
 
 
-def _smaller_gap(results: TableResults) -> Verdict | None:
+def _smaller_gap(place: Place, results: TableResults) -> Verdict | Statement | None:
     """Tested only if the gate stopped some anchors; otherwise both trainings are the same."""
     closed = values(results, DEFAULT_ROW, highest(DISSIPATED))
     if not len(closed) or closed.mean() < RARELY:
         share = f"{closed.mean():.1%} at most" if len(closed) else "not known"
         return Verdict("not tested here", f"share of anchors that the gate stops with the defaults: {share}")
-    return measures_above(results, last(GAP), [(NO_DISSIPATION, DEFAULT_ROW)])
+    return measures_above(results, last(GAP, place), [(NO_DISSIPATION, DEFAULT_ROW)], SAME_GAP)
 
 
-def _nearer_more_often(results: TableResults) -> Verdict | None:
+def _nearer_more_often(place: Place, results: TableResults) -> Verdict | Statement | None:
     """Tested only if a larger ratio has something to gain."""
-    rates = {row: values(results, row, last(CLOSER)) for row in (LOWEST_RATIO, HIGHEST_RATIO)}
+    rates = {row: values(results, row, last(CLOSER, place)) for row in (LOWEST_RATIO, HIGHEST_RATIO)}
     if not all(map(len, rates.values())):
         return None
     if min(rate.mean() for rate in rates.values()) > NEARLY_ALL:
         found = ", ".join(f"{rate.mean():.1%} with {results.table.label(row)}" for row, rate in rates.items())
         return Verdict("not tested here", f"nearly all anchors come closer with either ratio: {found}")
-    return measures_above(results, last(CLOSER), [(HIGHEST_RATIO, LOWEST_RATIO)])
+    return measures_above(results, last(CLOSER, place), [(HIGHEST_RATIO, LOWEST_RATIO)], SAME_SHARE)
 
 
-def _not_reflected(results: TableResults) -> Verdict | None:
+def _push_falls_with_temperature(place: Place, results: TableResults) -> Statement | None:
+    return measures_above(results, last(PUSH, place), [(LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE)], SAME_SHARE)
+
+
+def _not_reflected(place: Place, results: TableResults) -> Verdict | Statement | None:
     rows = {results.table.label(row): row for row in WITHOUT_DISSIPATION}
-    scores = family({name: measured(results, _last_score, {row: 1, CONTRASTIVE: -1}) for name, row in rows.items()})
+    scores = complete({name: measured(results, _last_score, {row: 1, CONTRASTIVE: -1}) for name, row in rows.items()})
     if scores is None:
         return None
-    lower = {name: rows[name] for name, test in scores.items() if test.significant and test.difference < 0}
-    if not lower:
-        return Verdict("not tested here", f"scores at the end less InfoNCE's: {shown(scores)}")
-    metrics = each(
-        {name: measured(results, _alignment_and_uniformity, {row: 1, CONTRASTIVE: -1}) for name, row in lower.items()}
-    )
-    if metrics is None:
-        return None
-    return Verdict.of(all(test.high < 0 for test in metrics.values()), f"sum less InfoNCE's: {shown(metrics)}")
+    some = Some([Below(name, found) for name, found in scores.items()])
+    names = [name for name, sure in zip(scores, some.each_shown(), strict=True) if sure]
+    if not names:
+        return Verdict("not tested here", f"scores at the end less InfoNCE's: {some.text}")
+    metric = _alignment_and_uniformity(place)
+    sums = complete({name: measured(results, metric, {rows[name]: 1, CONTRASTIVE: -1}) for name in names})
+    return None if sums is None else Every([Below(f"{name} less InfoNCE", found) for name, found in sums.items()])
 
 
-def _does_not_overfit(results: TableResults) -> Verdict | None:
+def _overfits(results: TableResults) -> Statement | None:
+    more = measures_above(results, _fall, DECOUPLED_OVER_CONTRASTIVE, KEEPS)
+    return more and Limited(more, _still_rising(results, WITHOUT_DISSIPATION), shows=True)
+
+
+def _does_not_overfit(results: TableResults) -> Statement | None:
     fall = measured(results, _fall, {CONTRASTIVE: 1})
     if fall is None:
         return None
-    low, high = fall.interval()
-    return Verdict.of(high < KEEPS, f"falls by {score(fall.value)} [{score(low)}, {score(high)}] from its highest")
+    return Limited(Below("falls by", fall, KEEPS, form=score), _still_rising(results, [CONTRASTIVE]), refutes=True)
+
+
+def _imitations_do_not_overfit(results: TableResults) -> Verdict | Statement | None:
+    """Tested only with decoupled losses that overfit; otherwise there is nothing to alleviate."""
+    falls = complete({row: measured(results, _fall, {row: 1}) for row in WITHOUT_DISSIPATION})
+    if falls is None:
+        return None
+    some = Some([Above(results.table.label(row), fall, KEEPS, form=score) for row, fall in falls.items()])
+    rows = [row for row, sure in zip(falls, some.each_shown(), strict=True) if sure]
+    if not rows:
+        return Verdict("not tested here", f"no decoupled loss overfits; falls of their dev scores: {some.text}")
+    return measures_above(results, _fall, list(product(rows, DISSIPATING)), KEEPS)
 
 
 _LABEL = {row: component_label(name, value) for name in sweeps.VARIED for value, row in swept(name).items()}
 IN_BRACES = {
     "ON_STS": "On the STS tasks, or on the dev set if those were not scored",
     "PLAIN_LOSSES": ", ".join(LABELS[row] for row in PLAIN),
+    "HELD_OUT": "Read on held-out sentences without the projection, as in the paper's statistics.",
+    "IN_BATCHES": "Read on the projected embeddings of the training batches.",
+    "LONG_ENOUGH": f"within {KEEPS} of their highest score before their second half",
     "IMITATIONS": ", ".join(DECOUPLING[row] for row in DISSIPATING),
     "EPOCHS": EPOCHS,
     "KEEPS": KEEPS,
     "RARELY": RARELY,
     "NEARLY_ALL": NEARLY_ALL,
+    "SAME_SHARE": SAME_SHARE,
+    "SAME_NORM": exp(SAME_NORM),
     "DEFAULTS": DEFAULT_LABEL,
     "NO_DISSIPATION": _LABEL[NO_DISSIPATION],
     "LOWEST_TEMPERATURE": _LABEL[LOWEST_TEMPERATURE],
@@ -191,31 +239,32 @@ IN_BRACES = {
 
 _modified_over_plain = list(zip(REPAIRED, PLAIN, strict=True))
 _on_gradient, _on_decoupled = partial(on_table, GRADIENT), partial(on_table, DECOUPLED)
+_BY_PLACE: dict[str, tuple[str, Callable[[Place, TableResults], Verdict | Statement | None]]] = {
+    "smaller-gap": (GRADIENT, _smaller_gap),
+    "dominant-push": (GRADIENT, _dominates),
+    "push-falls-with-temperature": (GRADIENT, _push_falls_with_temperature),
+    "nearer-more-often": (GRADIENT, _nearer_more_often),
+    "not-reflected": (DECOUPLED, _not_reflected),
+}
+"""Claims that are read twice: on held-out sentences as in the papers, and on training batches."""
 DECISIONS: dict[str, Decide] = {
     "plain": _on_similarity(above, [(CONTRASTIVE, row) for row in PLAIN]),
     "modified-over-plain": _on_similarity(above, _modified_over_plain),
     "modified-as-good": _on_similarity(reaches, [(row, CONTRASTIVE) for row in REPAIRED]),
     "modified-transfer": on_table(ON_SUITES, partial(reaches, pairs=_modified_over_plain, column=TRANSFER)),
     **{parameter: _on_gradient(partial(_optimum_within, parameter)) for parameter in sweeps.VARIED},
-    "smaller-gap": _on_gradient(_smaller_gap),
-    "dominant-push": _on_gradient(_dominates),
-    "push-falls-with-temperature": _on_gradient(
-        partial(measures_above, measure=last(PUSH), pairs=[(LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE)])
-    ),
-    "nearer-more-often": _on_gradient(_nearer_more_often),
+    **{key: on_table(table, partial(decide, HELD_OUT)) for key, (table, decide) in _BY_PLACE.items()},
+    **{f"{key}-in-batches": on_table(table, partial(decide, BATCHES)) for key, (table, decide) in _BY_PLACE.items()},
     "decoupled": _on_decoupled(partial(above, pairs=CONTRASTIVE_OVER_DECOUPLED)),
-    "not-reflected": _on_decoupled(_not_reflected),
-    "overfits": _on_decoupled(partial(measures_above, measure=_fall, pairs=DECOUPLED_OVER_CONTRASTIVE)),
+    "overfits": _on_decoupled(_overfits),
     "does-not-overfit": _on_decoupled(_does_not_overfit),
     **{
         f"{part}-dissipates": _on_decoupled(
-            partial(measures_above, measure=shrinks(statistic), pairs=DECOUPLED_OVER_CONTRASTIVE)
+            partial(measures_above, measure=shrinks(statistic), pairs=DECOUPLED_OVER_CONTRASTIVE, margin=SAME_NORM)
         )
         for part, statistic in (("alignment", ALIGNMENT), ("uniformity", UNIFORMITY))
     },
     "imitations-as-good": _on_decoupled(partial(reaches, pairs=[(row, CONTRASTIVE) for row in DISSIPATING])),
-    "imitations-do-not-overfit": _on_decoupled(
-        partial(measures_above, measure=_fall, pairs=list(product(WITHOUT_DISSIPATION, DISSIPATING)))
-    ),
+    "imitations-do-not-overfit": _on_decoupled(_imitations_do_not_overfit),
 }
 TRAINED_CLAIMS = read_claims(__file__, "trained", (UNIFIED, INADEQUACY), DECISIONS, IN_BRACES)

@@ -149,7 +149,7 @@ def sweep_figure(sweep: Sweep, results: PresetResults) -> Illustration | None:
     )
     description = f"{found.table.numbered_title}, by {sweep.axis}. {described}."
     svg = figures.sweep(lines, places, sweep.axis, sweep.ylabel, description, sweep.ordered)
-    return Illustration(svg, sweep.caption)
+    return Illustration(svg, f"{sweep.caption} One seed." if found.single_seed else sweep.caption)
 
 
 def _mean(results: TableResults, row: str | None, column: str) -> tuple[float, float | None] | None:
@@ -196,7 +196,7 @@ def estimates_section(key: str, results: PresetResults) -> Section | None:
     estimates = {found.table.label(row): (e.mean, e.low, e.high) for (row, _), e in found.estimates.items()}
     described = ", ".join(f"{label} {score(mean)}" for label, (mean, _, _) in estimates.items())
     svg = figures.forest(estimates, YLABEL, f"{found.table.numbered_title}: {described}.")
-    return table_section(found, [Illustration(svg, "Dev scores and their 95% intervals.")])
+    return table_section(found, [Illustration(svg, f"Dev scores and their 95% intervals{found.seeds_note}.")])
 
 
 PROBED = (

@@ -11,9 +11,9 @@ from studies.report.table_results import Estimate, TableResults
 
 MEASURES: Final = ("alignment", "uniformity")
 NOTE: Final = (
-    "Alignment and uniformity are those of the sentence embeddings of the similarity dev set, of tables on SentEval's "
-    "tasks those of the STS Benchmark's test pairs, before any head; means over seeds. Lower alignment: pairs of similarity 4 and more are closer. Lower uniformity: sentences are spread "
-    "more evenly."
+    "Alignment and uniformity are those of the sentence embeddings before any head, means over seeds: of the "
+    "similarity dev set, and in tables on SentEval's tasks of the STS Benchmark's test pairs. Lower alignment: pairs "
+    "of similarity 4 and more are closer. Lower uniformity: sentences are spread more evenly."
 )
 
 

@@ -51,6 +51,13 @@ def verdict(comparison: Comparison, what: str = "difference") -> str:
     return "p < 0.001" if comparison.p < 0.001 else f"p = {comparison.p:.3f}"
 
 
+def described_tests(tests: Mapping[str, Comparison]) -> str:
+    """Each difference with its interval and its test's result."""
+    return "; ".join(
+        f"{name} {signed(test.difference)} {interval(test)}, {verdict(test)}" for name, test in tests.items()
+    )
+
+
 def agreement(counts: Agreement) -> str:
     """`4 of 6`, or a dash if no published scores differ."""
     return f"{counts.agree} of {counts.total}" if counts.total else "–"

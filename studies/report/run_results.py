@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,13 @@ from multitask.evaluation.resampled_scores import resampled_scores
 from multitask.evaluation.statistics import Values
 from multitask.runs.artefact import Artefact
 from multitask.runtime.random_streams import generator
+from multitask.stages.pretrain import HELD_OUT
 from studies.engine.record import RecordedStage
 from studies.engine.table import OVERALL
 
 DevSet = tuple[str, bytes]  # task, labels in file order
+Place = Literal["training batches", "held-out sentences"]
+"""Where the gradient probe looks: at projected embeddings of training batches, or at plain ones of other sentences."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +78,14 @@ class RunResult:
             return line["scores"].get(OVERALL)
         return line["dev"].get(column, {}).get(self.evaluation["measures"].get(column))
 
-    def probed(self, statistic: str) -> list[tuple[int, float]]:
+    def probed(self, statistic: str, place: Place = "training batches") -> list[tuple[int, float]]:
         """A statistic of the gradient probe: the step of each evaluation, the mean since the previous evaluation.
 
-        metrics.jsonl calls it `SOURCE STATISTIC`; the sources are those of the run's configuration.
+        metrics.jsonl calls it `SOURCE STATISTIC`; the sources are those of the run's configuration, or held-out
+        sentences.
         """
-        sources = read_json(self.folder / "config.json").get("sources", ())
+        held_out = place == "held-out sentences"
+        sources = (HELD_OUT,) if held_out else read_json(self.folder / "config.json").get("sources", ())
         names = [f"{source} {statistic}" for source in sources]
         return [(line["step"], line["training"][n]) for line in self.history for n in names if n in line["training"]]
 

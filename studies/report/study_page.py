@@ -1,6 +1,5 @@
 """The study of a preset as a page: the papers' claims, their verdicts by these results, and figures."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +9,18 @@ from multitask.evaluation import markup
 from studies.report.figures import standalone
 from studies.report.preset_results import PresetResults
 from studies.report.templates import environment
-from studies.report.verdicts import UNTESTED, Judged, Status
+from studies.report.verdicts import Judged, Status
 from studies.study import Paper, all_studies
 
-MARKS: dict[Status, str] = {"reproduced": "✓", "not reproduced": "✗", "not tested here": "–"}
+MARKS: dict[Status, str] = {
+    "reproduced": "✓",
+    "not reproduced": "✗",
+    "undecided": "?",
+    "not tested here": "–",
+    "theorem": "∎",
+}
+SILENT = ("not tested here", "theorem")
+"""Verdicts that need no results."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +31,16 @@ class JudgedPaper:
     claims: tuple[Judged, ...]
 
     @property
-    def counts(self) -> list[int]:
-        """How many of its claims have each verdict, in the order of `MARKS`."""
-        found = Counter(judged.verdict.status for judged in self.claims)
-        return [found[status] for status in MARKS]
+    def counts(self) -> dict[str, list[int]]:
+        """How many claims have each verdict, in the order of `MARKS`: the paper's own, and those beyond it if any."""
+        beyond = [one for one in self.claims if one.claim.kind == "beyond the paper"]
+        own = [one for one in self.claims if one not in beyond]
+        named = {self.paper.citation: own, f"{self.paper.citation}, beyond the paper": beyond}
+        return {
+            name: [sum(one.verdict.status == status for one in of) for status in MARKS]
+            for name, of in named.items()
+            if of
+        }
 
 
 def write_study(results: PresetResults, warnings: Sequence[str], output: Path) -> bool:
@@ -44,7 +57,7 @@ def write_study(results: PresetResults, warnings: Sequence[str], output: Path) -
     studies = all_studies()
     judged = [one for study in studies for one in study.judge(results)]
     sections = [section for study in studies for build in study.sections if (section := build(results))]
-    if not sections and all(one.verdict.status == UNTESTED.status for one in judged):
+    if not sections and all(one.verdict.status in SILENT for one in judged):
         return False
     papers = [
         JudgedPaper(paper, tuple(one for one in judged if one.claim.paper == paper))

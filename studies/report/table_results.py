@@ -153,6 +153,16 @@ class TableResults:
         """The table's rows with their runs."""
         return [(row, self.runs.get(row.key, ())) for row in self.table.rows]
 
+    @property
+    def single_seed(self) -> bool:
+        """Whether some finished row has one seed only."""
+        return any(len(runs) == 1 for runs in self.runs.values())
+
+    @property
+    def seeds_note(self) -> str:
+        """What a sentence about a table with a single seed must add; empty with several seeds."""
+        return " (one seed: intervals do not cover other seeds)" if self.single_seed else ""
+
     def scored(self, row: str, tasks: tuple[str, ...]) -> tuple[RunResult, ...]:
         """The runs of a row that were scored on all of these tasks. A model of one task has no overall score."""
         return tuple(run for run in self.runs.get(row, ()) if set(tasks) <= set(run.evaluation["scores"]))

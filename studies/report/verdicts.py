@@ -1,7 +1,7 @@
-"""What decides that a claim is reproduced: claims, verdicts, and tests on rows' scores and measures of training.
+"""What decides that a claim is reproduced: claims, verdicts, and statements on rows' scores and measures of training.
 
 Every verdict is computed from results; none is written by hand. The claims of a paper are in the file
-`claims.toml` of the paper's folder.
+`claims.toml` of the paper's folder. `docs/reference/verdicts.md` says what each verdict means.
 """
 
 import tomllib
@@ -12,14 +12,16 @@ from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
-from multitask.evaluation.statistics import LEVEL, SAMPLES, SampledScores, Spread, Uncertain, Values, contrast
-from studies.report.format import interval, signed, verdict
-from studies.report.run_results import RunResult
-from studies.report.table_results import Comparison, TableResults, compared
+from multitask.evaluation.statistics import LEVEL, POWER, SAMPLES, SampledScores, Spread, Uncertain, Values, contrast
+from studies.report.evidence import Above, Every, Statement
+from studies.report.run_results import Place, RunResult
+from studies.report.table_results import TableResults
 from studies.study import Paper
 
-Status = Literal["reproduced", "not reproduced", "not tested here"]
+Status = Literal["reproduced", "not reproduced", "undecided", "not tested here", "theorem"]
+Kind = Literal["claim", "beyond the paper", "theorem"]
 Evidence = TypeVar("Evidence")
+Name = TypeVar("Name")
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,20 @@ class Verdict:
     evidence: str
 
     @classmethod
-    def of(cls, holds: bool, evidence: str) -> "Verdict":
-        """Reproduced or not."""
-        return cls("reproduced" if holds else "not reproduced", evidence)
+    def of(cls, statement: Statement, found: str | None = None) -> "Verdict":
+        """Reproduced if the statement is shown, not reproduced if its opposite is shown, otherwise undecided.
+
+        Args:
+            statement: what the claim says of the results.
+            found: replaces the statement's own text.
+        """
+        found = statement.text if found is None else found
+        if statement.shown():
+            return cls("reproduced", found)
+        if statement.refuted():
+            return cls("not reproduced", found)
+        least = f"the smallest effect that these results could show with {POWER:.0%} power: {statement.least()[1]}"
+        return cls("undecided", f"{found}; {least}")
 
 
 UNTESTED = Verdict("not tested here", "")
@@ -43,18 +56,23 @@ class Claim(Generic[Evidence]):
     """A statement of a paper that results can decide.
 
     Args:
+        key: of the criterion.
         paper: the paper that makes the statement.
         section: where the paper makes it.
         text: the statement.
         criterion: what the results must show for the claim to be reproduced.
         decide: from results to the verdict.
+        kind: a `claim` counts for or against the paper. A statement `beyond the paper` is about a regime or a measure
+            that the paper does not claim. A `theorem` is proved and checked by tests; results cannot decide it.
     """
 
+    key: str
     paper: Paper
     section: str
     text: str
     criterion: str
     decide: Callable[[Evidence], Verdict]
+    kind: Kind = "claim"
 
 
 @dataclass(frozen=True)
@@ -71,8 +89,13 @@ class Judged:
 
 
 def judge(claims: Sequence[Claim[Evidence]], results: Evidence | None) -> list[Judged]:
-    """Every claim with its verdict; without results no claim is tested."""
-    return [Judged(claim, UNTESTED if results is None else claim.decide(results)) for claim in claims]
+    """Every claim with its verdict; without results no claim is tested. Results illustrate a theorem only."""
+
+    def verdict(claim: Claim[Evidence]) -> Verdict:
+        found = UNTESTED if results is None else claim.decide(results)
+        return Verdict("theorem", found.evidence) if claim.kind == "theorem" else found
+
+    return [Judged(claim, verdict(claim)) for claim in claims]
 
 
 def read_claims(
@@ -89,16 +112,24 @@ def read_claims(
         group: of the claims that have this kind of evidence.
         papers: the papers that make them.
         decisions: by the criteria's keys.
-        names: what stands for names in braces, in addition to SURE, SURE_OF_ANY and AS_GOOD.
+        names: what stands for names in braces, in addition to SURE, SURE_OF_ANY, AS_GOOD, EQUAL and REFUTED.
 
     Raises:
         KeyError: a criterion without a decision, or a paper or name that is not given.
     """
     text = Path(module).with_name("claims.toml").read_text(encoding="utf-8")
     by_key = {paper.key: paper for paper in papers}
-    names = {"SURE": SURE, "SURE_OF_ANY": SURE_OF_ANY, "AS_GOOD": AS_GOOD, **names}
+    names = {"SURE": SURE, "SURE_OF_ANY": SURE_OF_ANY, "AS_GOOD": AS_GOOD, "EQUAL": EQUAL, "REFUTED": REFUTED, **names}
     return tuple(
-        Claim(by_key[entry["paper"]], entry["section"], entry["text"], criterion.format_map(names), decisions[key])
+        Claim(
+            key,
+            by_key[entry["paper"]],
+            entry["section"],
+            entry["text"],
+            criterion.format_map(names),
+            decisions[key],
+            entry.get("kind", "claim"),
+        )
         for entry in tomllib.loads(text)[group]
         for key, criterion in entry["criteria"].items()
     )
@@ -117,55 +148,89 @@ SCORE = "similarity"
 LEAST_SEEDS = 3
 """Seeds that a measure of training needs: with two seeds the 95% interval is 13 times as wide as their difference."""
 AS_GOOD = 0.02
-"""Scores that differ by less than this count as equally good."""
+"""A score that is lower by less than this counts as comparable, the word of the papers."""
+EQUAL = 0.01
+"""A claim that a score is higher is refuted if it is surely higher by less than this: a point in the papers' tables."""
+REFUTED = f"Refuted if the difference is surely below {EQUAL}."
 
 
-def on_table(key: str, decide: Callable[[TableResults], Verdict | None]) -> Decide:
+def on_table(key: str, decide: Callable[[TableResults], Verdict | Statement | None]) -> Decide:
     """A decision by one table: not tested if the table was not run, or if `decide` returns None for lack of results."""
-    return lambda tables: (decide(tables[key]) if key in tables else None) or UNTESTED
+
+    def decided(tables: Tables) -> Verdict:
+        found = decide(tables[key]) if key in tables else None
+        if found is None:
+            return UNTESTED
+        verdict = found if isinstance(found, Verdict) else Verdict.of(found)
+        return Verdict(verdict.status, f"{verdict.evidence}{tables[key].seeds_note}") if verdict.evidence else verdict
+
+    return decided
 
 
-def above(results: TableResults, pairs: RowPairs, column: str = SCORE) -> Verdict | None:
-    """Whether the first row of every pair has the higher score. None if a row has no scores."""
-    return _all_above(results, pairs, lambda weights: results.contrast(weights, column))
+def above(results: TableResults, pairs: RowPairs, column: str = SCORE) -> Every | None:
+    """The first row of every pair has the higher score. None if a row has no scores."""
+    differences = {pair: difference(results, {pair[0]: 1, pair[1]: -1}, column) for pair in pairs}
+    return _every(results, differences, margin=EQUAL)
 
 
-def measures_above(results: TableResults, measure: Measure, pairs: RowPairs) -> Verdict | None:
-    """Whether the first row of every pair has the higher measure. None if a row has too few seeds."""
-    return _all_above(results, pairs, lambda weights: measured(results, measure, weights))
+def reaches(results: TableResults, pairs: RowPairs, column: str = SCORE) -> Every | None:
+    """No first row of a pair scores lower than the second by `AS_GOOD` or more. None if a row has no scores."""
+    differences = {pair: difference(results, {pair[0]: 1, pair[1]: -1}, column) for pair in pairs}
+    return _every(results, differences, bound=-AS_GOOD)
 
 
-def _all_above(
-    results: TableResults, pairs: RowPairs, contrasted: Callable[[Mapping[str, float]], Uncertain | None]
-) -> Verdict | None:
-    label = results.table.label
-    tests = each({f"{label(a)} over {label(b)}": contrasted({a: 1, b: -1}) for a, b in pairs})
-    return Verdict.of(all(map(higher, tests.values())), shown(tests)) if tests else None
+def measures_above(results: TableResults, measure: Measure, pairs: RowPairs, margin: float) -> Every | None:
+    """The first row of every pair has the higher measure. None if a row has too few seeds.
+
+    Args:
+        results: of the rows' table.
+        measure: of a run.
+        pairs: of rows.
+        margin: a smaller difference counts as none.
+    """
+    differences = {pair: measured(results, measure, {pair[0]: 1, pair[1]: -1}) for pair in pairs}
+    return _every(results, differences, margin=margin)
 
 
-def reaches(results: TableResults, pairs: RowPairs, column: str = SCORE) -> Verdict | None:
-    """Whether no first row of a pair scores lower than the second by `AS_GOOD` or more, by the lower bound."""
-    label = results.table.label
-    tests = each({f"{label(a)} less {label(b)}": results.contrast({a: 1, b: -1}, column) for a, b in pairs})
-    if tests is None:
+def _every(
+    results: TableResults,
+    differences: Mapping[tuple[str, str], Uncertain | None],
+    bound: float = 0.0,
+    margin: float = 0.0,
+) -> Every | None:
+    label, known = results.table.label, complete(differences)
+    if known is None:
         return None
-    evidence = [f"{name} {signed(test.difference)} {interval(test)}" for name, test in tests.items()]
-    return Verdict.of(all(test.low > -AS_GOOD for test in tests.values()), "; ".join(evidence))
+    return Every([Above(f"{label(a)} less {label(b)}", d, bound, margin) for (a, b), d in known.items()])
 
 
-def last(statistic: str) -> Measure:
+def difference(results: TableResults, weights: Mapping[str, float], column: str = SCORE) -> Uncertain | None:
+    """Σ weight · mean score over rows, with each row's own variance over seeds. None if a row has no scores.
+
+    Rows of a sweep vary differently over seeds: a pooled variance would be too small for some and too large for others.
+    """
+    return results.contrast(weights, column, alike=False)
+
+
+def complete(differences: Mapping[Name, Uncertain | None]) -> dict[Name, Uncertain] | None:
+    """The same differences; None if one is missing."""
+    known = {name: found for name, found in differences.items() if found is not None}
+    return known if len(known) == len(differences) else None
+
+
+def last(statistic: str, place: Place = "training batches") -> Measure:
     """A statistic at the end of training. None if the last evaluation lacks it, as when all anchors dissipated."""
 
     def measure(run: RunResult) -> float | None:
-        seen = run.probed(statistic)
+        seen = run.probed(statistic, place)
         return seen[-1][1] if seen and seen[-1][0] == run.history[-1]["step"] else None
 
     return measure
 
 
-def highest(statistic: str) -> Measure:
+def highest(statistic: str, place: Place = "training batches") -> Measure:
     """A statistic's highest value in training."""
-    return lambda run: max((value for _, value in run.probed(statistic)), default=None)
+    return lambda run: max((value for _, value in run.probed(statistic, place)), default=None)
 
 
 def shrinks(statistic: str) -> Measure:
@@ -192,30 +257,3 @@ def measured(results: TableResults, measure: Measure, weights: Mapping[str, floa
     if min(len(found) for _, found in terms) < LEAST_SEEDS:
         return None
     return contrast([(weight, SampledScores(found, np.tile(found, (SAMPLES, 1)))) for weight, found in terms], spread)
-
-
-def each(differences: Mapping[str, Uncertain | None]) -> dict[str, Comparison] | None:
-    """Tests that must all be significant, so that p needs no correction for their number (Berger 1982).
-
-    None if a difference is missing.
-    """
-    known = {name: difference for name, difference in differences.items() if difference is not None}
-    return None if len(known) < len(differences) else {name: compared({name: known[name]})[name] for name in known}
-
-
-def family(differences: Mapping[str, Uncertain | None]) -> dict[str, Comparison] | None:
-    """Tests of which one is enough, so that p is corrected for their number (Holm 1979). None if one is missing."""
-    known = {name: difference for name, difference in differences.items() if difference is not None}
-    return None if len(known) < len(differences) else compared(known)
-
-
-def higher(comparison: Comparison) -> bool:
-    """Whether a difference is significantly above zero."""
-    return comparison.significant and comparison.difference > 0
-
-
-def shown(tests: Mapping[str, Comparison]) -> str:
-    """Each difference with its interval and its test's result."""
-    return "; ".join(
-        f"{name} {signed(test.difference)} {interval(test)}, {verdict(test)}" for name, test in tests.items()
-    )

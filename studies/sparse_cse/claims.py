@@ -1,14 +1,23 @@
 """SparseCSE's claims (arXiv 2311.03881), decided by the scores of pruned models."""
 
-from collections.abc import Mapping
 from functools import partial
-from itertools import combinations
+from itertools import combinations, permutations
 from statistics import fmean
 
-from multitask.evaluation.statistics import Uncertain
 from studies.engine.experiments import GROUPS, STS, TRANSFER
+from studies.report.evidence import Above, Below, Every, Opposed, Some, Statement
 from studies.report.table_results import TableResults
-from studies.report.verdicts import Claim, Decide, Tables, Verdict, each, family, higher, on_table, read_claims, shown
+from studies.report.verdicts import (
+    EQUAL,
+    Claim,
+    Decide,
+    Tables,
+    Verdict,
+    complete,
+    difference,
+    on_table,
+    read_claims,
+)
 from studies.sparse_cse import SPARSE_CSE
 from studies.sparse_cse.tables import SHARES, WHOLE, pruned
 
@@ -24,25 +33,24 @@ LOW = tuple(share for share in SHARES if share <= 0.2)
 RANGE = f"{LOW[0]:.0%} to {LOW[-1]:.0%}"
 
 
-def contrast(results: TableResults, weights: Mapping[str, float], column: str) -> Uncertain | None:
-    """A contrast in which every row has its own variance over seeds.
-
-    Random draws vary more than the score, and both vary more the more is removed.
-    """
-    return results.contrast(weights, column, alike=False)
-
-
 def _rises(column: str, results: TableResults) -> Verdict | None:
-    """Whether some low share scores higher than the whole encoder, and no other share has the highest mean."""
+    """Some low share scores higher than the whole encoder, and no larger share much higher than the best low one."""
     if not all((row, column) in results.estimates for row in (WHOLE, *SCORED.values())):
         return None
-    found = family({f"{share:.0%}": contrast(results, {SCORED[share]: 1, WHOLE: -1}, column) for share in LOW})
-    if found is None:
+    best, best_low = (max(shares, key=lambda s: results.estimates[SCORED[s], column].mean) for shares in (SHARES, LOW))
+    gains = complete({share: difference(results, {SCORED[share]: 1, WHOLE: -1}, column) for share in LOW})
+    larger = {share: {SCORED[best_low]: 1, SCORED[share]: -1} for share in SHARES if share > LOW[-1]}
+    beyond = complete({share: difference(results, weights, column) for share, weights in larger.items()})
+    if gains is None or beyond is None:
         return None
-    best = max(SHARES, key=lambda share: results.estimates[SCORED[share], column].mean)
+    rises = Some([Above(f"{share:.0%}", gain, margin=EQUAL) for share, gain in gains.items()])
+    is_best = [Above(f"{best_low:.0%} less {share:.0%}", found, -EQUAL) for share, found in beyond.items()]
     optima = ", ".join(f"{share:.0%}" for share in _optima(results, column))
-    evidence = f"less the whole: {shown(found)}; best mean at {best:.0%}; highest in single seeds at {optima}"
-    return Verdict.of(best in LOW and any(map(higher, found.values())), evidence)
+    evidence = (
+        f"less the whole: {rises.text}; {Every(is_best).text}; best mean at {best:.0%}; highest in single seeds at "
+        f"{optima}"
+    )
+    return Verdict.of(Every([rises, *is_best]), evidence)
 
 
 def _optima(results: TableResults, column: str) -> list[float]:
@@ -56,31 +64,53 @@ def _optima(results: TableResults, column: str) -> list[float]:
     return [max(scores, key=lambda share: scores[share][seed]) for seed in seeds]
 
 
-def _better_than_random(results: TableResults) -> Verdict | None:
-    """Whether pruning by the score is better than at random, on the mean of the low shares."""
-    weights = {SCORED[share]: 1 / len(LOW) for share in LOW}
-    weights |= {pruned(share, "random"): -1 / len(LOW) for share in LOW}
-    found = each({column: contrast(results, weights, column) for column in GROUPS})
-    if found is None:
-        return None
-    return Verdict.of(all(map(higher, found.values())), f"mean over {RANGE}: {shown(found)}")
+def _better_than_random(results: TableResults) -> Statement | None:
+    """Pruning by the score is better than at random and than no pruning, on the mean of the low shares."""
+    by_score = {SCORED[share]: 1 / len(LOW) for share in LOW}
+    others = {
+        "at random": {pruned(share, "random"): -1 / len(LOW) for share in LOW},
+        "the whole": {WHOLE: -1.0},
+    }
+    found = complete(
+        {
+            f"{column}, mean over {RANGE}, less {name}": difference(results, by_score | weights, column)
+            for column in (STS, TRANSFER)
+            for name, weights in others.items()
+        }
+    )
+    return None if found is None else Every([Above(name, gain, margin=EQUAL) for name, gain in found.items()])
 
 
 def _optimum_differs(results: TableResults) -> Verdict | None:
-    """Whether two tasks each score higher at their own best share than at the other's. STS counts as one task."""
+    """Two tasks each score higher at their own best share than at the other's. STS counts as one task.
+
+    The opposite is that a single share is as good as any other for every task.
+    """
     tasks = [task for task in (STS, *GROUPS[TRANSFER]) if all((row, task) in results.scores for row in SCORED.values())]
     if len(tasks) < 2:
         return None
+    gains = complete(
+        {
+            (task, share, other): difference(results, {SCORED[share]: 1, SCORED[other]: -1}, task)
+            for task in tasks
+            for share, other in permutations(SHARES, 2)
+        }
+    )
+    if gains is None:
+        return None
     best = {task: max(SHARES, key=lambda share: results.estimates[SCORED[share], task].mean) for task in tasks}
     pairs = [(a, b) for a, b in combinations(tasks, 2) if best[a] != best[b]]
-    both_ways = [*pairs, *((b, a) for a, b in pairs)]
-    found = family({f"{a} {b}": contrast(results, {SCORED[best[a]]: 1, SCORED[best[b]]: -1}, a) for a, b in both_ways})
-    if found is None:
-        return None
-    both = [(a, b) for a, b in pairs if higher(found[f"{a} {b}"]) and higher(found[f"{b} {a}"])]
+    own = {(a, b): Above(a, gains[a, best[a], best[b]]) for a, b in permutations(tasks, 2) if best[a] != best[b]}
+    differ = Some([Every([own[a, b], own[b, a]]) for a, b in pairs])
+    losses = {
+        share: [Below(task, gain, EQUAL) for (task, _, less), gain in gains.items() if less == share]
+        for share in SHARES
+    }
+    one_for_all = Some([Every(of) for of in losses.values()])
+    both = [pair for pair, sure in zip(pairs, differ.each_shown(), strict=True) if sure]
     at = ", ".join(f"{task} {share:.0%}" for task, share in best.items())
     told = ", ".join(" and ".join(pair) for pair in both) or "none"
-    return Verdict.of(bool(both), f"highest means at {at}; pairs of tasks told apart: {told}")
+    return Verdict.of(Opposed(differ, one_for_all), f"highest means at {at}; pairs of tasks told apart: {told}")
 
 
 def _claims(key: str, encoder: str) -> tuple[Claim[Tables], ...]:

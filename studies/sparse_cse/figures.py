@@ -7,12 +7,12 @@ from itertools import product
 from studies.engine.experiments import GROUPS, STS, TRANSFER
 from studies.engine.table import key_of
 from studies.report import figures
-from studies.report.format import score
+from studies.report.format import described_tests, score
 from studies.report.preset_results import PresetResults
 from studies.report.sections import Illustration, Section, table_section
-from studies.report.table_results import TableResults
-from studies.report.verdicts import family, shown
-from studies.sparse_cse.claims import OWN, START, contrast
+from studies.report.table_results import TableResults, compared
+from studies.report.verdicts import difference
+from studies.sparse_cse.claims import OWN, START
 from studies.sparse_cse.tables import CRITERIA, ENCODER_SHARES, ENCODERS, SCORE_SHARES, SCORES, SHARES, WHOLE, pruned
 
 Points = Sequence[figures.Bounded | None]
@@ -99,13 +99,13 @@ def _against_random(
     found, panels = results.finished_tables[key], []
     for column, share in product(found.table.groups, pairs):
         differences = {
-            name: difference
+            name: gain
             for name, (row, other) in pairs[share].items()
-            if (difference := contrast(found, {row: 1, other: -1}, column)) is not None
+            if (gain := difference(found, {row: 1, other: -1}, column)) is not None
         }
         if differences:
             bounds = {name: (d.value, *d.interval()) for name, d in differences.items()}
-            described = f"{column}, {share:.0%} removed, less at random: {shown(family(differences) or {})}"
+            described = f"{column}, {share:.0%} removed, less at random: {described_tests(compared(differences))}"
             svg = figures.forest(bounds, f"{column}, less at random", described, f"{share:.0%} removed", zero=True)
             panels.append(Illustration(svg, "Differences of means and their 95% intervals, uncorrected."))
     return table_section(found, panels)

@@ -11,6 +11,7 @@ import numpy as np
 
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
+from multitask.stages.pretrain import HELD_OUT
 from multitask.tasks.metrics import classification_metrics, correlation_metrics
 from studies.engine.experiments import GROUPS, RETRIEVAL, STS, all_experiments
 from studies.engine.presets import PRESETS
@@ -83,14 +84,13 @@ def add_run(
         arrays |= {f"{task}_labels": labels, f"{task}_predictions": predictions}
     overall = float(np.mean(list(scores.values())))
     history = []
-    for number, share in enumerate((0.5, 1.0, 0.0), start=1):
+    for number, share in enumerate((1.0, 0.9, 0.0), start=1):
         less = 0.1 - (0.1 + falls(row, seed)) * share if number < 3 else 0.0
         dev = {task: {**of, measures[task]: scores[task] - less} for task, of in metrics.items()}
         passed = (number - 1) / 2
         seen = {
-            f"unlabelled {statistic}": (1 - passed) * (statistic != "dissipated anchors")
-            + passed * value
-            + 0.005 * seed
+            f"{source} {statistic}": (1 - passed) * (statistic != "dissipated anchors") + passed * value + 0.005 * seed
+            for source in ("unlabelled", HELD_OUT)
             for statistic, value in probe(row).items()
         }
         line = {"step": 8 * number, "epoch": 1, "training": {"unlabelled": 1.0, **seen}, "dev": dev}

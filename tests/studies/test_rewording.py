@@ -81,7 +81,8 @@ def test_reworded_labels_change_nothing_else(store: Path, tmp_path: Path, monkey
     made = [reworded(table) for table in record.tables]
     replace(record, tables=tuple(table for table, _ in made)).write(store)
     assert verdicts(store) == statuses
-    assert set(statuses) == {"reproduced", "not reproduced"}  # every claim is tested
+    assert {"reproduced", "theorem"} < set(statuses)
+    assert "not tested here" not in statuses
     others, drawn = pages(store, tmp_path / "after", monkeypatch)
     assert drawn == figures
     assert len(figures) > 100

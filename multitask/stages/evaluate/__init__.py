@@ -99,7 +99,7 @@ ON_SUITES = register(
         SuitesConfig,
         _run_suites,
         _suites_cost,
-        version=3,
+        version=4,
         with_seed=None,
         command=False,
         files=suite_files,

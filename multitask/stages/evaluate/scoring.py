@@ -19,7 +19,7 @@ from multitask.evaluation.embedding_suites import SUITES, measure_task, read_set
 from multitask.evaluation.senteval_files import SimilarityData
 from multitask.evaluation.task_predictions import Estimates, estimate, load_split
 from multitask.evaluation.task_scores import labels_of, overlap, score
-from multitask.models.multitask_model import load_model
+from multitask.models.multitask_model import load_model, tasks_to_score
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
@@ -64,6 +64,7 @@ def evaluate_run(run: Artefact, data: Path, config: EvaluateConfig, options: Run
         for name, fingerprint in read_json(run.folder / "inputs.json").get("dev", {}).items():
             if name in dev and dev[name].examples.fingerprint != fingerprint:
                 raise InputError(f"{dev[name].examples.source}: not the file that {run.folder} was selected on")
+        model.tasks = tasks_to_score(model, folder)
         examples = {name: split.examples for name, split in dev.items()}
         seen = TrainedOn.of_folder(folder, str(run.folder))
         embedded = {} if pairs is None else {"geometry": _geometry(folder, pairs, options)}

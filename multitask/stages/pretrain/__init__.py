@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from minbert.errors import InputError
 from multitask.models.config import Pooling
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import MAX_SEED, RunOptions, check_range
@@ -13,7 +14,10 @@ from multitask.stages.mlm import MaskingConfig
 from multitask.stages.registry import Planned, Stage, register
 from multitask.training.config import OptimizerConfig
 
-__all__ = ["STAGE", "ContrastiveConfig", "PretrainConfig"]
+__all__ = ["HELD_OUT", "STAGE", "ContrastiveConfig", "PretrainConfig"]
+
+HELD_OUT = "held out"
+"""What metrics.jsonl puts before statistics of held-out sentences, in place of a source's name."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,9 @@ class PretrainConfig(ContrastiveConfig):
     probe_every: int | None = None
     """Record the dissipation, weights and ratio of the anchors' gradient every so many steps. Does not change the
     training. Labelled sources are not probed."""
+    probe_held_out: int | None = None
+    """At the same steps, also probe this many sentences of the similarity dev set, each in two dropout views, without
+    the projection. Does not change the training."""
     seed: int = 0
     """Seed of new layers, dropout and data order."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -62,6 +69,9 @@ class PretrainConfig(ContrastiveConfig):
         check_range(
             self, 1, ("train_limit", "epochs", "batch_size", "chunk", "evaluate_every", "probe_every", "partners")
         )
+        check_range(self, 2, ("probe_held_out",))
+        if self.probe_held_out is not None and self.probe_every is None:
+            raise InputError("probe_held_out has no effect without probe_every; set both")
         check_range(self, 0, ("mlm_weight",))
         check_range(self, 0, ("seed",), most=MAX_SEED)
 

@@ -30,8 +30,9 @@ from multitask.stages.dropout_views_and_pairs import (
     contrastive_batches,
     load_contrastive,
 )
+from multitask.stages.held_out_probe import HeldOut
 from multitask.stages.masked_words import MaskedSource
-from multitask.stages.pretrain import STAGE, PretrainConfig
+from multitask.stages.pretrain import HELD_OUT, STAGE, PretrainConfig
 from multitask.tasks.declarations import task_named
 from multitask.tasks.metrics import correlation_metrics
 from multitask.tasks.read_examples import load_rows
@@ -69,7 +70,7 @@ def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, o
         for name in config.sources
     }
     dev = None
-    if config.select == "similarity":
+    if config.select == "similarity" or config.probe_held_out is not None:
         examples = load_rows(task_named(data, "similarity"), "dev")
         dev = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
     inputs = {
@@ -98,7 +99,7 @@ class Pretraining:
         module: `encoder`, `projection`, and `mlm` if there is an auxiliary masked-language-model loss.
         begin: the start weights; they hold the same encoder.
         sources: what to train on.
-        dev: similarity pairs to select the best state on.
+        dev: similarity pairs, to select the best state on and to probe.
         config: how to train.
         runtime: device and precision.
     """
@@ -120,6 +121,7 @@ class Pretraining:
         self.contrastive = sources
         self.sources: dict[str, Source] = dict(sources)
         self.weights = dict.fromkeys(sources, 1.0)
+        self.held_out = None if dev is None or config.probe_held_out is None else HeldOut.of(dev, config)
         if config.mlm_weight:
             head, words = module["mlm"], begin.encoder.embeddings.word
             assert isinstance(head, MaskedLanguageHead)
@@ -191,12 +193,17 @@ class Pretraining:
             return {}
         assert source.probe is not None, "the step has computed the loss"
         seen = source.probe().summary()
+        found = {f"{name} {key}": value for key, value in seen.items()}
+        if self.held_out is not None:
+            begin = self.begin
+            probed = self.held_out.probe(begin.encoder, begin.pooling, self.config.seed, self.runtime)
+            found |= {f"{HELD_OUT} {key}": value for key, value in probed.items()}
         device = self.runtime.device
         # The ratio is undefined if every anchor of the batch is dissipated.
-        return {f"{name} {key}": torch.tensor(v, device=device) for key, v in seen.items() if math.isfinite(v)}
+        return {key: torch.tensor(v, device=device) for key, v in found.items() if math.isfinite(v)}
 
     def evaluate(self) -> Evaluation:
-        if self.dev is None:
+        if self.dev is None or self.config.select == "last":
             return Evaluation({}, {})
         metrics = zero_shot_similarity(self.begin.encoder, self.begin.pooling, self.dev, self.runtime)
         return Evaluation({"similarity": metrics}, {"similarity": metrics["spearman"]})

@@ -14,7 +14,13 @@ from minbert.errors import InputError
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.embedding_cache import EmbeddingTable
 from multitask.evaluation.senteval_files import ClassificationData
-from multitask.evaluation.transfer_scores import GRID, pair_features, predict_classes, transfer_scores
+from multitask.evaluation.transfer_scores import (
+    GRID,
+    TRAINING_SET_GRID,
+    pair_features,
+    predict_classes,
+    transfer_scores,
+)
 
 SEED = 7
 FOLDS = 5
@@ -46,7 +52,7 @@ def fit(features, labels, strength):
 
 def chosen(accuracies):
     """The regularisation with the best mean accuracy, the strongest of equal ones; accuracies by strength."""
-    means = {strength: np.mean(values) for strength, values in accuracies.items()}
+    means = {strength: np.mean(values).round(9) for strength, values in accuracies.items()}
     return min(strength for strength, mean in means.items() if mean == max(means.values()))
 
 
@@ -56,6 +62,12 @@ def parts(labels):
 
 def without(rows, count):
     return np.setdiff1d(np.arange(count), np.concatenate(rows))
+
+
+def test_regularisation_has_sentevals_ranges():
+    """As `regs` in its validation.py: 2**t for t in range(-2, 4), and range(-1, 6) in KFoldClassifier."""
+    assert list(GRID) == [2.0**t for t in range(-2, 4)]
+    assert list(TRAINING_SET_GRID) == [2.0**t for t in range(-1, 6)]
 
 
 def test_cross_validation_is_that_of_plain_loops():
@@ -99,14 +111,14 @@ def test_the_dev_set_chooses_where_there_is_one():
 
 @pytest.mark.parametrize(("classes", "columns"), [(4, 1), (2, 2)], ids=["several classes", "pairs"])
 def test_cross_validation_on_the_training_set_chooses_else(classes, columns):
-    data, table = problem(classes, {"train": 120, "test": 60}, columns=columns)
+    data, table = problem(classes, {"train": 120, "test": 60}, columns=columns, noise=1.4)
     vectors = table.vectors.astype(np.float64)
     if columns == 2:
         first, second = np.split(vectors, 2)
         vectors = np.concatenate([np.abs(first - second), first * second], axis=1)
     train, test = np.flatnonzero(data.splits == "train"), np.flatnonzero(data.splits == "test")
-    accuracies = {strength: [] for strength in GRID}
-    for held_out, strength in product(parts(data.labels[train]), GRID):
+    accuracies = {strength: [] for strength in TRAINING_SET_GRID}
+    for held_out, strength in product(parts(data.labels[train]), TRAINING_SET_GRID):
         rows = train[without([held_out], len(train))]
         model = fit(vectors[rows], data.labels[rows], strength)
         accuracies[strength].append(np.mean(model.predict(vectors[train[held_out]]) == data.labels[train[held_out]]))

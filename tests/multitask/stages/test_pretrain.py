@@ -16,6 +16,7 @@ from minbert.files import read_json, sha256_of_file
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
+from multitask.data.labelled_data import LabelledData
 from multitask.data.read_unlabelled_files import read_triplets
 from multitask.evaluation.gradient_probe import probe
 from multitask.evaluation.task_predictions import estimate, load_split
@@ -36,10 +37,11 @@ from multitask.stages.evaluate import EvaluateConfig
 from multitask.stages.evaluate.scoring import evaluate_run
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
+from multitask.stages.held_out_probe import HeldOut
 from multitask.stages.masked_words import MaskedSource
 from multitask.stages.mlm import MlmConfig
 from multitask.stages.mlm.training import mlm
-from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.pretrain import HELD_OUT, PretrainConfig
 from multitask.stages.pretrain.training import Pretraining, pretrain
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
@@ -338,6 +340,62 @@ def test_a_batch_without_any_gradient_is_probed_too(data: Path, tiny_encoder: Pa
     assert "unlabelled ratio" not in line
 
 
+# On held-out sentences.
+
+
+@pytest.mark.parametrize("select", ["similarity", "last"])
+def test_probing_held_out_sentences_changes_no_bits(
+    select: str, data: Path, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    config = replace(CONFIG, select=select, probe_every=2)
+    plain, probing = (run(tiny_encoder, data, tmp_path, replace(config, probe_held_out=count)) for count in (None, 8))
+    assert plain.folder != probing.folder
+    weights = [sha256_of_file(artefact.model_folder() / "model.safetensors") for artefact in (plain, probing)]
+    assert weights[0] == weights[1]
+    for before, after in zip(plain.history(), probing.history(), strict=True):
+        held_out = {name: v for name, v in after["training"].items() if name.startswith(f"{HELD_OUT} ")}
+        assert {f"{HELD_OUT} {name}" for name in ("distance gap", "alignment", "uniformity")} <= held_out.keys()
+        training = {name: v for name, v in after["training"].items() if name not in held_out}
+        assert {**after, "training": training, "seconds": None} == {**before, "seconds": None}
+
+
+def test_held_out_sentences_are_embedded_without_the_projection(data: Path, tiny_encoder: Path) -> None:
+    config = replace(CONFIG, probe_every=1, probe_held_out=8)
+    rows = load_rows(load_tasks(data)["similarity"], "dev")
+    encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
+    encoder.set_dropout(0.0)
+    dev = LabelledData.tokenised(rows, tokenizer, None, joint=False)
+    found = HeldOut.of(dev, config)
+    assert len({tokens.tobytes() for tokens in found.tokens}) == 8
+    state = torch.get_rng_state()
+    seen = found.probe(encoder.train(), "mean", 0, RUNTIME)
+    assert torch.equal(torch.get_rng_state(), state)
+    states = [encoder(torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0] for ids in found.tokens]
+    vectors = nn.functional.normalize(torch.stack([state.mean(0) for state in states]), dim=1).detach().double()
+    angles = (vectors @ vectors.T).clamp(-1, 1).arccos().numpy()
+    assert seen["distance gap"] == pytest.approx(angles[~np.eye(8, dtype=bool)].mean(), rel=1e-3)
+    assert seen["alignment"] == pytest.approx(0, abs=1e-6)  # without dropout both views are equal
+    encoder.set_dropout(0.5)
+    first, second = (found.probe(encoder, "mean", 0, RUNTIME) for _ in range(2))
+    assert first == second  # the same dropout each time
+    assert first["alignment"] > 0.01
+
+
+def test_held_out_sentences_must_exist_and_have_an_objective_without_labels(
+    data: Path, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    config = replace(CONFIG, probe_every=1, probe_held_out=10_000)
+    with pytest.raises(InputError, match="different sentences; expected --probe-held-out 10000"):
+        run(tiny_encoder, data, tmp_path, config)
+    labelled = replace(config, objective=ObjectiveConfig("cosine"), probe_held_out=8)
+    rows = load_rows(load_tasks(data)["similarity"], "dev")
+    dev = LabelledData.tokenised(rows, load_tokenizer(str(tiny_encoder)), None, joint=False)
+    with pytest.raises(InputError, match="cosine learns from labels; leave out --probe-held-out"):
+        HeldOut.of(dev, labelled)
+    with pytest.raises(InputError, match="probe_held_out"):
+        replace(CONFIG, probe_held_out=8)
+
+
 # With masked language modelling beside.
 
 
@@ -438,6 +496,31 @@ def test_auxiliary_loss_begins_with_the_heads_of_an_mlm_run_and_keeps_none(
     assert seen[0] < 0.9 * seen[1]
     encoder = BertModel.from_pretrained(str(artefact.model_folder()))
     assert not MaskedLanguageHead.of_checkpoint(artefact.model_folder(), encoder.config).bias.any()
+
+
+def test_curves_and_scores_take_cosines_as_they_are(data: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+    dev = load_rows(load_tasks(data)["similarity"], "dev")
+    tiny = SentenceEncoder.load(tiny_encoder, pooling="mean", device="cpu", precision="fp32")
+    vectors = tiny.encode(dev.sentences[0])
+    (centred := tmp_path / "centred").mkdir()
+    for path in tiny_encoder.iterdir():
+        (centred / path.name).write_bytes(path.read_bytes())
+    encoder = BertModel.from_pretrained(str(tiny_encoder))
+    encoder.layers[-1].output_norm.bias.data -= torch.from_numpy(vectors.mean(0))
+    encoder.save(centred)
+    artefact = run(
+        centred,
+        data,
+        tmp_path,
+        replace(CONFIG, select="similarity", pooling="mean", optimizer=OptimizerConfig(learning_rate=0.0)),
+    )
+    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
+    scored = evaluate_run(artefact, data, EvaluateConfig(), options).folder
+    with np.load(scored / "predictions.npz") as arrays:
+        assert arrays["similarity_predictions"].min() < -0.1
+    [line] = artefact.history()
+    pearson = read_json(scored / "evaluation.json")["metrics"]["similarity"]["pearson"]
+    assert pearson == pytest.approx(line["dev"]["similarity"]["pearson"], abs=1e-5)
 
 
 # From a fine-tuned model.

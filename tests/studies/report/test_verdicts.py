@@ -13,7 +13,7 @@ from studies.report import verdicts
 from studies.report.preset_results import PresetResults
 from studies.report.run_results import RunResult
 from studies.report.table_results import TableResults
-from studies.report.verdicts import each, family, last, measured
+from studies.report.verdicts import Verdict, above, complete, last, measured
 from tests.studies.gradient_paradigm.published import as_published, probed_as_published
 from tests.studies.synthetic import fair, without_rows, write_store
 
@@ -69,12 +69,27 @@ def test_a_contrast_needs_every_row(gradient: TableResults) -> None:
     assert without_rows(gradient, "ratio=2").contrast(weights, "similarity") is None
 
 
-def test_all_must_hold_or_any_may() -> None:
-    draws = np.random.default_rng(0).normal(size=SAMPLES)
-    differences = {name: Uncertain(2.3, 2.3 + draws) for name in ("a", "b", "c")}  # p 0.02 each
-    assert all(test.significant for test in each(differences).values())
-    assert not any(test.significant for test in family(differences).values())
-    assert each({**differences, "d": None}) is family({**differences, "d": None}) is None
+def test_differences_are_complete_or_none() -> None:
+    known = Uncertain(2.3, np.full(SAMPLES, 2.3))
+    assert complete({"a": known, "b": known}) == {"a": known, "b": known}
+    assert complete({"a": known, "b": None}) is None
+
+
+def test_a_claim_of_better_scores_uses_each_rows_own_variance(gradient: TableResults) -> None:
+    rows = [row.key for row in gradient.table.rows[:2]]
+    found = above(gradient, [(rows[0], rows[1])])
+    own = gradient.contrast({rows[0]: 1, rows[1]: -1}, "similarity", alike=False)
+    assert found is not None
+    assert found.parts[0].number.interval(0.05) == own.interval()
+
+
+def test_what_one_seed_says_is_marked(gradient: TableResults) -> None:
+    assert gradient.seeds_note == ""
+    row = gradient.table.rows[3].key
+    alone = replace(gradient, runs={**gradient.runs, row: gradient.runs[row][:1]})
+    decide = verdicts.on_table("gradient", lambda results: Verdict("reproduced", "so it is"))
+    assert decide({"gradient": gradient}).evidence == "so it is"
+    assert decide({"gradient": alone}).evidence == "so it is (one seed: intervals do not cover other seeds)"
 
 
 def test_the_end_of_training_is_its_last_line_or_nothing(gradient: TableResults) -> None:

@@ -1,0 +1,126 @@
+"""Statements are shown, refuted or left open at the levels that are said, and their power is that of the textbook."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import beta, binom, nct, t
+
+from multitask.evaluation.statistics import LEVEL, SampledScores, Spread, Uncertain, contrast
+from studies.gradient_paradigm.simulation_outcomes import Estimate
+from studies.report.evidence import Above, Below, Every, Limited, Opposed, Some
+from studies.report.verdicts import Verdict
+
+
+@dataclass(frozen=True)
+class Known:
+    """A number whose interval is wider at lower levels: ± width · (1 − log10 level)."""
+
+    value: float
+    width: float
+
+    def interval(self, level: float) -> tuple[float, float]:
+        half = self.width * (1 - np.log10(level))
+        return self.value - half, self.value + half
+
+    def detectable(self, bound: float, level: float) -> float:
+        return bound + 2 * self.width * (1 - np.log10(level))
+
+
+def test_a_number_is_above_below_or_open() -> None:
+    assert [status(Above("a", Known(value, 0.1))) for value in (1, 0, -1)] == [
+        "reproduced", "undecided", "not reproduced"
+    ]  # fmt: skip
+    assert [status(Below("a", Known(value, 0.1))) for value in (-1, 0, 1)] == [
+        "reproduced", "undecided", "not reproduced"
+    ]  # fmt: skip
+
+
+def status(statement) -> str:
+    return Verdict.of(statement).status
+
+
+def test_better_by_less_than_the_margin_is_not_better() -> None:
+    equal = Known(0.001, 0.002)  # ± 0.0046
+    assert status(Above("a", equal)) == "undecided"
+    assert status(Above("a", equal, margin=0.01)) == "not reproduced"
+    assert status(Below("a", equal, margin=0.01)) == "not reproduced"
+    surely_a_little_better = Known(0.005, 0.001)
+    assert status(Above("a", surely_a_little_better, margin=0.01)) == "reproduced"
+
+
+@given(st.lists(st.floats(-2, 2), min_size=1, max_size=6), st.floats(0.01, 1), st.sampled_from([0.05, 0.01]))
+def test_the_opposite_of_every_is_some(values: list[float], width: float, level: float) -> None:
+    parts = [Above("a", Known(value, width)) for value in values]
+    opposites = [Below("a", Known(value, width)) for value in values]
+    assert Every(parts).refuted(level) == Some(opposites).shown(level)
+    assert Every(parts).shown(level) == Some(opposites).refuted(level)
+    assert Every(parts).shown(level) == all(part.shown(level) for part in parts)
+    assert Some(parts).shown(level) == any(part.shown(level / len(parts)) for part in parts)
+    assert not (Every(parts).shown(level) and Every(parts).refuted(level))
+
+
+def test_what_results_lack_keeps_them_from_one_answer_only() -> None:
+    yes, no = Above("a", Known(1, 0.1)), Above("a", Known(-1, 0.1))
+    assert [status(Limited(of, "too short", shows=True)) for of in (yes, no)] == ["reproduced", "undecided"]
+    assert [status(Limited(of, "too short", refutes=True)) for of in (yes, no)] == ["undecided", "not reproduced"]
+    assert [status(Limited(of, "")) for of in (yes, no)] == ["reproduced", "not reproduced"]
+    assert "too short" in Verdict.of(Limited(no, "too short")).evidence
+
+
+def test_an_opposite_of_its_own_refutes() -> None:
+    open_, shown = Above("a", Known(0, 1)), Above("b", Known(9, 1))
+    assert [status(Opposed(a, b)) for a, b in ((shown, open_), (open_, shown), (open_, open_))] == [
+        "reproduced", "not reproduced", "undecided"
+    ]  # fmt: skip
+    assert status(Opposed(Some([]), open_)) == "undecided"
+
+
+def test_an_open_claim_tells_what_it_could_have_shown() -> None:
+    evidence = Verdict.of(Above("A less B", Known(0.0, 0.1))).evidence
+    found, power = evidence.split("; ")
+    assert found == "A less B 0.000 [−0.230, +0.230]"
+    assert power == "the smallest effect that these results could show with 80% power: +0.460"
+    both = Every([Above("a", Known(0, 0.1)), Above("b", Known(0, 0.2))])
+    assert both.least()[1] == "+0.920"  # the harder one
+    assert Some(both.parts).least()[1] == "+0.520"  # the easier one, at half the level
+    assert Below("a", Known(0, 0.1), bound=0.5).least()[1] == "+0.040"
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 20])
+def test_power_is_that_of_the_t_test(seeds: int) -> None:
+    """The noncentral t distribution gives the exact power of Student's test of a mean."""
+    scores = np.linspace(-1, 1, seeds)
+    of = SampledScores(scores, np.tile(scores, (200_000, 1)))
+    found = contrast([(1.0, of)], Spread.pooled([scores]))
+    error = scores.std(ddof=1) / np.sqrt(seeds)
+    critical = t.ppf(1 - LEVEL / 2, seeds - 1)
+    power = nct.sf(critical, seeds - 1, found.detectable() / error)
+    assert power == pytest.approx(0.8, abs=0.04)  # 0.766 with three seeds, because the interval is uncertain too
+    assert found.detectable(5.0) == pytest.approx(5 + found.detectable(), rel=1e-9)
+
+
+@pytest.mark.parametrize(("trials", "bound"), [(100, 0.95), (1000, 0.95), (37, 0.5)])
+def test_power_of_a_rate_is_binomial(trials: int, bound: float) -> None:
+    least = Estimate("s", "c", 8, 8, 0, trials).detectable(bound)
+    successes = np.arange(1, trials + 1)
+    needed = successes[beta.ppf(LEVEL / 2, successes, trials - successes + 1) > bound][0]  # Clopper and Pearson's bound
+    assert binom.sf(needed - 1, trials, least) == pytest.approx(0.8, abs=1e-6)
+
+
+def test_too_few_trials_show_no_rate() -> None:
+    few = Estimate("s", "c", 8, 8, 10, 10)
+    assert few.detectable(0.95) == 1
+    assert replace(few, holds=2000, trials=2000).detectable(0.95) < 0.97
+
+
+def test_equal_methods_are_refuted_as_often_as_one_sided_tests_say() -> None:
+    """Of methods that differ by exactly the margin, at most 2.5% are called no better."""
+    draws = np.random.default_rng(0)
+    wrong = 0
+    for _ in range(2000):
+        found = 0.01 + 0.003 * draws.normal()
+        wrong += Above("a", Uncertain(found, found + 0.003 * draws.normal(size=500)), margin=0.01).refuted()
+    assert wrong / 2000 < 0.04

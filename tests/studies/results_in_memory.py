@@ -1,0 +1,97 @@
+"""Results of tables without any store: scores, dev curves and probed statistics of every row and seed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from multitask.evaluation.statistics import SAMPLES, Values
+from multitask.stages.pretrain import HELD_OUT
+from studies.engine.table import Row
+from studies.report.run_results import RunResult
+from studies.report.table_results import TableResults
+from tests.studies.synthetic import TABLES
+
+EXAMPLES = 0.001  # standard deviation of a score over other examples
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What is known of a row's training with a seed.
+
+    Args:
+        scores: of each task.
+        curve: dev scores at the evaluations.
+        first: statistics of the probe at the first evaluation, on training batches and on held-out sentences.
+        end: the same at the last one.
+    """
+
+    scores: Mapping[str, float]
+    curve: Sequence[float] = ()
+    first: Mapping[str, float] | None = None
+    end: Mapping[str, float] | None = None
+
+
+class InMemory(RunResult):
+    """A run that was never stored."""
+
+    trained: Trained
+
+    @cached_property
+    def history(self) -> list[dict[str, Any]]:
+        """Lines as in metrics.jsonl."""
+        seen = {0: self.trained.first or {}, len(self.trained.curve) - 1: self.trained.end or {}}
+        return [
+            {
+                "step": 8 * (place + 1),
+                "dev": {"similarity": {"pearson": score}},
+                "training": {
+                    f"{source} {name}": value
+                    for source in ("unlabelled", HELD_OUT)
+                    for name, value in seen.get(place, {}).items()
+                },
+            }
+            for place, score in enumerate(self.trained.curve)
+        ]
+
+    @cached_property
+    def evaluation(self) -> dict[str, Any]:
+        """Scores as in evaluation.json."""
+        return {"scores": self.trained.scores, "measures": dict.fromkeys(self.trained.scores, "pearson")}
+
+
+class OtherExamples:
+    """Scores on resampled examples that are a little higher or lower for all runs alike."""
+
+    def dev_set(self, run: RunResult, task: str) -> str:
+        """Every run is scored on the same examples."""
+        return task
+
+    def resampled(self, run: RunResult, task: str) -> Values:
+        """[samples], the same deviations for every run, and a few of its own."""
+        shared, own = (np.random.default_rng([*text.encode()]) for text in (task, f"{task} {run.folder.name}"))
+        noise = shared.normal(size=SAMPLES) + 0.1 * own.normal(size=SAMPLES)
+        return run.evaluation["scores"][task] + EXAMPLES * noise
+
+
+def results_of(folder: Path, key: str, trained: Callable[[Row, int], Trained], seeds: int = 3) -> TableResults:
+    """Results of a table whose rows were all trained with so many seeds.
+
+    Args:
+        folder: for the runs' configurations.
+        key: of the table.
+        trained: what is known of a row with a seed.
+        seeds: how many.
+    """
+    (folder / "config.json").write_text('{"sources": ["unlabelled"]}')
+
+    def run(row: Row, seed: int) -> RunResult:
+        found = InMemory(folder, folder, seed, ())
+        object.__setattr__(found, "trained", trained(row, seed))
+        return found
+
+    runs = {row.key: tuple(run(row, seed) for seed in range(seeds)) for row in TABLES[key].rows}
+    return TableResults(TABLES[key], runs, OtherExamples())  # type: ignore[arg-type]
