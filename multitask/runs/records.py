@@ -56,7 +56,7 @@ def read_sealed(path: Path, kind: Any) -> Any:
     Raises:
         InputError: the file does not exist, holds another value than was written, or another type.
     """
-    if read_json(path, dict).keys() != {"sha256", "record"}:
+    if isinstance(found := read_json(path), dict) and "sha256" not in found:
         raise InputError(f"{path}: holds no hash of its content; written by version 0.1, or damaged")
     sealed = read_record(path, _Sealed)
     if _hash(path.name, sealed.record) != sealed.sha256:
