@@ -8,9 +8,8 @@ ROOT = Path(__file__).parents[1]
 
 def pinned(text: str) -> dict[str, str]:
     """Versions by normalised name."""
-    return {
-        re.sub(r"[-_.]+", "-", name).lower(): v for name, v in re.findall(r"^([\w.-]+)==([^\s\\]+)", text, re.MULTILINE)
-    }
+    found = re.findall(r"^([\w.-]+)==([^\s\\]+)", text, re.MULTILINE)
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in found}
 
 
 def test_the_lock_file_has_every_pinned_version_but_torch():

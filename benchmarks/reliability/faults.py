@@ -138,6 +138,7 @@ def try_all(
     names: list[str],
     kinds: list[str],
     every: int = 1,
+    first: int = 0,
     told: Callable[[str], None] = print,
 ) -> tuple[Counter[str], list[str]]:
     """Try every operation of commands with some kinds of faults.
@@ -147,6 +148,7 @@ def try_all(
         names: of commands; empty: all.
         kinds: of faults; empty: all.
         every: try only each so-manieth operation.
+        first: the operation to begin with, for a run that goes on.
         told: takes a line for each command and each problem.
 
     Returns:
@@ -175,12 +177,14 @@ def try_all(
         for kind in kinds or FAULTS:
             fault = FAULTS[kind]
             operations = _operations(before, folder / "counted", work, fault)
-            for at in range(0, operations, every):
+            for at in range(first, operations, every):
                 count += 1
+                if count % 50 == 0:
+                    told(f"{name}, {kind}: operation {at} of {operations}")
                 if problem := trial.problem(fault, at):
                     problems.append(f"{name}, {kind}, operation {at}: {problem}")
                     told(problems[-1])
-            tried[kind] += len(range(0, operations, every))
+            tried[kind] += len(range(first, operations, every))
             told(f"{name}, {kind}: {tried[kind]} tried, {time.monotonic() - began:.0f} s")
         told(f"{name}: {count} faults, {time.monotonic() - began:.0f} s")
     return tried, problems
@@ -216,12 +220,15 @@ def main() -> None:
     parser.add_argument("--commands", nargs="+", default=[])
     parser.add_argument("--kinds", nargs="+", default=[], choices=FAULTS)
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0)
     options = parser.parse_args()
     folder = options.output.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     os.environ |= {"MULTITASK_CACHE": "cache", "TOKENIZERS_PARALLELISM": "false"}
     with quick_reports():
-        tried, problems = try_all(folder, options.commands, options.kinds, options.every, partial(print, flush=True))
+        tried, problems = try_all(
+            folder, options.commands, options.kinds, options.every, options.first, partial(print, flush=True)
+        )
     print(
         f"{tried.total()} faults ({', '.join(f'{kind}: {n}' for kind, n in tried.items())}); {len(problems)} problems"
     )
