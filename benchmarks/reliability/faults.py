@@ -56,7 +56,7 @@ def commands(model: Path) -> dict[str, list[str]]:
         "predict the sets": ["predict", *chosen, "--tasks-file", "data/tasks.toml", "--output", "predictions"],
         "embed": ["embed", "data/sentences.txt", "embeddings.npy", *chosen],
         "export": ["export", "--model", str(model), "--output", "exported", "--to", "sentence-transformers"],
-        "ensemble": ["ensemble", *chosen, "--kept", "all", "--data", "data/tasks.toml"],
+        "ensemble": ["ensemble", *chosen, "--kept", "all", "--tasks-file", "data/tasks.toml"],
         "report": ["report", "tasks", "--runs", "runs", "--report", "report"],
         "experiments run of one row": one_row(),
         "experiments run": grid(),

@@ -93,11 +93,12 @@ def embedding(folder: Path, sentences: int, part: int) -> tuple[list[float], int
 
     Args:
         folder: to write to.
-        sentences: how many, a multiple of `part`.
+        sentences: how many, a multiple of `part`, at least two parts.
         part: the rate is measured over each so many.
 
     Returns:
-        Sentences per second of the processor in each part, and the bytes that embedding added to the process.
+        Sentences per second of the processor in each part but the first, which contains loading and counting, and the
+        bytes that embedding added to the process.
     """
     folder.mkdir(parents=True)
     write_encoder(folder / "encoder", WORDS, WIDTH)
@@ -114,9 +115,7 @@ def embedding(folder: Path, sentences: int, part: int) -> tuple[list[float], int
         peak = max(peak, usage.memory)
         size = max((path.stat().st_size for path in folder.glob(".embeddings.npy.*")), default=0)
         count = (size - HEADER) / (4 * WIDTH)
-        if count <= 0:
-            seconds[0] = usage.seconds  # loading, and the first pass, which counts the lines
-        elif written[-1] < count < sentences:
+        if written[-1] < count < sentences:
             written.append(count)
             seconds.append(usage.seconds)
         time.sleep(0.02)
@@ -127,7 +126,7 @@ def embedding(folder: Path, sentences: int, part: int) -> tuple[list[float], int
         [*written, sentences],
         [*seconds, ended[2].ru_utime + ended[2].ru_stime],
     )
-    return list(part / np.maximum(np.diff(ends), 1e-9)), peak - before.memory
+    return list(part / np.maximum(np.diff(ends)[1:], 1e-9)), peak - before.memory
 
 
 def short_runs(world: Path, runs: int, first: int, work: Callable[[list[str]], int]) -> tuple[Usage, Usage]:
