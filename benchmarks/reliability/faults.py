@@ -1,6 +1,6 @@
 """Lets every single operation on files of some commands fail, and checks what is left.
 
-    python -m benchmarks.reliability.faults --output FOLDER [--commands finetune report] [--every 1]
+    python -m benchmarks.reliability.faults --output FOLDER [--commands finetune report] [--kinds "full disk"]
 
 Each command runs once for each operation and each kind of fault (see `faulty_files`). Required each time: an exit with
 one line that names a file, or the undisturbed result; no file under its final name that is other than in an undisturbed
@@ -14,11 +14,13 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
+
+from markupsafe import Markup
 
 from benchmarks.reliability.faulty_files import FAULTS, Fault, FaultyFiles
 from benchmarks.reliability.world import (
@@ -32,14 +34,16 @@ from benchmarks.reliability.world import (
     grid,
     in_child,
     make_world,
+    one_row,
 )
 from multitask.evaluation.resampled_scores import resampled_scores
-from studies.report import run_results
+from studies.report import figures, run_results
 
 Command = Callable[[], tuple[int, str, str]]
 
 
 TIMED = ("report/index.html", "report/report.md")
+OF_ROWS = ("report/", "predictions/")
 
 
 def commands(model: Path) -> dict[str, list[str]]:
@@ -52,7 +56,9 @@ def commands(model: Path) -> dict[str, list[str]]:
         "predict the sets": ["predict", *chosen, "--tasks-file", "data/tasks.toml", "--output", "predictions"],
         "embed": ["embed", "data/sentences.txt", "embeddings.npy", *chosen],
         "export": ["export", "--model", str(model), "--output", "exported", "--to", "sentence-transformers"],
+        "ensemble": ["ensemble", *chosen, "--kept", "all", "--tasks-file", "data/tasks.toml"],
         "report": ["report", "tasks", "--runs", "runs", "--report", "report"],
+        "experiments run of one row": one_row(),
         "experiments run": grid(),
     }
 
@@ -68,6 +74,7 @@ class Trial:
         expected: contents after an undisturbed run.
         before: contents before it.
         timed: files that show seconds that the command measures.
+        of_rows: folders of files that also depend on which rows of a grid failed.
     """
 
     world: Path
@@ -76,6 +83,7 @@ class Trial:
     expected: dict[str, object]
     before: dict[str, object]
     timed: tuple[str, ...] = ()
+    of_rows: tuple[str, ...] = ()
 
     def problem(self, fault: Fault, at: int) -> str | None:
         """What the nth operation's failure led to that it should not; None if nothing."""
@@ -114,7 +122,8 @@ class Trial:
         done = {str(Path(name).parent) for name in found if name.endswith("/DONE")}
         for name, content in found.items():
             complete = not name.startswith("runs/") or any(name.startswith(f"{run}/") for run in done)
-            if complete and not _temporary(name) and content not in (self.expected.get(name), self.before.get(name)):
+            skipped = _temporary(name) or name.startswith(self.of_rows)
+            if complete and not skipped and content not in (self.expected.get(name), self.before.get(name)):
                 return f"half-written: {name}"
         return None
 
@@ -125,14 +134,21 @@ def _temporary(name: str) -> bool:
 
 
 def try_all(
-    folder: Path, names: list[str], every: int = 1, told: Callable[[str], None] = print
+    folder: Path,
+    names: list[str],
+    kinds: list[str],
+    every: int = 1,
+    first: int = 0,
+    told: Callable[[str], None] = print,
 ) -> tuple[Counter[str], list[str]]:
-    """Try every operation of commands with every kind of fault.
+    """Try every operation of commands with some kinds of faults.
 
     Args:
         folder: an empty folder to work in.
         names: of commands; empty: all.
+        kinds: of faults; empty: all.
         every: try only each so-manieth operation.
+        first: the operation to begin with, for a run that goes on.
         told: takes a line for each command and each problem.
 
     Returns:
@@ -146,7 +162,7 @@ def try_all(
         if names and name not in names:
             continue
         began, work, before = time.monotonic(), partial(call, arguments), world
-        if name == "experiments run":
+        if name.startswith("experiments run"):
             before = copy(world, folder / "without runs")
             shutil.rmtree(before / "runs")
         with contextlib.chdir(copy(before, folder / "imports")):
@@ -155,17 +171,21 @@ def try_all(
         ended = in_child(work, undisturbed)
         if ended.code:
             raise SystemExit(f"{name} fails without a fault: {ended.errors}")
-        timed = TIMED if name == "experiments run" else ()
-        trial = Trial(before, folder, work, contents(undisturbed), contents(before), timed)
+        of_grid = (TIMED, OF_ROWS) if name.startswith("experiments run") else ()
+        trial = Trial(before, folder, work, contents(undisturbed), contents(before), *of_grid)
         count = 0
-        for kind, fault in FAULTS.items():
+        for kind in kinds or FAULTS:
+            fault = FAULTS[kind]
             operations = _operations(before, folder / "counted", work, fault)
-            for at in range(0, operations, every):
+            for at in range(first, operations, every):
                 count += 1
+                if count % 50 == 0:
+                    told(f"{name}, {kind}: operation {at} of {operations}")
                 if problem := trial.problem(fault, at):
                     problems.append(f"{name}, {kind}, operation {at}: {problem}")
                     told(problems[-1])
-            tried[kind] += len(range(0, operations, every))
+            tried[kind] += len(range(first, operations, every))
+            told(f"{name}, {kind}: {tried[kind]} tried, {time.monotonic() - began:.0f} s")
         told(f"{name}: {count} faults, {time.monotonic() - began:.0f} s")
     return tried, problems
 
@@ -186,17 +206,29 @@ def _operations(world: Path, folder: Path, work: Command, fault: Fault) -> int:
     return int(ended.output)
 
 
+@contextlib.contextmanager
+def quick_reports() -> Iterator[None]:
+    """Reports resample little and draw nothing within the block: both take most of their time, and touch no file."""
+    samples = patch.object(run_results, "resampled_scores", partial(resampled_scores, samples=100))
+    with samples, patch.object(figures, "render_panels", lambda *_: Markup("<svg></svg>")):
+        yield
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--commands", nargs="+", default=[])
+    parser.add_argument("--kinds", nargs="+", default=[], choices=FAULTS)
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0)
     options = parser.parse_args()
     folder = options.output.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     os.environ |= {"MULTITASK_CACHE": "cache", "TOKENIZERS_PARALLELISM": "false"}
-    with patch.object(run_results, "resampled_scores", partial(resampled_scores, samples=100)):
-        tried, problems = try_all(folder, options.commands, options.every, partial(print, flush=True))
+    with quick_reports():
+        tried, problems = try_all(
+            folder, options.commands, options.kinds, options.every, options.first, partial(print, flush=True)
+        )
     print(
         f"{tried.total()} faults ({', '.join(f'{kind}: {n}' for kind, n in tried.items())}); {len(problems)} problems"
     )

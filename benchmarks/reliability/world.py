@@ -75,16 +75,16 @@ def _made(ended: tuple[int, str, str]) -> str:
     return output
 
 
-def write_encoder(folder: Path, sentences: Sequence[str]) -> None:
-    """A random encoder with a vocabulary of the sentences."""
+def write_encoder(folder: Path, sentences: Sequence[str], width: int = 16) -> None:
+    """A random encoder of one layer with a vocabulary of the sentences."""
     tokenizer = train_tokenizer("bert", sentences, 400, 32)
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=tokenizer.vocabulary_size,
-        hidden_size=16,
+        hidden_size=width,
         num_hidden_layers=1,
         num_attention_heads=2,
-        intermediate_size=32,
+        intermediate_size=2 * width,
         max_position_embeddings=32,
         initializer_range=0.1,
     )
@@ -109,6 +109,12 @@ def grid(*more: str) -> list[str]:
     what = ("--tasks-file", "data/tasks.toml", "--start", "encoder", "--schedulers", "average", "--workers", "1")
     settings = ("--epochs", "1", "--batch-size", "16", "--epoch-size", "32", "--learning-rate", "1e-3")
     return ["experiments", "run", *what, *settings, *CPU, "--runs", "runs", "--save-every", "0", *more]
+
+
+def one_row(*more: str) -> list[str]:
+    """The smallest table of a preset: a training, its evaluation, prediction files, and the report."""
+    what = ("sample", "--tables", "reviews", "--data", "data", "--start", "encoder", "--workers", "1")
+    return ["experiments", "run", *what, *CPU, "--runs", "runs", "--save-every", "0", *more]
 
 
 def call(arguments: Sequence[object]) -> tuple[int, str, str]:

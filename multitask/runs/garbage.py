@@ -33,7 +33,9 @@ class Entry:
 
     @property
     def state(self) -> str:
-        """`complete` or `unfinished`."""
+        """`complete`, `version 0.1` or `unfinished`."""
+        if self.artefact.of_version_0_1:
+            return "version 0.1"
         return "complete" if self.artefact.done else "unfinished"
 
     @property
@@ -89,6 +91,8 @@ def find_entry(runs: Path, name: str) -> Entry:
 def unneeded(runs: Path, named: Sequence[str] = ()) -> list[Artefact]:
     """Runs, complete or not, that may be removed; never one that a process is building.
 
+    Version 0.1 did not record who asked for a run, so its complete runs stay unless they are named.
+
     Args:
         runs: folder of all runs.
         named: names or hashes of runs that people asked for and that may go too.
@@ -105,7 +109,7 @@ def unneeded(runs: Path, named: Sequence[str] = ()) -> list[Artefact]:
         entry.artefact
         for entry in entries(runs)
         if not entry.needed_by
-        and (not entry.by_hand or entry.artefact.folder.name in names)
+        and (not (entry.by_hand or entry.artefact.of_version_0_1) or entry.artefact.folder.name in names)
         and is_free(runs / LOCKS / f"{entry.artefact.folder.name.partition('-')[0]}-{entry.artefact.digest}")
     ]
 

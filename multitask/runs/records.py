@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minbert.errors import InputError
-from minbert.files import read_text, write_json
+from minbert.files import read_json, read_text, write_json
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -56,6 +56,8 @@ def read_sealed(path: Path, kind: Any) -> Any:
     Raises:
         InputError: the file does not exist, holds another value than was written, or another type.
     """
+    if isinstance(found := read_json(path), dict) and "sha256" not in found:
+        raise InputError(f"{path}: holds no hash of its content; written by version 0.1, or damaged")
     sealed = read_record(path, _Sealed)
     if _hash(path.name, sealed.record) != sealed.sha256:
         raise InputError(f"{path}: damaged; its hash does not fit its content and name")

@@ -183,7 +183,10 @@ def _needed_by(entry: "Entry") -> str:
 
 @dataclass(frozen=True)
 class VerifyArtefacts:
-    """Read every file of every complete run, and compare it with the hash that was written when the run ended."""
+    """Read every file of every complete run, and compare it with the hash that was written when the run ended.
+
+    Runs of version 0.1 have no hashes and are not checked.
+    """
 
     runs: Path = Path("runs")
     """Folder of all runs."""
@@ -193,7 +196,8 @@ def verify_artefacts(options: VerifyArtefacts) -> int:
     """Print what is damaged. Returns 1 if anything is."""
     from multitask.runs.garbage import entries
 
-    complete = [entry.artefact for entry in entries(options.runs) if entry.artefact.done]
+    done = [entry.artefact for entry in entries(options.runs) if entry.artefact.done]
+    complete = [artefact for artefact in done if not artefact.of_version_0_1]
     damaged = 0
     for artefact in complete:
         try:
@@ -201,7 +205,8 @@ def verify_artefacts(options: VerifyArtefacts) -> int:
         except InputError as error:
             print(error)
             damaged += 1
-    print(f"{len(complete)} complete runs, {damaged} damaged")
+    older = f", {len(done) - len(complete)} of version 0.1 (not checked)" if len(done) > len(complete) else ""
+    print(f"{len(complete)} complete runs, {damaged} damaged{older}")
     return 1 if damaged else 0
 
 

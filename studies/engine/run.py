@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 
 from minbert.errors import InputError
+from minbert.files import atomic_file
 from multitask.inference.prediction_files import write_prediction_files
 from multitask.runs.artefact import LOCKS, Artefact, locate_model
 from multitask.runs.locks import shared
@@ -125,8 +126,10 @@ def write_best_predictions(preset: Preset, record: Record, options: RunOptions, 
             except InputError as error:
                 logger.warning("no predictions for %s: %s", ", ".join(tasks), error)
                 continue
-            output.mkdir(parents=True, exist_ok=True)
-            paths += [Path(shutil.copy(path, output)) for path in files]
+            for path in files:
+                with atomic_file(output / path.name) as temporary:
+                    shutil.copyfile(path, temporary)
+                paths.append(output / path.name)
     return paths
 
 

@@ -1,6 +1,7 @@
 """Templates of the reports. They escape inserted text as their format requires."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -11,6 +12,7 @@ from multitask.evaluation.text_tables import capitalized
 DELIMITERS = {"block": "%", "variable": "=", "comment": "#"}  # for LaTeX, which uses braces itself
 
 
+@cache  # with it the compiled templates: a report has one of the same template for each table
 def environment(kind: str) -> Environment:
     """The environment of templates in html, markdown or latex."""
     delimiters: dict[str, Any] = {}

@@ -101,7 +101,11 @@ def ensemble(
 
 
 def _common_tasks(members: Sequence[Member], data: Path) -> dict[str, Task]:
-    """The members' tasks with the files of `data`. Raises InputError if members differ in a task's declaration."""
+    """The members' tasks with the files of `data`.
+
+    Raises:
+        InputError: members differ in a task's declaration, or `data` has none of their tasks.
+    """
     declared = load_tasks(data)
     found: dict[str, Task] = {}
     for name in (name for name in declared if any(name in member.tasks for member in members)):
@@ -110,6 +114,9 @@ def _common_tasks(members: Sequence[Member], data: Path) -> dict[str, Task]:
             if other.tasks[name].declaration(tuned=False) != first.tasks[name].declaration(tuned=False):
                 raise InputError(f"{other.label}: its task {name} has another declaration than that of {first.label}")
         found[name] = located(first.tasks[name], declared[name])
+    if not found:
+        of_members = ", ".join(dict.fromkeys(name for member in members for name in member.tasks))
+        raise InputError(f"{data}: none of the models' tasks ({of_members}); name their tasks file with --tasks-file")
     return found
 
 

@@ -448,6 +448,16 @@ def test_what_is_no_member(write_run, tiny_encoder):
         find_members([], "leading")
 
 
+def test_data_with_none_of_the_models_tasks(members, tmp_path):
+    tasks_file = tmp_path / "tasks.toml"
+    tasks_file.write_text(
+        '[tasks.topic]\nkind = "classification"\ntext = "t"\nlabel = "l"\nlabels = ["a", "b"]\ntrain = "t.csv"\n'
+    )
+    with pytest.raises(InputError, match=r"tasks\.toml: none of the models' tasks \(sentiment, .*\); name their"):
+        build(members[:2], tasks_file, tmp_path, "average")
+    assert not (tmp_path / "runs").exists()
+
+
 # The artefact.
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from minbert.errors import InputError
+from benchmarks.reliability.faulty_files import FAULTS, FaultyFiles
+from minbert.errors import DiskFullError, InputError
 from multitask.cli.main import main
 from multitask.models.config import HeadsConfig
 from multitask.objectives.config import ObjectiveConfig
@@ -300,6 +301,22 @@ def test_prediction_files_of_the_best_models(whole: tuple[Preset, Record, Path],
     stems = ("sst", "para", "sts", "cfimdb")
     names = {f"{stem}-{split}-output.csv" for stem in stems for split in ("dev", "test")}
     assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()} == names
+
+
+def test_a_prediction_file_is_whole_or_absent_and_a_full_disk_names_it(
+    whole: tuple[Preset, Record, Path], tmp_path: Path
+) -> None:
+    preset, record, runs = whole
+    options = RunOptions("cpu", "fp32", runs)
+    expected = {
+        path.name: path.read_bytes() for path in write_best_predictions(preset, record, options, tmp_path / "x")
+    }
+    fault = FAULTS["full disk, after half of a write"]
+    for at in range(len(expected)):  # one write each
+        layer = FaultyFiles(output := tmp_path / str(at), fault, at)
+        with layer.installed(), pytest.raises(DiskFullError, match=list(expected)[at]):
+            write_best_predictions(preset, record, options, output)
+        assert {path.name: path.read_bytes() for path in output.iterdir()} == dict(list(expected.items())[:at])
 
 
 def test_missing_data_and_weights_are_one_error_before_anything_runs(preset: Preset, tmp_path: Path) -> None:
