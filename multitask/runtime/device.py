@@ -6,14 +6,14 @@ import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from minbert.errors import InputError
 from multitask.runtime import distributed
-from multitask.runtime.options import Device, Precision
+from multitask.runtime.options import Device, EmbeddingPrecision, Precision
 
 
 @dataclass(frozen=True)
@@ -22,19 +22,20 @@ class Runtime:
 
     Args:
         device: where to compute.
-        precision: of matrix products.
+        precision: of matrix products; int8 is that of the encoder's layers, and the rest is in bf16 or fp32.
         threads: of a training on a processor; None where their number changes nothing, as in evaluations.
         recompute: whether a training computes layers again in the backward pass instead of keeping them.
     """
 
     device: torch.device
-    precision: Literal["fp32", "bf16"]
+    precision: Literal["fp32", "bf16", "int8"]
     threads: int | None = None
     recompute: bool = False
 
     def autocast(self) -> AbstractContextManager[object]:
         """Matrix products in bf16 when the precision says so; weights and sums stay in fp32."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
+        enabled = self.precision == "bf16" or (self.precision == "int8" and _cpu_has_bf16())
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=enabled)
 
     def describe(self) -> dict[str, str]:
         """What of this decides a result's bits, for the artefact's hash."""
@@ -49,8 +50,10 @@ def start(device: Device, precision: Precision) -> Runtime:
     """Resolve `auto` settings.
 
     Raises:
-        InputError: CUDA or MPS was asked for and there is none.
+        InputError: CUDA or MPS was asked for and there is none, or the precision is not one of these.
     """
+    if precision not in get_args(Precision):
+        raise InputError(f"precision is {precision!r}; expected one of: {', '.join(get_args(Precision))}")
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: torch sees no CUDA device here; use --device cpu or auto")
     if device == "mps" and not torch.backends.mps.is_available():
@@ -60,6 +63,23 @@ def start(device: Device, precision: Precision) -> Runtime:
     native = {"cuda": _cuda_has_bf16, "cpu": _cpu_has_bf16}.get(kind, lambda: False)
     chosen = ("bf16" if native() else "fp32") if precision == "auto" else precision
     return Runtime(torch.device(kind), chosen)
+
+
+def start_embedding(device: Device, precision: EmbeddingPrecision) -> Runtime:
+    """Resolve `auto` settings where int8 is possible too.
+
+    Raises:
+        InputError: as `start`, or int8 was asked for and the device or the processor does not have it.
+    """
+    if precision != "int8":
+        return start(device, precision)
+    if device not in ("auto", "cpu"):
+        raise InputError(f"--precision int8 is for processors, not --device {device}; use --device cpu")
+    if not _cpu_has_int8():
+        raise InputError(
+            "--precision int8: this processor has no products of 8-bit integers (VNNI or AMX); use --precision auto"
+        )
+    return Runtime(torch.device("cpu"), "int8")
 
 
 def use_threads(threads: int | None) -> None:
@@ -125,3 +145,9 @@ def _cuda_has_bf16() -> bool:
 def _cpu_has_bf16() -> bool:
     capabilities = torch.cpu.get_capabilities()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+
+
+def _cpu_has_int8() -> bool:
+    """Whether the processor multiplies 8-bit integers natively, and adds the products without overflow."""
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))
