@@ -38,6 +38,7 @@ def to_int8(model: BertModel, batch: PackedBatch) -> None:
     with _watch(model) as ranges:
         model.forward_packed(batch)
     for index, layer in enumerate(model.layers):
+        assert isinstance(layer, Layer), "only once"
         if layer.output.in_features:
             model.layers[index] = Int8Layer(layer, ranges)
 
@@ -98,6 +99,9 @@ class Int8Linear(nn.Module):
         gelu_outputs: apply GELU to the outputs and round them so. Otherwise outputs are real, without GELU.
         rounded: the inputs are rounded by the map before, so they are not divided by factors.
     """
+
+    multipliers: Tensor  # [channels]
+    shift: Tensor  # []
 
     def __init__(
         self, linear: nn.Linear, inputs: Range, gelu_outputs: Rounding | None = None, rounded: bool = False

@@ -124,7 +124,7 @@ class SentenceEncoder:
         model = BertModel.from_pretrained(str(folder)).to(runtime.device)
         tokenizer = load_tokenizer(str(folder))
         max_length = min(stored_max_length(folder) or tokenizer.max_length, tokenizer.max_length)
-        if runtime.precision == "int8":
+        if runtime.int8:
             to_int8(model, _random_sentences(tokenizer, max_length))
         return cls(model, tokenizer, resolve_pooling(pooling, folder), runtime, max_length)
 

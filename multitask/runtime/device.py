@@ -5,7 +5,7 @@ import ctypes
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -22,24 +22,26 @@ class Runtime:
 
     Args:
         device: where to compute.
-        precision: of matrix products; int8 is that of the encoder's layers, and the rest is in bf16 or fp32.
+        precision: of matrix products.
         threads: of a training on a processor; None where their number changes nothing, as in evaluations.
         recompute: whether a training computes layers again in the backward pass instead of keeping them.
+        int8: whether the encoder's layers multiply in 8 bits, for embeddings only; `precision` is that of the rest.
     """
 
     device: torch.device
-    precision: Literal["fp32", "bf16", "int8"]
+    precision: Literal["fp32", "bf16"]
     threads: int | None = None
     recompute: bool = False
+    int8: bool = False
 
     def autocast(self) -> AbstractContextManager[object]:
         """Matrix products in bf16 when the precision says so; weights and sums stay in fp32."""
-        enabled = self.precision == "bf16" or (self.precision == "int8" and _cpu_has_bf16())
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=enabled)
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
 
     def describe(self) -> dict[str, str]:
         """What of this decides a result's bits, for the artefact's hash."""
-        described = {"device": self.device.type, "precision": self.precision}
+        precision = f"int8 and {self.precision}" if self.int8 else self.precision
+        described = {"device": self.device.type, "precision": precision}
         if self.threads is not None:
             described["threads"] = str(self.threads)
         ranks = distributed.ranks()  # each draws its own dropout
@@ -79,7 +81,7 @@ def start_embedding(device: Device, precision: EmbeddingPrecision) -> Runtime:
         raise InputError(
             "--precision int8: this processor has no products of 8-bit integers (VNNI or AMX); use --precision auto"
         )
-    return Runtime(torch.device("cpu"), "int8")
+    return replace(start("cpu", "auto"), int8=True)
 
 
 def use_threads(threads: int | None) -> None:
