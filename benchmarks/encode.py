@@ -1,12 +1,13 @@
 """Speed of `SentenceEncoder.encode` and of sentence-transformers with its backends, in sentences per second.
 
     python -m benchmarks.encode [--model all-minilm-l6-v2] [--data data/sample] [--sentences 2000] [--rounds 5]
-                                [--exports FOLDER] [--ours fp32 bf16 int8]
+                                [--exports FOLDER] [--peers torch-fp32 ...] [--ours fp32 bf16 int8]
 
-For all peers: `pip install "sentence-transformers[onnx,openvino]" datasets`. Those that cannot be built are named with
-the reason. All embed the same distinct sentences of the tasks' training sets, in random order, with the same number of
-threads, on the processor. sentence-transformers sorts sentences by length itself; its batch size is the fastest of
-`--batch-sizes` on the first sentences, for each peer alone. Ours fills batches by tokens.
+For all peers: `pip install "sentence-transformers[onnx,openvino]<6" "transformers<4.58" "optimum<2.2" datasets`; newer
+versions did not fit together in November 2026. Peers that cannot be built are named with the reason. All embed the same
+distinct sentences of the tasks' training sets, in random order, with the same number of threads, on the processor.
+sentence-transformers sorts sentences by length itself; its batch size is the fastest of `--batch-sizes` on the first
+sentences, for each peer alone. Ours fills batches by tokens.
 
 All take turns, so that a busy machine slows them alike; the first round does not count. Cosines compare each embedding
 with that of the reference, sentence-transformers with torch in fp32. Utilisation is the floating-point work of real
@@ -29,13 +30,13 @@ from sentence_transformers import SentenceTransformer
 from transformers.utils import logging
 
 from benchmarks.machine import machine, matrix_rate
-from benchmarks.sentence_transformers_peers import build, builders
+from benchmarks.sentence_transformers_peers import PEERS, build, builders
 from multitask import SentenceEncoder
 from multitask.runs.artefact import locate_model
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.tasks.training_sentences import training_sentences
 
-REFERENCE = "torch, fp32"
+REFERENCE = "torch-fp32"
 CALIBRATION = 300  # sentences, as many as sentence-transformers takes
 TRIED = 512  # sentences on which batch sizes are tried
 SHORT = "Two dogs run over a field."
@@ -105,6 +106,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[16, 32, 64, 128], help="tried for each peer")
     parser.add_argument("--exports", type=Path, help="folder that keeps the peers' exported models for the next run")
+    parser.add_argument("--peers", nargs="+", default=PEERS, choices=PEERS, help=f"{REFERENCE} always takes part")
     parser.add_argument("--ours", nargs="+", default=["fp32", "bf16", "int8"], choices=["fp32", "bf16", "int8"])
     options = parser.parse_args()
     logging.set_verbosity_error()
@@ -114,7 +116,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         exports = options.exports or Path(temporary)
         exports.mkdir(parents=True, exist_ok=True)
-        peers, missing = build(builders(str(locate_model(options.model)), exports, calibration))
+        ways = builders(str(locate_model(options.model)), exports, calibration)
+        peers, missing = build({name: way for name, way in ways.items() if name in (REFERENCE, *options.peers)})
         report(options, sentences, peers)
     for name, reason in missing.items():
         print(f"missing: {name}: {reason}")
@@ -124,7 +127,7 @@ def report(options: argparse.Namespace, sentences: list[str], peers: Mapping[str
     """Measure, and print the machine and both tables."""
     processor = torch.device("cpu")
     rates = {str(dtype)[6:]: matrix_rate(dtype, processor) for dtype in (torch.float32, torch.bfloat16, torch.int8)}
-    ours = {f"ours, {p}": SentenceEncoder.load(options.model, device="cpu", precision=p) for p in options.ours}
+    ours = {f"ours-{p}": SentenceEncoder.load(options.model, device="cpu", precision=p) for p in options.ours}
     one, *_ = ours.values()
     lengths = [len(ids) for ids in one.tokenizer.encode(sentences, one.max_length)]
     sides: dict[str, Encode] = {name: partial(encoder.encode, normalize=True) for name, encoder in ours.items()}

@@ -15,6 +15,7 @@ from sentence_transformers import (
     export_static_quantized_openvino_model,
 )
 
+PEERS = ("torch-fp32", "torch-bf16", "onnx-fp32", "onnx-int8", "openvino", "openvino-int8")
 ONNX_INT8 = "onnx/model_qint8_avx512_vnni.onnx"
 OPENVINO_INT8 = "openvino/openvino_model_qint8_quantized.xml"
 
@@ -74,12 +75,12 @@ def builders(model: str, exports: Path, calibration: Sequence[str]) -> dict[str,
         calibration: sentences for the static quantisation, at least 300.
     """
     return {
-        "torch, fp32": partial(with_torch, model, torch.float32),
-        "torch, bf16": partial(with_torch, model, torch.bfloat16),
-        "ONNX, fp32": partial(with_onnx, model, exports, int8=False),
-        "ONNX, int8": partial(with_onnx, model, exports, int8=True),
-        "OpenVINO": partial(with_openvino, model, exports, int8=False, calibration=calibration),
-        "OpenVINO, int8": partial(with_openvino, model, exports, int8=True, calibration=calibration),
+        "torch-fp32": partial(with_torch, model, torch.float32),
+        "torch-bf16": partial(with_torch, model, torch.bfloat16),
+        "onnx-fp32": partial(with_onnx, model, exports, int8=False),
+        "onnx-int8": partial(with_onnx, model, exports, int8=True),
+        "openvino": partial(with_openvino, model, exports, int8=False, calibration=calibration),
+        "openvino-int8": partial(with_openvino, model, exports, int8=True, calibration=calibration),
     }
 
 
