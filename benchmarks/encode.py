@@ -32,6 +32,7 @@ from transformers.utils import logging
 from benchmarks.machine import machine, matrix_rate
 from benchmarks.sentence_transformers_peers import PEERS, build, builders
 from multitask import SentenceEncoder
+from multitask.evaluation.sts_scores import cosines
 from multitask.runs.artefact import locate_model
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.tasks.training_sentences import training_sentences
@@ -146,10 +147,10 @@ def report(options: argparse.Namespace, sentences: list[str], peers: Mapping[str
     for name, values in speeds.items():
         speed = statistics.median(values)
         used = speed * np.mean(lengths) * work_per_token(one) / rates["bfloat16"]
-        cosines = (embeddings[REFERENCE] * embeddings[name]).sum(axis=1)
+        similar = cosines(embeddings[REFERENCE], embeddings[name])
         print(
             f"| {name} | {batch_sizes.get(name, 'by tokens')} | {speed:,.0f} | {min(values):,.0f} to {max(values):,.0f}"
-            f" | {used:.0%} | {cosines.min():.5f} | {cosines.mean():.5f} |"
+            f" | {used:.0%} | {similar.min():.5f} | {similar.mean():.5f} |"
         )
     print(f'\n| "{SHORT}" | p50, ms | p95, ms |\n|---|---:|---:|')
     for name, values in latencies(sides, options.rounds).items():
