@@ -1,30 +1,49 @@
-"""Speed of `SentenceEncoder.encode` and of `SentenceTransformer.encode`, in sentences per second.
+"""Speed of `SentenceEncoder.encode` and of sentence-transformers with its backends, in sentences per second.
 
     python -m benchmarks.encode [--model all-minilm-l6-v2] [--data data/sample] [--sentences 2000] [--rounds 5]
+                                [--exports FOLDER] [--peers torch-fp32 ...] [--ours fp32 bf16 int8]
 
-Both embed the same distinct sentences of the tasks' training sets, in random order, with the same number of threads.
-sentence-transformers has its default settings: fp32, batches of 32 sentences sorted by length. Ours fills batches by
-tokens; it runs in fp32 and in the precision that it chooses itself. All take turns, so that a busy machine slows them
-alike. The first round does not count. The reported cosine is the smallest between the two embeddings of a sentence.
+For all peers: `pip install "sentence-transformers[onnx,openvino]<6" "transformers<4.58" "optimum<2.2" datasets`; newer
+versions did not fit together in November 2026. Peers that cannot be built are named with the reason. All embed the same
+distinct sentences of the tasks' training sets, in random order, with the same number of threads, on the processor.
+sentence-transformers sorts sentences by length itself; its batch size is the fastest of `--batch-sizes` on the first
+sentences, for each peer alone. Ours fills batches by tokens.
+
+All take turns, so that a busy machine slows them alike; the first round does not count. Cosines compare each embedding
+with that of the reference, sentence-transformers with torch in fp32. Utilisation is the floating-point work of real
+tokens (2 for each parameter outside the embeddings) over what the machine reaches in large bf16 matrix products.
+Latency is the time for one sentence of 8 tokens.
 """
 
 import argparse
 import statistics
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
-from transformers.utils.logging import disable_progress_bar
+from transformers.utils import logging
 
-from benchmarks.machine import machine
+from benchmarks.machine import machine, matrix_rate
+from benchmarks.sentence_transformers_peers import PEERS, build, builders
 from multitask import SentenceEncoder
+from multitask.evaluation.sts_scores import cosines
 from multitask.runs.artefact import locate_model
-from multitask.runtime.device import start
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.tasks.training_sentences import training_sentences
+
+REFERENCE = "torch-fp32"
+CALIBRATION = 300  # sentences, as many as sentence-transformers takes
+TRIED = 512  # sentences on which batch sizes are tried
+SHORT = "Two dogs run over a field."
+CALLS = 20  # for one sentence, in each turn
+
+Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
 
 def draw(data: Path, count: int) -> list[str]:
@@ -34,48 +53,109 @@ def draw(data: Path, count: int) -> list[str]:
     return [texts[row] for row in np.random.default_rng(0).permutation(len(texts))[:count]]
 
 
+def seconds_of(call: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def tuned(peer: SentenceTransformer, sentences: Sequence[str], batch_sizes: Sequence[int]) -> tuple[Encode, int]:
+    """The peer with the batch size that is fastest on the first sentences; the first call does not count."""
+
+    def encode(batch_size: int, texts: Sequence[str]) -> NDArray[np.float32]:
+        return peer.encode(list(texts), batch_size=batch_size, normalize_embeddings=True, show_progress_bar=False)
+
+    few = sentences[:TRIED]
+    encode(batch_sizes[0], few[:64])
+    best = min(batch_sizes, key=lambda size: seconds_of(partial(encode, size, few)))
+    return partial(encode, best), best
+
+
+def speeds_and_embeddings(
+    sides: Mapping[str, Encode], sentences: Sequence[str], rounds: int
+) -> tuple[dict[str, list[float]], dict[str, NDArray[np.float32]]]:
+    """Sentences per second in every counted round, and the embeddings [sentences, hidden], of each side."""
+    speeds: dict[str, list[float]] = {name: [] for name in sides}
+    embeddings = {}
+    for _ in range(rounds + 1):
+        for name, encode in sides.items():
+            begin = time.perf_counter()
+            embeddings[name] = encode(sentences)
+            speeds[name].append(len(sentences) / (time.perf_counter() - begin))
+    return {name: values[1:] for name, values in speeds.items()}, embeddings
+
+
+def latencies(sides: Mapping[str, Encode], rounds: int) -> dict[str, list[float]]:
+    """Milliseconds of every counted call for one short sentence."""
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds + 1):
+        for name, encode in sides.items():
+            found[name] += [1000 * seconds_of(partial(encode, [SHORT])) for _ in range(CALLS)]
+    return {name: values[CALLS:] for name, values in found.items()}
+
+
+def work_per_token(encoder: SentenceEncoder) -> int:
+    """Floating-point operations for each real token: 2 for each parameter in the layers."""
+    return 2 * sum(parameter.numel() for parameter in encoder.model.layers.parameters())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="all-minilm-l6-v2")
     parser.add_argument("--data", type=Path, default=Path("data/sample"))
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--their-batch-size", type=int, default=32)
+    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[16, 32, 64, 128], help="tried for each peer")
+    parser.add_argument("--exports", type=Path, help="folder that keeps the peers' exported models for the next run")
+    parser.add_argument("--peers", nargs="+", default=PEERS, choices=PEERS, help=f"{REFERENCE} always takes part")
+    parser.add_argument("--ours", nargs="+", default=["fp32", "bf16", "int8"], choices=["fp32", "bf16", "int8"])
     options = parser.parse_args()
-    disable_progress_bar()
-    sentences = draw(options.data, options.sentences)
-    device = start("auto", "auto").device.type
-    theirs = SentenceTransformer(str(locate_model(options.model)), device=device)
-    ours = {p: SentenceEncoder.load(options.model, precision=p) for p in ("fp32", "auto")}
-    sides: dict[str, Callable[[], np.ndarray]] = {
-        "theirs": lambda: theirs.encode(
-            sentences, batch_size=options.their_batch_size, normalize_embeddings=True, show_progress_bar=False
-        )
-    }
-    for name, encoder in ours.items():
-        sides[name] = lambda encoder=encoder: encoder.encode(sentences, normalize=True)
-    speeds: dict[str, list[float]] = {name: [] for name in sides}
-    embeddings = {}
-    for _ in range(options.rounds + 1):
-        for name, encode in sides.items():
-            begin = time.perf_counter()
-            embeddings[name] = encode()
-            speeds[name].append(len(sentences) / (time.perf_counter() - begin))
-    speed = {name: statistics.median(values[1:]) for name, values in speeds.items()}
-    tokens = [len(ids) for ids in ours["fp32"].tokenizer.encode(sentences, ours["fp32"].max_length)]
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    drawn = draw(options.data, options.sentences + CALIBRATION)
+    sentences, calibration = drawn[: options.sentences], drawn[-CALIBRATION:]
+    with tempfile.TemporaryDirectory() as temporary:
+        exports = options.exports or Path(temporary)
+        exports.mkdir(parents=True, exist_ok=True)
+        ways = builders(str(locate_model(options.model)), exports, calibration)
+        peers, missing = build({name: way for name, way in ways.items() if name in (REFERENCE, *options.peers)})
+        report(options, sentences, peers)
+    for name, reason in missing.items():
+        print(f"missing: {name}: {reason}")
+
+
+def report(options: argparse.Namespace, sentences: list[str], peers: Mapping[str, SentenceTransformer]) -> None:
+    """Measure, and print the machine and both tables."""
+    processor = torch.device("cpu")
+    rates = {str(dtype)[6:]: matrix_rate(dtype, processor) for dtype in (torch.float32, torch.bfloat16, torch.int8)}
+    ours = {f"ours-{p}": SentenceEncoder.load(options.model, device="cpu", precision=p) for p in options.ours}
+    one, *_ = ours.values()
+    lengths = [len(ids) for ids in one.tokenizer.encode(sentences, one.max_length)]
+    sides: dict[str, Encode] = {name: partial(encoder.encode, normalize=True) for name, encoder in ours.items()}
+    batch_sizes = {}
+    for name, peer in peers.items():
+        sides[name], batch_sizes[name] = tuned(peer, sentences, options.batch_sizes)
+    speeds, embeddings = speeds_and_embeddings(sides, sentences, options.rounds)
     print(
-        f"{machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, {options.model}\n{len(sentences)} "
-        f"sentences of {options.data}, {min(tokens)} to {max(tokens)} tokens, {np.mean(tokens):.1f} on average\n"
+        f"{machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, {options.model}; matrix products: "
+        f"{', '.join(f'{name} {rate / 1e9:,.0f}' for name, rate in rates.items())} GFLOP/s\n{len(sentences)} sentences "
+        f"of {options.data}, {min(lengths)} to {max(lengths)} tokens, {np.mean(lengths):.1f} on average; medians of "
+        f"{options.rounds} rounds\n"
     )
-    print("| ours in | sentence-transformers (fp32), sentences/s | ours, sentences/s | ratio | smallest cosine |")
-    print("|---|---:|---:|---:|---:|")
-    for name, encoder in ours.items():
-        cosine = (embeddings["theirs"] * embeddings[name]).sum(axis=1).min()
-        precision = encoder.runtime.precision + (" (the default here)" if name == "auto" else "")
+    print("| | batch | sentences/s | lowest to highest | utilisation | smallest cosine | mean cosine |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for name, values in speeds.items():
+        speed = statistics.median(values)
+        used = speed * np.mean(lengths) * work_per_token(one) / rates["bfloat16"]
+        similar = cosines(embeddings[REFERENCE], embeddings[name])
         print(
-            f"| {precision} | {speed['theirs']:,.0f} | {speed[name]:,.0f} | {speed[name] / speed['theirs']:.2f}x "
-            f"| {cosine:.6f} |"
+            f"| {name} | {batch_sizes.get(name, 'by tokens')} | {speed:,.0f} | {min(values):,.0f} to {max(values):,.0f}"
+            f" | {used:.0%} | {similar.min():.5f} | {similar.mean():.5f} |"
         )
+    print(f'\n| "{SHORT}" | p50, ms | p95, ms |\n|---|---:|---:|')
+    for name, values in latencies(sides, options.rounds).items():
+        low, high = np.quantile(values, (0.5, 0.95))
+        print(f"| {name} | {low:.2f} | {high:.2f} |")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from minbert.errors import InputError
 from multitask.cli.command import Command
 from multitask.cli.options import POSITIONAL
 from multitask.models.config import Pooling
-from multitask.runtime.options import Computing
+from multitask.runtime.options import EmbeddingComputing
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Embed:
     """Column of the sentences of a table."""
     normalize: bool = False
     """Scale every embedding to length 1."""
-    computing: Computing = field(default_factory=Computing)
+    computing: EmbeddingComputing = field(default_factory=EmbeddingComputing)
 
     def __post_init__(self) -> None:
         if self.output.suffix != ".npy":

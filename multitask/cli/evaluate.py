@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from minbert.errors import InputError
 from multitask.cli.command import Command
 from multitask.models.config import Pooling
-from multitask.runtime.options import Computing, check_range
+from multitask.runtime.options import EmbeddingComputing, check_range
 
 if TYPE_CHECKING:
     from multitask.data.labelled_data import LabelledData
@@ -66,12 +66,14 @@ class Evaluate:
     output: Path | None = None
     """JSON file to write. Default: evaluation-SPLIT.json or evaluation-SUITE.json in the model's folder; of a hub id
     in evaluations/."""
-    computing: Computing = field(default_factory=Computing)
+    computing: EmbeddingComputing = field(default_factory=EmbeddingComputing)
 
     def __post_init__(self) -> None:
         check_range(self, 0, ("seed",), most=2**32 - 1)
         if self.suite == "multitask" and self.pooling != "auto":
             raise InputError("--pooling is for the suites sts, transfer and geometry; the tasks' heads have their own")
+        if self.suite == "multitask" and self.computing.precision == "int8":
+            raise InputError("--precision int8 is for the suites sts, transfer and geometry; use --precision auto")
 
 
 def evaluate(options: Evaluate) -> int:
@@ -93,6 +95,7 @@ def _evaluate_tasks(options: Evaluate) -> int:
     from multitask.tasks.declarations import load_tasks
 
     folder = locate_model(options.model, options.revision, options.best_on)
+    assert options.computing.precision != "int8", "refused above"
     runtime = start(options.computing.device, options.computing.precision)
     model = load_model(folder, load_tasks(options.tasks_file or options.data)).to(runtime.device)
     data = _labelled_data(options, model)

@@ -28,7 +28,7 @@ from multitask.evaluation.transfer_scores import TransferScores, predict_classes
 from multitask.models.config import Pooling
 from multitask.models.sentence_encoder import Embedder, SentenceEncoder, load_encoder
 from multitask.runs.artefact import is_run, locate_model
-from multitask.runtime.options import Device, Precision
+from multitask.runtime.options import Device, EmbeddingPrecision
 from multitask.tasks.metrics import Metric
 
 logger = logging.getLogger("multitask")
@@ -227,7 +227,7 @@ def evaluate_model(
     best_on: str | None = None,
     pooling: Pooling = "auto",
     device: Device = "auto",
-    precision: Precision = "auto",
+    precision: EmbeddingPrecision = "auto",
     seed: int = 0,
 ) -> SuiteResult:
     """Load an encoder and score it on a suite.

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from minbert.download_checkpoint import resolve
+from minbert.errors import InputError
+from minbert.int8 import to_int8
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
@@ -24,8 +26,11 @@ from multitask.models.model_folder import resolve_pooling, stored_max_length
 from multitask.models.other_architectures import SentenceTransformersEncoder, why_not_minbert
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.runs.artefact import is_run, locate_model
-from multitask.runtime.device import Runtime, start
-from multitask.runtime.options import Device, Precision
+from multitask.runtime.device import Runtime, start_embedding
+from multitask.runtime.options import Device, EmbeddingPrecision
+from multitask.runtime.random_streams import generator
+
+MEASURED_SENTENCES, MEASURED_LENGTH = 64, 48  # on how many random sentences of how many tokens int8 ranges are measured
 
 
 class Embedder(Protocol):
@@ -46,7 +51,7 @@ def load_encoder(
     revision: str | None = None,
     pooling: Pooling = "auto",
     device: Device = "auto",
-    precision: Precision = "auto",
+    precision: EmbeddingPrecision = "auto",
 ) -> Embedder:
     """Load any encoder: as a `SentenceEncoder` if it can compute the model, otherwise with sentence-transformers.
 
@@ -56,15 +61,17 @@ def load_encoder(
         pooling: `auto` is what the model was tuned with. If that is not recorded, it is the first token for BERT and
             RoBERTa and the mean for other architectures.
         device: where to compute.
-        precision: of matrix products.
+        precision: of matrix products; int8 for what `SentenceEncoder` can compute.
 
     Raises:
-        InputError: no such model, weights that exist only as a pickle, or a model that needs sentence-transformers,
-            which is not installed.
+        InputError: no such model, weights that exist only as a pickle, a model that needs sentence-transformers, which
+            is not installed, or int8 is not possible here.
     """
     if not is_run(name):
         folder = resolve(str(name), revision, with_weights=False)
         if (reason := why_not_minbert(folder)) is not None:
+            if precision == "int8":
+                raise InputError(f"{reason}: --precision int8 is for BERT and RoBERTa encoders; use --precision auto")
             return SentenceTransformersEncoder.load(str(name), revision, pooling, device, precision, reason)
     return SentenceEncoder.load(name, revision, pooling, device, precision)
 
@@ -101,21 +108,24 @@ class SentenceEncoder:
         revision: str | None = None,
         pooling: Pooling = "auto",
         device: Device = "auto",
-        precision: Precision = "auto",
+        precision: EmbeddingPrecision = "auto",
     ) -> Self:
         """Load from a run's folder, a model folder, `all-minilm-l6-v2` or a hub id.
 
         Sentences are cut to the length that the model's folder records, if any. The pooling of a sentence-transformers
-        folder is used; if that model scales its embeddings to length 1, pass `normalize` to `encode`.
+        folder is used; if that model scales its embeddings to length 1, pass `normalize` to `encode`. int8 measures
+        its ranges on sentences of random tokens, so they depend on the model alone.
 
         Raises:
-            InputError: no such model.
+            InputError: no such model, or int8 is not possible on this processor.
         """
         folder = locate_model(name, revision)
-        runtime = start(device, precision)
+        runtime = start_embedding(device, precision)
         model = BertModel.from_pretrained(str(folder)).to(runtime.device)
         tokenizer = load_tokenizer(str(folder))
         max_length = min(stored_max_length(folder) or tokenizer.max_length, tokenizer.max_length)
+        if runtime.int8:
+            to_int8(model, _random_sentences(tokenizer, max_length))
         return cls(model, tokenizer, resolve_pooling(pooling, folder), runtime, max_length)
 
     @property
@@ -199,3 +209,12 @@ class SentenceEncoder:
             embeddings = compute_in_batches(lengths, embed, self.runtime, batch_size, show_progress)
         found = embeddings[0] if isinstance(sentences, str) else embeddings
         return torch.from_numpy(found).to(self.runtime.device) if convert_to_tensor else found
+
+
+def _random_sentences(tokenizer: Tokenizer, max_length: int) -> PackedBatch:
+    """Sentences of random tokens, the same ones every time."""
+    draw = generator(0, "sentences that int8 ranges are measured on")
+    ids = np.setdiff1d(np.arange(tokenizer.vocabulary_size), tokenizer.special_ids)
+    lengths = draw.integers(1, min(max_length, MEASURED_LENGTH), MEASURED_SENTENCES)
+    texts = [tokenizer.backend.decode(draw.choice(ids, length).tolist()) for length in lengths]
+    return PackedBatch.from_sequences(tokenizer.encode(texts, max_length))

@@ -5,15 +5,15 @@ import ctypes
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from minbert.errors import InputError
 from multitask.runtime import distributed
-from multitask.runtime.options import Device, Precision
+from multitask.runtime.options import Device, EmbeddingPrecision, Precision
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,14 @@ class Runtime:
         precision: of matrix products.
         threads: of a training on a processor; None where their number changes nothing, as in evaluations.
         recompute: whether a training computes layers again in the backward pass instead of keeping them.
+        int8: whether the encoder's layers multiply in 8 bits, for embeddings only; `precision` is that of the rest.
     """
 
     device: torch.device
     precision: Literal["fp32", "bf16"]
     threads: int | None = None
     recompute: bool = False
+    int8: bool = False
 
     def autocast(self) -> AbstractContextManager[object]:
         """Matrix products in bf16 when the precision says so; weights and sums stay in fp32."""
@@ -38,7 +40,8 @@ class Runtime:
 
     def describe(self) -> dict[str, str]:
         """What of this decides a result's bits, for the artefact's hash."""
-        described = {"device": self.device.type, "precision": self.precision}
+        precision = f"int8 and {self.precision}" if self.int8 else self.precision
+        described = {"device": self.device.type, "precision": precision}
         if self.threads is not None:
             described["threads"] = str(self.threads)
         ranks = distributed.ranks()  # each draws its own dropout
@@ -49,8 +52,10 @@ def start(device: Device, precision: Precision) -> Runtime:
     """Resolve `auto` settings.
 
     Raises:
-        InputError: CUDA or MPS was asked for and there is none.
+        InputError: CUDA or MPS was asked for and there is none, or the precision is not one of these.
     """
+    if precision not in get_args(Precision):
+        raise InputError(f"precision is {precision!r}; expected one of: {', '.join(get_args(Precision))}")
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: torch sees no CUDA device here; use --device cpu or auto")
     if device == "mps" and not torch.backends.mps.is_available():
@@ -60,6 +65,23 @@ def start(device: Device, precision: Precision) -> Runtime:
     native = {"cuda": _cuda_has_bf16, "cpu": _cpu_has_bf16}.get(kind, lambda: False)
     chosen = ("bf16" if native() else "fp32") if precision == "auto" else precision
     return Runtime(torch.device(kind), chosen)
+
+
+def start_embedding(device: Device, precision: EmbeddingPrecision) -> Runtime:
+    """Resolve `auto` settings where int8 is possible too.
+
+    Raises:
+        InputError: as `start`, or int8 was asked for and the device or the processor does not have it.
+    """
+    if precision != "int8":
+        return start(device, precision)
+    if device not in ("auto", "cpu"):
+        raise InputError(f"--precision int8 is for processors, not --device {device}; use --device cpu")
+    if not _cpu_has_int8():
+        raise InputError(
+            "--precision int8: this processor has no products of 8-bit integers (VNNI or AMX); use --precision auto"
+        )
+    return replace(start("cpu", "auto"), int8=True)
 
 
 def use_threads(threads: int | None) -> None:
@@ -125,3 +147,9 @@ def _cuda_has_bf16() -> bool:
 def _cpu_has_bf16() -> bool:
     capabilities = torch.cpu.get_capabilities()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+
+
+def _cpu_has_int8() -> bool:
+    """Whether the processor multiplies 8-bit integers natively, and adds the products without overflow."""
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))

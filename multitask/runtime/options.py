@@ -9,6 +9,7 @@ from minbert.errors import InputError
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["auto", "fp32", "bf16"]
+EmbeddingPrecision = Literal["auto", "fp32", "bf16", "int8"]
 
 MAX_SEED = 2**63 - 1
 """The largest seed that torch takes."""
@@ -25,13 +26,29 @@ def check_range(config: object, least: float, names: tuple[str, ...], most: floa
 
 
 @dataclass(frozen=True)
-class Computing:
+class Place:
     """Where to compute."""
 
     device: Device = "auto"
     """Where to compute. `auto` uses CUDA if there is a GPU, otherwise the CPU; `mps` is the GPU of a Mac."""
+
+
+@dataclass(frozen=True)
+class Computing(Place):
+    """Where to compute."""
+
     precision: Precision = "auto"
     """Autocast precision. `auto` uses bf16 where the processor multiplies in bf16 natively."""
+
+
+@dataclass(frozen=True)
+class EmbeddingComputing(Place):
+    """Where to compute."""
+
+    precision: EmbeddingPrecision = "auto"
+    """Autocast precision. `auto` uses bf16 where the processor multiplies in bf16 natively. `int8` rounds weights and
+    inputs of the layers to 8 bits: faster on processors with VNNI, and cosines change slightly. It computes on the
+    CPU."""
 
 
 @dataclass(frozen=True)

@@ -182,6 +182,11 @@ def test_without_sentence_transformers_the_error_says_why_and_how(distilled, tin
     assert isinstance(load_encoder(tiny_encoder, **EXACT), SentenceEncoder)
 
 
+def test_int8_is_for_our_own_encoder(distilled):
+    with pytest.raises(InputError, match="--precision int8 is for BERT and RoBERTa encoders; use --precision auto"):
+        load_encoder(distilled, device="cpu", precision="int8")
+
+
 def test_pickled_weights_are_refused(distilled, tiny_encoder, tmp_path):
     folder = shutil.copytree(distilled, tmp_path / "pickled")
     torch.save(safetensors.torch.load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")

@@ -19,6 +19,7 @@ from minbert.errors import InputError
 from minbert.files import write_json
 from minbert.tokenizer import Tokenizer
 from multitask import SentenceEncoder
+from multitask.runtime import device
 from multitask.runtime.device import start
 
 SENTENCES = [
@@ -218,3 +219,43 @@ def test_bf16_is_close(tiny, tiny_encoder):
     assert coarse.dtype == np.float32
     difference = abs(coarse - tiny.encode(SENTENCES, normalize=True)).max()
     assert 1e-5 < difference < 0.05
+
+
+@pytest.fixture
+def int8() -> Callable[[Path], SentenceEncoder]:
+    if not device._cpu_has_int8():
+        pytest.skip("this processor has no products of 8-bit integers")
+    return lambda folder: SentenceEncoder.load(folder, device="auto", precision="int8")
+
+
+def test_int8_is_close_and_always_the_same(tiny, tiny_encoder, int8):
+    coarse = int8(tiny_encoder).encode(SENTENCES, normalize=True)
+    cosines = (coarse * tiny.encode(SENTENCES, normalize=True)).sum(axis=1)
+    assert 1e-5 < (1 - cosines).max() < 0.01
+    np.testing.assert_array_equal(coarse, int8(tiny_encoder).encode(SENTENCES, normalize=True))
+
+
+def test_int8_of_the_bundled_weights_is_close(encoder, int8):
+    coarse = int8(resolve(BUNDLED)).encode(SENTENCES, normalize=True)
+    assert (coarse * encoder.encode(SENTENCES, normalize=True)).sum(axis=1).min() > 0.97
+
+
+def test_int8_has_an_identity_of_its_own(tiny, tiny_encoder, int8):
+    found = int8(tiny_encoder)
+    assert found.runtime.describe() == {"device": "cpu", "precision": f"int8 and {start('cpu', 'auto').precision}"}
+    assert found.identity == int8(tiny_encoder).identity
+    coarse = SentenceEncoder.load(tiny_encoder, device="cpu", precision="bf16")
+    assert len({found.identity, coarse.identity, tiny.identity}) == 3
+
+
+@pytest.mark.parametrize(
+    ("place", "fast", "message"),
+    [
+        ("cuda", True, "--precision int8 is for processors, not --device cuda; use --device cpu"),
+        ("cpu", False, "this processor has no products of 8-bit integers (VNNI or AMX); use --precision auto"),
+    ],
+)
+def test_int8_is_refused_where_it_cannot_be(tiny_encoder, monkeypatch, place, fast, message):
+    monkeypatch.setattr(device, "_cpu_has_int8", lambda: fast)
+    with pytest.raises(InputError, match=re.escape(message)):
+        SentenceEncoder.load(tiny_encoder, device=place, precision="int8")

@@ -1,0 +1,169 @@
+"""Inference in 8 bits on a processor: the layers' linear maps as products of integers. Not for training.
+
+Weights are rounded to int8 with a scale for each output. Inputs are rounded to uint8 with fixed scales, which are
+measured once on a batch of sentences, so a sentence's states do not depend on the other sentences of its batch. Norms
+have a few channels with values twenty times as large as those of the others. So each channel is divided by a factor
+before rounding, and its weights are multiplied by the factor. Attention's products, softmax, norms and sums stay in
+their precision.
+
+Sources: Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only
+Inference", arXiv 1712.05877; the factors: Xiao et al. 2023, "SmoothQuant", arXiv 2211.10438, equation 4.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from minbert.model import Attend, BertModel, Layer
+from minbert.packing import PackedBatch
+
+MIGRATION = 0.75
+"""SmoothQuant's α: 0 leaves large channels to the rounding of inputs, 1 to the rounding of weights."""
+LEAST = 1e-5  # stands for a range or a channel that is always zero
+
+
+@torch.no_grad()
+def to_int8(model: BertModel, batch: PackedBatch) -> None:
+    """Replace the layers of an encoder by layers in 8 bits, for `forward_packed` on a processor without gradients.
+
+    Layers from which all feed-forward neurons were removed stay as they are.
+
+    Args:
+        model: the encoder, in fp32, in eval mode, on the processor.
+        batch: tokens on which the ranges of the layers' inputs are measured. Larger values are cut off later.
+    """
+    with _watch(model) as ranges:
+        model.forward_packed(batch)
+    for index, layer in enumerate(model.layers):
+        assert isinstance(layer, Layer), "only once"
+        if layer.output.in_features:
+            model.layers[index] = Int8Layer(layer, ranges)
+
+
+@dataclass(frozen=True)
+class Range:
+    """The smallest and the largest value of each channel, [channels] each."""
+
+    low: Tensor
+    high: Tensor
+
+    def divided(self, factors: Tensor) -> "Range":
+        return Range(self.low / factors, self.high / factors)
+
+    def factors(self, weight: Tensor) -> Tensor:
+        """SmoothQuant's factors for inputs with this range and weights [outputs, channels], [channels]."""
+        inputs = torch.maximum(self.low.abs(), self.high.abs()).clamp(min=LEAST)
+        return inputs**MIGRATION / weight.abs().amax(0).clamp(min=LEAST) ** (1 - MIGRATION)
+
+    def rounding(self) -> "Rounding":
+        """The finest rounding for all channels that represents 0 exactly."""
+        low, high = min(float(self.low.min()), 0.0), max(float(self.high.max()), LEAST)
+        scale = (high - low) / 255
+        return Rounding(scale, round(-low / scale))
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Real numbers as uint8: round(x / scale + zero), cut off at 0 and 255."""
+
+    scale: float
+    zero: int
+
+
+@contextmanager
+def _watch(model: BertModel) -> Iterator[dict[nn.Module, Range]]:
+    """The ranges of the inputs of the linear maps in the model's layers during one forward pass."""
+    ranges: dict[nn.Module, Range] = {}
+
+    def note(module: nn.Module, inputs: tuple[Tensor]) -> None:
+        ranges[module] = Range(inputs[0].amin(0), inputs[0].amax(0))
+
+    linear = [module for module in model.layers.modules() if isinstance(module, nn.Linear)]
+    hooks = [module.register_forward_pre_hook(note) for module in linear]
+    try:
+        yield ranges
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+class Int8Linear(nn.Module):
+    """A linear map with rounded weights, of inputs that it rounds or that are rounded.
+
+    Args:
+        linear: the map to replace.
+        inputs: the range of its inputs.
+        gelu_outputs: apply GELU to the outputs and round them so. Otherwise outputs are real, without GELU.
+        rounded: the inputs are rounded by the map before, so they are not divided by factors.
+    """
+
+    multipliers: Tensor  # [channels]
+    shift: Tensor  # []
+
+    def __init__(
+        self, linear: nn.Linear, inputs: Range, gelu_outputs: Rounding | None = None, rounded: bool = False
+    ) -> None:
+        super().__init__()
+        weight = linear.weight.detach()
+        factors = torch.ones_like(inputs.low) if rounded else inputs.factors(weight)
+        weight = weight * factors
+        scales = weight.abs().amax(1).clamp(min=LEAST) / 127
+        self.inputs = inputs.divided(factors).rounding()
+        self.gelu_outputs = gelu_outputs
+        self.register_buffer("weight", (weight / scales[:, None]).round().to(torch.int8))  # [outputs, channels]
+        self.register_buffer("scales", scales)
+        self.register_buffer("bias", linear.bias.detach())
+        self.register_buffer("multipliers", 1 / (factors * self.inputs.scale))
+        self.register_buffer("shift", torch.tensor(self.inputs.zero - 128.0))
+        self.packed = torch.ops.onednn.qlinear_prepack(self.weight, None)
+        self.zeros = torch.zeros(len(scales), dtype=torch.int64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[tokens, channels], real or rounded -> [tokens, outputs], rounded or in the precision of autocast."""
+        rounded = x if x.dtype == torch.uint8 else self.round(x)
+        real = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32
+        outputs = self.gelu_outputs
+        return torch.ops.onednn.qlinear_pointwise(
+            rounded,
+            self.inputs.scale,
+            self.inputs.zero,
+            self.packed,
+            self.scales,
+            self.zeros,
+            self.bias,
+            1.0 if outputs is None else outputs.scale,
+            0 if outputs is None else outputs.zero,
+            real if outputs is None else torch.uint8,
+            "none" if outputs is None else "gelu",
+            [],
+            "none",  # GELU by the error function
+        )
+
+    def round(self, x: Tensor) -> Tensor:
+        """[tokens, channels] -> uint8. By way of int8, to which torch converts eight times as fast."""
+        levels = torch.addcmul(self.shift, x, self.multipliers).round_().clamp_(-128, 127)
+        return levels.to(torch.int8).view(torch.uint8).bitwise_xor_(128)
+
+
+class Int8Layer(nn.Module):
+    """A layer of the encoder with `Int8Linear` maps, without dropout.
+
+    GELU is part of the product before it, and its values never leave 8 bits.
+    """
+
+    def __init__(self, layer: Layer, ranges: Mapping[nn.Module, Range]) -> None:
+        super().__init__()
+        attention, first, second = layer.attention, layer.intermediate, layer.output
+        self.query_key_value = Int8Linear(attention.query_key_value, ranges[attention.query_key_value])
+        self.attention_output = Int8Linear(attention.output, ranges[attention.output])
+        self.attention_norm = layer.attention_norm
+        self.output = Int8Linear(second, ranges[second], rounded=True)
+        self.intermediate = Int8Linear(first, ranges[first], gelu_outputs=self.output.inputs)
+        self.output_norm = layer.output_norm
+
+    def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
+        hidden = self.attention_norm(hidden + self.attention_output(attend(self.query_key_value(hidden))))
+        return self.output_norm(hidden + self.output(self.intermediate(hidden)))
