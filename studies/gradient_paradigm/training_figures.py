@@ -25,6 +25,7 @@ from studies.gradient_paradigm.training_claims import (
     DECOUPLED,
     GAP,
     GRADIENT,
+    HELD_OUT,
     PUSH,
     UNIFORMITY,
     swept,
@@ -255,6 +256,16 @@ def decoupling_section(results: PresetResults) -> Section | None:
                 f"Norm of the {part} part of the anchors' gradient, averaged since the previous evaluation.",
             )
             for part, statistic in (("alignment", ALIGNMENT), ("uniformity", UNIFORMITY))
+        ),
+        *(
+            trajectory_figure(
+                found,
+                rows,
+                partial(RunResult.probed, statistic=statistic, place=HELD_OUT),
+                statistic,
+                f"{statistic.capitalize()} of held-out sentences, averaged between evaluations. Lower is better.",
+            )
+            for statistic in ("alignment", "uniformity")
         ),
     ]
     return table_section(found, [figure for figure in drawn if figure])
