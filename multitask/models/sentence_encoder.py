@@ -11,7 +11,7 @@ from typing import Literal, Protocol, Self, overload
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
@@ -126,6 +126,8 @@ class SentenceEncoder:
         max_length = min(stored_max_length(folder) or tokenizer.max_length, tokenizer.max_length)
         if runtime.int8:
             to_int8(model, _random_sentences(tokenizer, max_length))
+        elif runtime.precision == "bf16":
+            _round_linear_layers(model)
         return cls(model, tokenizer, resolve_pooling(pooling, folder), runtime, max_length)
 
     @property
@@ -137,7 +139,7 @@ class SentenceEncoder:
         weights = sha256()
         for name, tensor in self.model.state_dict().items():
             weights.update(name.encode())
-            weights.update(tensor.cpu().contiguous().numpy().data)
+            weights.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
         decisive = (
             weights.hexdigest(),
             self.model.config,
@@ -209,6 +211,13 @@ class SentenceEncoder:
             embeddings = compute_in_batches(lengths, embed, self.runtime, batch_size, show_progress)
         found = embeddings[0] if isinstance(sentences, str) else embeddings
         return torch.from_numpy(found).to(self.runtime.device) if convert_to_tensor else found
+
+
+def _round_linear_layers(model: BertModel) -> None:
+    """Round the weights of linear layers to bf16, once: autocast would do so in every call, with the same result."""
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear):
+            layer.to(torch.bfloat16)
 
 
 def _random_sentences(tokenizer: Tokenizer, max_length: int) -> PackedBatch:
