@@ -17,6 +17,7 @@ from minbert.config import BertConfig
 from minbert.download_checkpoint import hub_errors
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file
+from multitask.data.problems import reason as cause
 from multitask.models.config import Pooling
 from multitask.models.model_folder import stored_pooling
 from multitask.runtime.device import Runtime, start
@@ -65,12 +66,14 @@ class SentenceTransformersEncoder:
     """A `SentenceTransformer` as an encoder.
 
     Args:
+        name: a folder or a hub id, as errors name it.
         model: the model, on the runtime's device.
         runtime: device and precision.
         fingerprint: hash of the model's files and of the pooling that was set.
     """
 
-    def __init__(self, model: Any, runtime: Runtime, fingerprint: str) -> None:
+    def __init__(self, name: str, model: Any, runtime: Runtime, fingerprint: str) -> None:
+        self.name = name
         self.model = model
         self.runtime = runtime
         self.fingerprint = fingerprint
@@ -118,14 +121,13 @@ class SentenceTransformersEncoder:
                 model_kwargs={"use_safetensors": True},
             )
         except Exception as error:  # every architecture raises errors of its own
-            cause = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InputError(f"{name}: sentence-transformers cannot load it ({cause})") from None
+            raise InputError(f"{name}: sentence-transformers cannot load it ({cause(error)})") from None
         refuse_not_finite(model.state_dict(), folder)
         if pooling != "auto":
             _set_pooling(model, pooling, name)
         files = {path for pattern in FILES for path in folder.rglob(pattern)} - {*folder.glob("evaluation-*.json")}
         hashes = [(str(path.relative_to(folder)), sha256_of_file(path)) for path in sorted(files)]
-        return cls(model.float(), runtime, sha256(repr((hashes, pooling)).encode()).hexdigest())
+        return cls(name, model.float(), runtime, sha256(repr((hashes, pooling)).encode()).hexdigest())
 
     @property
     def identity(self) -> str:
@@ -144,15 +146,21 @@ class SentenceTransformersEncoder:
 
         Returns:
             [sentences, hidden] fp32, in the order given; [hidden] for one string.
+
+        Raises:
+            InputError: the model cannot compute the sentences, because its files do not fit together.
         """
         if len(sentences) == 0 and not isinstance(sentences, str):
             return self.encode([""])[:0]
-        with self.runtime.autocast():
-            embeddings = self.model.encode(
-                sentences if isinstance(sentences, str) else list(sentences),
-                normalize_embeddings=normalize,
-                show_progress_bar=show_progress and sys.stderr.isatty(),
-            )
+        try:
+            with self.runtime.autocast():
+                embeddings = self.model.encode(
+                    sentences if isinstance(sentences, str) else list(sentences),
+                    normalize_embeddings=normalize,
+                    show_progress_bar=show_progress and sys.stderr.isatty(),
+                )
+        except (RuntimeError, IndexError, ValueError) as error:  # settings that no check of the library finds
+            raise InputError(f"{self.name}: sentence-transformers cannot compute with it ({cause(error)})") from None
         return np.asarray(embeddings, np.float32)
 
 

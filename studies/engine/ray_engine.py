@@ -43,12 +43,13 @@ class Ray:
         self.jobs: dict[Any, Job] = {}
 
     def __enter__(self) -> Self:
+        self.previous = signal.getsignal(signal.SIGTERM)  # Ray sets its own, which hides the signal in the exit code
         joined = {"log_to_driver": False, "configure_logging": False}
         try:
             self.ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), **joined)
         except ConnectionError:
             self.ray.init(address="local", **joined)
-        self.previous = signal.signal(signal.SIGTERM, interrupt)
+        signal.signal(signal.SIGTERM, interrupt)
         self.run = self.ray.remote(run_job)
         return self
 
