@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from minbert.errors import InputError
+from minbert.errors import InputError, OtherArchitectureError
 from minbert.files import read_json
 
 ModelType = Literal["bert", "roberta"]
@@ -131,7 +131,8 @@ class BertConfig:
         """Read the architecture from a parsed `config.json`; keys that do not shape the encoder are ignored.
 
         Raises:
-            InputError: the model is not a BERT or RoBERTa, or is a variant that this encoder does not compute.
+            OtherArchitectureError: not a BERT or RoBERTa, or a variant that this encoder does not compute.
+            InputError: values of the wrong type, or sizes that do not fit together.
         """
         supported = {
             "model_type": ("bert", "roberta"),
@@ -143,7 +144,7 @@ class BertConfig:
         for key, accepted in supported.items():
             value = values.get(key, None if key == "model_type" else accepted[0])
             if value not in accepted:
-                raise InputError(
+                raise OtherArchitectureError(
                     f"{source}: {key} is {value!r:.60}; this encoder computes {' or '.join(map(repr, accepted))}"
                 )
         known = {field.name: type(field.default) for field in fields(cls)}

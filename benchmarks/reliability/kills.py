@@ -32,6 +32,8 @@ from multitask.evaluation.resampled_scores import resampled_scores
 from studies.report import run_results
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+RAY_CRASH = "You have likely discovered a bug in Ray"
+"""Ray's library may crash while it cancels tasks (ray-project/ray, pull request 54798, and version 2.60)."""
 TIMED = ("report/index.html", "report/report.md")
 """Pages with measured seconds; their numbers are also in the record and in report/tables."""
 
@@ -112,9 +114,12 @@ def kill_until_done(trial: Trial, folder: Path, points: int, draw: random.Random
                 del running[process]
                 if code == 0:
                     continue  # it ended before the signal came
-                if code not in (-number, 128 + number):
+                if code in (-number, 128 + number):
+                    killed[number.name] += 1
+                elif trial.lose_node is not None and RAY_CRASH in Path(f"{folder}.log").read_text(errors="replace"):
+                    killed[f"{number.name}, then a crash of Ray"] += 1
+                else:
                     raise SystemExit(f"{number.name} ended with {code}")
-                killed[number.name] += 1
                 running[begin(folder, trial.command)] = trial.moment(draw)
         time.sleep(0.002)
     return killed

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from minbert.checkpoint import refuse_not_finite
 from minbert.config import BertConfig
 from minbert.download_checkpoint import hub_errors
-from minbert.errors import InputError
+from minbert.errors import InputError, OtherArchitectureError
 from minbert.files import read_json, sha256_of_file
 from multitask.data.problems import reason as cause
 from multitask.models.config import Pooling
@@ -39,10 +39,16 @@ def why_not_minbert(folder: Path) -> str | None:
 
     It computes BERT and RoBERTa with the first token's state or the mean as embedding. If the model also scales its
     embeddings to length 1, the caller has to ask `encode` for that.
+
+    Raises:
+        InputError: a BERT or RoBERTa whose config.json is damaged; another library would build what it says.
     """
+    path = folder / "config.json"
+    if not path.is_file():
+        return f"{path}: no such file"
     try:
-        BertConfig.from_file(folder / "config.json")
-    except InputError as error:
+        BertConfig.from_file(path)
+    except OtherArchitectureError as error:
         return str(error)
     modules = folder / "modules.json"
     if not modules.is_file():

@@ -167,6 +167,14 @@ def test_which_models_are_foreign(tiny_encoder, tmp_path, obstacle):
 # Refusals.
 
 
+@pytest.mark.parametrize("damage", [{"num_hidden_layers": 2**63}, {"num_attention_heads": -1}, {"vocab_size": "600"}])
+def test_a_damaged_bert_is_not_given_to_another_library(tiny_encoder, tmp_path, damage):
+    folder = shutil.copytree(tiny_encoder, tmp_path / "model")
+    change("config.json", **damage)(folder)
+    [name] = damage
+    assert f"{folder / 'config.json'}: {name} is" in refusal(folder)
+
+
 def refusal(name: Path | str, **options: str) -> str:
     with pytest.raises(InputError) as caught:
         load_encoder(name, **options, **EXACT)
