@@ -1,6 +1,6 @@
 """The readers of one target of `fuzz`, with inputs that coverage chooses: what reaches new code is changed further.
 
-    pip install atheris  # of Python 3.11 on Linux
+    pip install atheris  # Linux
     python -m benchmarks.reliability.fuzz_guided TARGET --output FOLDER [--seconds 300]
 
 Inputs that reached new code are kept in FOLDER/corpus, and a later call goes on from them. It ends at the first
