@@ -45,7 +45,8 @@ from multitask.data.contamination import TrainedOn
 from multitask.data.read_unlabelled_files import read_pairs, read_sentences, read_triplets
 from multitask.data.tables import SEPARATORS, Dialect, Source, open_table
 from multitask.data.text_lines import count_lines, text_lines
-from multitask.evaluation.senteval_files import SETS, DataSet
+from multitask.evaluation.senteval_files import DataSet
+from multitask.evaluation.suite_sets import SETS
 from multitask.models.model_folder import resolve_pooling, stored_max_length
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.other_architectures import why_not_minbert
@@ -218,6 +219,7 @@ def _texts(data: Path) -> Iterator[Reader]:
 
 
 SUITE_LINES = {
+    "quora-dev": "id\tsentence1\tsentence2\tis_duplicate\n7\tA cat sleeps.\tA cat is asleep.\t1\n",
     "STS.input": "A cat sleeps.\tA cat is asleep.\n",
     "STS.gs": "4.5\n",
     "sts-test": "main\tMSRvid\t2012\t0001\t4.5\tA cat sleeps.\tA cat is asleep.\n",
@@ -240,7 +242,10 @@ def _suites() -> Iterator[Reader]:
 
 
 def _read_suite(data_set: DataSet[Any], folder: Path) -> None:
-    data_set.read(data_set.paths(folder))
+    try:
+        data_set.read(data_set.paths(folder))
+    finally:
+        shutil.rmtree("cache/rows", ignore_errors=True)
 
 
 def _rows(data: Path) -> Iterator[Reader]:

@@ -85,7 +85,9 @@ class Ray:
         [reference] = ready
         job = self.jobs.pop(reference)
         try:
-            return job, self.ray.get(reference)
+            outcome: Done | Failed = self.ray.get(reference)
+            # The paths of the job on the cluster are absolute.
+            return job, replace(outcome, log=job.log) if isinstance(outcome, Failed) else outcome
         except self.ray.exceptions.RayError as error:
             return job, Failed(f"lost by the cluster: {str(error).splitlines()[0]}", job.log)
 

@@ -100,6 +100,15 @@ def test_a_model_with_a_sentence_length_that_is_none_is_refused(world, model, tm
         MultitaskModel.load(path.parent, "cpu")
 
 
+def test_a_model_with_huge_heads_is_refused_before_they_are_allocated(world, model, tmp_path):
+    [kept] = (world / model / "checkpoints").iterdir()
+    path = copy(kept, tmp_path / "model") / "multitask.json"
+    stored = json.loads(path.read_text())
+    path.write_text(json.dumps(stored | {"heads": stored["heads"] | {"head_hidden_size": 10**9}}))
+    with pytest.raises(InputError, match=f"^{path}: head_hidden_size is 1000000000; expected 1 to 65536"):
+        MultitaskModel.load(path.parent, "cpu")
+
+
 def test_cells_of_a_table_give_a_terminal_no_orders():
     assert aligned([["a\x1b[31m", "b"], ["c\n\x9b", "d"]]) == "a [31m  b\nc       d"
 

@@ -1,4 +1,4 @@
-"""What the engine on Ray does with signals, tried with a stand-in for Ray."""
+"""What the engine on Ray does with signals and failures, tried with a stand-in for Ray."""
 
 import os
 import signal
@@ -10,6 +10,7 @@ import pytest
 
 from multitask.runtime.errors import Interrupted
 from multitask.runtime.options import RunOptions
+from studies.engine.jobs import Failed
 from studies.engine.ray_engine import Ray
 
 
@@ -48,3 +49,20 @@ def test_a_signal_within_a_function_of_ray_interrupts_the_engine_afterwards(tmp_
     assert caught.value.signal_number == number
     assert told == ["waited to the end", "cancelled a", "cancelled b", "shut down"]
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_a_job_that_failed_on_a_cluster_has_the_log_of_the_job(tmp_path: Path, monkeypatch):
+    log = Path("runs/logs/a.log")
+    ray = SimpleNamespace(
+        init=lambda **_: None,
+        remote=lambda _: None,
+        wait=lambda jobs, **_: (jobs, []),
+        get=lambda _: Failed("why", log.absolute()),
+        shutdown=lambda: None,
+        exceptions=SimpleNamespace(RayError=RuntimeError),
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    job = SimpleNamespace(log=log)
+    with Ray(RunOptions("cpu", "fp32", tmp_path)) as engine:
+        engine.jobs = {"a": job}
+        assert engine.wait() == (job, Failed("why", log))
