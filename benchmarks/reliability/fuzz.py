@@ -30,7 +30,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from benchmarks.reliability.fuzz_targets import CHEAP, COSTLY, Reader, prepare, remembered_commands, targets
+from benchmarks.reliability.fuzz_commands import remembered_commands
+from benchmarks.reliability.fuzz_readers import Reader
+from benchmarks.reliability.fuzz_targets import CHEAP, COSTLY, prepare, targets
 from minbert.errors import InputError
 from multitask.cli.main import error_line
 from multitask.runtime.errors import TrainingError

@@ -18,7 +18,8 @@ import atheris
 
 with atheris.instrument_imports(include=["minbert", "multitask", "studies", "json", "csv", "tomllib"]):
     from benchmarks.reliability.fuzz import MEMORY, TARGETS, begin, limited, outcome
-    from benchmarks.reliability.fuzz_targets import remembered_commands, targets
+    from benchmarks.reliability.fuzz_commands import remembered_commands
+    from benchmarks.reliability.fuzz_targets import targets
 
 
 def main() -> None:

@@ -4,43 +4,36 @@ A reader is called as the commands call it, in this process, on inputs of a few 
 whole commands. All paths are relative to the world (see `world`), which is the current folder.
 """
 
-import contextlib
 import json
 import os
-import random
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import MISSING, dataclass, replace
-from functools import cache, partial
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
 
+from benchmarks.reliability.fuzz_commands import command_line_readers, settings_readers
+from benchmarks.reliability.fuzz_readers import CASE, MADE, Read, Reader, of_file, of_folder
 from benchmarks.reliability.mutations import (
-    mutated_arguments,
     mutated_arrays,
     mutated_file,
     mutated_lines,
     mutated_record,
     mutated_tensors,
 )
-from benchmarks.reliability.world import COMPUTED, finetune, grid, make_world
+from benchmarks.reliability.world import COMPUTED, make_world
 from minbert.checkpoint import read_tensors
 from minbert.config import BertConfig
-from minbert.errors import InputError
 from minbert.files import read_arrays
 from minbert.tokenizer import load_tokenizer
-from multitask.cli import arguments as cli_arguments
-from multitask.cli import command as cli_command
-from multitask.cli import main as cli_main
-from multitask.cli.command import Command, Group
-from multitask.cli.main import every_command, find_command, run_command
-from multitask.cli.options import Option
+from multitask.cli.command import Command
+from multitask.cli.main import find_command, run_command
 from multitask.data.contamination import TrainedOn
 from multitask.data.read_unlabelled_files import read_pairs, read_sentences, read_triplets
 from multitask.data.tables import SEPARATORS, Dialect, Source, open_table
@@ -51,7 +44,6 @@ from multitask.models.model_folder import resolve_pooling, stored_max_length
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.other_architectures import why_not_minbert
 from multitask.models.sentence_encoder import load_encoder
-from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
 from multitask.runs.garbage import keep_lists
 from multitask.stages.finetune import FinetuneConfig
@@ -63,46 +55,9 @@ from studies.engine.store import _read_note
 from studies.engine.tasks_table import tasks_preset
 
 SENTENCES = ("A cat sleeps.", "", "Ünïcode 🏳️‍🌈 \x00 ﷺ", "word " * 40)
+
+
 DIALECTS = tuple(Dialect(*choice) for choice in product((None, "\t", ";"), (True, False), (True, False)))
-CASE, MADE = Path("case"), Path("made")
-"""The folders of changed files, and of originals that no command wrote."""
-
-Read = Callable[[Path], object]
-
-
-@contextlib.contextmanager
-def remembered_commands() -> Iterator[None]:
-    """Within the block, commands are looked up, and their options and parsers made, once instead of for each case."""
-    remembered = (cli_main, "entry_points"), (cli_arguments, "parser_of"), (cli_command, "options_of")
-    with contextlib.ExitStack() as stack:
-        for module, name in remembered:
-            stack.enter_context(patch.object(module, name, _remembered(getattr(module, name))))
-        yield
-
-
-def _remembered(make: Callable[..., Any]) -> Callable[..., Any]:
-    def made(*given: Any, **named: Any) -> Any:
-        found = make(*given, **named)
-        return tuple(found) if isinstance(found, Iterator) else found
-
-    return cache(made)
-
-
-@dataclass(frozen=True)
-class Reader:
-    """Something that reads, with an input that it takes.
-
-    Args:
-        original: an input.
-        read: reads one.
-        change: makes another one.
-        names: what an error has to contain: the name of the file.
-    """
-
-    original: bytes
-    read: Callable[[bytes], object]
-    change: Callable[[bytes, random.Random], bytes] = mutated_file
-    names: str = ""
 
 
 def targets(world: Path) -> dict[str, list[Reader]]:
@@ -120,11 +75,11 @@ def targets(world: Path) -> dict[str, list[Reader]]:
         "texts": [*_texts(world / "data"), *_suites()],
         "rows": list(_rows(world / "data")),
         "tasks": list(_tasks()),
-        "settings": list(_settings(run)),
+        "settings": list(settings_readers(run)),
         "tokenizers": list(_tokenizers(kept)),
         "models": list(_models(kept)),
         "records": list(_records(run)),
-        "arguments": list(_command_lines()),
+        "arguments": list(command_line_readers()),
         "checkpoints": list(_checkpoints(kept)),
         "commands": list(_commands(run)),
     }
@@ -132,6 +87,8 @@ def targets(world: Path) -> dict[str, list[Reader]]:
 
 COSTLY = {"rows": 10, "tokenizers": 20, "checkpoints": 4, "commands": 4}
 """Cases of a round; of other targets it has `CHEAP`."""
+
+
 CHEAP = 100
 
 
@@ -143,39 +100,6 @@ def prepare(folder: Path) -> Path:
     for folder in (CASE, MADE):
         (world / folder).mkdir()
     return world
-
-
-def _file(original: bytes, name: str, read: Read, **more: Any) -> Reader:
-    """A reader of one file, which is written anew for each case."""
-    path = CASE / name
-
-    def read_changed(content: bytes) -> object:
-        path.write_bytes(content)
-        return read(path)
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return Reader(original, read_changed, **{"names": path.name, **more})
-
-
-def _folder(original: Path, files: Iterable[str], read: Read, **more: Any) -> Iterator[Reader]:
-    """Readers of a folder, each with one of these files changed. An error names the folder."""
-
-    def read_changed(path: Path, content: bytes) -> object:
-        before = path.read_bytes()
-        path.write_bytes(content)
-        try:
-            return read(copied)
-        finally:
-            path.write_bytes(before)
-
-    copied = CASE / original.name
-    shutil.copytree(original, copied, dirs_exist_ok=True)
-    for name in files:
-        path = copied / name
-        changes = (mutated_tensors,) if path.suffix == ".safetensors" else ()
-        for change in (mutated_file, *changes):
-            settings = {"change": change, "names": copied.name, **more}
-            yield Reader(path.read_bytes(), partial(read_changed, path), **settings)
 
 
 def _all_rows(dialect: Dialect, path: Path) -> None:
@@ -193,16 +117,16 @@ def _tables(source: Path) -> Iterator[Reader]:
         quotes = "needed" if dialect.quotes else "none"
         plain = table if dialect.quotes else table.drop(["message"])  # its sentences have commas
         pyarrow.csv.write_csv(plain, made, pyarrow.csv.WriteOptions(delimiter=separator, quoting_style=quotes))
-        yield _file(made.read_bytes(), f"a{suffix}", partial(_all_rows, dialect))
+        yield of_file(made.read_bytes(), f"a{suffix}", partial(_all_rows, dialect))
     text = made.read_bytes()
     pyarrow.parquet.write_table(table, made)
-    yield _file(lines, "a.jsonl", partial(_all_rows, Dialect()))
-    yield _file(lines, "a.jsonl", partial(_all_rows, Dialect()), change=mutated_lines)
-    yield _file(made.read_bytes(), "a.parquet", partial(_all_rows, Dialect()))
+    yield of_file(lines, "a.jsonl", partial(_all_rows, Dialect()))
+    yield of_file(lines, "a.jsonl", partial(_all_rows, Dialect()), change=mutated_lines)
+    yield of_file(made.read_bytes(), "a.parquet", partial(_all_rows, Dialect()))
     for suffix, codec in ((".gz", "gzip"), (".bz2", "bz2"), (".zst", "zstd")):
         with pyarrow.output_stream(made, compression=codec) as stream:
             stream.write(text)
-        yield _file(made.read_bytes(), f"a.csv{suffix}", partial(_all_rows, DIALECTS[-1]))
+        yield of_file(made.read_bytes(), f"a.csv{suffix}", partial(_all_rows, DIALECTS[-1]))
 
 
 def _texts(data: Path) -> Iterator[Reader]:
@@ -215,7 +139,7 @@ def _texts(data: Path) -> Iterator[Reader]:
         ("positive_pairs.tsv", read_pairs),
     )
     for name, read in reads:
-        yield _file(b"".join((data / name).read_bytes().splitlines(keepends=True)[:6]), name, read)
+        yield of_file(b"".join((data / name).read_bytes().splitlines(keepends=True)[:6]), name, read)
 
 
 SUITE_LINES = {
@@ -238,7 +162,7 @@ def _suites() -> Iterator[Reader]:
         for path in data_set.paths(folder):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(next((SUITE_LINES[name] for name in SUITE_LINES if path.name.startswith(name)), "A cat\n"))
-        yield from _folder(folder, data_set.files[:2], partial(_read_suite, data_set))
+        yield from of_folder(folder, data_set.files[:2], partial(_read_suite, data_set))
 
 
 def _read_suite(data_set: DataSet[Any], folder: Path) -> None:
@@ -262,12 +186,12 @@ def _rows(data: Path) -> Iterator[Reader]:
             finally:
                 shutil.rmtree("cache/rows", ignore_errors=True)
 
-        yield _file(lines.encode(), f"{name}.csv", read, names=f"{name}.csv")
+        yield of_file(lines.encode(), f"{name}.csv", read, names=f"{name}.csv")
     for path in sorted(data.glob("*-train.csv")):
         [task] = [task for task in load_tasks(data).values() if task.train and task.train.file == str(path)]
         moved = replace(task, train=Source(str(CASE / path.name)), dev=None)
         content = b"".join(path.read_bytes().splitlines(keepends=True)[:7])
-        yield _file(content, path.name, partial(_examples, moved))
+        yield of_file(content, path.name, partial(_examples, moved))
 
 
 def _examples(task: Task, _: Path) -> None:
@@ -300,11 +224,11 @@ def _tasks() -> Iterator[Reader]:
     table = '[tasks.y]\nkind = "regression"\ntext = "a"\nlabel = "c"\ntrain = {file = "free.csv", split = "train"}\n'
     small = Path("data/tasks.toml").read_bytes()
     for content in (everything, split + more, table, everything.partition("[tasks.numbers]")[0]):
-        yield _file(content.encode(), "tasks.toml", load_tasks)
+        yield of_file(content.encode(), "tasks.toml", load_tasks)
     settings = FinetuneConfig(epochs=1, batch_size=16)
     shutil.copy("data/messages.csv", CASE)
     # An error of the rows names their file.
-    yield _file(small, "tasks.toml", partial(_table_of, settings), names="")
+    yield of_file(small, "tasks.toml", partial(_table_of, settings), names="")
 
 
 def _table_of(settings: FinetuneConfig, path: Path) -> None:
@@ -312,63 +236,6 @@ def _table_of(settings: FinetuneConfig, path: Path) -> None:
         tasks_preset(path, "encoder", settings, ["average"])
     finally:
         shutil.rmtree("cache/rows", ignore_errors=True)
-
-
-def leaves(commands: Iterable[Command | Group], prog: str = "multitask") -> Iterator[tuple[str, Command]]:
-    """All commands, those of groups too, each as it is typed; they do nothing."""
-    for command in commands:
-        typed = f"{prog} {command.name}"
-        if isinstance(command, Group):
-            yield from leaves(command.commands, typed)
-        else:
-            yield typed, replace(command, run=lambda _: 0)
-
-
-def _settings(run: Path) -> Iterator[Reader]:
-    """Settings of every command, as TOML and of a run."""
-    for prog, command in leaves(every_command()):
-        values = {option.name: value for option, value in accepted(prog, command).items()}
-        text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
-        yield _file(text.encode(), f"{command.name}.toml", partial(_run_with, prog, command), names="")
-        if command.name == "finetune":
-            yield from _folder(run, ("config.json", "inputs.json"), partial(_run_with, prog, command), names="")
-
-
-def _run_with(prog: str, command: Command, path: Path) -> None:
-    run_command(prog, command, ["--config", str(path)])
-
-
-def accepted(prog: str, command: Command) -> dict[Option, Any]:
-    """A value for each option of a command, as far as the command takes them together."""
-    path = MADE / "settings.toml"
-
-    def takes(values: dict[Option, Any]) -> bool:
-        path.write_text("".join(f"{option.name} = {json.dumps(value)}\n" for option, value in values.items()))
-        try:
-            _run_with(prog, command, path)
-        except InputError:
-            return False
-        return True
-
-    options = command.declared()
-    needed = [{o: _examples_of(o)[kind] for o in options if o.default is MISSING} for kind in range(2)]
-    values = next(filter(takes, needed))
-    for option in options:
-        found = next((value for value in _examples_of(option) if takes({**values, option: value})), None)
-        if found is not None and option not in values:
-            values[option] = found
-    return values
-
-
-def _examples_of(option: Option) -> list[Any]:
-    """Two values that an option may take."""
-    if option.choices:
-        found: list[Any] = [option.choices[-1], option.choices[0]]
-    elif hasattr(option.kind, "parse"):
-        found = ["vicreg:weight=0.05", "infonce"]
-    else:
-        found = {bool: [True, False], int: [3, 100], float: [0.5, 1e-3]}.get(option.kind, ["text", "a.npy"])
-    return [[value] for value in found] if option.several else found
 
 
 def _tokenizers(kept: Path) -> Iterator[Reader]:
@@ -387,8 +254,8 @@ def _tokenizers(kept: Path) -> Iterator[Reader]:
     tokens = sorted((vocabulary := load_tokenizer(str(kept)).backend.get_vocab()), key=vocabulary.__getitem__)
     (old / "vocab.txt").write_text("\n".join(tokens) + "\n")
     (old / "tokenizer_config.json").write_text('{"do_lower_case": true, "strip_accents": null}')
-    yield from _folder(whole, ["tokenizer.json", "tokenizer.json", "config.json"], read)
-    yield from _folder(old, ["vocab.txt", "tokenizer_config.json"], read)
+    yield from of_folder(whole, ["tokenizer.json", "tokenizer.json", "config.json"], read)
+    yield from of_folder(old, ["vocab.txt", "tokenizer_config.json"], read)
 
 
 MODULES = [
@@ -400,7 +267,7 @@ MODULES = [
 def _models(kept: Path) -> Iterator[Reader]:
     """What describes a model, and single files of weights and arrays."""
     config = (kept / "config.json").read_bytes()
-    yield _file(config, "config.json", BertConfig.from_file)
+    yield of_file(config, "config.json", BertConfig.from_file)
     described = MADE / "described"
     (described / "1_Pooling").mkdir(parents=True)
     for name in ("config.json", "tokenizer.json"):
@@ -409,17 +276,17 @@ def _models(kept: Path) -> Iterator[Reader]:
     (described / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": false, "pooling_mode_mean": true}')
     (described / "sentence_bert_config.json").write_text('{"max_seq_length": 16, "do_lower_case": false}')
     names = ("config.json", "modules.json", "1_Pooling/config.json", "sentence_bert_config.json")
-    yield from _folder(described, names, _described)
+    yield from of_folder(described, names, _described)
     weights = (kept / "heads.safetensors").read_bytes()
     for change in (mutated_file, mutated_tensors):
-        yield _file(weights, "heads.safetensors", read_tensors, change=change)
+        yield of_file(weights, "heads.safetensors", read_tensors, change=change)
     trained_on = next(Path("runs").glob("finetune-*/checkpoints/*/trained_on.npz"), None)
     arrays = sorted(Path("runs").glob("*/*.npz"))
     for path in [*arrays[:2], *([trained_on] if trained_on else [])]:
-        yield _file(path.read_bytes(), path.name, read_arrays)
+        yield of_file(path.read_bytes(), path.name, read_arrays)
     if trained_on:
         for change in (mutated_file, mutated_arrays):
-            yield _file(trained_on.read_bytes(), "trained_on.npz", _use_trained_on, change=change)
+            yield of_file(trained_on.read_bytes(), "trained_on.npz", _use_trained_on, change=change)
 
 
 def _use_trained_on(path: Path) -> None:
@@ -437,9 +304,9 @@ def _described(folder: Path) -> None:
 
 def _records(run: Path) -> Iterator[Reader]:
     """Notes, keep-lists, records of experiments, DONE, best.json and metrics.jsonl; sealed ones also sealed anew."""
-    yield from _folder(run, ["DONE"], lambda folder: Artefact(folder).check())
-    yield from _folder(run, ["best.json"], lambda folder: Artefact(folder).kept_models())
-    yield from _folder(run, ["metrics.jsonl"], lambda folder: Artefact(folder).history())
+    yield from of_folder(run, ["DONE"], lambda folder: Artefact(folder).check())
+    yield from of_folder(run, ["best.json"], lambda folder: Artefact(folder).kept_models())
+    yield from of_folder(run, ["metrics.jsonl"], lambda folder: Artefact(folder).history())
     runs = Path("runs")
     record = runs / "experiments-tasks.json"
     note, kept = (min((runs / name).iterdir()) for name in (".nodes", "keep"))
@@ -450,69 +317,7 @@ def _records(run: Path) -> Iterator[Reader]:
     )
     for path, name, read in sealed:
         for change in (mutated_file, partial(mutated_record, path.name)):
-            yield _file(path.read_bytes(), name, read, change=change)
-
-
-def _command_lines() -> Iterator[Reader]:
-    """Command lines of every command, up to the command itself; and texts that name an objective."""
-    commands = dict(leaves(every_command()))
-    lines = [finetune(), grid(), *COMMAND_LINES]
-    for prog, command in commands.items():
-        given: list[str] = []
-        for option, value in accepted(prog, command).items():
-            flags = [] if option.positional else [f"--no-{option.flag[2:]}" if value is False else option.flag]
-            given += [
-                *flags,
-                *(map(str, value) if isinstance(value, list) else [str(value)] * (option.kind is not bool)),
-            ]
-        lines.append([*prog.split()[1:], *given])
-    for line in lines:
-        prog, found, rest = find_command(line)
-        assert isinstance(found, Command), line
-        read = partial(_parse, prog, commands[prog])
-        yield Reader("\0".join(rest).encode(), read, _changed_line)
-        yield Reader("\0".join(line[:2]).encode(), _find, _changed_line)
-    for text in (
-        "infonce:temperature=0.07",
-        "vicreg:ratio=1.5,weight=0.05",
-        "infonce:temperature=0.1,hard_negative_weight=0.5",
-    ):
-        yield Reader(text.encode(), lambda content: ObjectiveConfig.parse(content.decode("utf-8", "replace")))
-
-
-def _changed_line(content: bytes, draw: random.Random) -> bytes:
-    changed = mutated_arguments(_arguments(content), draw)
-    return "\0".join(changed).encode("utf-8", "surrogatepass")
-
-
-def _parse(prog: str, command: Command, content: bytes) -> None:
-    given = _arguments(content)
-    if "--save-config" not in content.decode("utf-8", "replace"):  # it would write wherever the argument says
-        with contextlib.suppress(SystemExit):
-            run_command(prog, command, given)
-
-
-def _arguments(content: bytes) -> list[str]:
-    """As a shell hands them over: bytes that are not UTF-8 are surrogates."""
-    return content.decode("utf-8", "surrogateescape").split("\0")
-
-
-def _find(content: bytes) -> None:
-    find_command(_arguments(content))
-
-
-COMMAND_LINES = (
-    ["predict", "--model", "runs/x", "--input", "a.csv", "--output", "b.csv", "--probabilities", "--prefix", "p"],
-    ["evaluate", "--model", "runs/x", "--suite", "sts", "--data", "data", "--seed", "3", "--split", "dev"],
-    ["pretrain", "--objective", "vicreg:ratio=1.5,weight=0.05", "--sources", "nli", "--train-limit", "12"],
-    ["embed", "a.txt", "b.npy", "--model", "all-minilm-l6-v2", "--normalize"],
-    ["export", "--model", "m", "--output", "f", "--to", "onnx", "--with-heads"],
-    ["experiments", "gc", "--runs", "runs", "finetune-x-00"],
-    ["data", "check", "--tasks-file", "data/tasks.toml"],
-    ["report", "sample", "--runs", "runs"],
-    ["simulate", "--grid", "10"],
-    ["serve", "--model", "runs/x", "--port", "8000"],
-)
+            yield of_file(path.read_bytes(), name, read, change=change)
 
 
 def _checkpoints(kept: Path) -> Iterator[Reader]:
@@ -528,8 +333,8 @@ def _checkpoints(kept: Path) -> Iterator[Reader]:
 
     files = [path.relative_to(kept).as_posix() for path in sorted(kept.rglob("*")) if path.is_file()]
     own = [name for name in files if name in ("multitask.json", "heads.safetensors")]
-    yield from _folder(kept, [*files, *own, *own], use_model)
-    yield from _folder(kept, [name for name in files if name not in own], use_encoder)
+    yield from of_folder(kept, [*files, *own, *own], use_model)
+    yield from of_folder(kept, [name for name in files if name not in own], use_encoder)
 
 
 def _commands(run: Path) -> Iterator[Reader]:
@@ -540,9 +345,9 @@ def _commands(run: Path) -> Iterator[Reader]:
     embed = ["embed", "--model", "encoder", *COMPUTED]
     check = ["data", "check", "--model", "encoder"]
     text = text.replace(b"topic", b"subject", 1).replace(b"urgency", b"haste", 1)  # the names of the predictions
-    yield _file(text, "a.csv", lambda path: _call([*predict, str(path)]), names="")
-    yield _file(sentences, "a.txt", lambda path: _call([*embed, str(path), "case/out.npy"]))
-    yield _file(Path("data/tasks.toml").read_bytes(), "t.toml", lambda p: _call([*check, "--tasks-file", str(p)]))
+    yield of_file(text, "a.csv", lambda path: _call([*predict, str(path)]), names="")
+    yield of_file(sentences, "a.txt", lambda path: _call([*embed, str(path), "case/out.npy"]))
+    yield of_file(Path("data/tasks.toml").read_bytes(), "t.toml", lambda p: _call([*check, "--tasks-file", str(p)]))
     for line in (["list"], ["verify"], ["gc"], ["show", run.name]):
         for name in ("inputs.json", "metrics.jsonl", "DONE", "best.json", "config.json"):
             yield _in_place(run / name, ["experiments", *line, "--runs", "runs"])

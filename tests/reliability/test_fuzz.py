@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.reliability.fuzz import MEMORY, TARGETS, Found, Hang, fuzz, limited, outcome
-from benchmarks.reliability.fuzz_targets import Reader, prepare, remembered_commands, targets
+from benchmarks.reliability.fuzz_commands import remembered_commands
+from benchmarks.reliability.fuzz_readers import Reader
+from benchmarks.reliability.fuzz_targets import prepare, targets
 from benchmarks.reliability.mutations import (
     mutated,
     mutated_arrays,
