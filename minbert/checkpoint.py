@@ -170,7 +170,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             tensors = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged bytes make the unpickler raise almost anything
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path}: not a readable weights file ({reason})") from None
+        raise InputError(f"{path}: not a readable weights file ({reason:.200})") from None
     if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
         raise InputError(f"{path}: expected a state dict of tensors")
     refuse_not_finite(tensors, path)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from minbert.errors import InputError
+from minbert.errors import InputError, OtherArchitectureError
 from minbert.files import read_json
 
 ModelType = Literal["bert", "roberta"]
@@ -58,10 +58,9 @@ class BertConfig:
     layer_intermediate_sizes: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "type_vocab_size"):
-            if getattr(self, name) < 1:
-                raise InputError(f"config: {name} is {getattr(self, name)}; expected at least 1")
+        sizes = ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "type_vocab_size")
         for name, least, most in (
+            *((name, 1, MOST_PARAMETERS) for name in (*sizes, "max_position_embeddings")),
             ("num_hidden_layers", 0, MOST_LAYERS),
             ("pad_token_id", 0, self.vocab_size - 1),
             ("hidden_dropout_prob", 0.0, 1.0),
@@ -70,12 +69,12 @@ class BertConfig:
             ("initializer_range", 0.0, 1e3),
         ):
             if not least <= getattr(self, name) <= most:
-                raise InputError(f"config: {name} is {getattr(self, name)}; expected {least} to {most}")
+                raise InputError(f"config: {name} is {getattr(self, name)!r:.60}; expected {least} to {most}")
         if self.hidden_size % self.num_attention_heads:
             raise InputError(
                 f"config: hidden_size {self.hidden_size} does not divide into {self.num_attention_heads} heads"
             )
-        if self.max_length < 2:
+        if self.max_length < 3:  # two specials and a word
             raise InputError(
                 f"config: max_position_embeddings {self.max_position_embeddings} leaves no room for a sentence"
             )
@@ -83,9 +82,11 @@ class BertConfig:
             raise InputError(f"config: {self._parameters:,} parameters; expected at most {MOST_PARAMETERS:,}")
         ranges = ((1, self.num_attention_heads), (0, self.intermediate_size))
         for name, (least, most) in zip(PRUNED_SIZES, ranges, strict=True):
-            sizes, layers = getattr(self, name), self.num_hidden_layers
-            if sizes is not None and (len(sizes) != layers or not all(least <= size <= most for size in sizes)):
-                raise InputError(f"config: {name} is {list(sizes)}; expected {layers} numbers from {least} to {most}")
+            kept, layers = getattr(self, name), self.num_hidden_layers
+            if kept is not None and (len(kept) != layers or not all(least <= size <= most for size in kept)):
+                raise InputError(
+                    f"config: {name} is {list(kept)!r:.60}; expected {layers} numbers from {least} to {most}"
+                )
 
     @property
     def position_offset(self) -> int:
@@ -130,7 +131,8 @@ class BertConfig:
         """Read the architecture from a parsed `config.json`; keys that do not shape the encoder are ignored.
 
         Raises:
-            InputError: the model is not a BERT or RoBERTa, or is a variant that this encoder does not compute.
+            OtherArchitectureError: not a BERT or RoBERTa, or a variant that this encoder does not compute.
+            InputError: values of the wrong type, or sizes that do not fit together.
         """
         supported = {
             "model_type": ("bert", "roberta"),
@@ -142,8 +144,8 @@ class BertConfig:
         for key, accepted in supported.items():
             value = values.get(key, None if key == "model_type" else accepted[0])
             if value not in accepted:
-                raise InputError(
-                    f"{source}: {key} is {value!r}; this encoder computes {' or '.join(map(repr, accepted))}"
+                raise OtherArchitectureError(
+                    f"{source}: {key} is {value!r:.60}; this encoder computes {' or '.join(map(repr, accepted))}"
                 )
         known = {field.name: type(field.default) for field in fields(cls)}
         taken = {key: value for key, value in values.items() if key in known}
@@ -151,12 +153,16 @@ class BertConfig:
         for key in PRUNED_SIZES:
             if (sizes := taken.pop(key, None)) is not None:
                 if not isinstance(sizes, list | tuple) or not all(type(size) is int for size in sizes):
-                    raise InputError(f"{source}: {key} is {sizes!r}; expected a list of int")
+                    raise InputError(f"{source}: {key} is {sizes!r:.60}; expected a list of int")
                 pruned[key] = tuple(sizes)
         for key, value in taken.items():
             if type(value) not in ((int, float) if known[key] is float else (known[key],)):  # a bool is no size
-                raise InputError(f"{source}: {key} is {value!r}; expected {known[key].__name__}")
-        return cls(**(ROBERTA_DEFAULTS if values["model_type"] == "roberta" else {}) | taken | pruned)
+                raise InputError(f"{source}: {key} is {value!r:.60}; expected {known[key].__name__}")
+        defaults = ROBERTA_DEFAULTS if values["model_type"] == "roberta" else {}
+        try:
+            return cls(**defaults | taken | pruned)
+        except InputError as error:
+            raise InputError(f"{source}: {str(error).removeprefix('config: ')}") from None
 
     @classmethod
     def from_file(cls, path: Path) -> "BertConfig":

@@ -9,6 +9,10 @@ class InputError(Exception):
     """
 
 
+class OtherArchitectureError(InputError):
+    """A `config.json` that describes an encoder that this project does not compute."""
+
+
 class DiskFullError(OSError):
     """No space left on a disk. The message says what could not be written and how much is free.
 

@@ -88,7 +88,7 @@ def read_arrays(path: Path, *names: str) -> "dict[str, NDArray[Any]]":
             return {name: arrays[name] for name in names or arrays.files}
     # Damage may name another compression, a password, a place outside the file, or more memory than there is.
     except (OSError, EOFError, LookupError, ValueError, TypeError, RuntimeError, MemoryError, *_OF_ARCHIVES) as error:
-        raise InputError(f"{path}: damaged ({error}); delete it and run the command of this run again") from None
+        raise InputError(f"{path}: damaged ({error!s:.200}); delete it and run the command of this run again") from None
 
 
 def write_json(path: Path, value: Any) -> None:

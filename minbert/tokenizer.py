@@ -44,14 +44,18 @@ class Tokenizer:
         backend: the Rust tokenizer.
         max_length: largest number of tokens, specials included, that the encoder takes.
         companions: contents of the checkpoint's other tokenizer files by name; `save` writes them back.
+        source: the checkpoint's folder, as errors name it.
     """
 
-    def __init__(self, backend: RustTokenizer, max_length: int, companions: dict[str, bytes]) -> None:
+    def __init__(
+        self, backend: RustTokenizer, max_length: int, companions: dict[str, bytes], source: str = "the tokenizer"
+    ) -> None:
         backend.no_padding()
         backend.no_truncation()
         self.backend = backend
         self.max_length = max_length
         self.companions = companions
+        self.source = source
         self.pad_token_id = self._special("[PAD]", "<pad>")
         self.mask_token_id = self._special("[MASK]", "<mask>")
         self.special_ids = tuple(sorted(i for i, token in backend.get_added_tokens_decoder().items() if token.special))
@@ -88,7 +92,7 @@ class Tokenizer:
     def lengths(self, sentences: Sequence[str]) -> NDArray[np.int64]:
         """Number of tokens of each sentence without cutting, specials included, [sentences]."""
         self.backend.no_truncation()
-        return np.array([len(encoding.ids) for encoding in self.backend.encode_batch_fast(list(sentences))], np.int64)
+        return np.array([len(encoding.ids) for encoding in self._encode_batch(list(sentences))], np.int64)
 
     def __call__(self, sentences: Sequence[str], max_length: int | None = None) -> PaddedBatch:
         """Encode into a padded batch."""
@@ -118,7 +122,15 @@ class Tokenizer:
         if not 2 < length <= self.max_length:
             raise InputError(f"max_length is {length}; this encoder takes 3 to {self.max_length} tokens")
         self.backend.enable_truncation(length)
-        return self.backend.encode_batch_fast(inputs)
+        return self._encode_batch(inputs)
+
+    def _encode_batch(self, inputs: list[Any]) -> list[Any]:
+        try:
+            return self.backend.encode_batch_fast(inputs)
+        except Exception as error:
+            if type(error) is not Exception:  # the Rust side raises bare Exception of a tokenizer that is damaged
+                raise
+            raise InputError(f"{self.source}: the tokenizer cannot split a text ({error!s:.200})") from None
 
     def _special(self, *candidates: str) -> int:
         for token in candidates:
@@ -140,13 +152,17 @@ def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:
     companions = {file: (folder / file).read_bytes() for file in COMPANION_FILES if (folder / file).is_file()}
     config = BertConfig.from_file(folder / "config.json")
     backend = _backend(folder)
-    token, largest = max(backend.get_vocab().items(), key=itemgetter(1), default=("", 0))
+    tokenizer = Tokenizer(backend, config.max_length, companions, str(folder))
+    ids = [*backend.get_vocab().items()]
+    for encoding in tokenizer._encode_batch(["", ("", "")]):  # the specials have ids of their own
+        ids += zip(encoding.tokens, encoding.ids, strict=True)
+    token, largest = max(ids, key=itemgetter(1), default=("", 0))
     if largest >= config.vocab_size:
         raise InputError(
             f"{folder}: the tokenizer gives {token!r:.60} the id {largest}, but config.json has vocab_size "
             f"{config.vocab_size}; take tokenizer and weights from the same checkpoint"
         )
-    return Tokenizer(backend, config.max_length, companions)
+    return tokenizer
 
 
 def _backend(folder: Path) -> RustTokenizer:
@@ -156,7 +172,7 @@ def _backend(folder: Path) -> RustTokenizer:
         except InputError:
             raise
         except Exception as error:  # the Rust side raises bare Exception
-            raise InputError(f"{path}: not a tokenizer file ({error})") from None
+            raise InputError(f"{path}: not a tokenizer file ({error!s:.200})") from None
     if (path := folder / "vocab.txt").is_file():
         return _word_piece(path, folder / "tokenizer_config.json")
     raise InputError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt")

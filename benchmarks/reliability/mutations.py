@@ -1,9 +1,13 @@
 """Random changes of real inputs: bytes, parts of JSON, and arguments. Equal draws give equal changes."""
 
+import io
 import json
 import random
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
+
+import numpy as np
 
 AWKWARD = (
     *(b"", b"\0", b"\xff", b"\xef\xbb\xbf", b"\r", b"\n", b"\r\n", b'"', b'""', b"'", b",", b"\t", b";", b"|", b"\\"),
@@ -14,6 +18,11 @@ AWKWARD = (
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2, 3, 10**9, 2**63, -(2**63), 10**400, 0.5, 1e308, float("nan"), float("inf")),
     *("", "a", "../../x", "/etc/passwd", "\0", "\ud800", "x" * 5000, "1", "none", [], {}, [1], ["a"], [[]], {"a": 1}),
+)
+
+ARRAYS = tuple(
+    np.array(value)
+    for value in (1, -1, 2**60, [], [[1]], [1.5, float("nan")], "a", ["a", "\ud800"], [True], [1j], b"\0")
 )
 
 
@@ -67,12 +76,44 @@ def mutated_file(content: bytes, draw: random.Random) -> bytes:
     return mutated(content, draw)
 
 
+def mutated_lines(content: bytes, draw: random.Random) -> bytes:
+    """Lines of JSON, one of them changed by its parts."""
+    lines = content.splitlines(keepends=True)
+    place = draw.randrange(len(lines))
+    lines[place] = json.dumps(mutated_json(json.loads(lines[place]), draw)).encode() + b"\n"
+    return b"".join(lines)
+
+
+def mutated_record(name: str, content: bytes, draw: random.Random) -> bytes:
+    """A changed record in the file of this name, with the hash that fits it (see `multitask.runs.records`)."""
+    record = mutated_json(json.loads(content)["record"], draw)
+    digest = sha256(json.dumps([name, record], sort_keys=True).encode()).hexdigest()
+    return json.dumps({"sha256": digest, "record": record}).encode()
+
+
+def mutated_tensors(content: bytes, draw: random.Random) -> bytes:
+    """A safetensors file with a changed header: after its length in 8 bytes, it is JSON."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.dumps(mutated_json(json.loads(content[8:end]), draw)).encode()
+    return len(header).to_bytes(8, "little") + header + content[end:]
+
+
+def mutated_arrays(content: bytes, draw: random.Random) -> bytes:
+    """A whole .npz file with another array in the place of one of its arrays."""
+    arrays = dict(np.load(io.BytesIO(content)))
+    name = draw.choice(sorted(arrays))
+    arrays[draw.choice((name, name, name, "x"))] = draw.choice(ARRAYS)
+    written = io.BytesIO()
+    np.savez(written, **arrays)
+    return written.getvalue()
+
+
 def mutated_arguments(arguments: Sequence[str], draw: random.Random) -> list[str]:
     """A changed command line."""
     found = list(arguments)
     for _ in range(draw.choice((1, 1, 2, 3))):
         place = draw.randrange(len(found) + 1)
-        match draw.randrange(5):
+        match draw.randrange(6):
             case 0:
                 del found[place : place + 1]
             case 1:
@@ -81,6 +122,9 @@ def mutated_arguments(arguments: Sequence[str], draw: random.Random) -> list[str
                 found.insert(place, draw.choice(found) if found else "")
             case 3:
                 found[place : place + 1] = [str(draw.choice(VALUES))]
+            case 4 if found:
+                given = found[place % len(found)].encode("utf-8", "surrogatepass")
+                found[place % len(found)] = mutated(given, draw).decode("utf-8", "surrogateescape")
             case _:
                 draw.shuffle(found)
     return found

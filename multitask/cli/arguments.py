@@ -11,11 +11,14 @@ from typing import Any, NoReturn
 from minbert.errors import InputError
 from multitask.cli.command import Command, Group
 from multitask.cli.options import KINDS, Option, did_you_mean
+from multitask.data.problems import plain
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message.removeprefix('argument ')} (`{self.prog} --help` shows the options)")
+        raise InputError(
+            f"{plain(message.removeprefix('argument '), most=300)} (`{self.prog} --help` shows the options)"
+        )
 
 
 class _Page(argparse.RawDescriptionHelpFormatter):
@@ -32,7 +35,7 @@ def parse(prog: str, command: Command, arguments: Sequence[str]) -> dict[str, An
     if unknown:
         flag = next((text for text in unknown if text.startswith("-")), unknown[0])
         hint = did_you_mean(flag.partition("=")[0], [option.flag for option in options])
-        raise InputError(f"{flag}: no such option of `{prog}`{hint or '; --help-all shows all options'}")
+        raise InputError(f"{plain(flag)}: no such option of `{prog}`{hint or '; --help-all shows all options'}")
     given = {name: value for name, value in vars(namespace).items() if value is not None}
     return {option.name: option.read(given[option.name], option.flag) for option in options if option.name in given}
 

@@ -57,7 +57,10 @@ def error_line(error: Exception) -> str:
     text = str(error)
     if isinstance(error, OSError):
         text = f"{error.filename or 'input or output'}: {error.strerror or error}"
-    return plain(f"error: {text}", most=LONGEST_ERROR)
+    line, half = f"error: {text}", LONGEST_ERROR // 2 - 3
+    if len(line) > LONGEST_ERROR:  # the beginning says where, and the end what was expected
+        line = f"{line[:half]} ... {line[-half:]}"
+    return plain(line, most=LONGEST_ERROR)
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -84,7 +87,7 @@ def find_command(arguments: Sequence[str]) -> tuple[str, Command | Group, Sequen
         commands = {command.name: command for command in reversed(found.commands)}
         if arguments[0] not in commands:
             hint = did_you_mean(arguments[0], commands)
-            raise InputError(f"unknown command {arguments[0]}{hint} (`{prog} --help` lists all)")
+            raise InputError(f"unknown command {plain(arguments[0])}{hint} (`{prog} --help` lists all)")
         prog, found, arguments = f"{prog} {arguments[0]}", commands[arguments[0]], arguments[1:]
     return prog, found, arguments
 

@@ -19,6 +19,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from minbert.errors import InputError
+from multitask.data.problems import plain
 
 POSITIONAL = {"positional": True}
 """Metadata of a field that is given without a flag."""
@@ -77,10 +78,10 @@ class Option:
             if self.several and not isinstance(value, list):
                 raise ValueError(value)
             return tuple(map(self._read_one, value)) if self.several else self._read_one(value)
-        except ValueError:
+        except (ValueError, OverflowError):  # an int may be too large for a float
             expected = f"one of: {', '.join(self.choices)}" if self.choices else KINDS.get(self.kind, ("", "text"))[1]
             list_of, or_none = "a list, each item " * self.several, ', or "none"' * self.may_be_none
-            shown = json.dumps(value, ensure_ascii=False, default=str)
+            shown = plain(json.dumps(value, ensure_ascii=False, default=str))
             raise InputError(f"{label} is {shown}; expected {list_of}{expected}{or_none}") from None
 
     def _read_one(self, value: Any) -> Any:

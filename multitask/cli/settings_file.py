@@ -11,7 +11,7 @@ from typing import Any
 from minbert.errors import InputError
 from minbert.files import read_json, read_toml, write_text
 from multitask.cli.options import Option, did_you_mean
-from multitask.data.problems import quote
+from multitask.data.problems import plain, quote
 from multitask.runs.artefact import is_run
 from multitask.stages.registry import Stage
 
@@ -36,7 +36,7 @@ def read_settings(path: Path, prog: str, stage: Stage | None, options: Sequence[
     for key, value in _entries(settings, known):
         if key not in known:
             hint = did_you_mean(key, [option.name for option in options]) or "; `--help-all` shows all options"
-            raise InputError(f"{path}: {key}: no such setting of `{prog}`{hint}")
+            raise InputError(f"{path}: {plain(key)}: no such setting of `{prog}`{hint}")
         option = known[key]
         if option.name in values:
             raise InputError(f"{path}: {option.name} is given twice, at the top level and in a table")

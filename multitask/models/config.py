@@ -5,6 +5,8 @@ from typing import Literal
 
 from multitask.runtime.options import check_range
 
+MOST_HIDDEN = 65_536
+"""Bound of what is allocated on the word of a model's description."""
 Pooling = Literal["auto", "cls", "mean"]
 Sharing = Literal["separate", "shared_first_layer", "shared", "none"]
 PairInput = Literal["embeddings", "features", "joint"]
@@ -31,5 +33,5 @@ class HeadsConfig:
     """Dropout before each linear layer of a head."""
 
     def __post_init__(self) -> None:
-        check_range(self, 1, ("head_hidden_size",))
+        check_range(self, 1, ("head_hidden_size",), most=MOST_HIDDEN)
         check_range(self, 0, ("dropout",), most=0.99)

@@ -161,14 +161,16 @@ class MultitaskModel(nn.Module):
             tasks, pooling = _tasks(description["tasks"]), description["pooling"]
             renamed = {"hidden_size": "head_hidden_size"}  # the name in older models
             heads = HeadsConfig(**{renamed.get(name, name): value for name, value in description["heads"].items()})
-            max_length = stored_max_length(folder)
         except (TypeError, KeyError, AttributeError) as error:
             raise InputError(f"{path}: not a description of a multitask model ({error})") from None
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
+        max_length = stored_max_length(folder)
         if pooling not in get_args(PoolingMethod):
             raise InputError(f"{path}: pooling is {pooling!r}; expected {' or '.join(get_args(PoolingMethod))}")
         encoder, tokenizer = BertModel.from_pretrained(str(folder)), load_tokenizer(str(folder))
+        if (max_length or 0) > tokenizer.max_length:
+            raise InputError(f"{path}: max_length is {max_length!r:.60}; the encoder takes 3 to {tokenizer.max_length}")
         model = cls(encoder, tokenizer, tasks, pooling, heads, max_length)
         state = read_tensors(folder / HEADS)
         if set(state) != set(own := model._own_heads()) or any(state[n].shape != own[n].shape for n in state):

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from minbert.checkpoint import refuse_not_finite
 from minbert.config import BertConfig
 from minbert.download_checkpoint import hub_errors
-from minbert.errors import InputError
+from minbert.errors import InputError, OtherArchitectureError
 from minbert.files import read_json, sha256_of_file
+from multitask.data.problems import reason as cause
 from multitask.models.config import Pooling
 from multitask.models.model_folder import stored_pooling
 from multitask.runtime.device import Runtime, start
@@ -38,10 +39,16 @@ def why_not_minbert(folder: Path) -> str | None:
 
     It computes BERT and RoBERTa with the first token's state or the mean as embedding. If the model also scales its
     embeddings to length 1, the caller has to ask `encode` for that.
+
+    Raises:
+        InputError: a BERT or RoBERTa whose config.json is damaged; another library would build what it says.
     """
+    path = folder / "config.json"
+    if not path.is_file():
+        return f"{path}: no such file"
     try:
-        BertConfig.from_file(folder / "config.json")
-    except InputError as error:
+        BertConfig.from_file(path)
+    except OtherArchitectureError as error:
         return str(error)
     modules = folder / "modules.json"
     if not modules.is_file():
@@ -65,12 +72,14 @@ class SentenceTransformersEncoder:
     """A `SentenceTransformer` as an encoder.
 
     Args:
+        name: a folder or a hub id, as errors name it.
         model: the model, on the runtime's device.
         runtime: device and precision.
         fingerprint: hash of the model's files and of the pooling that was set.
     """
 
-    def __init__(self, model: Any, runtime: Runtime, fingerprint: str) -> None:
+    def __init__(self, name: str, model: Any, runtime: Runtime, fingerprint: str) -> None:
+        self.name = name
         self.model = model
         self.runtime = runtime
         self.fingerprint = fingerprint
@@ -118,14 +127,13 @@ class SentenceTransformersEncoder:
                 model_kwargs={"use_safetensors": True},
             )
         except Exception as error:  # every architecture raises errors of its own
-            cause = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InputError(f"{name}: sentence-transformers cannot load it ({cause})") from None
+            raise InputError(f"{name}: sentence-transformers cannot load it ({cause(error)})") from None
         refuse_not_finite(model.state_dict(), folder)
         if pooling != "auto":
             _set_pooling(model, pooling, name)
         files = {path for pattern in FILES for path in folder.rglob(pattern)} - {*folder.glob("evaluation-*.json")}
         hashes = [(str(path.relative_to(folder)), sha256_of_file(path)) for path in sorted(files)]
-        return cls(model.float(), runtime, sha256(repr((hashes, pooling)).encode()).hexdigest())
+        return cls(name, model.float(), runtime, sha256(repr((hashes, pooling)).encode()).hexdigest())
 
     @property
     def identity(self) -> str:
@@ -144,15 +152,21 @@ class SentenceTransformersEncoder:
 
         Returns:
             [sentences, hidden] fp32, in the order given; [hidden] for one string.
+
+        Raises:
+            InputError: the model cannot compute the sentences, because its files do not fit together.
         """
         if len(sentences) == 0 and not isinstance(sentences, str):
             return self.encode([""])[:0]
-        with self.runtime.autocast():
-            embeddings = self.model.encode(
-                sentences if isinstance(sentences, str) else list(sentences),
-                normalize_embeddings=normalize,
-                show_progress_bar=show_progress and sys.stderr.isatty(),
-            )
+        try:
+            with self.runtime.autocast():
+                embeddings = self.model.encode(
+                    sentences if isinstance(sentences, str) else list(sentences),
+                    normalize_embeddings=normalize,
+                    show_progress_bar=show_progress and sys.stderr.isatty(),
+                )
+        except (RuntimeError, IndexError, ValueError) as error:  # settings that no check of the library finds
+            raise InputError(f"{self.name}: sentence-transformers cannot compute with it ({cause(error)})") from None
         return np.asarray(embeddings, np.float32)
 
 

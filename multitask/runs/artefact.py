@@ -185,9 +185,14 @@ class Artefact:
                 )
 
     def history(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl, at least one. Raises InputError if the file is damaged."""
+        """The lines of metrics.jsonl, at least one, with scores of the same names. Raises InputError if damaged."""
         path = self.folder / "metrics.jsonl"
-        found = [vars(parse_record(line, MetricsLine, path)) for line in read_text(path).splitlines()]
+        found: list[dict[str, Any]] = []
+        for number, line in enumerate(read_text(path).splitlines(), start=1):
+            found.append(vars(parse_record(line, MetricsLine, Path(f"{path}:{number}"))))
+            if found[-1]["scores"].keys() != found[0]["scores"].keys():
+                expected = ", ".join(found[0]["scores"])
+                raise InputError(f"{path}:{number}: other scores than in the first line; expected {expected}")
         if not found:
             raise InputError(f"{path}: no lines; expected one for each evaluation")
         return found

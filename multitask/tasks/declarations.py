@@ -146,6 +146,8 @@ def _unknown_field(kind: type[Task], name: str) -> str:
 def _bad_value(kind: type[Task], error: ValidationError, values: Mapping[str, Any]) -> str:
     """The first problem that a validation found."""
     first = error.errors()[0]
+    if not first["loc"]:  # of half a surrogate pair, which JSON may have
+        return f"not a declaration ({plain(first['msg'])})"
     name = str(first["loc"][0])
     if name not in values:
         return f"{name} is missing"

@@ -7,6 +7,7 @@ that runs the command must compute on the same kind of device as the others, sin
 
 import os
 import signal
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -15,10 +16,11 @@ from minbert.errors import InputError
 from multitask.runs.artefact import Weights
 from multitask.runtime.errors import Interrupted
 from multitask.runtime.options import RunOptions
+from multitask.runtime.signals import stop_signals
 from multitask.stages.registry import stage_named
 from studies.engine.jobs import Done, Failed, Job, run_job
-from studies.engine.local_engine import interrupt
 
+POLL = 0.5  # seconds until a signal is noticed
 RETRIES = 5  # of a job whose worker or machine is lost; it goes on from its last saved state
 
 
@@ -43,12 +45,15 @@ class Ray:
         self.jobs: dict[Any, Job] = {}
 
     def __enter__(self) -> Self:
+        self.signals = ExitStack()
+        self.signals.callback(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))  # Ray sets its own
         joined = {"log_to_driver": False, "configure_logging": False}
         try:
             self.ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), **joined)
         except ConnectionError:
             self.ray.init(address="local", **joined)
-        self.previous = signal.signal(signal.SIGTERM, interrupt)
+        # Ray's functions end in a SystemError if a signal's handler raises within them.
+        self.received = self.signals.enter_context(stop_signals())
         self.run = self.ray.remote(run_job)
         return self
 
@@ -58,7 +63,7 @@ class Ray:
         if self.jobs:
             self.ray.wait(list(self.jobs), num_returns=len(self.jobs), timeout=60)
         self.ray.shutdown()
-        signal.signal(signal.SIGTERM, self.previous)
+        self.signals.close()
 
     def submit(self, job: Job) -> None:
         gpus = stage_named(job.node.stage).gpu_share if self.runtime.device.type == "cuda" else 0
@@ -72,10 +77,17 @@ class Ray:
         self.jobs[run.remote(self._anywhere(job))] = job
 
     def wait(self) -> tuple[Job, Done | Failed]:
-        [reference], _ = self.ray.wait(list(self.jobs), num_returns=1)
+        ready: list[Any] = []
+        while not ready:
+            ready, _ = self.ray.wait(list(self.jobs), num_returns=1, timeout=POLL)
+            if self.received:
+                raise Interrupted(self.received[0])
+        [reference] = ready
         job = self.jobs.pop(reference)
         try:
-            return job, self.ray.get(reference)
+            outcome: Done | Failed = self.ray.get(reference)
+            # The paths of the job on the cluster are absolute.
+            return job, replace(outcome, log=job.log) if isinstance(outcome, Failed) else outcome
         except self.ray.exceptions.RayError as error:
             return job, Failed(f"lost by the cluster: {str(error).splitlines()[0]}", job.log)
 

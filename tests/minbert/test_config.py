@@ -52,7 +52,7 @@ def test_roberta_counts_positions_from_after_the_padding_id():
         ({"hidden_size": "768"}, "hidden_size is '768'; expected int"),
         ({"vocab_size": None}, "vocab_size is None; expected int"),
         ({"layer_norm_eps": "tiny"}, "layer_norm_eps is 'tiny'; expected float"),
-        ({"vocab_size": 0}, "vocab_size is 0; expected at least 1"),
+        ({"vocab_size": 0}, "vocab_size is 0; expected 1 to"),
         ({"max_position_embeddings": 1}, "max_position_embeddings 1 leaves no room"),
         ({"model_type": "roberta", "pad_token_id": 1, "max_position_embeddings": 3}, "leaves no room"),
     ],

@@ -71,19 +71,26 @@ def test_weights_that_are_not_finite_are_not_written(tmp_path):
         ("num_hidden_layers is 1000000; expected 0 to 1000", {"num_hidden_layers": 10**6}),
         ("num_hidden_layers is -1; expected", {"num_hidden_layers": -1}),
         ("pad_token_id is 600; expected 0 to", {"pad_token_id": 600}),
-        ("parameters; expected at most", {"vocab_size": 2**62}),
-        ("parameters; expected at most", {"hidden_size": 2**62}),
+        ("vocab_size is 4611686018427387904; expected 1 to 10000000000", {"vocab_size": 2**62}),
+        ("parameters; expected at most", {"vocab_size": 10**9, "max_position_embeddings": 10**9}),
+        ("type_vocab_size is -1; expected 1 to", {"type_vocab_size": -1}),
+        ("max_position_embeddings is 1000", {"max_position_embeddings": 10**400}),
+        ("pad_token_id is 'xxx", {"pad_token_id": "x" * 70_000}),
+        ("model_type is [[", {"model_type": [["x" * 70_000]]}),
+        ("max_position_embeddings 2 leaves no room for a sentence", {"max_position_embeddings": 2}),
         ("hidden_size is True; expected int", {"hidden_size": True}),
     ],
 )
 def test_sizes_out_of_range(checkpoint, complaint, changes):
     change(checkpoint, "config.json", **changes)
-    assert complaint in refusal(checkpoint)
+    found = refusal(checkpoint)
+    assert found.startswith(f"{checkpoint / 'config.json'}: {complaint}") or "parameters" in complaint in found
+    assert len(found) < 400
 
 
 def test_a_new_encoder_is_bounded_too():
     with pytest.raises(InputError, match="parameters; expected at most"):
-        BertConfig(hidden_size=2**63 - 1, num_attention_heads=1)
+        BertConfig(hidden_size=10**6, num_attention_heads=1)
 
 
 def test_many_missing_tensors_are_one_short_line(checkpoint):
@@ -148,6 +155,15 @@ def test_an_added_token_beyond_the_table(checkpoint):
     assert f"the tokenizer gives '[NEW]' the id {rows}" in refusal(checkpoint)
 
 
+def test_a_special_beyond_the_table(checkpoint):
+    rows = json.loads((checkpoint / "config.json").read_text())["vocab_size"]
+    path = checkpoint / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    tokenizer["post_processor"] = {"type": "BertProcessing", "sep": ["[SEP]", rows], "cls": ["[CLS]", 1]}
+    path.write_text(json.dumps(tokenizer))
+    assert f"the tokenizer gives '[SEP]' the id {rows}" in refusal(checkpoint)
+
+
 @pytest.mark.parametrize(
     ("files", "complaint"),
     [
@@ -170,3 +186,21 @@ def test_tokenizer_files_of_another_kind(tmp_path, files, complaint):
 def test_the_bundled_checkpoint_still_loads():
     assert BertModel.from_pretrained(BUNDLED)
     assert load_tokenizer(BUNDLED)
+
+
+def test_a_tokenizer_that_cannot_split_a_text_is_named(checkpoint):
+    path = checkpoint / "tokenizer.json"
+    settings = json.loads(path.read_text())
+    settings["model"]["unk_token"] = "[NONE]"
+    path.write_text(json.dumps(settings))
+    tokenizer = load_tokenizer(str(checkpoint))
+    for split in (tokenizer.encode, tokenizer.lengths):
+        with pytest.raises(InputError, match=f"{checkpoint}: the tokenizer cannot split a text .*Missing"):
+            split(["\u4e00\u16a0"])
+    with pytest.raises(TypeError):  # of the caller
+        tokenizer.encode([None])
+
+
+def test_the_reason_of_a_damaged_file_is_short(checkpoint):
+    (checkpoint / "tokenizer.json").write_text(json.dumps({"version": "x" * 5000, "model": {"type": "x" * 5000}}))
+    assert len(refusal(checkpoint)) < 400

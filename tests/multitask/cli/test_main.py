@@ -241,7 +241,7 @@ def finetune(tiny_encoder, small_data, tmp_path):
         ("learning_rate is inf; expected at least 0", ["--learning-rate", "inf"]),
         ("head_learning_rate is nan; expected at least 0", ["--head-learning-rate", "nan"]),
         ("save_every is nan; expected at least 0", ["--save-every", "nan"]),
-        ("head_hidden_size is 0; expected at least 1", ["--head-hidden-size", 0]),
+        ("head_hidden_size is 0; expected 1 to 65536", ["--head-hidden-size", 0]),
         ("task_weights are (1.0, 2.0); expected 3 positive numbers", ["--task-weights", 1, 2]),
         ('--sharing is "all"; expected one of: separate, shared_first_layer, shared, none', ["--sharing", "all"]),
         ('--precision is "int8"; expected one of: auto, fp32, bf16', ["--precision", "int8"]),

@@ -14,7 +14,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer, DistilBertConfig, DistilBertModel
 
 from minbert.errors import InputError
-from minbert.files import write_json
+from minbert.files import read_json, write_json
 from multitask.models.other_architectures import SentenceTransformersEncoder, why_not_minbert
 from multitask.models.sentence_encoder import SentenceEncoder, load_encoder
 
@@ -167,11 +167,27 @@ def test_which_models_are_foreign(tiny_encoder, tmp_path, obstacle):
 # Refusals.
 
 
+@pytest.mark.parametrize("damage", [{"num_hidden_layers": 2**63}, {"num_attention_heads": -1}, {"vocab_size": "600"}])
+def test_a_damaged_bert_is_not_given_to_another_library(tiny_encoder, tmp_path, damage):
+    folder = shutil.copytree(tiny_encoder, tmp_path / "model")
+    change("config.json", **damage)(folder)
+    [name] = damage
+    assert f"{folder / 'config.json'}: {name} is" in refusal(folder)
+
+
 def refusal(name: Path | str, **options: str) -> str:
     with pytest.raises(InputError) as caught:
         load_encoder(name, **options, **EXACT)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def test_a_model_that_the_library_loads_and_cannot_compute_is_refused(distilled, tmp_path):
+    shutil.copytree(distilled, tmp_path, dirs_exist_ok=True)
+    config = read_json(tmp_path / "config.json")
+    write_json(tmp_path / "config.json", config | {"n_heads": -4, "num_attention_heads": -4})
+    with pytest.raises(InputError, match=f"{tmp_path}: sentence-transformers cannot"):
+        load_encoder(tmp_path, **EXACT).encode(SENTENCES)
 
 
 def test_without_sentence_transformers_the_error_says_why_and_how(distilled, tiny_encoder, monkeypatch):

@@ -280,6 +280,12 @@ def test_history_is_the_lines_of_the_metrics(tmp_path):
 @pytest.mark.parametrize("content", ["", "1", "[]", "{}", json.dumps(LINE)[:-2], json.dumps(LINE | {"step": "1"})])
 def test_metrics_that_are_damaged_are_refused(tmp_path, content):
     (tmp_path / "metrics.jsonl").write_text(content)
-    with pytest.raises(InputError, match=r"metrics\.jsonl: ") as caught:
+    with pytest.raises(InputError, match=r"metrics\.jsonl:(1:)? ") as caught:
         Artefact(tmp_path).history()
     assert "\n" not in str(caught.value)
+
+
+def test_metrics_with_other_scores_in_a_line_are_refused(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text(f"{json.dumps(LINE)}\n{json.dumps(LINE | {'scores': {'b': 1}})}\n")
+    with pytest.raises(InputError, match=r"metrics\.jsonl:2: other scores .*; expected a$"):
+        Artefact(tmp_path).history()
