@@ -54,7 +54,7 @@ class HeldOut:
             raise InputError(
                 f"{dev.examples.source}: has {len(rows)} different sentences; expected --probe-held-out {wanted}"
             )
-        chosen = np.sort(generator(0, "held-out sentences").permutation(rows)[:wanted])
+        chosen = np.sort(generator(0, "probed dev sentences").permutation(rows)[:wanted])
         return cls([dev.columns[0][row] for row in chosen], objective)
 
     def probe(self, encoder: BertModel, pooling: PoolingMethod, seed: int, runtime: Runtime) -> dict[str, float]:

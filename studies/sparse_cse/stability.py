@@ -30,7 +30,7 @@ from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator
 from multitask.stages.common import begin_stage
 from multitask.stages.prune import PruneConfig
-from multitask.stages.prune.importance_scores import AlignUniformSource, sensitivity
+from multitask.stages.prune.importance_scores import AlignUniformSource, scored_batches, sensitivity
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 
@@ -103,8 +103,7 @@ def _scorer(start: str, data: Path, config: PruneConfig, options: RunOptions) ->
     factors = Units.full(encoder.config, 1.0)
 
     def score(rows: Rows, batch_size: int, seed: int) -> Units:
-        order = generator(seed, "scored rows").permutation(rows)
-        batches = np.array_split(order, -(-len(order) // batch_size))
+        batches = scored_batches(rows, batch_size, seed)
         return sensitivity(encoder, begin.pooling, source, batches, factors, config.signed, runtime)
 
     return score, drawn_rows(len(source), config.train_limit)

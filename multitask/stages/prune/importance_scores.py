@@ -23,7 +23,7 @@ from multitask.data.labelled_data import LabelledData
 from multitask.models.pooling import PoolingMethod
 from multitask.objectives import alignment, uniformity, unit
 from multitask.runtime.device import Runtime
-from multitask.runtime.random_streams import torch_seed
+from multitask.runtime.random_streams import generator, torch_seed
 from multitask.stages.prune import PruneConfig
 from multitask.tasks.kinds import POSITIVE
 from multitask.training.source import BatchLoss, Encoded, Inputs, Source, losses_of
@@ -64,6 +64,12 @@ class AlignUniformSource(Source):
             first, second = directions[torch.from_numpy(targets).to(directions.device, non_blocking=True)]
             loss = loss + (1 - self.uniformity_weight) * alignment(first, second)
         return BatchLoss(loss)
+
+
+def scored_batches(rows: Rows, batch_size: int, seed: int) -> list[Rows]:
+    """The rows in random batches of about equal size."""
+    order = generator(seed, "scored rows").permutation(rows)
+    return np.array_split(order, -(-len(order) // batch_size))
 
 
 def sensitivity(

@@ -34,10 +34,16 @@ from multitask.models.pooling import PoolingMethod
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
-from multitask.runtime.random_streams import generator
 from multitask.stages.common import Start, begin_stage
 from multitask.stages.prune import STAGE, PruneConfig
-from multitask.stages.prune.importance_scores import AlignUniformSource, choose, magnitude, random_scores, sensitivity
+from multitask.stages.prune.importance_scores import (
+    AlignUniformSource,
+    choose,
+    magnitude,
+    random_scores,
+    scored_batches,
+    sensitivity,
+)
 from multitask.tasks.declarations import load_tasks, task_named
 from multitask.tasks.kinds import POSITIVE
 from multitask.tasks.read_examples import load_rows
@@ -184,8 +190,7 @@ def _gradient(
     encoder: BertModel, pooling: PoolingMethod, source: Source, config: PruneConfig, runtime: Runtime
 ) -> Callable[[Units], Units]:
     """Score by sensitivity on random batches of about equal size."""
-    rows = generator(config.seed, "scored rows").permutation(drawn_rows(len(source), config.train_limit))
-    batches = np.array_split(rows, -(-len(rows) // config.batch_size))
+    batches = scored_batches(drawn_rows(len(source), config.train_limit), config.batch_size, config.seed)
     encoder.to(runtime.device)
     return lambda factors: sensitivity(encoder, pooling, source, batches, factors, config.signed, runtime)
 

@@ -281,4 +281,4 @@ def test_pooling_does_not_go_with_the_tasks_heads(tiny_encoder, capsys):
 
 
 def test_every_suite_is_an_entry():
-    assert list(SUITES) == ["sts", "transfer", "geometry"]
+    assert list(SUITES) == ["sts", "transfer", "retrieval", "geometry"]

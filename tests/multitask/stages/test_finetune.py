@@ -417,10 +417,14 @@ def test_killed_again_and_again_it_ends_as_if_undisturbed(tiny_encoder, small_da
 
     steps = []
     for moment, reached in MOMENTS.items():
+        before = evaluations(tmp_path / "runs")
         process = begin()
-        while not reached(tmp_path / "runs") and process.is_alive():
-            time.sleep(0.005)
         number = signal.SIGTERM if moment == "at an evaluation" else signal.SIGKILL
+        # Only a process that has begun to train handles SIGTERM.
+        while process.is_alive() and not (
+            reached(tmp_path / "runs") and (number == signal.SIGKILL or evaluations(tmp_path / "runs") > before)
+        ):
+            time.sleep(0.005)
         os.kill(process.pid, number)
         process.join()
         expected = -signal.SIGKILL if number == signal.SIGKILL else 128 + number

@@ -13,7 +13,8 @@ from studies.engine.recipes import Node, Recipes
 NUMBERED = [str(number) for number in range(1, 11)]
 OTHERS = """batch-sizes batches best best-parts components data-sizes decoupled domains figure2 gradient gradient-suites
 learning-rate-schedule mixed negative-pairs negatives objectives objectives-long objectives-suites pairs regularisation
-reviews schedulers shapes simulations sparsity sparsity-encoders sparsity-own sparsity-scores stages"""
+reviews schedulers shapes simulations sparsity sparsity-encoders sparsity-own sparsity-rewinding sparsity-scores
+stages"""
 
 
 def test_all_tables_are_there_in_their_order(recipes: Recipes) -> None:

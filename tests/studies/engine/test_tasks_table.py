@@ -13,6 +13,7 @@ from sklearn.metrics import average_precision_score
 
 from multitask.cli.main import main
 from multitask.runs.artefact import Artefact
+from studies.engine.presets import PRESETS
 from studies.engine.record import Record
 from studies.engine.table import OVERALL
 from studies.report.preset_results import PresetResults
@@ -228,6 +229,6 @@ def test_what_cannot_be_a_table_is_one_line(
 
 def test_a_preset_has_its_own_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["experiments", "plan", "--runs", str(tmp_path)]) == 2
-    assert "expected a preset (sample, small, best, paper) or --tasks-file FILE" in capsys.readouterr().err
+    assert f"expected a preset ({', '.join(PRESETS)}) or --tasks-file FILE" in capsys.readouterr().err
     assert main(["experiments", "plan", "sample", "--epochs", "1", "--runs", str(tmp_path)]) == 2
     assert "presets have their own" in capsys.readouterr().err

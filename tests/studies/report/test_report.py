@@ -545,7 +545,7 @@ def test_a_preset_never_run_or_a_damaged_record_is_one_clear_error(store: Path) 
             problem: path.read_text(),
             "damaged; its hash does not fit": path.read_text().replace('"schema"', '"schemb"'),
         }
-        texts |= {"Invalid JSON": "{", "sha256: Field required": json.dumps(record)}
+        texts |= {"not valid JSON": "{", "holds no hash of its content": json.dumps(record)}
         for told, text in texts.items():
             path.write_text(text)
             assert_refused_in_one_line(store, told)
