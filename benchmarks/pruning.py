@@ -11,6 +11,7 @@ import argparse
 import statistics
 import tempfile
 import time
+from copy import deepcopy
 from pathlib import Path
 
 import torch
@@ -38,7 +39,7 @@ def pruned(whole: SentenceEncoder, share: float) -> SentenceEncoder:
 def size(encoder: SentenceEncoder) -> int:
     """Size of the encoder's weights file in bytes."""
     with tempfile.TemporaryDirectory() as folder:
-        encoder.model.save(Path(folder))
+        deepcopy(encoder.model).float().save(Path(folder))
         return (Path(folder) / "model.safetensors").stat().st_size
 
 

@@ -13,6 +13,7 @@ report/results.parquet.
 import re
 import sys
 from functools import partial
+from math import isfinite
 from pathlib import Path
 
 from minbert.errors import InputError
@@ -109,6 +110,8 @@ def _table(table: TableScores) -> str:
 def _ours(cell: Cell | None) -> str:
     if cell is None or not cell.values:
         return "–"
+    if not isfinite(cell.mean):
+        return score(cell.mean)
     deviation = "" if cell.deviation is None else f" ± {cell.deviation:.3f}"
     interval = "" if cell.low is None else f" [{score(cell.low)}, {score(cell.high)}]"
     return f"{score(cell.mean)}{deviation}{interval}"

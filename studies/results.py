@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass, fields
 from itertools import groupby
 from math import nan
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from minbert.errors import InputError
 from minbert.files import atomic_file
@@ -119,7 +121,7 @@ class Cell:
     @property
     def deviation(self) -> float | None:
         """Sample standard deviation over seeds; None with less than two."""
-        return stdev(self.values) if len(self.values) > 1 else None
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
 
     @property
     def significant(self) -> bool:

@@ -118,12 +118,12 @@ def run_command(prog: str, command: Command, arguments: Sequence[str]) -> int:
     values = defaults | settings | given
     if missing := [option.flag for option in options if values[option.name] is MISSING]:
         raise InputError(f"{missing[0]} is missing (`{prog} --help` shows the options)")
-    if command.defaults:
-        values = defaults | command.defaults(values) | settings | given
+    own = command.defaults(values) if command.defaults else {}
+    values = defaults | own | settings | given
     try:
         built = build(command.options, values)
         if save_to and os.environ.get("RANK", "0") == "0":  # torchrun starts one process a rank
-            write_settings(save_to, prog, options, values)
+            write_settings(save_to, prog, options, values, own)
         return command.run(built)
     except InputError as error:  # it may begin with a setting, such as "epochs is 0; expected at least 1"
         if str(error).partition(" ")[0] not in settings.keys() - given.keys():

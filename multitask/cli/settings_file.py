@@ -47,11 +47,15 @@ def read_settings(path: Path, prog: str, stage: Stage | None, options: Sequence[
     return values
 
 
-def write_settings(path: Path, prog: str, options: Sequence[Option], values: Mapping[str, Any]) -> None:
-    """Write the values that differ from the defaults, atomically."""
+def write_settings(
+    path: Path, prog: str, options: Sequence[Option], values: Mapping[str, Any], own: Mapping[str, Any]
+) -> None:
+    """Write the values that differ from the defaults, atomically; `own` has defaults that depend on the data."""
     lines = [f"# Settings of: {prog} --config {path.name}"]
     for option in options:
-        if (value := values[option.name]) != option.default:  # as JSON, of which TOML differs in two things
+        value = values[option.name]
+        if value != option.default or value != own.get(option.name, value):
+            # As JSON, of which TOML differs in two things.
             text = json.dumps("none" if value is None else value, ensure_ascii=False, default=str)
             lines.append(f"{option.name} = {text}".replace("\x7f", "\\u007f"))
     write_text(path, "\n".join(lines) + "\n")

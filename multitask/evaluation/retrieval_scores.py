@@ -13,6 +13,8 @@ from multitask.evaluation.sts_scores import unit_vectors
 CUT = 10
 """Ranks that nDCG counts."""
 QUERIES_AT_ONCE = 256
+DIGITS = 12
+"""Of a cosine: those after it depend on the order of its sum, so that equal vectors would have different cosines."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ def query_scores(data: RetrievalData, table: EmbeddingTable) -> tuple[NDArray[np
     ranks: list[NDArray[np.int64]] = []
     for start in range(0, len(data.queries), QUERIES_AT_ONCE):
         block = data.queries[start : start + QUERIES_AT_ONCE]
-        similarities = vectors[block] @ vectors.T
+        similarities = (vectors[block] @ vectors.T).round(DIGITS)
         similarities[np.arange(len(block)), block] = -np.inf  # a query does not find itself
         for row, relevant in zip(similarities, data.relevant[start:], strict=False):
             ranks.append(_ranks(row, relevant))

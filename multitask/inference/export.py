@@ -186,6 +186,8 @@ def _check_onnx(encoder: SentenceEncoder, path: Path, normalize: bool) -> None:
 
 
 def _write_encoder(encoder: SentenceEncoder, folder: Path, trained_on: TrainedOn) -> None:
+    if any(parameter.dtype != torch.float32 for parameter in encoder.model.parameters()):
+        raise InputError('an export needs all digits of the weights; load the encoder with precision="fp32"')
     encoder.model.save(folder)
     encoder.tokenizer.save(folder)
     keep_record(trained_on, folder)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from minbert.checkpoint import refuse_not_finite
@@ -165,6 +166,8 @@ class SentenceTransformersEncoder:
                     normalize_embeddings=normalize,
                     show_progress_bar=show_progress and sys.stderr.isatty(),
                 )
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, IndexError, ValueError) as error:  # settings that no check of the library finds
             raise InputError(f"{self.name}: sentence-transformers cannot compute with it ({cause(error)})") from None
         return np.asarray(embeddings, np.float32)

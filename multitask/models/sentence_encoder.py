@@ -114,7 +114,8 @@ class SentenceEncoder:
 
         Sentences are cut to the length that the model's folder records, if any. The pooling of a sentence-transformers
         folder is used; if that model scales its embeddings to length 1, pass `normalize` to `encode`. int8 measures
-        its ranges on sentences of random tokens, so they depend on the model alone.
+        its ranges on sentences of random tokens, so they depend on the model alone. In bf16, weights are rounded here:
+        use `encode`, and load in fp32 what is saved or called otherwise.
 
         Raises:
             InputError: no such model, or int8 is not possible on this processor.

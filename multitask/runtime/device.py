@@ -42,6 +42,8 @@ class Runtime:
         """What of this decides a result's bits, for the artefact's hash."""
         precision = f"int8 and {self.precision}" if self.int8 else self.precision
         described = {"device": self.device.type, "precision": precision}
+        if self.device.type == "cuda" and self.precision == "bf16":
+            described["attention"] = "flash"  # other bits than before it was used
         if self.threads is not None:
             described["threads"] = str(self.threads)
         ranks = distributed.ranks()  # each draws its own dropout

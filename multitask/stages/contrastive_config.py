@@ -14,7 +14,7 @@ class NegativesConfig:
     negatives: Literal["all", "random", "hardest", "unlike"] = "all"
     """Negatives of an anchor: `all` other sentences of the batch, a number of `random` ones, the `hardest`, or those
     `unlike` it, which leaves out likely false negatives. Losses that compare sentences within a view leave out a pair
-    if either sentence of it does."""
+    if either sentence of it does. The hard negatives of triplets always count."""
     negatives_kept: int = 16
     """How many negatives an anchor keeps. For random and hardest."""
     false_negative_cosine: float = 0.9

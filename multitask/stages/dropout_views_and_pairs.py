@@ -100,7 +100,7 @@ class ContrastiveSource(Source):
         self.probe = partial(
             probe, self.objective, anchors, positives, hard[0] if hard else None, excluded, hard_duplicates
         )
-        return loss, self._watched(anchors, positives, duplicates)
+        return loss, self._watched(anchors, positives, duplicates, excluded)
 
     def _duplicates(self, rows: Rows, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
         """Masks [rows, rows] of false negatives among positives and among hard negatives; None for an empty mask.
@@ -121,7 +121,9 @@ class ContrastiveSource(Source):
         return mask(among_positives), mask(among_hard)
 
     @torch.no_grad()
-    def _watched(self, anchors: Tensor, positives: Tensor, duplicates: Tensor | None) -> dict[str, Tensor]:
+    def _watched(
+        self, anchors: Tensor, positives: Tensor, duplicates: Tensor | None, excluded: Tensor | None
+    ) -> dict[str, Tensor]:
         u, v = unit(anchors), unit(positives)
         with torch.autocast(u.device.type, enabled=False):
             similarity = u @ v.T
@@ -134,7 +136,7 @@ class ContrastiveSource(Source):
             "negative cosine": (similarity.sum() - similarity.trace()) / max(count * (count - 1), 1),
             "duplicates": similarity.new_zeros(()) if duplicates is None else duplicates.any(dim=1).float().mean(),
         }
-        gate = self.objective.gate_rate(anchors, positives, duplicates)
+        gate = self.objective.gate_rate(anchors, positives, excluded)
         return watched if gate is None else {**watched, "gate rate": gate}
 
 

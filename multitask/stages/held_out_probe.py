@@ -19,7 +19,7 @@ from multitask.data.labelled_data import LabelledData
 from multitask.evaluation.gradient_probe import probe
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.objectives import Objective, alignment, uniformity, unit
-from multitask.runtime.device import Runtime
+from multitask.runtime.device import Runtime, generator_states, restore_generators
 from multitask.runtime.random_streams import generator, torch_seed
 
 if TYPE_CHECKING:
@@ -60,9 +60,13 @@ class HeldOut:
     def probe(self, encoder: BertModel, pooling: PoolingMethod, seed: int, runtime: Runtime) -> dict[str, float]:
         """Scalars by name, of two dropout views. Draws the same dropout each time, and no other random numbers."""
         batch = PackedBatch.from_sequences([*self.tokens, *self.tokens]).to(runtime.device)
-        with torch.no_grad(), torch.random.fork_rng(), runtime.autocast():
-            torch.manual_seed(torch_seed(seed, "dropout of held-out sentences"))
-            views = pool(encoder.forward_packed(batch), batch, pooling)
+        before = generator_states(runtime.device)
+        try:
+            with torch.no_grad(), runtime.autocast():
+                torch.manual_seed(torch_seed(seed, "dropout of held-out sentences"))
+                views = pool(encoder.forward_packed(batch), batch, pooling)
+        finally:
+            restore_generators(before)
         first, second = views.float().chunk(2)
         u, v = unit(first), unit(second)
         return {

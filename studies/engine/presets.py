@@ -46,7 +46,7 @@ class Preset:
 # 0.3, the first token as embedding. Contrastive pre-training takes 5 epochs on the given sets and 3 on NLI, and
 # unsupervised training 10 epochs with 6% of Quora in each. A supervised pre-training keeps its last checkpoint, because
 # Tables 8 and 9 compare its length. The report has no reviews.
-_PAPER_VIEWS = PretrainConfig(  # as the scripts of arXiv 2402.18281
+_PAPER_VIEWS = PretrainConfig(  # batch, length, projection and evaluations of the scripts of arXiv 2402.18281
     pooling="cls",
     batch_size=128,
     max_length=32,
@@ -71,7 +71,8 @@ PAPER = Recipes(
 )
 
 # The scripts of arXiv 2402.18281: frozen embeddings, a learning rate that falls to zero, no weight decay. Its RoBERTa
-# trains in batches of 512, and modified MHE there has a ratio of 1.25.
+# trains in batches of 512, and in the tables of objectives modified MHE there has a ratio of 1.25. The table of
+# components has the ratios of BERT.
 _PARADIGM_VIEWS = replace(
     _PAPER_VIEWS, freeze_embeddings=True, optimizer=OptimizerConfig(schedule="linear", weight_decay=0.0)
 )

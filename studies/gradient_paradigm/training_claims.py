@@ -192,7 +192,11 @@ def _not_reflected(place: Place, results: TableResults) -> Verdict | Statement |
 
 def _overfits(results: TableResults) -> Statement | None:
     more = measures_above(results, _fall, DECOUPLED_OVER_CONTRASTIVE, KEEPS)
-    return more and Limited(more, _still_rising(results, WITHOUT_DISSIPATION), shows=True)
+    falls = complete({row: measured(results, _fall, {row: 1}) for row in WITHOUT_DISSIPATION})
+    if more is None or falls is None:
+        return None
+    fall = [Above(f"{results.table.label(row)} falls by", of, KEEPS, form=score) for row, of in falls.items()]
+    return Limited(Every([more, *fall]), _still_rising(results, WITHOUT_DISSIPATION), shows=True)
 
 
 def _does_not_overfit(results: TableResults) -> Statement | None:
@@ -211,7 +215,8 @@ def _imitations_do_not_overfit(results: TableResults) -> Verdict | Statement | N
     rows = [row for row, sure in zip(falls, some.each_shown(), strict=True) if sure]
     if not rows:
         return Verdict("not tested here", f"no decoupled loss overfits; falls of their dev scores: {some.text}")
-    return measures_above(results, _fall, list(product(rows, DISSIPATING)), KEEPS)
+    further = measures_above(results, _fall, list(product(rows, DISSIPATING)), KEEPS)
+    return further and Limited(further, _still_rising(results, DISSIPATING), refutes=True)
 
 
 _LABEL = {row: component_label(name, value) for name in sweeps.VARIED for value, row in swept(name).items()}

@@ -58,7 +58,7 @@ class Above:
         name: of the number.
         number: with its interval.
         bound: what it must exceed.
-        margin: it is refuted if it is surely below bound + margin.
+        margin: it is refuted if it is surely below bound + margin, unless it is shown: a small, sure effect is one.
         form: a number as text.
     """
 
@@ -79,8 +79,8 @@ class Above:
         return self.number.interval(level)[0] > self.bound
 
     def refuted(self, level: float = LEVEL) -> bool:
-        """Whether the interval is below bound + margin."""
-        return self.number.interval(level)[1] < self.bound + self.margin
+        """Whether the interval is below bound + margin, and the number is not surely above the bound."""
+        return self.number.interval(level)[1] < self.bound + self.margin and not self.shown()
 
     def least(self, level: float = LEVEL) -> tuple[float, str]:
         """The smallest value that could have been shown to be above the bound."""
@@ -97,8 +97,8 @@ class Below(Above):
         return self.number.interval(level)[1] < self.bound
 
     def refuted(self, level: float = LEVEL) -> bool:
-        """Whether the interval is above bound − margin."""
-        return self.number.interval(level)[0] > self.bound - self.margin
+        """Whether the interval is above bound − margin, and the number is not surely below the bound."""
+        return self.number.interval(level)[0] > self.bound - self.margin and not self.shown()
 
     def least(self, level: float = LEVEL) -> tuple[float, str]:
         """The largest value that could have been shown to be below the bound: as far from it as one above."""
@@ -213,5 +213,5 @@ class Limited:
         return (self.refutes or not self.why) and self.statement.refuted(level)
 
     def least(self, level: float = LEVEL) -> tuple[float, str]:
-        """Of the statement."""
-        return self.statement.least(level)
+        """Of the statement; nothing if the results cannot show it."""
+        return (inf, "") if self.why and not self.shows else self.statement.least(level)

@@ -24,9 +24,9 @@ def _differences(table: TableScores, place: int) -> str:
     """Which rows differ significantly from the reference row."""
     heading, begin = table.description.columns[place].heading, _seeds(table)
     tested = [(row, cell) for row in table.rows if (cell := row.cells[place]) and cell.p is not None]
-    if table.reference is None:
+    if table.description.reference is None:
         return f"{begin}no row is tested, because this table has no reference row{_highest(table, place)}."
-    reference = f"“{table.reference.label}”"
+    reference = f"“{table.reference.label}”" if table.reference else "the reference row"
     if not tested:
         return f"{begin}no row could be tested against {reference}."
     above = [row for row, cell in tested if cell.significant and (cell.difference or 0) > 0]
@@ -48,16 +48,16 @@ def _published(table: TableScores, place: int) -> str:
     if not any(cell and cell.published is not None for row in table.rows for cell in row.cells):
         return "There are no published scores of these rows."
     if not column.orderings:
-        return f"No two of the rows that were run have different published scores in {column.heading}."
+        return f"No two rows with different published scores can be compared in {column.heading}."
     single = "with a single seed, " if table.seeds[-1:] == [1] else ""
     other = column.orderings - column.agree
     if column.orderings == 1:
         order = "the published" if column.agree else "not the published"
         sure = "significant" if column.significant + column.contrary else "not significant"
-        found = f"the only two rows with different published scores in {column.heading} have {order} order here"
+        found = f"the only two compared rows with different published scores in {column.heading} have {order} order"
         return capitalized(f"{single}{found}, and the difference is {sure}.")
     return capitalized(
-        f"{single}of {column.orderings} pairs of rows with different published scores in {column.heading}, "
+        f"{single}of {column.orderings} compared pairs of rows with different published scores in {column.heading}, "
         f"{column.agree} {_have(column.agree)} the published order here ({_significant(column.significant)}) and "
         f"{other} {_have(other)} not ({_significant(column.contrary)})."
     )

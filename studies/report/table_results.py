@@ -155,8 +155,8 @@ class TableResults:
 
     @property
     def single_seed(self) -> bool:
-        """Whether some finished row has one seed only."""
-        return any(len(runs) == 1 for runs in self.runs.values())
+        """Whether no finished row has more than one seed, so that nothing tells how much seeds differ."""
+        return max(map(len, self.runs.values()), default=0) == 1
 
     @property
     def seeds_note(self) -> str:

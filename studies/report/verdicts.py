@@ -44,8 +44,9 @@ class Verdict:
             return cls("reproduced", found)
         if statement.refuted():
             return cls("not reproduced", found)
-        least = f"the smallest effect that these results could show with {POWER:.0%} power: {statement.least()[1]}"
-        return cls("undecided", f"{found}; {least}")
+        _, least = statement.least()
+        power = f"the smallest effect that these results could show with {POWER:.0%} power: {least}" if least else ""
+        return cls("undecided", "; ".join(filter(None, (found, power))))
 
 
 UNTESTED = Verdict("not tested here", "")
@@ -151,7 +152,7 @@ AS_GOOD = 0.02
 """A score that is lower by less than this counts as comparable, the word of the papers."""
 EQUAL = 0.01
 """A claim that a score is higher is refuted if it is surely higher by less than this: a point in the papers' tables."""
-REFUTED = f"Refuted if the difference is surely below {EQUAL}."
+REFUTED = f"Refuted if the difference is surely below {EQUAL} and not surely above 0."
 
 
 def on_table(key: str, decide: Callable[[TableResults], Verdict | Statement | None]) -> Decide:

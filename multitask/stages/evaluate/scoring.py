@@ -14,7 +14,7 @@ from minbert.files import atomic_file, read_json, sha256_of_file, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.evaluation.embedding_cache import embed
-from multitask.evaluation.embedding_geometry import geometry
+from multitask.evaluation.embedding_geometry import Geometry, geometry
 from multitask.evaluation.embedding_suites import SUITES, measure_task, read_sets
 from multitask.evaluation.senteval_files import SimilarityData
 from multitask.evaluation.task_predictions import Estimates, estimate, load_split
@@ -94,8 +94,13 @@ def _geometry(model: Path, pairs: Examples, options: RunOptions) -> dict[str, An
     first, second = (list(column) for column in pairs.sentences)
     gold = labels_of(pairs).astype(np.float64)
     data = SimilarityData((first, second), gold, np.full(len(gold), "dev"))
-    found = asdict(geometry(data, embed(encoder, [*first, *second], cache=None)))
-    return {name: value for name, value in found.items() if name != "bands"}
+    return _numbers(geometry(data, embed(encoder, [*first, *second], cache=None)))
+
+
+def _numbers(found: Geometry) -> dict[str, float | None]:
+    """Numbers without the bands. Digits that depend on the number of threads are left out."""
+    values = {name: value for name, value in asdict(found).items() if name != "bands"}
+    return {name: None if value is None else round(value, 9) for name, value in values.items()}
 
 
 def write_evaluation(
@@ -181,8 +186,7 @@ def evaluate_suites(run: Artefact, folder: Path, config: SuitesConfig, options: 
             "pooling": encoder.pooling,
         }
         if config.geometry and (pairs := data.get(GEOMETRY_OF)) is not None:
-            found_geometry = asdict(geometry(pairs, table))
-            evaluation["geometry"] = {name: value for name, value in found_geometry.items() if name != "bands"}
+            evaluation["geometry"] = _numbers(geometry(pairs, table))
         _write(artefact.folder, answers, evaluation)
         artefact.finish()
     return artefact

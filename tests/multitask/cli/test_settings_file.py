@@ -66,7 +66,7 @@ def configurations(draw: st.DrawFn, name: str) -> dict[str, Any]:
 def test_what_is_saved_is_loaded(name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     command, values = COMMANDS[name], data.draw(configurations(name))
     options, path = command.declared(), tmp_path_factory.getbasetemp() / "settings.toml"
-    write_settings(path, name, options, values)
+    write_settings(path, name, options, values, {})
     loaded = read_settings(path, name, command.stage, options)
     assert {option.name: option.default for option in options} | loaded == values
     assert all(loaded[option.name] != option.default for option in options if option.name in loaded)

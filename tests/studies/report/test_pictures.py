@@ -71,8 +71,8 @@ def test_with_a_single_seed_both_sentences_say_so() -> None:
         "above “Row 0” in Overall"
     )
     assert second == (
-        "With a single seed, of 3 pairs of rows with different published scores in Overall, 1 has the published order "
-        "here (1 significantly) and 2 have not (none significantly)."
+        "With a single seed, of 3 compared pairs of rows with different published scores in Overall, 1 has the "
+        "published order here (1 significantly) and 2 have not (none significantly)."
     )
 
 
@@ -88,21 +88,21 @@ def test_a_table_without_a_reference_row_is_not_tested() -> None:
 @pytest.mark.parametrize(
     ("counts", "said"),
     [
-        ({"orderings": 0}, "No two of the rows that were run have different published scores in Overall."),
+        ({"orderings": 0}, "No two rows with different published scores can be compared in Overall."),
         (
             {"orderings": 6, "agree": 4, "significant": 2, "contrary": 1},
-            "Of 6 pairs of rows with different published scores in Overall, 4 have the published order here (2 "
-            "significantly) and 2 have not (1 significantly).",
+            "Of 6 compared pairs of rows with different published scores in Overall, 4 have the published order here "
+            "(2 significantly) and 2 have not (1 significantly).",
         ),
         (
             {"orderings": 1, "agree": 1, "significant": 1},
-            "The only two rows with different published scores in Overall have the published order here, and the "
+            "The only two compared rows with different published scores in Overall have the published order, and the "
             "difference is significant.",
         ),
         (
             {"orderings": 1, "agree": 0},
-            "The only two rows with different published scores in Overall have not the published order here, and the "
-            "difference is not significant.",
+            "The only two compared rows with different published scores in Overall have not the published order, "
+            "and the difference is not significant.",
         ),
     ],
 )
