@@ -97,7 +97,7 @@ def _geometry(model: Path, pairs: Examples, options: RunOptions) -> dict[str, An
     return _numbers(geometry(data, embed(encoder, [*first, *second], cache=None)))
 
 
-def _numbers(found: Geometry) -> dict[str, float | None]:
+def _numbers(found: Geometry) -> dict[str, Any]:
     """Numbers without the bands. Digits that depend on the number of threads are left out."""
     values = {name: value for name, value in asdict(found).items() if name != "bands"}
     return {name: None if value is None else round(value, 9) for name, value in values.items()}
