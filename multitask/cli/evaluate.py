@@ -71,9 +71,9 @@ class Evaluate:
     def __post_init__(self) -> None:
         check_range(self, 0, ("seed",), most=2**32 - 1)
         if self.suite == "multitask" and self.pooling != "auto":
-            raise InputError("--pooling is for the suites sts, transfer and geometry; the tasks' heads have their own")
+            raise InputError("--pooling is for suites of frozen embeddings; the tasks' heads have their own")
         if self.suite == "multitask" and self.computing.precision == "int8":
-            raise InputError("--precision int8 is for the suites sts, transfer and geometry; use --precision auto")
+            raise InputError("--precision int8 is for suites of frozen embeddings; use --precision auto")
 
 
 def evaluate(options: Evaluate) -> int:

@@ -73,6 +73,13 @@ def test_what_is_saved_is_loaded(name: str, data: st.DataObject, tmp_path_factor
     assert build(command.options, values) == build(command.options, {**values, **loaded})
 
 
+def test_what_differs_from_defaults_of_the_data_is_saved_too(tmp_path: Path) -> None:
+    options, path = COMMANDS["fuse"].declared(), tmp_path / "settings.toml"
+    values = {option.name: option.default for option in options}
+    write_settings(path, "fuse", options, values, {"unlabelled": ()})
+    assert read_settings(path, "fuse", COMMANDS["fuse"].stage, options) == {"unlabelled": values["unlabelled"]}
+
+
 @pytest.mark.parametrize("stage", stages().values(), ids=lambda stage: stage.name)
 def test_a_configuration_may_be_nested_in_tables_as_it_is_flat(stage: Stage, tmp_path: Path) -> None:
     """The keys of a run's config.json are nested; those of a saved file are not."""

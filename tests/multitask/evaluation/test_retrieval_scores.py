@@ -58,6 +58,18 @@ def test_an_irrelevant_sentence_of_equal_cosine_counts_as_ranked_before() -> Non
     assert ndcg[0] == pytest.approx(1 / np.log2(3))
 
 
+def test_equal_vectors_have_equal_cosines_wherever_they_stand() -> None:
+    copies, vectors = 60, np.random.default_rng(0).standard_normal((400, 384)).astype(np.float32)
+    vectors[1 : 2 + copies] = vectors[1]  # the relevant document and its copies, which are not relevant
+    vectors = vectors[np.random.default_rng(1).permutation(400)]
+    place = next(row for row in range(400) if (vectors == vectors[row]).all(1).sum() == copies + 1)
+    query = next(row for row in range(400) if (vectors == vectors[row]).all(1).sum() == 1)
+    vectors[query] = vectors[place] + 0.01 * vectors[query]
+    data = RetrievalData([str(row) for row in range(400)], np.array([query]), ((place,),))
+    table = EmbeddingTable({text: row for row, text in enumerate(data.documents)}, vectors, 400)
+    assert query_scores(data, table)[1][0] == 1 / (copies + 1)
+
+
 def test_pairs_without_a_duplicate_are_an_error() -> None:
     with pytest.raises(InputError, match="pairs: no two sentences mean the same"):
         RetrievalData.of_pairs([("one", "two", False), ("one", "one", True)], "pairs")

@@ -206,3 +206,10 @@ def test_an_export_without_its_record_is_not_left_behind(tiny_encoder, tmp_path,
     monkeypatch.setattr(TrainedOn, "keep", full)
     assert main(["export", "--model", str(tiny_encoder), "--output", str(tmp_path / "out"), "--to", to]) == 1
     assert not any(tmp_path.iterdir())
+
+
+def test_rounded_weights_are_not_exported(tiny_encoder, tmp_path):
+    rounded = SentenceEncoder.load(tiny_encoder, device="cpu", precision="bf16")
+    with pytest.raises(InputError, match='load the encoder with precision="fp32"'):
+        export_transformers(rounded, tmp_path / "out", NOTHING)
+    assert not (tmp_path / "out").exists()

@@ -623,3 +623,16 @@ def test_partners_need_a_classification_of_sentences(
 ) -> None:
     with pytest.raises(InputError, match=message):
         run(tiny_encoder, data, tmp_path, replace(CONFIG, sources=(source,), partners=2))
+
+
+def test_the_gate_rate_counts_the_negatives_that_the_loss_has(tiny_encoder: Path, data: Path) -> None:
+    config = replace(CONFIG, objective=ObjectiveConfig.of("mpt", margin=0.6))
+    views = torch.randn(2, 30, 8, generator=torch.Generator().manual_seed(0))
+    rates = {}
+    for kept in (1, 29):
+        source = load("unlabelled", data, tiny_encoder, replace(config, sampling=NegativesConfig("random", kept)))
+        source.mask_duplicates = False
+        rates[kept] = float(source.loss_of_views(views, np.arange(30))[1]["gate rate"])
+    everyone = load("unlabelled", data, tiny_encoder, config).objective.gate_rate(*views)
+    assert rates[29] == float(everyone)
+    assert rates[1] < rates[29]

@@ -49,6 +49,8 @@ def test_better_by_less_than_the_margin_is_not_better() -> None:
     assert status(Below("a", equal, margin=0.01)) == "not reproduced"
     surely_a_little_better = Known(0.005, 0.001)
     assert status(Above("a", surely_a_little_better, margin=0.01)) == "reproduced"
+    parts = [Above("a", surely_a_little_better, margin=0.01), Above("b", Known(0.005, 0.01), margin=0.01)]
+    assert status(Every(parts)) == "undecided"
 
 
 @given(st.lists(st.floats(-2, 2), min_size=1, max_size=6), st.floats(0.01, 1), st.sampled_from([0.05, 0.01]))
