@@ -60,13 +60,14 @@ def test_an_irrelevant_sentence_of_equal_cosine_counts_as_ranked_before() -> Non
 
 def test_vectors_of_one_direction_have_equal_cosines() -> None:
     """Computed in fp64 their cosines differ in the last digits, which must not decide who ranks first."""
-    copies, vectors = 60, np.random.default_rng(0).standard_normal((400, 384))
-    lengths = np.linspace(0.1, 9, copies + 1)
-    vectors[1 : 2 + copies] = lengths[:, None] * vectors[1]  # the relevant document, then others that are not
-    vectors[0] += vectors[1 + copies]
-    data = RetrievalData([str(row) for row in range(400)], np.array([0]), ((1,),))
-    table = EmbeddingTable({text: row for row, text in enumerate(data.documents)}, vectors, 400)
-    assert query_scores(data, table)[1][0] == 1 / (copies + 1)
+    vectors = np.random.default_rng(0).standard_normal((400, 384))
+    vectors[1:61] = np.linspace(0.1, 9, 60)[:, None] * vectors[60]
+    vectors[0] += vectors[60]
+    documents = [str(row) for row in range(400)]
+    table = EmbeddingTable({text: row for row, text in enumerate(documents)}, vectors, 400)
+    for relevant in range(1, 61):
+        data = RetrievalData(documents, np.array([0]), ((relevant,),))
+        assert query_scores(data, table)[1][0] == 1 / 60
 
 
 def test_pairs_without_a_duplicate_are_an_error() -> None:
