@@ -149,6 +149,8 @@ class BertConfig:
                 )
         known = {field.name: type(field.default) for field in fields(cls)}
         taken = {key: value for key, value in values.items() if key in known}
+        if taken.get("pad_token_id", 0) is None and values["model_type"] == "bert":
+            del taken["pad_token_id"]  # a BERT without a padding token; no position depends on it
         pruned: dict[str, Any] = {}
         for key in PRUNED_SIZES:
             if (sizes := taken.pop(key, None)) is not None:

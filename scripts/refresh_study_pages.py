@@ -19,6 +19,7 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import read_text, write_text
 from multitask.evaluation.markup import markdown_cell, markdown_text
+from studies.engine.table import OWN_TASKS
 from studies.report.figures import standalone
 from studies.report.forest_plot import Picture, forest_plot
 from studies.report.format import score
@@ -121,12 +122,15 @@ def _command(table: TableScores, name: str) -> str:
     """What the numbers were made by, and where all of them are."""
     suites = "--suites-data SENTEVAL " if any(c.task in ("STS", "Transfer") for c in table.description.columns) else ""
     seeds = table.seeds[-1] if table.seeds else 1
+    if table.preset == OWN_TASKS:
+        what = f"--tasks-file {table.data} --start {table.start}"
+    else:
+        what = f"{table.preset} --start {table.start} --data FOLDER {suites}--tables {table.description.table}"
     return (
         f"Means ± standard deviations over seeds, with 95% intervals, trained from {markdown_text(table.start)}. "
         f"[Every score as data](results/{name}.parquet).\n\n"
         "<!-- not run: it needs real data and hours; tests/studies runs tables on small encoders -->\n```bash\n"
-        f"multitask experiments run {table.preset} --start {table.start} --data FOLDER {suites}"
-        f"--tables {table.description.table} --seeds {seeds}\n```\n"
+        f"multitask experiments run {what} --seeds {seeds}\n```\n"
     )
 
 

@@ -46,10 +46,10 @@ class Line:
         row: the row's key in the table.
         label: the row's name for readers.
         point: the row's parameters as a JSON object.
-        seed: None if the row has a published score only.
+        seed: None if the row has a published score only, or no score at all.
         task: the task, or the name of a mean over tasks.
         metric: what is measured.
-        value: the seed's score; NaN if it is undefined.
+        value: the seed's score; NaN if it is undefined, None if there is none.
         low: lower end of the 95% interval of the row's mean over seeds; None if there is no interval.
         high: its upper end.
         difference: of the means of the row and of the table's reference row; None if they are not compared.
@@ -187,11 +187,10 @@ class TableScores:
         return next((row for row in self.rows if row.key == self.description.reference), None)
 
     def lines(self) -> Iterator[Line]:
-        """The table's lines in the file."""
+        """The table's lines in the file: one for each score, and one for each cell without any."""
         for row in self.rows:
             for column, cell in zip(self.description.columns, row.cells, strict=True):
-                if cell is not None:
-                    yield from self._lines(row, column, cell)
+                yield from self._lines(row, column, cell or Cell())
 
     def _lines(self, row: RowScores, column: Column, cell: Cell) -> Iterator[Line]:
         whose = (self.preset, self.start, self.data, self.study, self.description.table, row.key, row.label)
@@ -247,7 +246,7 @@ class Results:
             pyarrow.parquet.write_table(self._arrow().replace_schema_metadata({METADATA: about}), temporary)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """The scores as a table with the columns of `Line`, one line for each score.
+        """The scores as a table with the columns of `Line`: a line for each score, and for each cell without any.
 
         Raises:
             InputError: pandas is not installed.
@@ -302,7 +301,8 @@ def _table(description: Description, lines: Sequence[Line], path: Path) -> Table
         found = list(of_row)
         cells: list[Cell | None] = [None] * len(places)
         for column, of_cell in groupby(found, key=lambda line: (line.task, line.metric)):
-            cells[places[column]] = _cell(list(of_cell))
+            cell = _cell(list(of_cell))
+            cells[places[column]] = None if cell == Cell() else cell
         rows.append(RowScores(key, found[0].label, _point(found[0].point, path), tuple(cells)))
     first = lines[0]
     return TableScores(first.preset, first.start, first.data, first.study, description, tuple(rows))

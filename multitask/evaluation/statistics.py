@@ -11,11 +11,11 @@ Seeds: another seed would give another model. Resampling the seeds themselves un
 (three seeds have ten distinct resamples, with two thirds of the variance). Instead, we shift a mean over seeds by
 s/√seeds · t. Here s² is the variance over seeds, pooled over the rows of a table as in the analysis of variance (Fisher
 1925), because a row's own three seeds say next to nothing about it, and t is drawn from Student's distribution with the
-pooled degrees of freedom. (For contrasts of rows that vary differently, the variances of these rows can be used
-instead, Welch 1947.) For normal scores of equal spread, this alone is exact. Together with the resampled examples it is
-a generalised confidence interval (Weerahandi 1993). Differences of single examples between seeds are part of both, so
-intervals tend to be too wide rather than too narrow. If no row has a second seed, the variance over seeds is unknown;
-intervals then describe these models on other examples, not the methods.
+pooled degrees of freedom. Where the rows' variances differ (Bartlett 1937, at the 5% level), the variances of the
+compared rows are used instead (Welch 1947). For normal scores of equal spread, this alone is exact. Together with the
+resampled examples it is a generalised confidence interval (Weerahandi 1993). Differences of single examples between
+seeds are part of both, so intervals tend to be too wide rather than too narrow. If no row has a second seed, the
+variance over seeds is unknown; intervals then describe these models on other examples, not the methods.
 
 A difference is tested by its interval: p is the lowest level at which the interval excludes zero. Dror et al. 2018
 recommend two kinds of tests if the distribution is unknown, as for accuracy and correlation: permutations of the two
@@ -31,6 +31,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import bartlett
 
 from multitask.runtime.random_streams import generator
 
@@ -72,6 +73,15 @@ class Spread:
         errors = shares * [scores.var(ddof=1) for _, scores in terms]
         degrees = errors.sum() ** 2 / (errors**2 / freedom).sum() if errors.any() else freedom.sum()
         return cls(float(errors.sum() / shares.sum()), float(degrees))
+
+
+def vary_alike(rows: Sequence[Values]) -> bool:
+    """Whether nothing at the 5% level shows that rows vary differently over seeds, [seeds] each (Bartlett 1937)."""
+    repeated = [scores for scores in rows if len(scores) > 1]
+    vary = [scores.std(ddof=1) > ROUNDING for scores in repeated]
+    if len(repeated) < 2 or not all(vary):  # the test knows no row without variance
+        return all(vary) or not any(vary)
+    return not bartlett(*repeated).pvalue < LEVEL  # NaN where rounding makes equal variances' statistic negative
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from multitask.evaluation.statistics import LEVEL, SampledScores, Spread, Uncertain, Values, contrast, holm
+from multitask.evaluation.statistics import LEVEL, SampledScores, Spread, Uncertain, Values, contrast, holm, vary_alike
 from multitask.evaluation.text_tables import capitalized
 from multitask.tasks.metrics import LOWER_IS_BETTER
 from studies.engine.table import Row, Table
@@ -245,13 +245,18 @@ class TableResults:
 
     @cached_property
     def spreads(self) -> dict[str, Spread]:
-        """Variance over seeds in each column, pooled over the rows. Rows with the same models count once."""
+        """Variance over seeds in each column, pooled over the rows."""
+        return {column: Spread.pooled(self._distinct(column)) for column in self.table.score_columns}
 
-        def distinct(column: str) -> list[Values]:
-            cells = [(row, scores.observed) for (row, name), scores in self.scores.items() if name == column]
-            return list({self._models(row, column): observed for row, observed in cells}.values())
+    @cached_property
+    def alike(self) -> dict[str, bool]:
+        """Whether a column's rows vary alike over seeds, so that one variance describes them."""
+        return {column: vary_alike(self._distinct(column)) for column in self.table.score_columns}
 
-        return {column: Spread.pooled(distinct(column)) for column in self.table.score_columns}
+    def _distinct(self, column: str) -> list[Values]:
+        """Scores of a column's rows, [seeds] each. Rows with the same models count once."""
+        cells = [(row, scores.observed) for (row, name), scores in self.scores.items() if name == column]
+        return list({self._models(row, column): observed for row, observed in cells}.values())
 
     def _models(self, row: str, column: str) -> frozenset[tuple[str, str]]:
         """Each task of a column with the runs whose models answer it."""
@@ -267,7 +272,7 @@ class TableResults:
             scores = self.scores.get((row, column))
             if scores is None:
                 return UNDEFINED
-            mean = contrast([(1.0, scores)], self.spreads[column])
+            mean = self._combined([(1.0, scores)], column, self.alike[column])
             touched = any((row, task) in seen for task in self.tasks(column))
             return Estimate(mean.value, scores.deviation, *mean.interval(), touched)
 
@@ -329,19 +334,22 @@ class TableResults:
         """The agreement of a column's orderings."""
         return Agreement.of([ordering for ordering in self.orderings if ordering.column == column])
 
-    def contrast(self, weights: Mapping[str, float], column: str, alike: bool = True) -> Uncertain | None:
+    def contrast(self, weights: Mapping[str, float], column: str, alike: bool | None = None) -> Uncertain | None:
         """Σ weight · mean over rows. None if a row has no scores, or has scores on other examples.
 
         Args:
             weights: by the row's key.
             column: of the scores.
             alike: pool the variance over seeds over all rows of the table. Otherwise each row has its own variance, if
-                all rows of the contrast have two seeds.
+                all rows of the contrast have two seeds. Default: whether the table's rows vary alike.
         """
         rows = [row.key for row in self.table.rows if row.key in weights]
         if len(rows) < len(weights) or not all(self.comparable(rows[0], row, column) for row in rows):
             return None
         terms = [(weights[row], self.scores[row, column]) for row in rows]
+        return self._combined(terms, column, self.alike[column] if alike is None else alike)
+
+    def _combined(self, terms: Sequence[tuple[float, SampledScores]], column: str, alike: bool) -> Uncertain:
         own = Spread.welch([(weight, scores.observed) for weight, scores in terms])
         return contrast(terms, self.spreads[column] if alike or not own.degrees else own)
 

@@ -1,6 +1,7 @@
 """Pages of studies are written from files of results, and nothing else on them changes."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,14 @@ def test_a_place_is_filled_and_the_rest_of_the_page_stays(folder: Path) -> None:
     assert (folder / "figures" / "numbers-t.svg").read_text(encoding="utf-8").startswith("<svg xmlns")
     assert "experiments run small --start weights --data FOLDER --tables t --seeds 2\n" in text
     assert refresh(folder) == []  # nothing is new
+
+
+def test_a_table_of_own_tasks_has_a_command_that_names_their_file(folder: Path) -> None:
+    (table,) = results(row("a", 0.5)).tables
+    Results((replace(table, preset="tasks", data="tasks.toml", study=None),)).save(folder / "results/numbers.parquet")
+    refresh(folder)
+    command = "multitask experiments run --tasks-file tasks.toml --start weights --seeds 2\n"
+    assert command in (folder / "paper.md").read_text(encoding="utf-8")
 
 
 def test_a_parameter_with_three_values_has_a_curve(folder: Path) -> None:

@@ -28,6 +28,14 @@ def test_values_and_defaults_are_those_of_transformers(model_type, left_out, hea
     assert {key: ours[key] for key in KEYS} == {key: expected[key] for key in KEYS}
 
 
+def test_a_bert_may_have_no_padding_token():
+    written = TheirBert(pad_token_id=None).to_dict()
+    assert written["pad_token_id"] is None
+    assert BertConfig.from_dict(written) == BertConfig()
+    with pytest.raises(InputError, match="pad_token_id is None; expected int"):
+        BertConfig.from_dict({**written, "model_type": "roberta"})
+
+
 @pytest.mark.parametrize("config", [BertConfig(), BertConfig(model_type="roberta", pad_token_id=1, type_vocab_size=1)])
 def test_round_trip_through_a_file(config, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))

@@ -40,8 +40,7 @@ def cells(draw: st.DrawFn) -> Cell:
 @st.composite
 def tables(draw: st.DrawFn, key: str) -> TableScores:
     rows = tuple(
-        # A row without any cell has no line, so that it cannot be read back.
-        RowScores(row, draw(st.text()), draw(POINTS), (draw(cells()), *(draw(cells() | st.none()) for _ in range(2))))
+        RowScores(row, draw(st.text()), draw(POINTS), tuple(draw(cells() | st.none()) for _ in COLUMNS))
         for row in draw(st.lists(KEYS, min_size=1, max_size=3, unique=True))
     )
     reference = draw(st.sampled_from([None, *(row.key for row in rows)]))
@@ -74,8 +73,11 @@ def example(**changes: Any) -> Results:
 def test_every_number_has_its_labels() -> None:
     pytest.importorskip("pandas")
     frame = example().to_pandas()
-    assert len(frame) == 2 + 1 + 1
-    first, second, published, undefined = (frame.iloc[place] for place in range(4))
+    assert len(frame) == 4 + 3
+    first, second, published, undefined = (frame.iloc[place] for place in (0, 1, 4, 6))
+    empty = frame.iloc[[2, 3, 5]]
+    assert list(empty["task"]) == ["sentiment", "overall", "sentiment"]
+    assert empty[["seed", "value", "low", "difference", "published"]].isna().all(axis=None)
     labels = {"preset": "small", "start": "weights", "data": "data", "study": "a_paper", "table": "1", "row": "a"}
     labels |= {"label": "Row A", "task": "overall", "metric": "mean"}
     for name, value in labels.items():

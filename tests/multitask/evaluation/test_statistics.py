@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from multitask.evaluation.resampled_scores import resampled_scores
-from multitask.evaluation.statistics import SampledScores, Spread, contrast, holm
+from multitask.evaluation.statistics import SampledScores, Spread, contrast, holm, vary_alike
 
 MEASURES = ("accuracy", "pearson", "spearman")
 
@@ -167,6 +167,19 @@ def test_the_spread_of_two_different_rows_is_welchs(sizes):
     assert spread.degrees == pytest.approx(expected.df)
     error = np.sqrt(spread.variance * (1 / sizes[0] + 1 / sizes[1]))
     assert (first.mean() - second.mean()) / error == pytest.approx(expected.statistic)
+
+
+def test_rows_vary_alike_as_far_as_bartletts_test_tells():
+    steady, wild = np.array([0.1, 0.2, 0.3]), np.array([-9.0, 0.0, 8.0])
+    assert vary_alike([steady, steady + 1])
+    assert not vary_alike([steady, wild])
+    for twice in (wild / 9, wild / 20, wild / 40):
+        assert vary_alike([steady, twice]) == (stats.bartlett(steady, twice).pvalue >= 0.05)
+    assert vary_alike([wild, np.zeros(1)])  # one seed tells nothing of a row's variance
+    assert not vary_alike([steady, np.full(3, 0.7)])
+    assert vary_alike([np.full(3, 0.1), np.full(3, 0.7)])
+    assert all(vary_alike([np.array([0.49, 0.5, 0.51])] * rows) for rows in range(1, 30))
+    assert vary_alike([])
 
 
 def test_a_spread_needs_two_seeds_of_every_row():

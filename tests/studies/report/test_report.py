@@ -284,7 +284,7 @@ def test_the_file_of_results_has_the_scores_of_the_runs_and_what_the_report_says
     published_only = [line for line in lines if line.row == "test"]
     assert [(line.seed, line.value, line.published) for line in published_only] == [(None, None, 0.7)] * 4
     assert {(line.row, line.seed) for line in lines} == {
-        *(("good", 0), ("good", 1), ("other", 0), ("other", 1), ("alone", 0), ("test", None))
+        *(("good", 0), ("good", 1), ("other", 0), ("other", 1), ("alone", 0), ("alone", None), ("test", None))
     }
     column = results.table("3").description.columns[1]
     counts = table.agreement("sentiment")

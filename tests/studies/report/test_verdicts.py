@@ -62,6 +62,19 @@ def test_rows_that_vary_differently_tell_of_themselves_alone(gradient: TableResu
     assert own_way.interval() == pooled_way.interval()  # the others tell how much a single seed may be off
 
 
+def test_a_table_whose_rows_vary_differently_has_their_own_variances(gradient: TableResults) -> None:
+    wild, first, second = (row.key for row in gradient.table.rows[:3])
+    steady = {cell: replace(of, observed=np.array([0.49, 0.5, 0.51])) for cell, of in gradient.scores.items()}
+    loose = steady | {(wild, "similarity"): replace(steady[wild, "similarity"], observed=np.array([0.1, 0.9, 0.2]))}
+    found, even = replace(gradient), replace(gradient)
+    found.__dict__["scores"], even.__dict__["scores"] = loose, steady
+    assert (found.alike["similarity"], even.alike["similarity"]) == (False, True)
+    weights = {first: 1, second: -1}
+    ours, own, pooled = (found.contrast(weights, "similarity", alike) for alike in (None, False, True))
+    assert ours.interval() == own.interval() == even.contrast(weights, "similarity", alike=False).interval()
+    assert pooled.interval()[0] < own.interval()[0]
+
+
 def test_a_contrast_needs_every_row(gradient: TableResults) -> None:
     weights = {"defaults": 1.0, "ratio=2": -1.0}
     assert gradient.contrast(weights, "similarity") is not None
