@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from minbert.model import Attend, BertModel, Layer
+from minbert.inference_layer import InferenceLayer
+from minbert.model import BertModel, Layer
 from minbert.packing import PackedBatch
 
 MIGRATION = 0.75
@@ -40,7 +41,7 @@ def to_int8(model: BertModel, batch: PackedBatch) -> None:
     for index, layer in enumerate(model.layers):
         assert isinstance(layer, Layer), "only once"
         if layer.output.in_features:
-            model.layers[index] = Int8Layer(layer, ranges)
+            model.layers[index] = _int8_layer(layer, ranges)
 
 
 @dataclass(frozen=True)
@@ -148,22 +149,14 @@ class Int8Linear(nn.Module):
         return levels.to(torch.int8).view(torch.uint8).bitwise_xor_(128)
 
 
-class Int8Layer(nn.Module):
-    """A layer of the encoder with `Int8Linear` maps, without dropout.
-
-    GELU is part of the product before it, and its values never leave 8 bits.
-    """
-
-    def __init__(self, layer: Layer, ranges: Mapping[nn.Module, Range]) -> None:
-        super().__init__()
-        attention, first, second = layer.attention, layer.intermediate, layer.output
-        self.query_key_value = Int8Linear(attention.query_key_value, ranges[attention.query_key_value])
-        self.attention_output = Int8Linear(attention.output, ranges[attention.output])
-        self.attention_norm = layer.attention_norm
-        self.output = Int8Linear(second, ranges[second], rounded=True)
-        self.intermediate = Int8Linear(first, ranges[first], gelu_outputs=self.output.inputs)
-        self.output_norm = layer.output_norm
-
-    def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
-        hidden = self.attention_norm(hidden + self.attention_output(attend(self.query_key_value(hidden))))
-        return self.output_norm(hidden + self.output(self.intermediate(hidden)))
+def _int8_layer(layer: Layer, ranges: Mapping[nn.Module, Range]) -> InferenceLayer:
+    """The same layer in 8 bits. The values of GELU never leave 8 bits."""
+    attention, first, second = layer.attention, layer.intermediate, layer.output
+    output = Int8Linear(second, ranges[second], rounded=True)
+    return InferenceLayer(
+        layer,
+        query_key_value=Int8Linear(attention.query_key_value, ranges[attention.query_key_value]),
+        attention_output=Int8Linear(attention.output, ranges[attention.output]),
+        intermediate=Int8Linear(first, ranges[first], gelu_outputs=output.inputs),
+        output=output,
+    )

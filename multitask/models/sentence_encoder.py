@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
+from minbert.inference_layer import processor_has_bf16, to_bf16
 from minbert.int8 import to_int8
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
@@ -128,6 +129,8 @@ class SentenceEncoder:
         if runtime.int8:
             to_int8(model, _random_sentences(tokenizer, max_length))
         elif runtime.precision == "bf16":
+            if runtime.device.type == "cpu" and processor_has_bf16():
+                to_bf16(model)
             _round_linear_layers(model)
         return cls(model, tokenizer, resolve_pooling(pooling, folder), runtime, max_length)
 

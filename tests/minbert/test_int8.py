@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, gelu
 
 from minbert.config import BertConfig
-from minbert.int8 import Int8Layer, Int8Linear, Range, to_int8
+from minbert.inference_layer import InferenceLayer
+from minbert.int8 import Int8Linear, Range, to_int8
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from multitask.runtime.device import _cpu_has_int8
@@ -109,7 +110,7 @@ def test_states_are_close_to_those_in_fp32(models, autocast):
     batch = batch_of(sentences(2, 10))
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         whole, rounded = (model.forward_packed(batch).float() for model in models)
-    assert all(isinstance(layer, Int8Layer) for layer in models[1].layers)
+    assert all(isinstance(layer, InferenceLayer) for layer in models[1].layers)
     assert cosine_similarity(whole, rounded).min() > 0.995
     assert not torch.equal(whole, rounded)
 
@@ -128,5 +129,5 @@ def test_layers_without_neurons_stay():
     batch = batch_of(sentences(4, 5))
     whole = model.forward_packed(batch)
     to_int8(model, batch)
-    assert [isinstance(layer, Int8Layer) for layer in model.layers] == [False, True]
+    assert [isinstance(layer, InferenceLayer) for layer in model.layers] == [False, True]
     assert cosine_similarity(whole, model.forward_packed(batch)).min() > 0.995

@@ -277,7 +277,7 @@ def test_a_run_is_scored_apart_on_what_it_was_trained_on(tiny_encoder, small_dat
 
 def test_pooling_does_not_go_with_the_tasks_heads(tiny_encoder, capsys):
     assert main(["evaluate", "--model", str(tiny_encoder), "--pooling", "mean"]) == 2
-    assert "--pooling is for the suites" in capsys.readouterr().err
+    assert "--pooling is for suites" in capsys.readouterr().err
 
 
 def test_every_suite_is_an_entry():

@@ -18,9 +18,11 @@ from torch import nn
 from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.files import write_json
+from minbert.inference_layer import InferenceLayer, processor_has_bf16
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer
 from multitask import SentenceEncoder
+from multitask.models import sentence_encoder
 from multitask.runtime import device
 from multitask.runtime.device import start
 
@@ -216,13 +218,19 @@ def test_sentences_are_cut_as_the_folder_says(tiny_encoder, tmp_path, files, exp
     np.testing.assert_array_equal(encoder.encode(long), encoder.encode(long, max_length=expected))
 
 
-def test_bf16_weights_are_rounded_once_as_autocast_would_in_each_call(tiny_encoder):
+def test_bf16_weights_are_rounded_once_as_autocast_would_in_each_call(tiny_encoder, monkeypatch):
+    monkeypatch.setattr(sentence_encoder, "processor_has_bf16", lambda: False)
     loaded = SentenceEncoder.load(tiny_encoder, device="cpu", precision="bf16")
     assert all(layer.weight.dtype == torch.bfloat16 for layer in loaded.model.modules() if isinstance(layer, nn.Linear))
     assert loaded.model.embeddings.word.weight.dtype == torch.float32
     model = BertModel.from_pretrained(str(tiny_encoder))
     in_each_call = SentenceEncoder(model, loaded.tokenizer, loaded.pooling, loaded.runtime, loaded.max_length)
     np.testing.assert_array_equal(loaded.encode(SENTENCES), in_each_call.encode(SENTENCES))
+
+
+def test_a_processor_with_bf16_has_layers_for_inference(tiny_encoder):
+    loaded = SentenceEncoder.load(tiny_encoder, device="cpu", precision="bf16")
+    assert {isinstance(layer, InferenceLayer) for layer in loaded.model.layers} == {processor_has_bf16()}
 
 
 def test_bf16_is_close(tiny, tiny_encoder):

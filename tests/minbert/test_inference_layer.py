@@ -1,0 +1,65 @@
+"""Layers in bf16 with weights laid out once, against the ordinary layers."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.functional import cosine_similarity, gelu
+
+from minbert.config import BertConfig
+from minbert.inference_layer import Bf16Linear, InferenceLayer, processor_has_bf16, to_bf16
+from minbert.model import BertModel
+from minbert.packing import PackedBatch
+
+pytestmark = pytest.mark.skipif(not processor_has_bf16(), reason="this processor has no products in bf16")
+CONFIG = BertConfig(
+    vocab_size=100, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+    max_position_embeddings=40,
+)  # fmt: skip
+
+
+def batch_of(seed: int, count: int) -> PackedBatch:
+    draw = torch.Generator().manual_seed(seed)
+    lengths = sorted(torch.randint(2, 30, (count,), generator=draw).tolist(), reverse=True)
+    sequences = [torch.randint(5, 100, (length,), generator=draw).numpy() for length in lengths]
+    return PackedBatch.from_sequences(sequences, unpadded=True)
+
+
+@given(st.integers(1, 70), st.integers(1, 40), st.integers(1, 40), st.sampled_from(["none", "gelu"]))
+@torch.no_grad()
+def test_a_map_is_the_rounded_product_of_rounded_numbers(tokens, inputs, outputs, activation):
+    torch.manual_seed(tokens)
+    linear, x = nn.Linear(inputs, outputs), torch.randn(tokens, inputs)
+    found = Bf16Linear(linear, activation)(x)
+    exact = x.bfloat16().double() @ linear.weight.bfloat16().double().T + linear.bias.bfloat16().double()
+    exact = gelu(exact) if activation == "gelu" else exact
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.double(), exact, rtol=2**-8, atol=1e-5)
+
+
+@torch.no_grad()
+def test_states_are_as_near_to_fp32_as_those_of_ordinary_layers_under_autocast():
+    torch.manual_seed(0)
+    whole, rounded = BertModel(CONFIG).eval(), BertModel(CONFIG).eval()
+    rounded.load_state_dict(whole.state_dict())
+    to_bf16(rounded)
+    assert all(isinstance(layer, InferenceLayer) for layer in rounded.layers)
+    batch = batch_of(1, 12)
+    exact = whole.forward_packed(batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        ordinary, found = whole.forward_packed(batch), rounded.forward_packed(batch)
+    assert found.dtype == ordinary.dtype
+    assert (found - exact).norm() <= 1.2 * (ordinary - exact).norm()
+    assert cosine_similarity(found, exact).min() > 0.9999
+
+
+@torch.no_grad()
+def test_layers_without_neurons_stay():
+    model = BertModel(BertConfig.from_dict({**CONFIG.to_dict(), "layer_intermediate_sizes": [0, 64]})).eval()
+    batch = batch_of(2, 5)
+    exact = model.forward_packed(batch)
+    to_bf16(model)
+    assert [isinstance(layer, InferenceLayer) for layer in model.layers] == [False, True]
+    with torch.autocast("cpu", torch.bfloat16):
+        assert cosine_similarity(exact, model.forward_packed(batch)).min() > 0.9999
