@@ -32,6 +32,9 @@ DRAWING = {
     "studies.gradient_paradigm.simulation_figures": slice(None),
 }
 """Modules that draw, and which axes of their data do not depend on labels."""
+LABEL = re.compile(r"@(?:(?:title|note) of )?[\w-]+(?::\d+)?@")
+DRAWN = 4
+"""Of so many figures one is drawn."""
 WIDTH = re.compile(r"width: [\d.]+in")
 """A forest plot is as wide as its labels need."""
 
@@ -60,11 +63,12 @@ def reworded(table: Table) -> tuple[Table, dict[str, str]]:
 
 
 def drawn_data(figures: list[list[bytes]], axes_of_data: slice) -> Callable[..., Markup]:
-    """In place of `render_panels`: keeps the data of what is drawn, and returns the description alone."""
+    """In place of `render_panels`: keeps the data of some figures, and returns the description alone."""
 
     def render(draw: Callable[[Figure], None], inches: tuple[float, float], description: str, *_margins: Any) -> Markup:
         figure = Figure(figsize=inches)
-        draw(figure)
+        if len(figures) % DRAWN == 0:
+            draw(figure)
         data = [np.asarray(line.get_xydata())[:, axes_of_data] for axes in figure.axes for line in axes.get_lines()]
         data += [image.get_array() for axes in figure.axes for image in axes.get_images()]
         data += [path.vertices for axes in figure.axes for of in axes.collections for path in of.get_paths()]
@@ -107,10 +111,12 @@ def test_reworded_labels_change_nothing_else(store: Path, tmp_path: Path, monkey
 
 def restored(name: str, text: str, originals: dict[str, str]) -> str:
     """A page with the original labels."""
-    text = unescape(text)
-    for label, original in originals.items():
-        text = text.replace(label, latex(original) if name.endswith(".tex") else original)
-    return text
+
+    def original(found: re.Match[str]) -> str:
+        label = originals.get(found[0], found[0])
+        return latex(label) if name.endswith(".tex") else label
+
+    return LABEL.sub(original, unescape(text))
 
 
 def verdicts(store: Path) -> list[str]:

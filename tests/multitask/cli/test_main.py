@@ -332,7 +332,7 @@ def test_embed_refuses(tiny_encoder, tmp_path, capsys):
         ("--model is missing", ["evaluate"]),
         ("--output is missing", ["export", "--model", "all-minilm-l6-v2"]),
         ("seed is 4294967296; expected 0 to 4294967295", ["evaluate", "--model", "m", "--seed", 2**32]),
-        ("--precision int8 is for the suites sts,", ["evaluate", "--model", "m", "--precision", "int8"]),
+        ("--precision int8 is for suites of frozen embeddings", ["evaluate", "--model", "m", "--precision", "int8"]),
         ('--precision is "int8"; expected one of: auto,', ["predict", "--model", "m", "--precision", "int8"]),
         ("batches is -1; expected at least 1", ["probe", "--model", "m", "--batches", -1]),
         ("seeds is 0; expected at least 1", ["experiments", "plan", "sample", "--seeds", 0]),
