@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     options = parser.parse_args()
     sentences = read_sentences(options.text, options.sentences).sentences
-    whole = SentenceEncoder.load(options.start, precision=options.precision)
+    whole = SentenceEncoder.load(options.start, precision=options.precision, keep_layers=True)
     encoders = {share: pruned(whole, share) for share in SHARES}
     seconds: dict[float, list[float]] = {share: [] for share in SHARES}
     for _ in range(options.rounds + 1):

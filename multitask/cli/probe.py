@@ -55,7 +55,11 @@ def probe(options: Probe) -> int:
     texts = similar_pairs(options.data) if similar else [training_sentences(options.source, options.data)[0]]
     objective = options.objective.build()
     encoder = SentenceEncoder.load(
-        options.model, options.revision, device=options.computing.device, precision=options.computing.precision
+        options.model,
+        options.revision,
+        device=options.computing.device,
+        precision=options.computing.precision,
+        keep_layers=True,  # for their dropout
     )
     found = probe_checkpoint(encoder, texts, objective, options.batch_size, options.batches, options.seed)
     summaries = [components.summary() for components in found]

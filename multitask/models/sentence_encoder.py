@@ -110,13 +110,15 @@ class SentenceEncoder:
         pooling: Pooling = "auto",
         device: Device = "auto",
         precision: EmbeddingPrecision = "auto",
+        keep_layers: bool = False,
     ) -> Self:
         """Load from a run's folder, a model folder, `all-minilm-l6-v2` or a hub id.
 
         Sentences are cut to the length that the model's folder records, if any. The pooling of a sentence-transformers
         folder is used; if that model scales its embeddings to length 1, pass `normalize` to `encode`. int8 measures
         its ranges on sentences of random tokens, so they depend on the model alone. In bf16, weights are rounded here:
-        use `encode`, and load in fp32 what is saved or called otherwise.
+        use `encode`, and load in fp32 what is saved or called otherwise. Layers for inference, which have no dropout, then
+        replace those of the model, unless `keep_layers` is set.
 
         Raises:
             InputError: no such model, or int8 is not possible on this processor.
@@ -129,7 +131,7 @@ class SentenceEncoder:
         if runtime.int8:
             to_int8(model, _random_sentences(tokenizer, max_length))
         elif runtime.precision == "bf16":
-            if runtime.device.type == "cpu" and processor_has_bf16():
+            if runtime.device.type == "cpu" and processor_has_bf16() and not keep_layers:
                 to_bf16(model)
             _round_linear_layers(model)
         return cls(model, tokenizer, resolve_pooling(pooling, folder), runtime, max_length)

@@ -95,3 +95,19 @@ def test_the_command_refuses(tiny_encoder: Path, sample_data: Path, capsys) -> N
     assert "cosine learns from labels" in capsys.readouterr().err
     assert main([*arguments, "--source", "mood"]) == 2
     assert 'unknown source "mood"' in capsys.readouterr().err
+
+
+def test_the_command_drops_units_within_layers_in_every_precision(
+    tiny_encoder: Path, sample_data: Path, tmp_path: Path
+) -> None:
+    found = {}
+    for precision in ("fp32", "bf16"):
+        output = tmp_path / f"{precision}.json"
+        arguments = ["--data", sample_data, "--source", "similarity", "--output", output, "--precision", precision]
+        assert (
+            main([str(argument) for argument in ["probe", "--model", tiny_encoder, "--device", "cpu", *arguments]]) == 0
+        )
+        found[precision] = np.array(
+            [list(batch.values()) for batch in json.loads(output.read_text())["batches"]], float
+        )
+    np.testing.assert_allclose(found["bf16"], found["fp32"], rtol=0.1)
