@@ -31,6 +31,7 @@ from transformers.utils import logging
 
 from benchmarks.machine import machine, matrix_rate
 from benchmarks.sentence_transformers_peers import PEERS, build, builders
+from minbert.model import BertModel
 from multitask import SentenceEncoder
 from multitask.evaluation.sts_scores import cosines
 from multitask.runs.artefact import locate_model
@@ -94,9 +95,9 @@ def latencies(sides: Mapping[str, Encode], rounds: int) -> dict[str, list[float]
     return {name: values[CALLS:] for name, values in found.items()}
 
 
-def work_per_token(encoder: SentenceEncoder) -> int:
+def work_per_token(model: str) -> int:
     """Floating-point operations for each real token: 2 for each parameter in the layers."""
-    return 2 * sum(parameter.numel() for parameter in encoder.model.layers.parameters())
+    return 2 * sum(parameter.numel() for parameter in BertModel.from_pretrained(model).layers.parameters())
 
 
 def main() -> None:
@@ -146,7 +147,7 @@ def report(options: argparse.Namespace, sentences: list[str], peers: Mapping[str
     print("|---|---:|---:|---:|---:|---:|---:|")
     for name, values in speeds.items():
         speed = statistics.median(values)
-        used = speed * np.mean(lengths) * work_per_token(one) / rates["bfloat16"]
+        used = speed * np.mean(lengths) * work_per_token(options.model) / rates["bfloat16"]
         similar = cosines(embeddings[REFERENCE], embeddings[name])
         print(
             f"| {name} | {batch_sizes.get(name, 'by tokens')} | {speed:,.0f} | {min(values):,.0f} to {max(values):,.0f}"
