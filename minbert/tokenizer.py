@@ -146,7 +146,7 @@ def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:
 
     Raises:
         InputError: no checkpoint has this name, it contains neither `tokenizer.json` nor `vocab.txt`, or its tokenizer
-            has ids that its table of word embeddings lacks.
+            has ids that its table of word embeddings lacks, or adds no special tokens.
     """
     folder = resolve(name, revision)
     companions = {file: (folder / file).read_bytes() for file in COMPANION_FILES if (folder / file).is_file()}
@@ -155,6 +155,8 @@ def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:
     tokenizer = Tokenizer(backend, config.max_length, companions, str(folder))
     ids = [*backend.get_vocab().items()]
     for encoding in tokenizer._encode_batch(["", ("", "")]):  # the specials have ids of their own
+        if not encoding.ids:
+            raise InputError(f"{folder}: the tokenizer adds no special tokens, such as [CLS] and [SEP], to a sentence")
         ids += zip(encoding.tokens, encoding.ids, strict=True)
     token, largest = max(ids, key=itemgetter(1), default=("", 0))
     if largest >= config.vocab_size:

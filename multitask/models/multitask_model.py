@@ -1,5 +1,6 @@
 """MultitaskModel: an encoder, a pooling and one head for each task. Transformers can read the saved encoder."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from multitask.models.pooling import PoolingMethod, pool
 from multitask.models.prediction_heads import build_heads, pair_input
 from multitask.models.predictions import Prediction, Sentence, predict_rows
 from multitask.runs.artefact import is_run, locate_model
+from multitask.runs.records import parse_record
 from multitask.runtime.device import Runtime, start
 from multitask.runtime.options import Device, Precision
 from multitask.tasks.declarations import COURSE, load_tasks, task_of
@@ -160,11 +162,12 @@ class MultitaskModel(nn.Module):
         try:
             tasks, pooling = _tasks(description["tasks"]), description["pooling"]
             renamed = {"hidden_size": "head_hidden_size"}  # the name in older models
-            heads = HeadsConfig(**{renamed.get(name, name): value for name, value in description["heads"].items()})
+            named = {renamed.get(name, name): value for name, value in description["heads"].items()}
         except (TypeError, KeyError, AttributeError) as error:
             raise InputError(f"{path}: not a description of a multitask model ({error})") from None
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
+        heads: HeadsConfig = parse_record(json.dumps(named), HeadsConfig, path)
         max_length = stored_max_length(folder)
         if pooling not in get_args(PoolingMethod):
             raise InputError(f"{path}: pooling is {pooling!r}; expected {' or '.join(get_args(PoolingMethod))}")

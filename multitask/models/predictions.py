@@ -114,7 +114,9 @@ def estimate_rows(
             raw = _outputs(model, together, sequences, runtime)
             found |= {name: model.tasks[name].estimate(values) for name, values in raw.items()}
     if damaged := [name for name, values in found.items() if not np.isfinite(values).all()]:
-        raise InputError(f"the model's outputs for {damaged[0]} are not finite; its weights are damaged")
+        raise InputError(
+            f"{model.tokenizer.source}: the model's outputs for {damaged[0]} are not finite; its weights are damaged"
+        )
     return {name: found[name] for name in names}
 
 

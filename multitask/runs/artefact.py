@@ -13,7 +13,7 @@ process that wants the same artefact waits for the first.
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -223,6 +223,12 @@ class Artefact:
         if strange := [name for name in best.values() if not re.fullmatch(r"[\w-]+", name)]:
             raise InputError(f"{path}: {strange[0]!r:.60} is no name of a checkpoint, such as step-0000016")
         return {score: self.folder / "checkpoints" / checkpoint for score, checkpoint in best.items()}
+
+
+def check_names(names: Iterable[str | None], path: Path) -> None:
+    """Raise InputError if a record in a file names what cannot be a run, such as a path to another place."""
+    if strange := [name for name in names if name is not None and not re.fullmatch(r"\w[\w.+-]*", name)]:
+        raise InputError(f"{path}: {strange[0]!r:.60} is no name of a run, such as finetune-run-0123456789abcdef")
 
 
 def is_run(name: str | Path) -> bool:

@@ -36,6 +36,8 @@ def parse_record(text: str, kind: Any, path: Path) -> Any:
         first = error.errors()[0]
         place = "".join(f"{part}: " for part in first["loc"])
         raise InputError(f"{path}: {place}{first['msg']}") from None
+    except InputError as error:  # a dataclass refuses its values
+        raise InputError(f"{path}: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from minbert.errors import InputError
 from minbert.files import read_json
-from multitask.runs.artefact import Artefact
+from multitask.runs.artefact import Artefact, check_names
 from multitask.runs.garbage import write_keep_list
 from multitask.runs.records import parse_record, read_sealed, write_sealed
 from multitask.runs.run_hash import FORMAT_VERSION
@@ -177,6 +177,8 @@ class Record:
             if (found.get("schema"), found.get("format_version")) != (SCHEMA, FORMAT_VERSION):
                 raise InputError(f"{path}: written by another version")
             record: Record = parse_record(json.dumps(found), cls, path)
+            check_names([name for run in record.runs for name in (run.model, run.evaluation)], path)
+            check_names(record.artefacts(), path)
         except InputError as error:
             raise InputError(f"{error}; run {command} again") from None
         return record

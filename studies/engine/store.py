@@ -15,7 +15,7 @@ from typing import Any
 from minbert.download_checkpoint import HUB_EXTRAS, weights_file
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
-from multitask.runs.artefact import LOCKS, Artefact, Weights, locate_model
+from multitask.runs.artefact import LOCKS, Artefact, Weights, check_names, locate_model
 from multitask.runs.garbage import KEEP_LISTS, entries, keep_lists, remove, unneeded
 from multitask.runs.locks import is_free
 from multitask.runs.records import read_sealed, write_sealed
@@ -193,6 +193,7 @@ def _read_note(path: Path) -> Note | None:
     """A note; None, with a warning, of a damaged one, without which a stage loads its inputs to find its artefact."""
     try:
         note: Note = read_sealed(path, Note)
+        check_names([note.artefact], path)
     except InputError as error:
         logger.warning("%s; the note is not used", error)
         return None

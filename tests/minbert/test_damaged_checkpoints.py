@@ -164,6 +164,13 @@ def test_a_special_beyond_the_table(checkpoint):
     assert f"the tokenizer gives '[SEP]' the id {rows}" in refusal(checkpoint)
 
 
+def test_a_tokenizer_without_special_tokens(checkpoint):
+    """An empty sentence would have no token."""
+    path = checkpoint / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"post_processor": None}))
+    assert refusal(checkpoint).startswith(f"{checkpoint}: the tokenizer adds no special tokens, such as [CLS]")
+
+
 @pytest.mark.parametrize(
     ("files", "complaint"),
     [

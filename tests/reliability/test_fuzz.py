@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 import safetensors.numpy
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from benchmarks.reliability.mutations import (
     mutated_tensors,
 )
 from benchmarks.reliability.world import copy
+from minbert.checkpoint import read_tensors, write_tensors
 from minbert.errors import InputError
 from minbert.files import read_toml
 from multitask.cli.main import LONGEST_ERROR, error_line, main
@@ -109,6 +111,35 @@ def test_a_model_with_huge_heads_is_refused_before_they_are_allocated(world, mod
     path.write_text(json.dumps(stored | {"heads": stored["heads"] | {"head_hidden_size": 10**9}}))
     with pytest.raises(InputError, match=f"^{path}: head_hidden_size is 1000000000; expected 1 to 65536"):
         MultitaskModel.load(path.parent, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("heads", "told"),
+    [
+        ({"dropout": None}, "dropout: Input should be a valid number"),
+        ({"residual": "no"}, "residual: Input should be a valid boolean"),
+        ({"sharing": "some"}, "sharing: Input should be 'separate'"),
+        ({"depth": 2}, "depth: "),
+        (["dropout"], "not a description of a multitask model"),
+    ],
+)
+def test_a_model_whose_heads_have_settings_of_another_type_is_refused(world, model, tmp_path, heads, told):
+    [kept] = (world / model / "checkpoints").iterdir()
+    path = copy(kept, tmp_path / "model") / "multitask.json"
+    stored = json.loads(path.read_text())
+    path.write_text(json.dumps(stored | {"heads": stored["heads"] | heads if isinstance(heads, dict) else heads}))
+    with pytest.raises(InputError, match=f"^{path}: {told}"):
+        MultitaskModel.load(path.parent, "cpu")
+
+
+def test_outputs_beyond_all_numbers_name_the_model(world, model, tmp_path):
+    [kept] = (world / model / "checkpoints").iterdir()
+    folder = copy(kept, tmp_path / "model")
+    path = folder / "heads.safetensors"
+    write_tensors({name: torch.full_like(tensor, 3e38) for name, tensor in read_tensors(path).items()}, path)
+    found = MultitaskModel.load(folder, "cpu", "fp32")
+    with pytest.raises(InputError, match=f"^{folder}: the model's outputs for .* are not finite"):
+        found.predict(next(iter(found.tasks)), ["a"])
 
 
 def test_cells_of_a_table_give_a_terminal_no_orders():

@@ -14,6 +14,7 @@ from multitask.cli.main import main
 from multitask.runs.artefact import LOCKS, Weights
 from multitask.runs.garbage import entries, write_keep_list
 from multitask.runs.locks import exclusive, shared
+from multitask.runs.records import read_sealed, write_sealed
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
 from studies.engine.experiments import experiment
@@ -21,8 +22,9 @@ from studies.engine.local_engine import InProcess
 from studies.engine.plan import make_plan
 from studies.engine.presets import Preset
 from studies.engine.recipes import Recipes
+from studies.engine.record import Record, RecordedStage
 from studies.engine.run import run_preset
-from studies.engine.store import GRIDS, Store, collect, garbage
+from studies.engine.store import GRIDS, Note, Store, collect, garbage
 from studies.engine.table import Row
 
 
@@ -194,6 +196,23 @@ def test_a_damaged_note_is_not_used_and_breaks_nothing(
     assert Store(options(runs)).estimate(node) is not None
     assert note in garbage(runs)
     assert not [path for path in garbage(runs) if path.is_dir()]
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "\0", "/tmp", "a/b", ""])
+@pytest.mark.parametrize("field", ["model", "evaluation", "chain"])
+def test_a_record_names_no_place_outside_of_its_folder(runs: Path, tmp_path: Path, field: str, name: str) -> None:
+    record = Record.read(runs, "sample")
+    strange = (RecordedStage("finetune", name, 1.0),) if field == "chain" else name
+    replace(record, runs=(replace(record.runs[0], **{field: strange}),)).write(tmp_path)
+    with pytest.raises(InputError, match=r"experiments-sample\.json: .* is no name of a run, such as"):
+        Record.read(tmp_path, "sample")
+
+
+def test_a_note_names_no_place_outside_of_its_folder(recipes: Recipes, runs: Path) -> None:
+    store, node = Store(options(runs)), recipes.finetune(recipes.start)
+    [path] = (runs / ".nodes").glob(f"{store.key(node)}.json")
+    write_sealed(path, replace(read_sealed(path, Note), artefact="../elsewhere"))
+    assert Store(options(runs)).note(node) is None
 
 
 def test_gc_removes_nothing_where_a_record_has_lost_its_list(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
