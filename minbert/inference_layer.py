@@ -4,15 +4,18 @@ oneDNN computes products of small batches fastest if weights lie in its own orde
 into that order in every call.
 """
 
-from typing import Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
+from minbert.errors import InputError
 from minbert.model import Attend, BertModel, Layer
 
 ROWS = 16
 """Tokens of a small batch, for which the order of the weights is best. It fits larger batches too."""
+
+NO_DROPOUT = "layers for inference have no dropout; load the encoder with keep_layers=True to train it"
 
 
 class InferenceLayer(nn.Module):
@@ -34,12 +37,42 @@ class InferenceLayer(nn.Module):
         self.output = output
         self.output_norm = layer.output_norm
 
+    def train(self, mode: bool = True) -> Self:
+        """Raise InputError in training mode: without dropout, nothing would be as it is in training."""
+        if mode:
+            raise InputError(NO_DROPOUT)
+        return super().train(mode)
+
     def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
         hidden = self.attention_norm(hidden + self.attention_output(attend(self.query_key_value(hidden))))
         return self.output_norm(hidden + self.output(self.intermediate(hidden)))
 
 
-class Bf16Linear(nn.Module):
+class PackedLinear(nn.Module):
+    """A linear map whose weights are laid out in oneDNN's order, `packed`, next to its buffers.
+
+    The packed weights can be neither read nor copied, so they are made anew where buffers are copied or loaded.
+    """
+
+    packed: Tensor
+
+    def pack(self) -> Tensor:
+        """The weights in oneDNN's order, from the buffers."""
+        raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "packed"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.packed = self.pack()
+
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        super()._load_from_state_dict(*arguments)
+        self.packed = self.pack()
+
+
+class Bf16Linear(PackedLinear):
     """A linear map in bf16 whose weights are laid out once, [tokens, inputs] -> [tokens, outputs] bf16.
 
     Args:
@@ -55,7 +88,10 @@ class Bf16Linear(nn.Module):
         self.activation = activation
         self.register_buffer("weight", linear.weight.detach().bfloat16())
         self.register_buffer("bias", linear.bias.detach().bfloat16())
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, ROWS)
+        self.packed = self.pack()
+
+    def pack(self) -> Tensor:
+        return torch.ops.mkldnn._reorder_linear_weight(self.weight, ROWS)
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(

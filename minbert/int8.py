@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from minbert.inference_layer import InferenceLayer
+from minbert.inference_layer import InferenceLayer, PackedLinear
 from minbert.model import BertModel, Layer
 from minbert.packing import PackedBatch
 
@@ -91,7 +91,7 @@ def _watch(model: BertModel) -> Iterator[dict[nn.Module, Range]]:
             hook.remove()
 
 
-class Int8Linear(nn.Module):
+class Int8Linear(PackedLinear):
     """A linear map with rounded weights, of inputs that it rounds or that are rounded.
 
     Args:
@@ -119,8 +119,11 @@ class Int8Linear(nn.Module):
         self.register_buffer("bias", linear.bias.detach())
         self.register_buffer("multipliers", 1 / (factors * self.inputs.scale))
         self.register_buffer("shift", torch.tensor(self.inputs.zero - 128.0))
-        self.packed = torch.ops.onednn.qlinear_prepack(self.weight, None)
+        self.packed = self.pack()
         self.zeros = torch.zeros(len(scales), dtype=torch.int64)
+
+    def pack(self) -> Tensor:
+        return torch.ops.onednn.qlinear_prepack(self.weight, None)
 
     def forward(self, x: Tensor) -> Tensor:
         """[tokens, channels], real or rounded -> [tokens, outputs], rounded or in the precision of autocast."""

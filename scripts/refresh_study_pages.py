@@ -11,6 +11,7 @@ report/results.parquet.
 """
 
 import re
+import shlex
 import sys
 from functools import partial
 from math import isfinite
@@ -19,6 +20,7 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import read_text, write_text
 from multitask.evaluation.markup import markdown_cell, markdown_text
+from multitask.runs.artefact import without_folders
 from studies.engine.table import OWN_TASKS
 from studies.report.figures import standalone
 from studies.report.forest_plot import Picture, forest_plot
@@ -123,7 +125,7 @@ def _command(table: TableScores, name: str) -> str:
     suites = "--suites-data SENTEVAL " if any(c.task in ("STS", "Transfer") for c in table.description.columns) else ""
     seeds = table.seeds[-1] if table.seeds else 1
     if table.preset == OWN_TASKS:
-        what = f"--tasks-file {table.data} --start {table.start}"
+        what = f"--tasks-file {shlex.quote(without_folders(table.data))} --start {table.start}"
     else:
         what = f"{table.preset} --start {table.start} --data FOLDER {suites}--tables {table.description.table}"
     return (

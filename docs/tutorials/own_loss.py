@@ -60,7 +60,7 @@ from multitask import SentenceEncoder
 from multitask.evaluation.gradient_probe import probe
 from multitask.objectives import build_objective
 
-encoder = SentenceEncoder.load("all-minilm-l6-v2")
+encoder = SentenceEncoder.load("all-minilm-l6-v2", keep_layers=True)  # for their dropout
 sentences = open("data/sample/sentences.txt", encoding="utf-8").read().splitlines()[:64]
 torch.manual_seed(0)
 encoder.model.train()  # with dropout

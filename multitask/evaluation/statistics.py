@@ -11,11 +11,11 @@ Seeds: another seed would give another model. Resampling the seeds themselves un
 (three seeds have ten distinct resamples, with two thirds of the variance). Instead, we shift a mean over seeds by
 s/√seeds · t. Here s² is the variance over seeds, pooled over the rows of a table as in the analysis of variance (Fisher
 1925), because a row's own three seeds say next to nothing about it, and t is drawn from Student's distribution with the
-pooled degrees of freedom. Where the rows' variances differ (Bartlett 1937, at the 5% level), the variances of the
-compared rows are used instead (Welch 1947). For normal scores of equal spread, this alone is exact. Together with the
-resampled examples it is a generalised confidence interval (Weerahandi 1993). Differences of single examples between
-seeds are part of both, so intervals tend to be too wide rather than too narrow. If no row has a second seed, the
-variance over seeds is unknown; intervals then describe these models on other examples, not the methods.
+pooled degrees of freedom. For normal scores of equal spread, this alone is exact. Where the rows' variances differ
+(Bartlett 1937, at the 5% level), the variances of the compared rows are used instead, as an approximation (Welch 1947).
+Together with the resampled examples it is a generalised confidence interval (Weerahandi 1993). Differences of single
+examples between seeds are part of both, so intervals tend to be too wide rather than too narrow. If no row has a second
+seed, the variance over seeds is unknown; intervals then describe these models on other examples, not the methods.
 
 A difference is tested by its interval: p is the lowest level at which the interval excludes zero. Dror et al. 2018
 recommend two kinds of tests if the distribution is unknown, as for accuracy and correlation: permutations of the two
@@ -76,12 +76,14 @@ class Spread:
 
 
 def vary_alike(rows: Sequence[Values]) -> bool:
-    """Whether nothing at the 5% level shows that rows vary differently over seeds, [seeds] each (Bartlett 1937)."""
-    repeated = [scores for scores in rows if len(scores) > 1]
-    vary = [scores.std(ddof=1) > ROUNDING for scores in repeated]
-    if len(repeated) < 2 or not all(vary):  # the test knows no row without variance
-        return all(vary) or not any(vary)
-    return not bartlett(*repeated).pvalue < LEVEL  # NaN where rounding makes equal variances' statistic negative
+    """Whether nothing at the 5% level shows that rows vary differently over seeds, [seeds] each (Bartlett 1937).
+
+    Rows whose seeds have one score are left out: scores are counts, so ties are chance, and the test knows no zero.
+    """
+    varied = [scores for scores in rows if len(scores) > 1 and scores.std(ddof=1) > ROUNDING]
+    if len(varied) < 2:
+        return True
+    return not bartlett(*varied).pvalue < LEVEL  # NaN where rounding makes equal variances' statistic negative
 
 
 @dataclass(frozen=True)

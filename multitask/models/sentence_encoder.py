@@ -118,7 +118,7 @@ class SentenceEncoder:
         folder is used; if that model scales its embeddings to length 1, pass `normalize` to `encode`. int8 measures
         its ranges on sentences of random tokens, so they depend on the model alone. In bf16, weights are rounded here:
         use `encode`, and load in fp32 what is saved or called otherwise. On a processor, layers for inference, which
-        have no dropout, then replace those of the model, unless `keep_layers` is set.
+        have no dropout, then replace those of the model, unless `keep_layers` is set. int8 always replaces them.
 
         Raises:
             InputError: no such model, or int8 is not possible on this processor.

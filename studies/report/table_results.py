@@ -10,7 +10,17 @@ from typing import TypeVar
 
 import numpy as np
 
-from multitask.evaluation.statistics import LEVEL, SampledScores, Spread, Uncertain, Values, contrast, holm, vary_alike
+from multitask.evaluation.statistics import (
+    LEVEL,
+    ROUNDING,
+    SampledScores,
+    Spread,
+    Uncertain,
+    Values,
+    contrast,
+    holm,
+    vary_alike,
+)
 from multitask.evaluation.text_tables import capitalized
 from multitask.tasks.metrics import LOWER_IS_BETTER
 from studies.engine.table import Row, Table
@@ -341,7 +351,7 @@ class TableResults:
             weights: by the row's key.
             column: of the scores.
             alike: pool the variance over seeds over all rows of the table. Otherwise each row has its own variance, if
-                all rows of the contrast have two seeds. Default: whether the table's rows vary alike.
+                the seeds of every row differ. Default: whether the table's rows vary alike.
         """
         rows = [row.key for row in self.table.rows if row.key in weights]
         if len(rows) < len(weights) or not all(self.comparable(rows[0], row, column) for row in rows):
@@ -350,8 +360,9 @@ class TableResults:
         return self._combined(terms, column, self.alike[column] if alike is None else alike)
 
     def _combined(self, terms: Sequence[tuple[float, SampledScores]], column: str, alike: bool) -> Uncertain:
+        known = all((scores.deviation or 0.0) > ROUNDING for _, scores in terms)
         own = Spread.welch([(weight, scores.observed) for weight, scores in terms])
-        return contrast(terms, self.spreads[column] if alike or not own.degrees else own)
+        return contrast(terms, own if known and not alike else self.spreads[column])
 
 
 def compared(differences: Mapping[Name, Uncertain]) -> dict[Name, Comparison]:

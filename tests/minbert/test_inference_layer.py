@@ -1,5 +1,8 @@
 """Layers in bf16 with weights laid out once, against the ordinary layers."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from hypothesis import given
@@ -8,6 +11,7 @@ from torch import nn
 from torch.nn.functional import cosine_similarity, gelu
 
 from minbert.config import BertConfig
+from minbert.errors import InputError
 from minbert.inference_layer import Bf16Linear, InferenceLayer, processor_has_bf16, to_bf16
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
@@ -52,6 +56,37 @@ def test_states_are_as_near_to_fp32_as_those_of_ordinary_layers_under_autocast()
     assert found.dtype == ordinary.dtype
     assert (found - exact).norm() <= 1.2 * (ordinary - exact).norm()
     assert cosine_similarity(found, exact).min() > 0.9999
+
+
+def rounded_model() -> BertModel:
+    torch.manual_seed(0)
+    model = BertModel(CONFIG).eval()
+    to_bf16(model)
+    return model
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+@torch.no_grad()
+def test_a_copy_computes_the_same(copied):
+    model, batch = rounded_model(), batch_of(3, 4)
+    assert torch.equal(copied(model).forward_packed(batch), model.forward_packed(batch))
+
+
+@torch.no_grad()
+def test_weights_that_are_loaded_are_used():
+    model, batch = rounded_model(), batch_of(3, 4)
+    other = BertModel(CONFIG).eval()
+    to_bf16(other)
+    assert not torch.equal(other.forward_packed(batch), model.forward_packed(batch))
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other.forward_packed(batch), model.forward_packed(batch))
+
+
+def test_it_cannot_be_trained_without_dropout():
+    model = rounded_model()
+    assert not model.eval().training
+    with pytest.raises(InputError, match="keep_layers=True"):
+        model.train()
 
 
 @torch.no_grad()

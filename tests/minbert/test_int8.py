@@ -1,5 +1,7 @@
 """Layers in 8 bits against the same arithmetic in NumPy, and against the layers that they replace."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -121,6 +123,12 @@ def test_a_sentence_does_not_depend_on_its_batch(models):
     together = models[1].forward_packed(batch_of(several)).split([len(ids) for ids in several])
     for ids, states in zip(several, together, strict=True):
         torch.testing.assert_close(models[1].forward_packed(batch_of([ids])), states, rtol=0, atol=0.02)
+
+
+@torch.no_grad()
+def test_a_copy_computes_the_same(models):
+    batch = batch_of(sentences(5, 3))
+    assert torch.equal(copy.deepcopy(models[1]).forward_packed(batch), models[1].forward_packed(batch))
 
 
 @torch.no_grad()

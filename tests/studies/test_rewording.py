@@ -1,6 +1,7 @@
 """Nothing depends on the text of a label: with every label reworded, verdicts, figures and pages are the same."""
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from html import unescape
@@ -34,7 +35,7 @@ DRAWING = {
 """Modules that draw, and which axes of their data do not depend on labels."""
 LABEL = re.compile(r"@(?:(?:title|note) of )?[\w-]+(?::\d+)?@")
 DRAWN = 4
-"""Of so many figures one is drawn."""
+"""Of so many figures of a kind one is drawn."""
 WIDTH = re.compile(r"width: [\d.]+in")
 """A forest plot is as wide as its labels need."""
 
@@ -64,10 +65,13 @@ def reworded(table: Table) -> tuple[Table, dict[str, str]]:
 
 def drawn_data(figures: list[list[bytes]], axes_of_data: slice) -> Callable[..., Markup]:
     """In place of `render_panels`: keeps the data of some figures, and returns the description alone."""
+    drawn: Counter[str] = Counter()
 
     def render(draw: Callable[[Figure], None], inches: tuple[float, float], description: str, *_margins: Any) -> Markup:
         figure = Figure(figsize=inches)
-        if len(figures) % DRAWN == 0:
+        kind = getattr(draw, "__qualname__", str(len(figures)))
+        drawn[kind] += 1
+        if drawn[kind] % DRAWN == 1:
             draw(figure)
         data = [np.asarray(line.get_xydata())[:, axes_of_data] for axes in figure.axes for line in axes.get_lines()]
         data += [image.get_array() for axes in figure.axes for image in axes.get_images()]
@@ -102,7 +106,7 @@ def test_reworded_labels_change_nothing_else(store: Path, tmp_path: Path, monkey
     assert "not tested here" not in statuses
     others, drawn = pages(store, tmp_path / "after", monkeypatch)
     assert drawn == figures
-    assert len(figures) > 100
+    assert sum(map(bool, figures)) > 50
     assert others.keys() == texts.keys()
     originals = {label: original for _, labels in made for label, original in labels.items()}
     for name, text in others.items():

@@ -176,10 +176,20 @@ def test_rows_vary_alike_as_far_as_bartletts_test_tells():
     for twice in (wild / 9, wild / 20, wild / 40):
         assert vary_alike([steady, twice]) == (stats.bartlett(steady, twice).pvalue >= 0.05)
     assert vary_alike([wild, np.zeros(1)])  # one seed tells nothing of a row's variance
-    assert not vary_alike([steady, np.full(3, 0.7)])
+    assert vary_alike([steady, np.full(3, 0.7)])  # a tie is chance
+    assert not vary_alike([steady, np.full(3, 0.7), wild])
     assert vary_alike([np.full(3, 0.1), np.full(3, 0.7)])
     assert all(vary_alike([np.array([0.49, 0.5, 0.51])] * rows) for rows in range(1, 30))
     assert vary_alike([])
+
+
+@pytest.mark.parametrize(("examples", "deviation"), [(300, 0.006), (872, 0.003), (872, 0.006)])
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_rounded_scores_of_rows_that_vary_alike_are_rarely_called_different(examples, deviation, seeds):
+    generator = np.random.default_rng(examples)
+    true = 0.8 + deviation * generator.standard_normal((400, 10, seeds))
+    tables = np.round(true * examples) / examples
+    assert np.mean([not vary_alike(list(table)) for table in tables]) < 0.12
 
 
 def test_a_spread_needs_two_seeds_of_every_row():

@@ -73,6 +73,10 @@ def test_a_table_whose_rows_vary_differently_has_their_own_variances(gradient: T
     ours, own, pooled = (found.contrast(weights, "similarity", alike) for alike in (None, False, True))
     assert ours.interval() == own.interval() == even.contrast(weights, "similarity", alike=False).interval()
     assert pooled.interval()[0] < own.interval()[0]
+    assert found.estimates[first, "similarity"].low > found.estimates[wild, "similarity"].low + 0.1
+    assert (
+        found.estimates[first, "similarity"].low == even.contrast({first: 1}, "similarity", alike=False).interval()[0]
+    )
 
 
 def test_a_contrast_needs_every_row(gradient: TableResults) -> None:
