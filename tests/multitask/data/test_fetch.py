@@ -1,9 +1,14 @@
 """Downloads from a local server that cuts connections, stalls, sends wrong content and refuses."""
 
 import hashlib
+import os
+import random
+import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,6 +31,7 @@ class Server:
     cuts: int = 0  # this many requests are cut after 100,000 bytes
     stalls: int = 0  # this many requests get nothing after 100,000 bytes
     released: threading.Event = field(default_factory=threading.Event)
+    pause: float = 0.0  # seconds after each 20,000 bytes
     honours_range: bool = True
     says_length: bool = True
     statuses: list[int] = field(default_factory=list)  # of the first requests
@@ -68,7 +74,12 @@ def server() -> Iterator[Server]:
                 self.wfile.write(body[:100_000])
                 state.released.wait(60)
                 return
-            self.wfile.write(body)
+            with suppress(ConnectionError):  # the client was killed
+                for begin in range(0, len(body), 20_000) if state.pause else ():
+                    self.wfile.write(body[begin : begin + 20_000])
+                    time.sleep(state.pause)
+                if not state.pause:
+                    self.wfile.write(body)
 
         def log_message(self, *arguments: object) -> None:
             pass
@@ -109,6 +120,29 @@ def test_a_cut_connection_is_resumed_where_it_broke(server, tmp_path, says_lengt
     server.cuts, server.says_length = 2, says_length
     assert run(server.source(), tmp_path).read_bytes() == CONTENT
     assert server.ranges == [None, "bytes=100000-", "bytes=200000-"]
+
+
+def test_killed_at_random_moments_it_leaves_no_half_file_and_ends_with_the_same_bytes(server, tmp_path):
+    draw, path = random.Random(0), tmp_path / "data.csv"
+    server.pause = 0.002
+    complete = 0
+    for _ in range(30):
+        if (process := os.fork()) == 0:
+            try:
+                run(server.source(), tmp_path)
+            finally:
+                os._exit(0)
+        time.sleep(draw.uniform(0, 0.03))
+        os.kill(process, draw.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
+        os.waitpid(process, 0)
+        if path.exists():
+            assert path.read_bytes() == CONTENT
+            path.unlink()
+            complete += 1
+    assert complete < 30
+    assert run(server.source(), tmp_path).read_bytes() == CONTENT
+    assert [file.name for file in tmp_path.iterdir()] == ["data.csv"]
+    assert any(server.ranges)
 
 
 def test_a_second_run_continues_a_partial_download(server, tmp_path):
