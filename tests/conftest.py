@@ -25,7 +25,7 @@ from tests.minbert.hub import Hub, running
 
 ROOT = Path(__file__).parents[1]
 # Tests also run on busy machines, so slowness is no failure.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("untimed", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SMALL_ROWS = {"train": 64, "dev": 32, "test-student": 16}

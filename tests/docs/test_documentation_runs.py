@@ -27,7 +27,8 @@ def test_every_block_says_whether_it_runs(page: Path) -> None:
 
 
 def test_blocks_are_found() -> None:
-    counts = Counter(block.kind for page in PAGES for block in blocks(page))
+    # Commands of studies need real data and hours.
+    counts = Counter(block.kind for page in PAGES if page.parent.name != "studies" for block in blocks(page))
     assert counts["run"] > 20
     assert counts["not run"] < counts["run"]
 

@@ -43,8 +43,9 @@ def grid_data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.Temp
         (folder / path.name).write_bytes(path.read_bytes())
     with (sample_data / "nli_triplets.csv").open(encoding="utf-8", newline="") as file:
         (folder / "nli_triplets.csv").write_text("".join(islice(file, 17)), encoding="utf-8", newline="")
-    with (sample_data / "sentences.txt").open(encoding="utf-8") as file:
-        (folder / "sentences.txt").write_text("".join(islice(file, 32)), encoding="utf-8")
+    for name in ("sentences.txt", "captions.txt", "news.txt"):
+        with (sample_data / name).open(encoding="utf-8") as file:
+            (folder / name).write_text("".join(islice(file, 32)), encoding="utf-8")
     return folder
 
 

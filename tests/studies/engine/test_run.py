@@ -250,14 +250,14 @@ def shortened(whole: Experiment) -> Experiment:
     rows = whole.table.rows
     if not whole.on_request or len(rows) <= 3:
         return whole
-    kept = tuple(row for place, row in enumerate(rows) if place % 8 == 0 or row.key == whole.table.reference)
+    kept = tuple(row for place, row in enumerate(rows) if place % 12 == 0 or row.key == whole.table.reference)
     models = {row.key: whole.models[row.key] for row in kept}
     return replace(whole, table=replace(whole.table, rows=kept), models=models)
 
 
 def test_every_row_of_every_table_is_computed(whole: tuple[Preset, Record, Path]) -> None:
     preset, record, runs = whole
-    assert record.failures == []
+    assert [(name, run.error) for name, run in record.failures] == []
     assert record.tables == tuple(planned.table for planned in preset.experiments)
     for planned in preset.experiments:
         for row in planned.table.rows:
