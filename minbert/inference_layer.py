@@ -4,6 +4,7 @@ oneDNN computes products of small batches fastest if weights lie in its own orde
 into that order in every call.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal, Self
 
 import torch
@@ -14,8 +15,6 @@ from minbert.model import Attend, BertModel, Layer
 
 ROWS = 16
 """Tokens of a small batch, for which the order of the weights is best. It fits larger batches too."""
-
-NO_DROPOUT = "layers for inference have no dropout; load the encoder with keep_layers=True to train it"
 
 
 class InferenceLayer(nn.Module):
@@ -40,7 +39,7 @@ class InferenceLayer(nn.Module):
     def train(self, mode: bool = True) -> Self:
         """Raise InputError in training mode: without dropout, nothing would be as it is in training."""
         if mode:
-            raise InputError(NO_DROPOUT)
+            raise InputError("layers for inference have no dropout; load the encoder with keep_layers=True to train it")
         return super().train(mode)
 
     def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
@@ -110,14 +109,22 @@ def to_bf16(model: BertModel) -> None:
 
     Layers from which all feed-forward neurons were removed stay as they are.
     """
+
+    def in_bf16(layer: Layer) -> InferenceLayer:
+        return InferenceLayer(
+            layer,
+            query_key_value=Bf16Linear(layer.attention.query_key_value),
+            attention_output=Bf16Linear(layer.attention.output),
+            intermediate=Bf16Linear(layer.intermediate, "gelu"),
+            output=Bf16Linear(layer.output),
+        )
+
+    replace_layers(model, in_bf16)
+
+
+def replace_layers(model: BertModel, replacement: Callable[[Layer], InferenceLayer]) -> None:
+    """Replace all layers that have feed-forward neurons."""
     for index, layer in enumerate(model.layers):
         assert isinstance(layer, Layer), "only once"
         if layer.output.in_features:
-            attention = layer.attention
-            model.layers[index] = InferenceLayer(
-                layer,
-                query_key_value=Bf16Linear(attention.query_key_value),
-                attention_output=Bf16Linear(attention.output),
-                intermediate=Bf16Linear(layer.intermediate, "gelu"),
-                output=Bf16Linear(layer.output),
-            )
+            model.layers[index] = replacement(layer)

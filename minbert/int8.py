@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from minbert.inference_layer import InferenceLayer, PackedLinear
+from minbert.inference_layer import InferenceLayer, PackedLinear, replace_layers
 from minbert.model import BertModel, Layer
 from minbert.packing import PackedBatch
 
@@ -38,10 +38,7 @@ def to_int8(model: BertModel, batch: PackedBatch) -> None:
     """
     with _watch(model) as ranges:
         model.forward_packed(batch)
-    for index, layer in enumerate(model.layers):
-        assert isinstance(layer, Layer), "only once"
-        if layer.output.in_features:
-            model.layers[index] = _int8_layer(layer, ranges)
+    replace_layers(model, lambda layer: _int8_layer(layer, ranges))
 
 
 @dataclass(frozen=True)

@@ -77,9 +77,11 @@ def test_a_place_is_filled_and_the_rest_of_the_page_stays(folder: Path) -> None:
 
 def test_a_table_of_own_tasks_has_a_command_that_names_their_file(folder: Path) -> None:
     (table,) = results(row("a", 0.5)).tables
-    Results((replace(table, preset="tasks", data="tasks.toml", study=None),)).save(folder / "results/numbers.parquet")
+    Results((replace(table, preset="tasks", data="/home/ada/my tasks.toml", study=None),)).save(
+        folder / "results/numbers.parquet"
+    )
     refresh(folder)
-    command = "multitask experiments run --tasks-file tasks.toml --start weights --seeds 2\n"
+    command = "multitask experiments run --tasks-file 'my tasks.toml' --start weights --seeds 2\n"
     assert command in (folder / "paper.md").read_text(encoding="utf-8")
 
 
