@@ -1,23 +1,15 @@
 """The machine that a benchmark ran on: its name, and how fast it multiplies matrices."""
 
-import platform
 import time
-from pathlib import Path
 
 import torch
+
+from multitask.runtime.machine import machine_name
 
 
 def machine() -> str:
     """The GPU if there is one, otherwise the processor."""
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else processor()
-
-
-def processor() -> str:
-    """The processor's model name as Linux knows it, otherwise what Python knows of it."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    names = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
+    return machine_name("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def matrix_rate(dtype: torch.dtype, device: torch.device, size: int | None = None, seconds: float = 5) -> float:

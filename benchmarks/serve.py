@@ -29,8 +29,8 @@ from urllib.request import urlopen
 import numpy as np
 import torch
 
-from benchmarks.machine import processor
 from multitask.runs.artefact import locate_model
+from multitask.runtime.machine import processor
 
 SERVERS_CORE, CLIENTS_CORE = 0, 1
 QUEUE = 256  # texts, under overload

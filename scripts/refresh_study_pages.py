@@ -21,6 +21,7 @@ from minbert.errors import InputError
 from minbert.files import read_text, write_text
 from multitask.evaluation.markup import markdown_cell, markdown_text
 from multitask.runs.artefact import without_folders
+from studies.engine.record import duration
 from studies.engine.table import OWN_TASKS
 from studies.report.figures import standalone
 from studies.report.forest_plot import Picture, forest_plot
@@ -128,8 +129,11 @@ def _command(table: TableScores, name: str) -> str:
         what = f"--tasks-file {shlex.quote(without_folders(table.data))} --start {table.start}"
     else:
         what = f"{table.preset} --start {table.start} --data FOLDER {suites}--tables {table.description.table}"
+    spent = table.description.spent
+    machines = f", on {' and '.join(spent.machines)}" if spent.machines else ""
     return (
         f"Means ± standard deviations over seeds, with 95% intervals, trained from {markdown_text(table.start)}. "
+        f"The {spent.stages} stages took {duration(spent.seconds)} one after the other{markdown_text(machines)}. "
         f"[Every score as data](results/{name}.parquet).\n\n"
         "<!-- not run: it needs real data and hours; tests/studies runs tables on small encoders -->\n```bash\n"
         f"multitask experiments run {what} --seeds {seeds}\n```\n"

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from studies.engine.table import Point
 
-VERSION = 1
+VERSION = 2
+"""Of the file's metadata. Version 1 did not tell what a table cost."""
 METADATA = b"minbert-multitask results"
 """Key of the tables' descriptions in the file's metadata."""
 
@@ -140,6 +141,21 @@ class RowScores:
 
 
 @dataclass(frozen=True)
+class Spent:
+    """What the stages of a table took, those that rows share counted once.
+
+    Args:
+        stages: how many there are, of all seeds.
+        seconds: of all stages, one after the other.
+        machines: names of the processors or GPUs, where the stages noted them.
+    """
+
+    stages: int = 0
+    seconds: float = 0.0
+    machines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Description:
     """What the lines of a table do not say.
 
@@ -150,6 +166,7 @@ class Description:
         note: what a reader must know about the rows.
         reference: key of the row that the others are compared with.
         columns: in order.
+        spent: what the rows took.
     """
 
     table: str
@@ -158,6 +175,7 @@ class Description:
     note: str
     reference: str | None
     columns: tuple[Column, ...]
+    spent: Spent = Spent()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
     runs/<stage>-<name>-<hash>/
         config.json    the stage's full resolved configuration
-        inputs.json    hashes of parents, data and start weights, device and precision, versions
+        inputs.json    hashes of parents, data and start weights, device and precision, versions, the machine
         ...            what the stage writes
         state/         while running, for resume
         DONE           written last: hash, size and time of every file that it vouches for
@@ -25,6 +25,7 @@ from minbert.files import read_json, read_text, sha256_of_file, write_json, writ
 from multitask.runs.locks import exclusive
 from multitask.runs.records import parse_record, read_record
 from multitask.runs.run_hash import FORMAT_VERSION, RunKey
+from multitask.runtime.machine import machine_name
 
 DONE = "DONE"
 LOCKS = ".locks"
@@ -114,7 +115,8 @@ class Artefact:
                 artefact.drop_half_written()
                 versions = {"format": FORMAT_VERSION, "stage": key.stage, "version": key.version}
                 write_json(artefact.folder / "config.json", asdict(key.config))
-                write_json(artefact.folder / "inputs.json", {**versions, **key.inputs, "labels": dict(labels)})
+                named = {"labels": dict(labels), "machine": machine_name(str(key.inputs.get("device")))}
+                write_json(artefact.folder / "inputs.json", {**versions, **key.inputs, **named})
             if keep and not (artefact.folder / KEEP).is_file():
                 write_text(artefact.folder / KEEP, "")
             yield artefact

@@ -1,15 +1,17 @@
 """Cost of rows, and what exactly they ran. Artefacts that rows share are counted and shown once."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 from minbert.files import read_json
 from studies.engine.table import Row, Table
 from studies.report.preset_results import PresetResults
 from studies.report.run_results import RunResult, history
+from studies.results import Spent
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,10 @@ class RowCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """Costs of all rows."""
+    """Costs of all rows, and the names of the machines that computed them."""
 
     rows: tuple[RowCost, ...]
+    machines: tuple[str, ...]
 
     @property
     def spent(self) -> float:
@@ -86,7 +89,24 @@ def cost_of(results: PresetResults) -> Cost:
             )
         )
         seen |= set(stages)
-    return Cost(tuple(rows))
+    return Cost(tuple(rows), machines_of(seen, results.folder))
+
+
+def spent_on(runs: Mapping[str, Sequence[RunResult]], folder: Path) -> Spent:
+    """What the stages of a table took.
+
+    Args:
+        runs: the finished runs of each row.
+        folder: of all artefacts.
+    """
+    seconds = {stage.artefact: stage.seconds for of in runs.values() for run in of for stage in run.chain}
+    return Spent(len(seconds), sum(seconds.values()), machines_of(seconds, folder))
+
+
+def machines_of(artefacts: Iterable[str], folder: Path) -> tuple[str, ...]:
+    """The names of the machines that computed artefacts, as far as they were noted."""
+    named = {read_json(folder / artefact / "inputs.json", dict).get("machine") for artefact in artefacts}
+    return tuple(sorted(filter(None, named)))
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """The scores of a preset as data: what results.parquet, the pictures and the sentences under them are made from."""
 
+from pathlib import Path
 from statistics import fmean
 
 from studies.engine.experiments import study_of_tables
 from studies.engine.presets import SAMPLE
 from studies.engine.table import Row
+from studies.report.cost import spent_on
 from studies.report.preset_results import PresetResults
 from studies.report.table_results import TableResults
 from studies.results import Cell, Column, Description, Results, RowScores, TableScores
@@ -26,7 +28,7 @@ def scores_as_data(results: PresetResults) -> Results:
                 record.start,
                 record.data,
                 studies.get(found.table.key),
-                _description(found),
+                _description(found, results.folder),
                 tuple(_row(found, row) for row in found.table.rows),
             )
             for found in results.finished_tables.values()
@@ -34,12 +36,20 @@ def scores_as_data(results: PresetResults) -> Results:
     )
 
 
-def _description(found: TableResults) -> Description:
+def _description(found: TableResults, folder: Path) -> Description:
     table = found.table
     columns = [_column(found, column) for column in table.score_columns]
     # Papers on embeddings compare them next to the means of SentEval's tasks.
     columns += [Column(EMBEDDINGS, name, name.capitalize(), bool(table.groups)) for name in _geometry_of(found)]
-    return Description(table.key, table.name, table.numbered_title, table.note, table.reference, tuple(columns))
+    return Description(
+        table.key,
+        table.name,
+        table.numbered_title,
+        table.note,
+        table.reference,
+        tuple(columns),
+        spent_on(found.runs, folder),
+    )
 
 
 def _column(found: TableResults, column: str) -> Column:

@@ -9,7 +9,7 @@ import pytest
 from minbert.errors import InputError
 from scripts.doc_blocks import blocks
 from scripts.refresh_study_pages import BEGIN, PAGES, PLACE, refresh
-from studies.results import Cell, Column, Description, Results, RowScores, TableScores
+from studies.results import Cell, Column, Description, Results, RowScores, Spent, TableScores
 
 PAGE = """# A paper
 
@@ -38,9 +38,8 @@ def row(key: str, mean: float, published: float | None = None, **point: float | 
 
 def results(*rows: RowScores) -> Results:
     column = Column("similarity", "pearson", "Similarity", True)
-    return Results(
-        (TableScores("small", "weights", "d", "p", Description("t", "t", "T", "A note.", None, (column,)), rows),)
-    )
+    about = Description("t", "t", "T", "A note.", None, (column,), Spent(6, 90.0, ("One*",)))
+    return Results((TableScores("small", "weights", "d", "p", about, rows),))
 
 
 @pytest.fixture
@@ -71,6 +70,7 @@ def test_a_place_is_filled_and_the_rest_of_the_page_stays(folder: Path) -> None:
     )
     assert heading < figure < meaning < table < command
     assert (folder / "figures" / "numbers-t.svg").read_text(encoding="utf-8").startswith("<svg xmlns")
+    assert "The 6 stages took 1 min 30 s one after the other, on One\\*. [Every" in text
     assert "experiments run small --start weights --data FOLDER --tables t --seeds 2\n" in text
     assert refresh(folder) == []  # nothing is new
 

@@ -97,8 +97,8 @@ def add_run(
         history.append({**line, "scores": {"overall": overall}, "tokens": 100 * number, "seconds": 1.0 * number})
     for folder in (model, evaluation):
         (runs / folder).mkdir(parents=True)
+        (runs / folder / "inputs.json").write_text('{"machine": "A processor"}')
     (runs / model / "config.json").write_text(json.dumps({"seed": seed, "sources": ["unlabelled"]}))
-    (runs / model / "inputs.json").write_text("{}")
     (runs / model / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history))
     (runs / evaluation / "config.json").write_text("{}")
     found = {"overall": overall, "scores": scores, "measures": measures, "metrics": metrics}

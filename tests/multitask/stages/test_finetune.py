@@ -27,6 +27,7 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import outputs
 from multitask.runs.artefact import Artefact, locate_model
 from multitask.runtime.device import start
+from multitask.runtime.machine import processor
 from multitask.runtime.options import RunOptions
 from multitask.stages import common as stage
 from multitask.stages.finetune import FinetuneConfig
@@ -83,6 +84,7 @@ def test_the_artefact(run, tiny_encoder, small_data):
     assert inputs["dev"]["similarity"] == sha256_of_file(small_data / "sts-dev.csv")
     assert inputs["labels"] | {"start": str(tiny_encoder), "data": str(small_data)} == inputs["labels"]
     assert inputs["pooling"] == "cls"
+    assert inputs["machine"] == processor()
     config = json.loads((artefact.folder / "config.json").read_text())
     assert config["optimizer"]["learning_rate"] == 1e-3
     assert [line["step"] for line in artefact.history()] == [6, 12]  # 64 rows in batches of 12, the last one smaller

@@ -31,6 +31,7 @@ from studies.report.cost import cost_of
 from studies.report.preset_results import PresetResults
 from studies.report.report import write_report
 from studies.report.table_results import Agreement, Estimate
+from studies.results import Spent
 
 TASKS = ("sentiment", "paraphrase", "similarity")
 MEASURES = {"sentiment": "accuracy", "paraphrase": "accuracy", "similarity": "pearson"}
@@ -143,6 +144,7 @@ def add_run(runs: Path, name: str, seed: int, qualities: dict[str, float], paren
         "device": "cpu",
         "precision": "fp32",
         "labels": {"start": "some-weights", "data": "data"},
+        "machine": "A processor",
     }
     stages = [*([f"pretrain-{parent}-{seed}"] if parent else []), training]
     for stage in stages:
@@ -152,6 +154,7 @@ def add_run(runs: Path, name: str, seed: int, qualities: dict[str, float], paren
         (runs / stage / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history))
     (runs / evaluation).mkdir()
     (runs / evaluation / "config.json").write_text(json.dumps({"split": "dev"}))
+    (runs / evaluation / "inputs.json").write_text("{}")
     (runs / evaluation / "evaluation.json").write_text(
         json.dumps(
             {
@@ -286,6 +289,8 @@ def test_the_file_of_results_has_the_scores_of_the_runs_and_what_the_report_says
     assert {(line.row, line.seed) for line in lines} == {
         *(("good", 0), ("good", 1), ("other", 0), ("other", 1), ("alone", 0), ("alone", None), ("test", None))
     }
+    spent = results.table("3").description.spent  # the pre-trainings that two rows share count once
+    assert spent == Spent(12, 75.0, ("A processor",))
     column = results.table("3").description.columns[1]
     counts = table.agreement("sentiment")
     assert (column.orderings, column.agree, column.significant, column.contrary) == (
@@ -369,6 +374,7 @@ def test_costs_count_shared_stages_once(store: Path) -> None:
     assert (other.seconds, other.added) == (42.0, 22.0)  # the pre-trainings of both seeds stand above
     assert (alone.seconds, alone.seeds, again.added) == (11.0, 1, 0.0)
     assert cost.spent == 42.0 + 22.0 + 11.0
+    assert cost.machines == ("A processor",)  # evaluations here did not note theirs
     assert cost.saved == pytest.approx(1 - cost.spent / (42.0 + 42.0 + 11.0 + 11.0))
 
 
