@@ -8,7 +8,9 @@ import pytest
 
 from minbert.errors import InputError
 from scripts.doc_blocks import blocks
+from scripts.publish_results import LINKS, publish_claims, publish_tables
 from scripts.refresh_study_pages import BEGIN, PAGES, PLACE, refresh
+from studies.report import study_page
 from studies.results import Cell, Column, Description, Results, RowScores, Spent, TableScores
 
 PAGE = """# A paper
@@ -117,3 +119,31 @@ def test_commands_that_are_written_are_marked_for_the_check_of_the_documentation
     refresh(folder)
     monkeypatch.setattr("scripts.doc_blocks.relpath", lambda page, root: str(page))
     assert [block.kind for block in blocks(folder / "paper.md")] == ["not run"]
+
+
+def test_a_report_gives_the_tables_that_pages_name_and_its_page_of_claims(folder: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    (first,) = results(row("a", 0.5), row("b", 0.6)).tables
+    other = replace(first, description=replace(first.description, table="other", name="other"))
+    Results((other, first)).save(report / "results.parquet")
+    publish_tables(report, "numbers", folder)
+    assert Results.load(folder / "results" / "numbers.parquet").tables == (first,)
+    with pytest.raises(InputError, match="no table u; there are other, t"):
+        publish_tables(report, "later", folder)
+    with pytest.raises(InputError, match=r"no page in .* has a line <!-- results: nothing TABLE ... -->"):
+        publish_tables(report, "nothing", folder)
+    (report / "study").mkdir()
+    (report / "study" / "curves-1.svg").write_text("<svg/>")
+    links = "[study.html](study.html) has the same as a\npage. [report.md](report.md) is the whole report.\n"
+    (report / "study.md").write_text(f"# The study\n\nOf a preset. {links}\n![Curves](study/curves-1.svg)\n")
+    publish_claims(report, folder)
+    page = (folder / "claims.md").read_text()
+    assert "(../reference/verdicts.md)" in page
+    assert not re.search(r"\((study\.html|report\.md)\)", page)
+    assert "![Curves](figures/study/curves-1.svg)" in page
+    assert (folder / "figures" / "study" / "curves-1.svg").read_text() == "<svg/>"
+
+
+def test_study_md_has_the_links_that_the_page_of_claims_does_not_have() -> None:
+    template = Path(study_page.__file__).with_name("study.md.jinja").read_text(encoding="utf-8")
+    assert len(LINKS.findall(template)) == 1

@@ -1,0 +1,64 @@
+"""Take a report's results into docs/studies/: `python -m scripts.publish_results REPORT NAME ...`.
+
+A NAME stands in the pages' lines `<!-- results: NAME TABLE ... -->`. docs/studies/results/NAME.parquet becomes what
+REPORT/results.parquet has of these tables. The name `claims` stands for the page docs/studies/claims.md instead, which
+becomes the report's study.md with its figures. `python -m scripts.refresh_study_pages` then fills the pages.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from minbert.errors import InputError
+from minbert.files import read_text, write_text
+from scripts.refresh_study_pages import BEGIN, PAGES
+from studies.results import Results
+
+CLAIMS = "claims"
+FIGURES = "figures/study"
+LINKS = re.compile(r"\[study\.html\]\(study\.html\).*?whole report\.", re.DOTALL)
+"""What study.md says of the report's other files."""
+
+
+def publish_tables(report: Path, name: str, pages: Path) -> None:
+    """Write the file of results NAME with the tables that the pages name.
+
+    Raises:
+        InputError: no page names the file, or the report lacks a table.
+    """
+    found = [place for page in sorted(pages.glob("*.md")) for place in BEGIN.finditer(read_text(page))]
+    keys = dict.fromkeys(key for place in found if place["name"] == name for key in place["tables"].split())
+    if not keys:
+        raise InputError(f"no page in {pages} has a line <!-- results: {name} TABLE ... -->")
+    of_report = Results.load(report / "results.parquet")
+    Results(tuple(of_report.table(key) for key in keys)).save(pages / "results" / f"{name}.parquet")
+
+
+def publish_claims(report: Path, pages: Path) -> None:
+    """Write the page of claims and copy its figures.
+
+    Raises:
+        InputError: the report has no study.md.
+    """
+    text = read_text(report / "study.md")
+    for figure in sorted((report / "study").glob("*.svg")):
+        write_text(pages / FIGURES / figure.name, read_text(figure))
+    text = LINKS.sub("[Verdicts](../reference/verdicts.md) explains how each was decided.", text)
+    write_text(pages / f"{CLAIMS}.md", text.replace("](study/", f"]({FIGURES}/"))
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        if len(arguments) < 2:
+            raise InputError("expected a report's folder and at least one name; see the module's first lines")
+        report = Path(arguments[0])
+        for name in arguments[1:]:
+            publish_claims(report, PAGES) if name == CLAIMS else publish_tables(report, name, PAGES)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
