@@ -87,7 +87,8 @@ def _section(table: TableScores, name: str, figures: Figures) -> str:
     images = "".join(f"![{markdown_text(picture.description)}]({file})\n\n" for file, picture in files.items())
     return (
         f"### {about.title}\n\n{about.note.strip()}\n\n{images}"
-        f"**What this means.** {markdown_text(meaning(table))}\n\n{_table(table)}\n{_command(table, name)}\n"
+        f"**What this means.** {markdown_text(meaning(table))}\n\n{_table(table)}\n{_origin(table, name)}\n"
+        f"{_command(table)}\n"
     )
 
 
@@ -121,20 +122,29 @@ def _ours(cell: Cell | None) -> str:
     return f"{score(cell.mean)}{deviation}{interval}"
 
 
-def _command(table: TableScores, name: str) -> str:
-    """What the numbers were made by, and where all of them are."""
+def _origin(table: TableScores, name: str) -> str:
+    """What the numbers are means of, and what they took."""
+    unlike = [column.heading for place in table.pictured if not (column := table.description.columns[place]).alike]
+    own = f"Rows vary differently over seeds in {', '.join(unlike)}: each row has its own variance there. "
+    spent = table.description.spent
+    machines = f", on {' and '.join(spent.machines)}" if spent.machines else ""
+    return (
+        f"Means ± standard deviations over seeds, with 95% intervals, trained from {markdown_text(table.start)}. "
+        f"{own if unlike else ''}"
+        f"The {spent.stages} stages took {duration(spent.seconds)} one after the other{markdown_text(machines)}. "
+        f"[Every score as data](results/{name}.parquet).\n"
+    )
+
+
+def _command(table: TableScores) -> str:
+    """What the numbers were made by."""
     suites = "--suites-data SENTEVAL " if any(c.task in ("STS", "Transfer") for c in table.description.columns) else ""
     seeds = table.seeds[-1] if table.seeds else 1
     if table.preset == OWN_TASKS:
         what = f"--tasks-file {shlex.quote(without_folders(table.data))} --start {table.start}"
     else:
         what = f"{table.preset} --start {table.start} --data FOLDER {suites}--tables {table.description.table}"
-    spent = table.description.spent
-    machines = f", on {' and '.join(spent.machines)}" if spent.machines else ""
     return (
-        f"Means ± standard deviations over seeds, with 95% intervals, trained from {markdown_text(table.start)}. "
-        f"The {spent.stages} stages took {duration(spent.seconds)} one after the other{markdown_text(machines)}. "
-        f"[Every score as data](results/{name}.parquet).\n\n"
         "<!-- not run: it needs real data and hours; tests/studies runs tables on small encoders -->\n```bash\n"
         f"multitask experiments run {what} --seeds {seeds}\n```\n"
     )

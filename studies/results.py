@@ -90,6 +90,7 @@ class Column:
         agree: how many of them have the published order.
         significant: how many of those that agree differ significantly.
         contrary: how many of the others differ significantly.
+        alike: whether one variance over seeds describes all rows; otherwise each row has its own.
     """
 
     task: str
@@ -100,6 +101,7 @@ class Column:
     agree: int = 0
     significant: int = 0
     contrary: int = 0
+    alike: bool = True
 
 
 @dataclass(frozen=True)

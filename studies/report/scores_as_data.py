@@ -57,7 +57,7 @@ def _column(found: TableResults, column: str) -> Column:
     pictured = not found.table.groups or column in found.table.groups
     metric = found.measures.get(column, MEAN)
     orderings = (counts.total, counts.agree, counts.significant, counts.contrary)
-    return Column(column, metric, found.heading(column), pictured, *orderings)
+    return Column(column, metric, found.heading(column), pictured, *orderings, found.alike[column])
 
 
 def _row(found: TableResults, row: Row) -> RowScores:

@@ -263,6 +263,11 @@ class TableResults:
         """Whether a column's rows vary alike over seeds, so that one variance describes them."""
         return {column: vary_alike(self._distinct(column)) for column in self.table.score_columns}
 
+    @property
+    def unlike(self) -> list[str]:
+        """Headings of the columns whose rows vary differently over seeds, so that each has its own variance."""
+        return [self.heading(column) for column, alike in self.alike.items() if not alike]
+
     def _distinct(self, column: str) -> list[Values]:
         """Scores of a column's rows, [seeds] each. Rows with the same models count once."""
         cells = [(row, scores.observed) for (row, name), scores in self.scores.items() if name == column]

@@ -147,3 +147,13 @@ def test_a_report_gives_the_tables_that_pages_name_and_its_page_of_claims(folder
 def test_study_md_has_the_links_that_the_page_of_claims_does_not_have() -> None:
     template = Path(study_page.__file__).with_name("study.md.jinja").read_text(encoding="utf-8")
     assert len(LINKS.findall(template)) == 1
+
+
+def test_columns_whose_rows_vary_differently_are_named(folder: Path) -> None:
+    (table,) = results(row("a", 0.5)).tables
+    columns = (replace(table.description.columns[0], alike=False),)
+    unlike = replace(table, description=replace(table.description, columns=columns))
+    Results((unlike,)).save(folder / "results" / "numbers.parquet")
+    refresh(folder)
+    text = (folder / "paper.md").read_text(encoding="utf-8")
+    assert "Rows vary differently over seeds in Similarity: each row has its own variance there. The 6" in text

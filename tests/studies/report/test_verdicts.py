@@ -68,7 +68,7 @@ def test_a_table_whose_rows_vary_differently_has_their_own_variances(gradient: T
     loose = steady | {(wild, "similarity"): replace(steady[wild, "similarity"], observed=np.array([0.1, 0.9, 0.2]))}
     found, even = replace(gradient), replace(gradient)
     found.__dict__["scores"], even.__dict__["scores"] = loose, steady
-    assert (found.alike["similarity"], even.alike["similarity"]) == (False, True)
+    assert (found.unlike, even.unlike) == (["Similarity Pearson correlation"], [])
     weights = {first: 1, second: -1}
     ours, own, pooled = (found.contrast(weights, "similarity", alike) for alike in (None, False, True))
     assert ours.interval() == own.interval() == even.contrast(weights, "similarity", alike=False).interval()
