@@ -18,6 +18,8 @@ CLAIMS = "claims"
 FIGURES = "figures/study"
 LINKS = re.compile(r"\[study\.html\]\(study\.html\).*?whole report\.", re.DOTALL)
 """What study.md says of the report's other files."""
+FOLDER = re.compile(r"`/\S*/(?=[^/`]+`)")
+"""A folder in which data lay."""
 
 
 def publish_tables(report: Path, name: str, pages: Path) -> None:
@@ -44,7 +46,8 @@ def publish_claims(report: Path, pages: Path) -> None:
     for figure in sorted((report / "study").glob("*.svg")):
         write_text(pages / FIGURES / figure.name, read_text(figure))
     text = LINKS.sub("[Verdicts](../reference/verdicts.md) explains how each was decided.", text)
-    write_text(pages / f"{CLAIMS}.md", text.replace("](study/", f"]({FIGURES}/"))
+    text = FOLDER.sub("`", text).replace("](study/", f"]({FIGURES}/")
+    write_text(pages / f"{CLAIMS}.md", text)
 
 
 def main(arguments: list[str]) -> int:

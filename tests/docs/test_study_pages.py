@@ -135,9 +135,10 @@ def test_a_report_gives_the_tables_that_pages_name_and_its_page_of_claims(folder
     (report / "study").mkdir()
     (report / "study" / "curves-1.svg").write_text("<svg/>")
     links = "[study.html](study.html) has the same as a\npage. [report.md](report.md) is the whole report.\n"
-    (report / "study.md").write_text(f"# The study\n\nOf a preset. {links}\n![Curves](study/curves-1.svg)\n")
+    (report / "study.md").write_text(f"# The study\n\nOn `/home/ada/my_data`. {links}\n![Curves](study/curves-1.svg)\n")
     publish_claims(report, folder)
     page = (folder / "claims.md").read_text()
+    assert "On `my_data`. " in page
     assert "(../reference/verdicts.md)" in page
     assert not re.search(r"\((study\.html|report\.md)\)", page)
     assert "![Curves](figures/study/curves-1.svg)" in page
