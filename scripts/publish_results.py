@@ -46,6 +46,7 @@ def publish_claims(report: Path, pages: Path) -> None:
     for figure in sorted((report / "study").glob("*.svg")):
         write_text(pages / FIGURES / figure.name, read_text(figure))
     text = LINKS.sub("[Verdicts](../reference/verdicts.md) explains how each was decided.", text)
+    text = text.replace("# The study, ", "# Claims and verdicts, ", 1)
     text = FOLDER.sub("`", text).replace("](study/", f"]({FIGURES}/")
     write_text(pages / f"{CLAIMS}.md", text)
 
