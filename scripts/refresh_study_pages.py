@@ -27,6 +27,7 @@ from studies.report.figures import standalone
 from studies.report.forest_plot import Picture, forest_plot
 from studies.report.format import score
 from studies.report.meaning import meaning
+from studies.report.scores_as_data import EMBEDDINGS
 from studies.report.sweeps import sweeps
 from studies.results import Cell, Results, TableScores
 
@@ -93,19 +94,19 @@ def _section(table: TableScores, name: str, figures: Figures) -> str:
 
 
 def _table(table: TableScores) -> str:
-    """Means ± standard deviations over seeds with intervals, and the published scores."""
-    columns = [table.description.columns[place] for place in table.pictured]
-    published = {
-        p for p in table.pictured if any(c and c.published is not None for c in (r.cells[p] for r in table.rows))
-    }
+    """Means ± standard deviations over seeds with intervals, the published scores, and measures of the embeddings."""
+    measures = [place for place, column in enumerate(table.description.columns) if column.task == EMBEDDINGS]
+    shown = list(dict.fromkeys([*table.pictured, *measures]))
+    columns = [table.description.columns[place] for place in shown]
+    published = {p for p in shown if any(c and c.published is not None for c in (r.cells[p] for r in table.rows))}
     header, rule = ["Row"], ["---"]
-    for place, column in zip(table.pictured, columns, strict=True):
+    for place, column in zip(shown, columns, strict=True):
         header += [column.heading, *(["Published"] if place in published else [])]
         rule += ["---:", *(["---:"] if place in published else [])]
     lines = [header, rule]
     for row in table.rows:
         line = [markdown_cell(row.label)]
-        for place in table.pictured:
+        for place in shown:
             cell = row.cells[place]
             line += [_ours(cell), *([score(cell and cell.published)] if place in published else [])]
         lines.append(line)
