@@ -7,10 +7,12 @@ becomes the report's study.md with its figures. `python -m scripts.refresh_study
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from minbert.errors import InputError
 from minbert.files import read_text, write_text
+from multitask.runs.artefact import without_folders
 from scripts.refresh_study_pages import BEGIN, PAGES
 from studies.results import Results
 
@@ -33,7 +35,8 @@ def publish_tables(report: Path, name: str, pages: Path) -> None:
     if not keys:
         raise InputError(f"no page in {pages} has a line <!-- results: {name} TABLE ... -->")
     of_report = Results.load(report / "results.parquet")
-    Results(tuple(of_report.table(key) for key in keys)).save(pages / "results" / f"{name}.parquet")
+    tables = [replace(of, data=without_folders(of.data)) for of in map(of_report.table, keys)]
+    Results(tuple(tables)).save(pages / "results" / f"{name}.parquet")
 
 
 def publish_claims(report: Path, pages: Path) -> None:
@@ -57,7 +60,10 @@ def main(arguments: list[str]) -> int:
             raise InputError("expected a report's folder and at least one name; see the module's first lines")
         report = Path(arguments[0])
         for name in arguments[1:]:
-            publish_claims(report, PAGES) if name == CLAIMS else publish_tables(report, name, PAGES)
+            if name == CLAIMS:
+                publish_claims(report, PAGES)
+            else:
+                publish_tables(report, name, PAGES)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

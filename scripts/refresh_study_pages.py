@@ -128,7 +128,7 @@ def _origin(table: TableScores, name: str) -> str:
     unlike = [column.heading for place in table.pictured if not (column := table.description.columns[place]).alike]
     own = f"Rows vary differently over seeds in {', '.join(unlike)}: each row has its own variance there. "
     spent = table.description.spent
-    machines = f", on {' and '.join(spent.machines)}" if spent.machines else ""
+    machines = f", on {', '.join(spent.machines)}" if spent.machines else ""
     return (
         f"Means ± standard deviations over seeds, with 95% intervals, trained from {markdown_text(table.start)}. "
         f"{own if unlike else ''}"

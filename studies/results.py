@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from studies.engine.table import Point
 
 VERSION = 2
-"""Of the file's metadata. Version 1 did not tell what a table cost."""
+"""Of the file's metadata. Version 1 had neither `Spent` nor `Column.alike`."""
 METADATA = b"minbert-multitask results"
 """Key of the tables' descriptions in the file's metadata."""
 
@@ -149,7 +149,7 @@ class Spent:
     Args:
         stages: how many there are, of all seeds.
         seconds: of all stages, one after the other.
-        machines: names of the processors or GPUs, where the stages noted them.
+        machines: names of the processors or GPUs on which stages were finished, where they noted it.
     """
 
     stages: int = 0

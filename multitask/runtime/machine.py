@@ -3,6 +3,8 @@
 import platform
 from pathlib import Path
 
+CPUINFO = Path("/proc/cpuinfo")
+
 
 def machine_name(device: str) -> str:
     """The GPU's name if the device is `cuda`, otherwise the processor's."""
@@ -15,7 +17,6 @@ def machine_name(device: str) -> str:
 
 def processor() -> str:
     """The processor's model name as Linux knows it, otherwise what Python knows of it."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    lines = CPUINFO.read_text(encoding="utf-8").splitlines() if CPUINFO.is_file() else []
     names = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or platform.machine())

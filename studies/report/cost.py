@@ -105,8 +105,8 @@ def spent_on(runs: Mapping[str, Sequence[RunResult]], folder: Path) -> Spent:
 
 def machines_of(artefacts: Iterable[str], folder: Path) -> tuple[str, ...]:
     """The names of the machines that computed artefacts, as far as they were noted."""
-    named = {read_json(folder / artefact / "inputs.json", dict).get("machine") for artefact in artefacts}
-    return tuple(sorted(filter(None, named)))
+    named = {str(read_json(folder / artefact / "inputs.json", dict).get("machine", "")) for artefact in artefacts}
+    return tuple(sorted(named - {""}))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from scripts.doc_blocks import blocks
 from scripts.publish_results import LINKS, publish_claims, publish_tables
 from scripts.refresh_study_pages import BEGIN, PAGES, PLACE, refresh
 from studies.report import study_page
+from studies.report.scores_as_data import EMBEDDINGS
 from studies.results import Cell, Column, Description, Results, RowScores, Spent, TableScores
 
 PAGE = """# A paper
@@ -125,7 +126,7 @@ def test_a_report_gives_the_tables_that_pages_name_and_its_page_of_claims(folder
     report = tmp_path / "report"
     (first,) = results(row("a", 0.5), row("b", 0.6)).tables
     other = replace(first, description=replace(first.description, table="other", name="other"))
-    Results((other, first)).save(report / "results.parquet")
+    Results((other, replace(first, data="/home/ada/d"))).save(report / "results.parquet")
     publish_tables(report, "numbers", folder)
     assert Results.load(folder / "results" / "numbers.parquet").tables == (first,)
     with pytest.raises(InputError, match="no table u; there are other, t"):
@@ -135,10 +136,12 @@ def test_a_report_gives_the_tables_that_pages_name_and_its_page_of_claims(folder
     (report / "study").mkdir()
     (report / "study" / "curves-1.svg").write_text("<svg/>")
     links = "[study.html](study.html) has the same as a\npage. [report.md](report.md) is the whole report.\n"
-    (report / "study.md").write_text(f"# The study\n\nOn `/home/ada/my_data`. {links}\n![Curves](study/curves-1.svg)\n")
+    (report / "study.md").write_text(
+        f"# The study, small preset\n\nOn `/home/ada/my_data`. {links}\n![Curves](study/curves-1.svg)\n"
+    )
     publish_claims(report, folder)
     page = (folder / "claims.md").read_text()
-    assert "On `my_data`. " in page
+    assert page.startswith("# Claims and verdicts, small preset\n\nOn `my_data`. ")
     assert "(../reference/verdicts.md)" in page
     assert not re.search(r"\((study\.html|report\.md)\)", page)
     assert "![Curves](figures/study/curves-1.svg)" in page
@@ -148,6 +151,7 @@ def test_a_report_gives_the_tables_that_pages_name_and_its_page_of_claims(folder
 def test_study_md_has_the_links_that_the_page_of_claims_does_not_have() -> None:
     template = Path(study_page.__file__).with_name("study.md.jinja").read_text(encoding="utf-8")
     assert len(LINKS.findall(template)) == 1
+    assert template.count("# The study, ") == 1
 
 
 def test_columns_whose_rows_vary_differently_are_named(folder: Path) -> None:
@@ -158,3 +162,16 @@ def test_columns_whose_rows_vary_differently_are_named(folder: Path) -> None:
     refresh(folder)
     text = (folder / "paper.md").read_text(encoding="utf-8")
     assert "Rows vary differently over seeds in Similarity: each row has its own variance there. The 6" in text
+
+
+def test_measures_of_the_embeddings_are_columns_of_the_numbers_alone(folder: Path) -> None:
+    (table,) = results(row("a", 0.5)).tables
+    measure = Column(EMBEDDINGS, "alignment", "Alignment", False)
+    rows = tuple(replace(of, cells=(*of.cells, Cell((0, 1), (0.2, 0.4)))) for of in table.rows)
+    about = replace(table.description, columns=(*table.description.columns, measure))
+    Results((replace(table, description=about, rows=rows),)).save(folder / "results" / "numbers.parquet")
+    refresh(folder)
+    text = (folder / "paper.md").read_text(encoding="utf-8")
+    assert "| Row | Similarity | Alignment |\n" in text
+    assert "| Row \\| a | 0.500 ± 0.141 [0.300, 0.700] | 0.300 ± 0.141 |\n" in text
+    assert "Alignment" not in (folder / "figures" / "numbers-t.svg").read_text(encoding="utf-8")

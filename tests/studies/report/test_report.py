@@ -30,7 +30,7 @@ from studies.report import format as formats
 from studies.report.cost import cost_of
 from studies.report.preset_results import PresetResults
 from studies.report.report import write_report
-from studies.report.table_results import Agreement, Estimate
+from studies.report.table_results import Agreement, Estimate, TableResults
 from studies.results import Spent
 
 TASKS = ("sentiment", "paraphrase", "similarity")
@@ -291,7 +291,9 @@ def test_the_file_of_results_has_the_scores_of_the_runs_and_what_the_report_says
     }
     spent = results.table("3").description.spent  # the pre-trainings that two rows share count once
     assert spent == Spent(12, 75.0, ("A processor",))
-    column = results.table("3").description.columns[1]
+    columns = results.table("3").description.columns
+    assert [column.alike for column in columns] == [table.alike[column] for column in (OVERALL, *TASKS)]
+    column = columns[1]
     counts = table.agreement("sentiment")
     assert (column.orderings, column.agree, column.significant, column.contrary) == (
         *(counts.total, counts.agree, counts.significant, counts.contrary),
@@ -614,3 +616,15 @@ def test_names_of_folders_are_text_in_every_format(store: Path, tmp_path: Path) 
     assert re.search(r"(?<!\\\\)<b>&", re.sub("`[^`]*`", "", markdown)) is None  # in code it is text anyway
     for path in (tmp_path / "report" / "tables").glob("*.tex"):
         assert "secret" not in path.read_text()
+
+
+def test_the_report_names_machines_and_the_columns_whose_rows_vary_differently(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = "Rows vary differently over seeds in Sentiment accuracy: each row has its own variance there."
+    assert all(told not in text and "in total, on A processor" in " ".join(text.split()) for text in render(store))
+    alike = {OVERALL: True, "sentiment": False, "paraphrase": True, "similarity": True}
+    monkeypatch.setattr(TableResults, "alike", alike)
+    assert all(told in text for text in render(store))
+    found = Results.load(store.parent / "report" / "results.parquet").table("3").description.columns
+    assert [column.alike for column in found] == list(alike.values())
