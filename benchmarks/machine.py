@@ -4,7 +4,7 @@ import time
 
 import torch
 
-from multitask.runtime.machine import machine_name
+from multitask.runs.machine import machine_name
 
 
 def machine() -> str:

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 
 from multitask.runs.artefact import locate_model
-from multitask.runtime.machine import processor
+from multitask.runs.machine import processor
 
 SERVERS_CORE, CLIENTS_CORE = 0, 1
 QUEUE = 256  # texts, under overload

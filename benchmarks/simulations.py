@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from multitask.runtime.machine import processor
+from multitask.runs.machine import processor
 from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import TEMPERATURES
 from studies.gradient_paradigm.simulations import (

@@ -23,9 +23,9 @@ from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
 from minbert.files import read_json, read_text, sha256_of_file, write_json, write_text
 from multitask.runs.locks import exclusive
+from multitask.runs.machine import machine_name
 from multitask.runs.records import parse_record, read_record
 from multitask.runs.run_hash import FORMAT_VERSION, RunKey
-from multitask.runtime.machine import machine_name
 
 DONE = "DONE"
 LOCKS = ".locks"

@@ -26,8 +26,8 @@ from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import outputs
 from multitask.runs.artefact import Artefact, locate_model
+from multitask.runs.machine import processor
 from multitask.runtime.device import start
-from multitask.runtime.machine import processor
 from multitask.runtime.options import RunOptions
 from multitask.stages import common as stage
 from multitask.stages.finetune import FinetuneConfig

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from multitask.runtime import machine
-from multitask.runtime.machine import machine_name, processor
+from multitask.runs import machine
+from multitask.runs.machine import machine_name, processor
 
 
 @pytest.mark.parametrize(
