@@ -21,7 +21,13 @@ from multitask.data.examples import Examples
 from multitask.data.problems import listed, plain, quote
 from multitask.data.tables import Row
 from multitask.tasks.labels import canonical, class_order, number, parts
-from multitask.tasks.metrics import Metric, classification_metrics, multilabel_metrics, regression_metrics
+from multitask.tasks.metrics import (
+    Metric,
+    best_threshold,
+    classification_metrics,
+    multilabel_metrics,
+    regression_metrics,
+)
 from multitask.tasks.task import Task
 
 # Pairs with at least this gold similarity (0 to 5) count as having the same meaning: they are the positive pairs of
@@ -282,19 +288,6 @@ class MultiLabel(Labelled):
 def binary_divergence(first: Tensor, second: Tensor) -> Tensor:
     """KL(P‖Q) + KL(Q‖P) of two-valued distributions, mean over all log odds."""
     return ((first.sigmoid() - second.sigmoid()) * (first - second)).mean()
-
-
-def best_threshold(scores: NDArray[np.float64], gold: NDArray[np.bool_]) -> float:
-    """The threshold of the best F1: halfway between two neighbouring scores [rows]; 0.5 if no row has the label."""
-    if not gold.any():
-        return 0.5
-    order = np.argsort(-scores, kind="stable")
-    ranked, hits = scores[order], np.cumsum(gold[order])
-    f1 = 2 * hits / (np.arange(1, len(scores) + 1) + gold.sum())
-    below = np.append(ranked[1:], 0.0)
-    best = int(np.argmax(np.where(ranked > below, f1, -1.0)))  # equal scores cannot be told apart
-    middle = (ranked[best] + below[best]) / 2
-    return float(middle if middle < ranked[best] else below[best])  # no number is between two neighbouring floats
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,19 @@ def class_f1(confusion: NDArray[np.int64]) -> NDArray[np.float64]:
     return 2 * confusion.diagonal() / np.maximum(counts, 1)
 
 
+def best_threshold(scores: NDArray[np.float64], gold: NDArray[np.bool_]) -> float:
+    """The threshold of the best F1: halfway between two neighbouring scores [rows]; 0.5 if no row has the label."""
+    if not gold.any():
+        return 0.5
+    order = np.argsort(-scores, kind="stable")
+    ranked, hits = scores[order], np.cumsum(gold[order])
+    f1 = 2 * hits / (np.arange(1, len(scores) + 1) + gold.sum())
+    below = np.append(ranked[1:], 0.0)
+    best = int(np.argmax(np.where(ranked > below, f1, -1.0)))  # equal scores cannot be told apart
+    middle = (ranked[best] + below[best]) / 2
+    return float(middle if middle < ranked[best] else below[best])  # no number is between two neighbouring floats
+
+
 def matthews(confusion: NDArray[np.int64]) -> float:
     """Matthews correlation of a confusion matrix; NaN if all labels or all predictions are equal.
 

@@ -148,7 +148,7 @@ def test_a_report_gives_the_tables_that_pages_name_and_its_page_of_claims(folder
     assert (folder / "figures" / "study" / "curves-1.svg").read_text() == "<svg/>"
 
 
-def test_study_md_has_the_links_that_the_page_of_claims_does_not_have() -> None:
+def test_study_md_has_what_the_page_of_claims_replaces() -> None:
     template = Path(study_page.__file__).with_name("study.md.jinja").read_text(encoding="utf-8")
     assert len(LINKS.findall(template)) == 1
     assert template.count("# The study, ") == 1

@@ -6,11 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.special import expit, log_softmax, softmax
 from scipy.stats import entropy, pearsonr
-from sklearn.metrics import f1_score
 from torch import nn
 
 from minbert.errors import InputError
@@ -18,7 +15,7 @@ from multitask.data.examples import Examples
 from multitask.models.config import HeadsConfig
 from multitask.models.prediction_heads import build_heads
 from multitask.tasks.declarations import MAIN_TASKS, load_tasks, task_named, task_of
-from multitask.tasks.kinds import MultiLabel, best_threshold, labels_to_tensor
+from multitask.tasks.kinds import MultiLabel, labels_to_tensor
 from multitask.tasks.task import Task, selecting
 
 ROWS = 9
@@ -249,20 +246,6 @@ def test_the_loss_of_several_labels_equals_torchs(weights, generator):
     factor = torch.tensor(weights or [1.0] * 3)
     expected = -(factor * gold * p.log() + (1 - gold) * (1 - p).log()).mean()
     assert task.loss(outputs, gold).item() == pytest.approx(expected.item(), rel=1e-5)
-
-
-SCORES = st.floats(0, 1) | st.sampled_from([0.5, np.nextafter(0.5, 1), np.nextafter(0.5, 0), 1.0])
-
-
-@given(st.lists(st.tuples(SCORES, st.booleans()), min_size=1, max_size=12))
-def test_the_best_threshold_is_that_of_brute_force(rows):
-    scores, gold = (np.array(column) for column in zip(*rows, strict=True))
-    found = best_threshold(scores, gold)
-    if not gold.any():
-        assert found == 0.5
-        return
-    tried = [f1_score(gold, scores > limit, zero_division=0) for limit in [0.0, *scores]]
-    assert f1_score(gold, scores > found, zero_division=0) == pytest.approx(max(tried))
 
 
 def test_thresholds_are_chosen_label_by_label_and_used():

@@ -17,7 +17,7 @@ from sklearn.metrics import (
     mean_squared_error,
 )
 
-from multitask.tasks.metrics import classification_metrics, multilabel_metrics, regression_metrics
+from multitask.tasks.metrics import best_threshold, classification_metrics, multilabel_metrics, regression_metrics
 
 CLASSES = 4
 ROWS = st.lists(st.tuples(st.integers(0, CLASSES - 1), st.integers(0, CLASSES - 1)), min_size=1, max_size=50)
@@ -95,3 +95,17 @@ def test_correlations_of_perfect_predictions():
     labels = np.array([0.0, 1.5, 2.5, 5.0], np.float32)
     assert regression_metrics(labels**2, labels)["spearman"] == pytest.approx(1)
     assert regression_metrics(1 - labels, labels)["pearson"] == pytest.approx(-1)
+
+
+SCORES = st.floats(0, 1) | st.sampled_from([0.5, np.nextafter(0.5, 1), np.nextafter(0.5, 0), 1.0])
+
+
+@given(st.lists(st.tuples(SCORES, st.booleans()), min_size=1, max_size=12))
+def test_the_best_threshold_is_that_of_brute_force(rows):
+    scores, gold = (np.array(column) for column in zip(*rows, strict=True))
+    found = best_threshold(scores, gold)
+    if not gold.any():
+        assert found == 0.5
+        return
+    tried = [f1_score(gold, scores > limit, zero_division=0) for limit in [0.0, *scores]]
+    assert f1_score(gold, scores > found, zero_division=0) == pytest.approx(max(tried))
