@@ -40,12 +40,14 @@ def publish_tables(report: Path, name: str, pages: Path) -> None:
 
 
 def publish_claims(report: Path, pages: Path) -> None:
-    """Write the page of claims and copy its figures.
+    """Write the page of claims, and copy its figures in place of the earlier ones.
 
     Raises:
         InputError: the report has no study.md.
     """
     text = read_text(report / "study.md")
+    for old in (pages / FIGURES).glob("*.svg"):
+        old.unlink()
     for figure in sorted((report / "study").glob("*.svg")):
         write_text(pages / FIGURES / figure.name, read_text(figure))
     text = LINKS.sub("[Verdicts](../reference/verdicts.md) explains how each was decided.", text)

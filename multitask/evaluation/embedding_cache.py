@@ -66,7 +66,7 @@ def embed(
     if missing:
         new = encoder.encode([different[i] for i in missing], show_progress=show_progress)
         if not np.isfinite(new).all():
-            raise InputError("the encoder's embeddings are not finite; its weights are damaged")
+            raise InputError(f"{encoder.name}: the encoder's embeddings are not finite; its weights are damaged")
         if folder is not None:
             _write(folder, [keys[i] for i in missing], new)
         cached |= dict(zip([keys[i] for i in missing], new, strict=True))

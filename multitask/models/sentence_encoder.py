@@ -38,6 +38,10 @@ class Embedder(Protocol):
     """Turns sentences into embeddings: `SentenceEncoder`, or `SentenceTransformersEncoder` for other architectures."""
 
     @property
+    def name(self) -> str:
+        """The model's folder or hub id, as errors name it."""
+
+    @property
     def identity(self) -> str:
         """Hash of everything that changes an embedding, 64 hex digits."""
 
@@ -135,6 +139,11 @@ class SentenceEncoder:
                 to_bf16(model)
             _round_linear_layers(model)
         return cls(model, tokenizer, resolve_pooling(pooling, folder), runtime, max_length)
+
+    @property
+    def name(self) -> str:
+        """The checkpoint's folder, as errors name it."""
+        return self.tokenizer.source
 
     @property
     def identity(self) -> str:

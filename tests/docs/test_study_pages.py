@@ -139,12 +139,15 @@ def test_a_report_gives_the_tables_that_pages_name_and_its_page_of_claims(folder
     (report / "study.md").write_text(
         f"# The study, small preset\n\nOn `/home/ada/my_data`. {links}\n![Curves](study/curves-1.svg)\n"
     )
+    (folder / "figures" / "study").mkdir(parents=True)
+    (folder / "figures" / "study" / "of-an-earlier-report.svg").write_text("<svg/>")
     publish_claims(report, folder)
     page = (folder / "claims.md").read_text()
     assert page.startswith("# Claims and verdicts, small preset\n\nOn `my_data`. ")
     assert "(../reference/verdicts.md)" in page
     assert not re.search(r"\((study\.html|report\.md)\)", page)
     assert "![Curves](figures/study/curves-1.svg)" in page
+    assert [figure.name for figure in (folder / "figures" / "study").iterdir()] == ["curves-1.svg"]
     assert (folder / "figures" / "study" / "curves-1.svg").read_text() == "<svg/>"
 
 

@@ -78,6 +78,7 @@ class BagOfWords:
     """Embeds a sentence as the sum of its words' random vectors."""
 
     def __init__(self, dim: int = 24, name: str = "bag") -> None:
+        self.name = name
         self.dim = dim
         self.identity = sha256(f"{name} {dim}".encode()).hexdigest()
         self.asked: list[str] = []

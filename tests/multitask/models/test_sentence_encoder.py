@@ -184,6 +184,7 @@ CHANGES = {
 def test_identity_is_of_what_decides_an_embedding(tiny, tiny_encoder, tmp_path):
     copied = shutil.copytree(tiny_encoder, tmp_path / "elsewhere")
     again = SentenceEncoder.load(copied, device="cpu", precision="fp32")
+    assert again.name == str(copied)
     assert again.identity == tiny.identity
     again.encode(SENTENCES, max_length=8)
     assert again.identity == tiny.identity
