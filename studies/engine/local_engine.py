@@ -96,9 +96,8 @@ class Processes:
 
     def __exit__(self, *exception: object) -> None:
         for worker in self.workers:
-            if worker.job is None:
-                worker.pipe.close()
-            else:
+            worker.pipe.close()  # ends those that wait for a job, also after a training whose state could not be saved
+            if worker.job is not None:
                 worker.process.terminate()  # a training saves its state
         for worker in self.workers:
             worker.process.join()
@@ -156,7 +155,7 @@ def _serve(pipe: Connection, gpu: str | None) -> None:
             with job.log.open("a") as log:
                 os.dup2(log.fileno(), sys.stderr.fileno())  # what libraries print, a progress bar included
             pipe.send(run_job(job))
-    except (EOFError, Interrupted, KeyboardInterrupt):
+    except (EOFError, ConnectionError, Interrupted, KeyboardInterrupt):
         return
 
 

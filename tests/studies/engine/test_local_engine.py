@@ -3,6 +3,9 @@
 import os
 import signal
 import sys
+import threading
+import time
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import torch
 
 from minbert.errors import InputError
 from multitask.runtime.options import RunOptions
+from studies.engine import local_engine as engine_of_processes
 from studies.engine.experiments import experiment
 from studies.engine.jobs import Done, Failed, Job
 from studies.engine.local_engine import InProcess, Processes, local_engine
@@ -78,6 +82,34 @@ def test_a_process_that_dies_fails_its_job_and_is_replaced(preset: Preset, tmp_p
     assert isinstance(outcome, Done)
     assert outcome.artefact.done
     assert all(not worker.process.is_alive() for worker in engine.workers)
+
+
+def wait_and_fail(job: Job) -> Failed:
+    """In place of `run_job`: a training whose state cannot be saved when a signal stops it."""
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    job.log.write_text("begun")
+    assert stopped.wait(60)
+    return Failed("no space left", job.log)
+
+
+def serve_and_fail(pipe: Connection, gpu: str | None) -> None:
+    engine_of_processes.run_job = wait_and_fail
+    engine_of_processes._serve(pipe, gpu)
+
+
+def test_a_stop_ends_a_process_whose_training_fails_to_stop(
+    preset: Preset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As on a full disk: the process outlives its training, and must not wait for another job."""
+    log = tmp_path / "logs" / "job.log"
+    job = Job(preset.experiments[0].models["none"], (), RunOptions("cpu", "fp32", tmp_path / "runs"), log)
+    monkeypatch.setattr(engine_of_processes, "_serve", serve_and_fail)
+    with Processes([None]) as engine:
+        engine.submit(job)
+        while not log.is_file() or log.read_text() != "begun":
+            time.sleep(0.02)
+    assert engine.workers[0].process.exitcode == 0
 
 
 def test_ray_that_is_not_installed_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
