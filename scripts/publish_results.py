@@ -40,20 +40,22 @@ def publish_tables(report: Path, name: str, pages: Path) -> None:
 
 
 def publish_claims(report: Path, pages: Path) -> None:
-    """Write the page of claims, and copy its figures in place of the earlier ones.
+    """Write the page of claims with its figures, then remove figures that the report no longer has.
 
     Raises:
         InputError: the report has no study.md.
     """
     text = read_text(report / "study.md")
-    for old in (pages / FIGURES).glob("*.svg"):
-        old.unlink()
-    for figure in sorted((report / "study").glob("*.svg")):
-        write_text(pages / FIGURES / figure.name, read_text(figure))
+    figures = {figure.name: read_text(figure) for figure in sorted((report / "study").glob("*.svg"))}
+    for name, figure in figures.items():
+        write_text(pages / FIGURES / name, figure)
     text = LINKS.sub("[Verdicts](../reference/verdicts.md) explains how each was decided.", text)
     text = text.replace("# The study, ", "# Claims and verdicts, ", 1)
     text = FOLDER.sub("`", text).replace("](study/", f"]({FIGURES}/")
     write_text(pages / f"{CLAIMS}.md", text)
+    for earlier in (pages / FIGURES).glob("*.svg"):
+        if earlier.name not in figures:
+            earlier.unlink()
 
 
 def main(arguments: list[str]) -> int:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -18,7 +17,7 @@ from studies.engine.record import duration
 from studies.gradient_paradigm import simulation_outcomes as about
 from studies.gradient_paradigm.simulation_claims import ENSURED, Estimates, fall, shown_rate
 from studies.gradient_paradigm.simulation_outcomes import NAMES, Estimate, Simulations, rate_of, read_simulations
-from studies.report.figures import COLOURS, INK, MARKERS, render, render_panels, standalone
+from studies.report.figures import INK, line_style, render, render_panels, standalone
 from studies.report.preset_results import PresetResults
 from studies.report.sections import Illustration, Section
 
@@ -209,10 +208,10 @@ def _weight_curves(simulations: Simulations) -> Markup:
 
     def draw(axes: Axes) -> None:
         for place, (temperature, weights, kept) in enumerate(lines):
-            style: dict[str, Any] = {"color": COLOURS[place], "markersize": 4}
-            axes.plot(means, weights, **style, linestyle=":", linewidth=1.5)
+            style = line_style(place)
+            axes.plot(means, weights, color=style["color"], linestyle=":", linewidth=1.5)
             acting, every = np.where(kept >= 0.5, weights, np.nan), max(1, len(means) // 12)
-            axes.plot(means, acting, **style, marker=MARKERS[place], markevery=every, label=f"τ = {temperature:g}")
+            axes.plot(means, acting, **style, markersize=4, markevery=every, label=f"τ = {temperature:g}")
         axes.axhline(0.5, color=INK, alpha=0.4, linewidth=1, linestyle="--")
         axes.set(xlabel="mean angle of negatives", ylabel="weight of the hardest negative", ylim=(0, 1))
         axes.set_xticks(list(TICKS), TICKS.values())
@@ -244,8 +243,8 @@ def _rate_curves(title: str, panels: Panels, places: Sequence[float], xlabel: st
             for number, (name, (rate, low, high)) in enumerate(lines.items()):
                 nudged = np.asarray(places) * 1.04 ** (number - (len(lines) - 1) / 2)  # so that bounds do not overlap
                 axes.errorbar(
-                    nudged, rate, yerr=[rate - low, high - rate], label=name, color=COLOURS[number],
-                    marker=MARKERS[number], markersize=4, linewidth=1.2, capsize=2,
+                    nudged, rate, yerr=[rate - low, high - rate], label=name, **line_style(number),
+                    markersize=4, linewidth=1.2, capsize=2,
                 )  # fmt: skip
             axes.axhline(ENSURED, color=INK, alpha=0.4, linewidth=1, linestyle="--")
             axes.set_title(statement, fontsize=10)

@@ -23,6 +23,7 @@ GLYPHS = ("●", "■", "▲", "◆", "▼", "✚", "✖")
 
 GRADED = LinearSegmentedColormap.from_list("graded", [COLOURS[0], COLOURS[3], COLOURS[4], COLOURS[1]])
 
+
 Bounded = tuple[float, float, float]
 """A value, its lower and its upper bound."""
 
@@ -44,6 +45,11 @@ STYLE: dict[Any, Any] = {
     "grid.alpha": 0.15,
     "legend.frameon": False,
 }
+
+
+def line_style(place: int, colours: Sequence[str] = COLOURS) -> dict[str, Any]:
+    """The colour and mark of a line by its place. Of the first 42 no two are alike."""
+    return {"color": colours[place % len(colours)], "marker": MARKERS[place % len(MARKERS)]}
 
 
 def learning_curve(
@@ -77,11 +83,11 @@ def _mean_and_band(
     shortest = min(seeds, key=len)  # early stopping may end seeds at different epochs
     x = [at for at, _ in shortest]
     values = np.array([[value for _, value in seed[: len(x)]] for seed in seeds])  # [seeds, points]
-    mean, colour = values.mean(0), colours[place % len(colours)]
-    axes.plot(x, mean, color=colour, marker=MARKERS[place % len(MARKERS)], markersize=4, linewidth=1.2, label=label)
+    mean, style = values.mean(0), line_style(place, colours)
+    axes.plot(x, mean, **style, markersize=4, linewidth=1.2, label=label)
     if len(seeds) > 1:
         spread = values.std(0, ddof=1)
-        axes.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
+        axes.fill_between(x, mean - spread, mean + spread, color=style["color"], alpha=0.15, linewidth=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=True, axis="y")
 
@@ -209,7 +215,7 @@ def sweep(
                 [place for place, _, _ in there],
                 [mean for _, mean, _ in there],
                 yerr=[deviation or 0 for _, _, deviation in there],
-                label=name, color=COLOURS[number], marker=MARKERS[number], markersize=4, linewidth=1.2, capsize=2,
+                label=name, **line_style(number), markersize=4, linewidth=1.2, capsize=2,
                 linestyle="-" if ordered else "none",
             )  # fmt: skip
         axes.set_xticks(range(len(places)), places, rotation=25 if turned else 0, ha="right" if turned else "center")
@@ -245,9 +251,9 @@ def bands(
                 if not there:
                     continue
                 at, values, low, high = zip(*there, strict=True)
-                colour = COLOURS[number]
-                axes.plot(at, values, color=colour, marker=MARKERS[number], markersize=3, linewidth=1.2, label=name)
-                axes.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
+                style = line_style(number)
+                axes.plot(at, values, **style, markersize=3, linewidth=1.2, label=name)
+                axes.fill_between(at, low, high, color=style["color"], alpha=0.18, linewidth=0)
             axes.set_title(title, fontsize=10)
             axes.set_xticks(range(len(places)), places, fontsize=8, rotation=45)
             axes.tick_params(axis="y", labelsize=8)

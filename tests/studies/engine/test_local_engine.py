@@ -94,6 +94,10 @@ def wait_and_fail(job: Job) -> Failed:
 
 
 def serve_and_fail(pipe: Connection, gpu: str | None) -> None:
+    """A process that waits for another job all the same ends with another exit code after a while."""
+    watchdog = threading.Timer(60, lambda: os._exit(3))
+    watchdog.daemon = True
+    watchdog.start()
     engine_of_processes.run_job = wait_and_fail
     engine_of_processes._serve(pipe, gpu)
 

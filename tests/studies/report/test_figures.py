@@ -1,0 +1,52 @@
+"""Lines of one figure can be told apart."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from studies.report import figures
+
+SEEDS = [[(1, 0.1), (2, 0.2)], [(1, 0.2), (2, 0.3)]]
+BOUNDED = [(0.2, 0.1, 0.3), (0.3, 0.2, 0.4)]
+NAMES = tuple("abcdefg")
+
+
+def trajectories(graded: bool) -> Any:
+    return figures.trajectories(dict.fromkeys(NAMES, SEEDS), "value", "described", graded)
+
+
+DRAWINGS = {
+    "trajectories": lambda: trajectories(graded=False),
+    "graded trajectories": lambda: trajectories(graded=True),
+    "learning curve": lambda: figures.learning_curve(
+        "title", {place: [[0.1, 0.2]] for place in range(len(NAMES))}, "described"
+    ),
+    "sweep": lambda: figures.sweep(
+        {name: [(0.1, 0.01), (0.2, 0.01)] for name in NAMES}, ("x", "y"), "x", "y", "described", ordered=True
+    ),
+    "bands": lambda: figures.bands({"panel": dict.fromkeys(NAMES, BOUNDED)}, ("x", "y"), "x", "described"),
+}
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS)
+def test_seven_lines_look_different(drawing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Figure] = []
+    original = figures.render_panels
+
+    def render(draw, *rest):  # type: ignore[no-untyped-def]
+        return original(lambda figure: (found.append(figure), draw(figure)), *rest)
+
+    monkeypatch.setattr(figures, "render_panels", render)
+    DRAWINGS[drawing]()
+    (axes,) = found[0].axes
+    looks = looks_of(axes.lines)
+    assert len(looks) == len(NAMES)
+    assert len(set(looks)) == len(NAMES)
+
+
+def looks_of(lines: Sequence[Line2D]) -> list[tuple[Any, Any]]:
+    """Colour and mark of each curve; the caps of error bars have colours, but are no curves."""
+    return [(line.get_color(), line.get_marker()) for line in lines if line.get_marker() not in ("_", "None")]
