@@ -13,9 +13,10 @@ s/√seeds · t. Here s² is the variance over seeds, pooled over the rows of a 
 1925), because a row's own three seeds say next to nothing about it, and t is drawn from Student's distribution with the
 pooled degrees of freedom. For normal scores of equal spread, this alone is exact. Where the rows' variances differ
 (Bartlett 1937, at the 5% level), the variances of the compared rows are used instead, as an approximation (Welch 1947).
-Together with the resampled examples it is a generalised confidence interval (Weerahandi 1993). Differences of single
-examples between seeds are part of both, so intervals tend to be too wide rather than too narrow. If no row has a second
-seed, the variance over seeds is unknown; intervals then describe these models on other examples, not the methods.
+Rows that are averaged before they are compared are averaged within each seed. Together with the resampled examples it
+is a generalised confidence interval (Weerahandi 1993). Differences of single examples between seeds are part of both,
+so intervals tend to be too wide rather than too narrow. If no row has a second seed, the variance over seeds is
+unknown; intervals then describe these models on other examples, not the methods.
 
 A difference is tested by its interval: p is the lowest level at which the interval excludes zero. Dror et al. 2018
 recommend two kinds of tests if the distribution is unknown, as for accuracy and correlation: permutations of the two
@@ -63,16 +64,38 @@ class Spread:
     def welch(cls, terms: Sequence[tuple[float, Values]]) -> Self:
         """Estimate it for a contrast of rows that vary differently, from weights and scores, [seeds] each.
 
-        Each row has its own variance, and the degrees of freedom are those of the sum (Satterthwaite 1946, Welch 1947).
-        If a row has less than two seeds, the variance is unknown and both are 0.
+        Each side has its own variance, and the degrees of freedom are those of the sum (Satterthwaite 1946, Welch
+        1947). If a row has less than two seeds, the variance is unknown and both are 0.
         """
-        freedom = np.array([len(scores) - 1 for _, scores in terms])
-        if freedom.min() < 1:
+        if min(len(scores) for _, scores in terms) < 2:
             return cls(0.0, 0)
-        shares = np.array([weight**2 / len(scores) for weight, scores in terms])
-        errors = shares * [scores.var(ddof=1) for _, scores in terms]
+        found = sides(terms)
+        freedom = np.array([len(scores) - 1 for scores in found])
+        errors = np.array([scores.var(ddof=1) / len(scores) for scores in found])
         degrees = errors.sum() ** 2 / (errors**2 / freedom).sum() if errors.any() else freedom.sum()
-        return cls(float(errors.sum() / shares.sum()), float(degrees))
+        return cls(float(errors.sum() / _share(terms)), float(degrees))
+
+
+def sides(terms: Sequence[tuple[float, Values]]) -> list[Values]:
+    """What varies over seeds in Σ weight · mean: the weighted sums of the rows of positive and of negative weight.
+
+    Rows of one seed may share chance, such as one random ranking for several shares of pruning. Their sum in each seed
+    has the right variance, however they depend on each other. Between the sides, shared chance cancels, so that it is
+    cautious to treat them as independent. Rows of one side with different numbers of seeds stay by themselves.
+
+    Args:
+        terms: weights and scores, [seeds] each, in the order of the seeds.
+    """
+    found: dict[tuple[bool, int], Values] = {}
+    for weight, scores in terms:
+        side = weight > 0, len(scores)
+        found[side] = found.get(side, 0) + weight * scores
+    return list(found.values())
+
+
+def _share(terms: Sequence[tuple[float, Values]]) -> float:
+    """The variance of Σ weight · mean for independent rows, relative to that of one seed's score."""
+    return sum(weight**2 / len(scores) for weight, scores in terms)
 
 
 def vary_alike(rows: Sequence[Values]) -> bool:
@@ -138,13 +161,13 @@ class SampledScores:
 
 
 def contrast(terms: Sequence[tuple[float, SampledScores]], spread: Spread) -> Uncertain:
-    """Σ weight · mean over seeds, for rows scored on the same examples; their seeds are treated as independent.
+    """Σ weight · mean over seeds, for rows scored on the same examples.
 
     Draws add Student's t, scaled by the root of Σ weight² / seeds times the variance over seeds.
     """
     value = sum(weight * scores.observed.mean() for weight, scores in terms)
     resampled = np.sum([weight * scores.resampled.mean(axis=1) for weight, scores in terms], axis=0)
-    share = sum(weight**2 / len(scores.observed) for weight, scores in terms)
+    share = _share([(weight, scores.observed) for weight, scores in terms])
     if not spread.degrees:
         return Uncertain(float(value), resampled)
     student = generator(SEED, "seeds of other runs").standard_t(spread.degrees, size=len(resampled))

@@ -176,7 +176,7 @@ ONLY: dict[PresetName, tuple[str, ...]] = {
 
 # What a reader of scores must know, by the name of the preset, the start weights or the data.
 _FEWER = (
-    "Training data is sub-sampled, epochs are fewer and learning rates are larger than the report's. Compare the "
+    "Training data is sub-sampled, epochs are fewer and learning rates are larger than the papers'. Compare the "
     "orderings of its scores with ours, not the scores."
 )
 NOTES = {

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from multitask.evaluation.statistics import Uncertain
-from studies.gradient_paradigm.tables_of_losses import COMPONENTS, LABELS, WITHOUT_NEGATIVES
+from studies.gradient_paradigm.tables_of_losses import COMPONENTS, LABELS, NON_CONTRASTIVE
 from studies.report import figures
 from studies.report.format import interval, signed, verdict
 from studies.report.preset_results import PresetResults
@@ -45,7 +45,7 @@ def effects_of_components(results: TableResults) -> dict[str, dict[str, Comparis
     p is corrected over all effects of all losses (Holm 1979). Interactions need `LEAST_SEEDS` seeds of every cell.
     """
     found: dict[tuple[str, str], Uncertain] = {}
-    for loss in WITHOUT_NEGATIVES:
+    for loss in NON_CONTRASTIVE:
         points = {row.key: row.point for row in results.table.rows if row.point["loss"] == loss}
         cells = {frozenset(_on(point["components"])): key for key, point in points.items()}
         factors = [name for name in COMPONENTS if any(name in cell for cell in cells)]
@@ -60,7 +60,7 @@ def effects_of_components(results: TableResults) -> dict[str, dict[str, Comparis
     tests = compared(found)
     return {
         loss: {name: test for (of, name), test in tests.items() if of == loss}
-        for loss in WITHOUT_NEGATIVES
+        for loss in NON_CONTRASTIVE
         if any(of == loss for of, _ in tests)
     }
 

@@ -13,9 +13,9 @@ from studies.engine.table import Row
 
 DESCRIBED = read_tables(__file__)
 """Titles and notes of the tables."""
-WITHOUT_NEGATIVES = ("mhe", "mhs", "barlow_twins", "vicreg")
-MODIFIED = {name: f"{name}-modified" for name in WITHOUT_NEGATIVES}
-"""Keys of the losses without negatives that have the three components."""
+NON_CONTRASTIVE = ("mhe", "mhs", "barlow_twins", "vicreg")
+MODIFIED = {name: f"{name}-modified" for name in NON_CONTRASTIVE}
+"""Keys of the non-contrastive losses that have the three components."""
 _LOSSES = tomllib.loads(Path(__file__).with_name("losses.toml").read_text(encoding="utf-8"))
 LABELS: dict[str, str] = {key: loss["label"] for key, loss in _LOSSES.items()}
 OBJECTIVES = {
@@ -44,7 +44,7 @@ def objective_lines(recipes: Recipes, epochs: int = 1) -> Iterator[Line]:
 def objectives(recipes: Recipes) -> Experiment:
     """Unsupervised pre-training under different objectives (arXiv 2402.18281, section 4), without a trained head.
 
-    Do losses without negatives fail on semantic similarity, and do the three components repair them? Batch size,
+    Do non-contrastive losses fail on semantic similarity, and do the three components repair them? Batch size,
     projection and length are those of the paper's scripts: 128, linear, 32 tokens.
     """
     return experiment(**DESCRIBED["objectives"], lines=objective_lines(recipes))
@@ -91,7 +91,7 @@ def decoupled(recipes: Recipes) -> Experiment:
 
 @dataclass(frozen=True)
 class Settings:
-    """The paper's settings of the components of a loss without negatives."""
+    """The paper's settings of the components of a non-contrastive loss."""
 
     uniformity_weight: float  # if the weight component is off
     ratio: float
@@ -109,7 +109,7 @@ COMPONENTS = ("dissipation", "weight", "ratio")
 
 
 def components(recipes: Recipes) -> Experiment:
-    """Do the three components act by themselves or together? All their subsets on the four losses without negatives.
+    """Do the three components act by themselves or together? All their subsets on the four non-contrastive losses.
 
     arXiv 2402.18281, section 4, adds all three at once. It leaves open which of them matter, and whether they interact.
     The weight component also sets the weight of the uniformity part, as in the paper's scripts: large if all pairs

@@ -165,6 +165,7 @@ def trajectory_figure(
     ylabel: str,
     caption: str,
     graded: bool = False,
+    logarithmic: bool = False,
 ) -> Illustration | None:
     """A value over training, a line for each row. None if no row has two points.
 
@@ -175,6 +176,7 @@ def trajectory_figure(
         ylabel: of the values.
         caption: of the figure.
         graded: whether lines are values of a parameter.
+        logarithmic: whether the values are on a logarithmic axis.
     """
     seen = {name: [track(run) for run in results.runs.get(row, ())] for name, row in rows.items()}
     lines = {name: seeds for name, seeds in seen.items() if seeds and min(map(len, seeds)) > 1}
@@ -185,7 +187,7 @@ def trajectory_figure(
         for name, seeds in lines.items()
     )
     title = results.table.numbered_title
-    svg = figures.trajectories(lines, ylabel, f"{title}: {ylabel} over training; {ends}.", graded)
+    svg = figures.trajectories(lines, ylabel, f"{title}: {ylabel} over training; {ends}.", graded, logarithmic)
     return Illustration(svg, caption)
 
 
@@ -203,7 +205,7 @@ def estimates_section(key: str, results: PresetResults) -> Section | None:
 PROBED = (
     (GAP, "distance gap, radians", "Mean angle to negatives less mean angle to the positive"),
     (PUSH, "share of the hardest negative", "Share of the push that the hardest negative makes"),
-    (CLOSER, "rate of Lemma 1's condition", "Share of anchors that a step brings closer to their positive"),
+    (CLOSER, "share of anchors", "Share of anchors that a step brings closer to their positive"),
 )
 
 
@@ -218,7 +220,7 @@ def component_sweeps(results: PresetResults) -> Section | None:
             {f"{SYMBOLS[parameter]} {value:g}": row for value, row in swept(parameter).items()},
             partial(RunResult.probed, statistic=statistic),
             ylabel,
-            f"{caption}, by {axis}.",
+            f"{caption}, by {axis}; in the training batches, projected.",
             graded=True,
         )
         for statistic, ylabel, caption in PROBED
@@ -229,7 +231,8 @@ def component_sweeps(results: PresetResults) -> Section | None:
         "sweeps",
         "One component varied at a time",
         "The gradient form with one of its components varied and the others at their defaults (arXiv 2402.18281, "
-        "section 3.2). First the score, then statistics of the gradient probe, averaged between evaluations.",
+        "section 3.2). First the score, then statistics of the gradient probe in the batches, averaged between "
+        "evaluations.",
         (*scores, *(figure for figure in drawn if figure)),
     )
 
@@ -254,6 +257,7 @@ def decoupling_section(results: PresetResults) -> Section | None:
                 partial(RunResult.probed, statistic=statistic),
                 f"norm of the {part} part",
                 f"Norm of the {part} part of the anchors' gradient, averaged since the previous evaluation.",
+                logarithmic=True,
             )
             for part, statistic in (("alignment", ALIGNMENT), ("uniformity", UNIFORMITY))
         ),
@@ -263,7 +267,8 @@ def decoupling_section(results: PresetResults) -> Section | None:
                 rows,
                 partial(RunResult.probed, statistic=statistic, place=HELD_OUT),
                 statistic,
-                f"{statistic.capitalize()} of held-out sentences, averaged between evaluations. Lower is better.",
+                f"{statistic.capitalize()} of two dropout views of held-out sentences, averaged between evaluations. "
+                "Lower is better.",
             )
             for statistic in ("alignment", "uniformity")
         ),

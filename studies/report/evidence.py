@@ -7,7 +7,8 @@ Schuirmann 1987); the other one, that it is not worse either, does not matter fo
 
 `Every` and `Some` combine statements. If all must hold, each is tested at the full level (Berger 1982), and the
 opposite, that some statement fails, at the level divided by their number. If some statement suffices, the levels are
-the other way round.
+the other way round. A claim that stays open names the numbers that keep it open, with intervals at the corrected level
+that keeps them from being shown or refuted.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,6 +50,9 @@ class Statement(Protocol):
     def least(self, level: float = LEVEL) -> tuple[float, str]:
         """The smallest effect that could have been shown: its distance from the bound, and its text."""
 
+    def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
+        """What is neither shown nor refuted at these levels, with its interval where it is not the 95% interval."""
+
 
 @dataclass(frozen=True)
 class Above:
@@ -71,8 +75,11 @@ class Above:
     @property
     def text(self) -> str:
         """`InfoNCE over VICReg +0.030 [+0.020, +0.040]`."""
-        low, high = self.number.interval(LEVEL)
-        return f"{self.name} {self.form(self.number.value)} [{self.form(low)}, {self.form(high)}]".lstrip()
+        return f"{self.name} {self.form(self.number.value)} {self._interval(LEVEL)}".lstrip()
+
+    def _interval(self, level: float) -> str:
+        low, high = self.number.interval(level)
+        return f"[{self.form(low)}, {self.form(high)}]"
 
     def shown(self, level: float = LEVEL) -> bool:
         """Whether the interval is above the bound."""
@@ -86,6 +93,13 @@ class Above:
         """The smallest value that could have been shown to be above the bound."""
         value = self.number.detectable(self.bound, level)
         return value - self.bound, self.form(value)
+
+    def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
+        """The number, unless it is shown or refuted at these levels."""
+        level = show if self.shown() else refute
+        if self.shown(show) or self.refuted(refute) or level == LEVEL:
+            return []
+        return [f"{self.name} {self._interval(level)} at {1 - level:.1%}".lstrip()]
 
 
 @dataclass(frozen=True)
@@ -126,8 +140,14 @@ class Every:
         return any(part.refuted(level / len(self.parts)) for part in self.parts)
 
     def least(self, level: float = LEVEL) -> tuple[float, str]:
-        """Of the part that is hardest to show."""
-        return max(part.least(level) for part in self.parts)
+        """Of the part that is hardest to show, of those that are not shown."""
+        return max((part.least(level) for part in self.parts if not part.shown(level)), default=(0.0, ""))
+
+    def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
+        """Of all parts, unless one is refuted."""
+        if self.refuted(refute):
+            return []
+        return [number for part in self.parts for number in part.open(show, refute / len(self.parts))]
 
 
 @dataclass(frozen=True)
@@ -157,6 +177,12 @@ class Some:
         """Of the part that is easiest to show."""
         return min((part.least(level / len(self.parts)) for part in self.parts), default=(inf, "nothing"))
 
+    def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
+        """Of all parts, unless one is shown."""
+        if self.shown(show):
+            return []
+        return [number for part in self.parts for number in part.open(show / len(self.parts), refute)]
+
 
 @dataclass(frozen=True)
 class Opposed:
@@ -181,6 +207,10 @@ class Opposed:
     def least(self, level: float = LEVEL) -> tuple[float, str]:
         """Of the statement."""
         return self.statement.least(level)
+
+    def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
+        """Nothing: the statement and its opposite are about other numbers."""
+        return []
 
 
 @dataclass(frozen=True)
@@ -215,3 +245,7 @@ class Limited:
     def least(self, level: float = LEVEL) -> tuple[float, str]:
         """Of the statement; nothing if the results cannot show it."""
         return (inf, "") if self.why and not self.shows else self.statement.least(level)
+
+    def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
+        """Of the statement."""
+        return self.statement.open(show, refute)

@@ -79,7 +79,10 @@ def learning_curve(
 def _mean_and_band(
     axes: Axes, place: int, seeds: Sequence[Sequence[tuple[int, float]]], colours: Sequence[str], label: str | None
 ) -> None:
-    """A line of the mean over seeds, with a band of one standard deviation. Its place decides its colour and mark."""
+    """A line of the mean over seeds, with a band of one standard deviation. Its place decides its colour and mark.
+
+    A logarithmic axis has no band where it would reach below 0.
+    """
     shortest = min(seeds, key=len)  # early stopping may end seeds at different epochs
     x = [at for at, _ in shortest]
     values = np.array([[value for _, value in seed[: len(x)]] for seed in seeds])  # [seeds, points]
@@ -87,7 +90,8 @@ def _mean_and_band(
     axes.plot(x, mean, **style, markersize=4, linewidth=1.2, label=label)
     if len(seeds) > 1:
         spread = values.std(0, ddof=1)
-        axes.fill_between(x, mean - spread, mean + spread, color=style["color"], alpha=0.15, linewidth=0)
+        drawn = mean > spread if axes.get_yscale() == "log" else None
+        axes.fill_between(x, mean - spread, mean + spread, drawn, color=style["color"], alpha=0.15, linewidth=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=True, axis="y")
 
@@ -268,7 +272,11 @@ def bands(
 
 
 def trajectories(
-    lines: Mapping[str, Sequence[Sequence[tuple[int, float]]]], ylabel: str, description: str, graded: bool = False
+    lines: Mapping[str, Sequence[Sequence[tuple[int, float]]]],
+    ylabel: str,
+    description: str,
+    graded: bool = False,
+    logarithmic: bool = False,
 ) -> Markup:
     """A value over the steps of training: the mean over seeds, with a band of one standard deviation.
 
@@ -277,13 +285,14 @@ def trajectories(
         ylabel: what the values are.
         description: alternative text.
         graded: colour the lines by their order, for values of a parameter.
+        logarithmic: whether the values are on a logarithmic axis.
     """
     colours = [to_hex(colour) for colour in GRADED(np.linspace(0, 1, len(lines)))] if graded else COLOURS
 
     def draw(axes: Axes) -> None:
+        axes.set(xlabel="step", ylabel=ylabel, yscale="log" if logarithmic else "linear")
         for place, (name, seeds) in enumerate(lines.items()):
             _mean_and_band(axes, place, seeds, colours, name)
-        axes.set(xlabel="step", ylabel=ylabel)
         _legend(axes)
 
     return render(draw, (4.2, 3.4), description)

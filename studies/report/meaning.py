@@ -34,11 +34,10 @@ def _differences(table: TableScores, place: int) -> str:
     rest = len(tested) - len(above) - len(below)
     if not (above or below):
         found = "the only tested row does not differ" if rest == 1 else f"none of the {rest} tested rows differs"
-        return f"{begin}{found} significantly from {reference} in {heading}, which does not show that they are equal."
+        return f"{begin}{found} significantly from {reference} in {heading}, which does not show equality."
     sides = [f"{_named(rows)} significantly {side}" for rows, side in ((above, "above"), (below, "below")) if rows]
-    left = (
-        f"; the tests show no difference for {'one other row' if rest == 1 else f'{rest} other rows'}" if rest else ""
-    )
+    others = "one other row does" if rest == 1 else f"{rest} other rows do"
+    left = f"; {others} not differ significantly, which does not show equality" if rest else ""
     return f"{begin}{' and '.join(sides)} {reference} in {heading}{left}."
 
 

@@ -19,6 +19,7 @@ from multitask.evaluation.statistics import (
     Values,
     contrast,
     holm,
+    sides,
     vary_alike,
 )
 from multitask.evaluation.text_tables import capitalized
@@ -200,10 +201,10 @@ class TableResults:
     def _lower_is_better(self, column: str) -> bool:
         return self.measures.get(column) in LOWER_IS_BETTER
 
-    @property
-    def chosen_on_dev(self) -> list[str]:
-        """Labels of rows whose model of some task was selected among several by the dev scores that are shown."""
-        return [row.label for row, runs in self.rows if any(run.chosen_on_dev for run in runs)]
+    @cached_property
+    def chosen_on_dev(self) -> list[Row]:
+        """Rows whose model of some task was selected among several by the dev scores that are shown."""
+        return [row for row, runs in self.rows if any(run.chosen_on_dev for run in runs)]
 
     @cached_property
     def overlaps(self) -> list[Overlap]:
@@ -334,10 +335,14 @@ class TableResults:
 
     @cached_property
     def orderings(self) -> list[Ordering]:
-        """Every pair of finished rows with different published scores, with p corrected over all pairs (Holm 1979)."""
+        """Every pair of finished rows with different published scores, with p corrected over all pairs (Holm 1979).
+
+        A row that was chosen by the scores of others is above them by construction, and left out.
+        """
         found: dict[tuple[str, str, str, float], Uncertain] = {}
         for column in self.table.score_columns:
-            for pair in combinations([row for row in self.table.rows if column in row.published], 2):
+            published_rows = [row for row in self.table.rows if column in row.published]
+            for pair in combinations([row for row in published_rows if row not in self.chosen_on_dev], 2):
                 worse, better = sorted(pair, key=lambda row: row.published[column])
                 published = better.published[column] - worse.published[column]
                 difference = self.contrast({better.key: 1, worse.key: -1}, column)
@@ -365,8 +370,9 @@ class TableResults:
         return self._combined(terms, column, self.alike[column] if alike is None else alike)
 
     def _combined(self, terms: Sequence[tuple[float, SampledScores]], column: str, alike: bool) -> Uncertain:
-        known = all((scores.deviation or 0.0) > ROUNDING for _, scores in terms)
-        own = Spread.welch([(weight, scores.observed) for weight, scores in terms])
+        observed = [(weight, scores.observed) for weight, scores in terms]
+        known = all(len(scores) > 1 and scores.std(ddof=1) > ROUNDING for scores in sides(observed))
+        own = Spread.welch(observed)
         return contrast(terms, own if known and not alike else self.spreads[column])
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from multitask.evaluation.statistics import LEVEL, POWER, SAMPLES, SampledScores, Spread, Uncertain, Values, contrast
 from studies.report.evidence import Above, Every, Statement
+from studies.report.format import signed
 from studies.report.run_results import Place, RunResult
 from studies.report.table_results import TableResults
 from studies.study import Paper
@@ -44,9 +45,10 @@ class Verdict:
             return cls("reproduced", found)
         if statement.refuted():
             return cls("not reproduced", found)
-        _, least = statement.least()
+        unsure, (_, least) = ", ".join(statement.open()), statement.least()
+        left = f"left open by {unsure}" if unsure else ""
         power = f"the smallest effect that these results could show with {POWER:.0%} power: {least}" if least else ""
-        return cls("undecided", "; ".join(filter(None, (found, power))))
+        return cls("undecided", "; ".join(filter(None, (found, left, power))))
 
 
 UNTESTED = Verdict("not tested here", "")
@@ -140,6 +142,8 @@ Tables = Mapping[str, TableResults]
 """Results of tables by key. Tables that were not run are missing."""
 Decide = Callable[[Tables], Verdict]
 Measure = Callable[[RunResult], float | None]
+Form = Callable[[float], str]
+"""A number as text."""
 RowPairs = Sequence[tuple[str, str]]
 """Keys of rows that are compared."""
 
@@ -180,7 +184,9 @@ def reaches(results: TableResults, pairs: RowPairs, column: str = SCORE) -> Ever
     return _every(results, differences, bound=-AS_GOOD)
 
 
-def measures_above(results: TableResults, measure: Measure, pairs: RowPairs, margin: float) -> Every | None:
+def measures_above(
+    results: TableResults, measure: Measure, pairs: RowPairs, margin: float, form: Form = signed
+) -> Every | None:
     """The first row of every pair has the higher measure. None if a row has too few seeds.
 
     Args:
@@ -188,9 +194,10 @@ def measures_above(results: TableResults, measure: Measure, pairs: RowPairs, mar
         measure: of a run.
         pairs: of rows.
         margin: a smaller difference counts as none.
+        form: a difference as text.
     """
     differences = {pair: measured(results, measure, {pair[0]: 1, pair[1]: -1}) for pair in pairs}
-    return _every(results, differences, margin=margin)
+    return _every(results, differences, margin=margin, form=form)
 
 
 def _every(
@@ -198,15 +205,16 @@ def _every(
     differences: Mapping[tuple[str, str], Uncertain | None],
     bound: float = 0.0,
     margin: float = 0.0,
+    form: Form = signed,
 ) -> Every | None:
     label, known = results.table.label, complete(differences)
     if known is None:
         return None
-    return Every([Above(f"{label(a)} less {label(b)}", d, bound, margin) for (a, b), d in known.items()])
+    return Every([Above(f"{label(a)} less {label(b)}", d, bound, margin, form) for (a, b), d in known.items()])
 
 
 def difference(results: TableResults, weights: Mapping[str, float], column: str = SCORE) -> Uncertain | None:
-    """Σ weight · mean score over rows, with each row's own variance over seeds. None if a row has no scores.
+    """Σ weight · mean score over rows, with their own variance over seeds. None if a row has no scores.
 
     Rows of a sweep vary differently over seeds: a pooled variance would be too small for some and too large for others.
     """

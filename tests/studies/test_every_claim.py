@@ -18,7 +18,7 @@ from studies.engine.table import Row
 from studies.gradient_paradigm import training_claims as training
 from studies.gradient_paradigm.simulation_claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS
 from studies.gradient_paradigm.simulation_outcomes import NAMES, RATIO_MAPS, TEMPERATURES, Simulations
-from studies.gradient_paradigm.tables_of_losses import MODIFIED, WITHOUT_NEGATIVES
+from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
 from studies.report import verdicts as verdicts_module
 from studies.report.preset_results import PresetResults
 from studies.report.table_results import TableResults
@@ -88,8 +88,10 @@ class Results:
         if key == training.ON_SUITES and task not in GROUPS[STS]:  # transfer
             return 0.75 if holds or row.key not in MODIFIED.values() else 0.6
         if key in (training.ON_SUITES, training.OBJECTIVES):
-            good = row.key not in WITHOUT_NEGATIVES
-            return (0.9 if good else 0.4) if holds else 0.9 if not good else 0.6 if row.key == "infonce" else 0.3
+            if holds:
+                return 0.4 if row.key in NON_CONTRASTIVE else 0.9
+            effective, *_ = NON_CONTRASTIVE  # plain: the others leave something to repair
+            return {effective: 0.9, "infonce": 0.6}.get(row.key, 0.3 if row.key in MODIFIED.values() else 0.5)
         if key == training.GRADIENT:
             return 0.9 if (row.key in ENDS) != holds else 0.4
         if key == training.DECOUPLED:

@@ -3,7 +3,7 @@
 from studies.engine.table import Row
 from studies.gradient_paradigm import simulation_outcomes as about
 from studies.gradient_paradigm.simulation_outcomes import NAMES, Estimate
-from studies.gradient_paradigm.tables_of_losses import MODIFIED, WITHOUT_NEGATIVES
+from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
 from studies.gradient_paradigm.tables_of_sweeps import DEFAULTS
 from studies.gradient_paradigm.training_claims import NO_DISSIPATION, WITHOUT_DISSIPATION, swept
 
@@ -13,7 +13,7 @@ ENDS = {end for parameter in DEFAULTS for end in (min(swept(parameter).items())[
 def as_published(key: str, row: Row, task: str) -> float:
     """Contrastive and modified losses are good, the others not; optima lie within the ranges."""
     if key == "objectives":
-        return 0.4 if row.key in WITHOUT_NEGATIVES else 0.9
+        return 0.4 if row.key in NON_CONTRASTIVE else 0.9
     if key == "objectives-suites":
         return 0.8 if row.key in MODIFIED.values() else 0.75
     if key == "gradient":

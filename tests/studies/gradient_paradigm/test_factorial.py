@@ -6,7 +6,7 @@ from scipy import stats
 
 from multitask.evaluation.statistics import SampledScores, Spread, contrast
 from studies.gradient_paradigm.factorial import effect, effects_of_components, factorial_section, subsets
-from studies.gradient_paradigm.tables_of_losses import WITHOUT_NEGATIVES
+from studies.gradient_paradigm.tables_of_losses import NON_CONTRASTIVE
 from studies.report.preset_results import PresetResults
 from tests.studies.gradient_paradigm.published import as_published
 from tests.studies.synthetic import without_rows, write_store
@@ -63,7 +63,7 @@ def test_effects_are_contrasts_of_the_means_and_cover_what_the_models_were_made_
     [table] = results.tables
     found = effects_of_components(table)
     assert {loss: len(effects) for loss, effects in found.items()} == {
-        loss: 3 if loss == "mhs" else 7 for loss in WITHOUT_NEGATIVES
+        loss: 3 if loss == "mhs" else 7 for loss in NON_CONTRASTIVE
     }
     means = {row.key: table.estimates[row.key, "similarity"].mean for row in table.table.rows}
     points = {row.key: row.point for row in table.table.rows if row.point["loss"] == "vicreg"}

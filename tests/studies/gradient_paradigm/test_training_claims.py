@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from studies.engine.table import Row
+from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
 from studies.gradient_paradigm.training_claims import DECISIONS, ON_SUITES, TRAINED_CLAIMS, WITHOUT_DISSIPATION
 from studies.report.preset_results import PresetResults
 from studies.report.table_results import TableResults
@@ -42,9 +44,27 @@ def test_every_decision_is_that_of_a_claim() -> None:
 
 def test_verdicts_turn_when_the_results_do(tmp_path: Path) -> None:
     found = judged(tmp_path, "objectives", "gradient", "decoupled", quality=contrary)
-    of_scores = ["plain", "modified-over-plain", "modified-as-good", "margin", "temperature", "ratio", "decoupled"]
+    of_scores = ["plain", "modified-as-good", "margin", "temperature", "ratio", "decoupled", "imitations-as-good"]
     statuses = {one.claim.key: one.verdict.status for one in found.values()}
-    assert {statuses[key] for key in (*of_scores, "imitations-as-good")} == {"not reproduced"}
+    assert {statuses[key] for key in of_scores} == {"not reproduced"}
+    assert statuses["modified-over-plain"] == "not tested here"  # the plain losses are effective already
+
+
+@pytest.mark.parametrize("repaired", [True, False])
+def test_only_losses_that_are_ineffective_must_become_effective(repaired: bool, tmp_path: Path) -> None:
+    """MHS is as good as InfoNCE, and no better with components."""
+
+    def quality(key: str, row: Row, task: str) -> float:
+        if row.key in ("mhs", MODIFIED["mhs"]):
+            return 0.9
+        ineffective = 0.4 if row.key in NON_CONTRASTIVE else 0.3 if row.key in MODIFIED.values() else 0.9
+        return as_published(key, row, task) if repaired else ineffective
+
+    found = judged(tmp_path, "objectives", quality=quality)
+    verdict = found["With dissipation, weight and ratio, non-contrastive losses become effective."].verdict
+    assert verdict.status == ("reproduced" if repaired else "not reproduced")
+    assert verdict.evidence.endswith("; left out, because surely not 0.01 below InfoNCE: MHS")
+    assert "MHS, modified less" not in verdict.evidence
 
 
 @pytest.mark.parametrize("seeds", [1, 2])

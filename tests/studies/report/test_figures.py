@@ -1,4 +1,4 @@
-"""Lines of one figure can be told apart."""
+"""Lines of one figure can be told apart, and bands say no more than they know."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,8 +31,9 @@ DRAWINGS = {
 }
 
 
-@pytest.mark.parametrize("drawing", DRAWINGS)
-def test_seven_lines_look_different(drawing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that are rendered in a test."""
     found: list[Figure] = []
     original = figures.render_panels
 
@@ -40,8 +41,13 @@ def test_seven_lines_look_different(drawing: str, monkeypatch: pytest.MonkeyPatc
         return original(lambda figure: (found.append(figure), draw(figure)), *rest)
 
     monkeypatch.setattr(figures, "render_panels", render)
+    return found
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS)
+def test_seven_lines_look_different(drawing: str, drawn: list[Figure]) -> None:
     DRAWINGS[drawing]()
-    (axes,) = found[0].axes
+    (axes,) = drawn[0].axes
     looks = looks_of(axes.lines)
     assert len(looks) == len(NAMES)
     assert len(set(looks)) == len(NAMES)
@@ -50,3 +56,15 @@ def test_seven_lines_look_different(drawing: str, monkeypatch: pytest.MonkeyPatc
 def looks_of(lines: Sequence[Line2D]) -> list[tuple[Any, Any]]:
     """Colour and mark of each curve; the caps of error bars have colours, but are no curves."""
     return [(line.get_color(), line.get_marker()) for line in lines if line.get_marker() not in ("_", "None")]
+
+
+def test_a_logarithmic_axis_has_no_band_that_reaches_below_zero(drawn: list[Figure]) -> None:
+    seeds = [[(1, 1.0), (2, 1.0), (3, 1.0)], [(1, 1.1), (2, 1.1), (3, 90.0)]]  # 45.5 ± 62.9 at the end
+    ends = []
+    for logarithmic in (False, True):
+        figures.trajectories({"a": seeds}, "norm", "described", logarithmic=logarithmic)
+        (axes,) = drawn[-1].axes
+        assert axes.get_yscale() == ("log" if logarithmic else "linear")
+        (band,) = axes.collections
+        ends.append(max(x for path in band.get_paths() for x in path.vertices[:, 0]))
+    assert ends == [3, 2]

@@ -39,17 +39,17 @@ SURE, UNSURE = 0.01, 0.4
         (
             (cell(0.6, SURE), cell(0.7, SURE), cell(0.4, SURE), cell(0.52, UNSURE)),
             "With 2 seeds, “Row 1” and “Row 2” are significantly above and “Row 3” is significantly below “Row 0” in "
-            "Overall; the tests show no difference for one other row.",
+            "Overall; one other row does not differ significantly, which does not show equality.",
         ),
         (
             (cell(0.6, UNSURE), cell(0.4, UNSURE)),
             "With 2 seeds, none of the 2 tested rows differs significantly from “Row 0” in Overall, which does not "
-            "show that they are equal.",
+            "show equality.",
         ),
         (
             (cell(0.6, 0.05),),
             "With 2 seeds, the only tested row does not differ significantly from “Row 0” in Overall, which does not "
-            "show that they are equal.",
+            "show equality.",
         ),
         (tuple(cell(0.6, SURE) for _ in range(5)), "With 2 seeds, 5 rows are significantly above “Row 0” in Overall."),
         ((cell(0.6), None), "With 2 seeds, no row could be tested against “Row 0”."),

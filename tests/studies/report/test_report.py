@@ -439,6 +439,8 @@ def test_an_ensemble_chosen_by_its_dev_scores_says_so(store: Path) -> None:
     html, markdown = render(store)
     assert "makes the scores too high: Good" in html
     assert "makes the scores too high: Good" in markdown
+    results = PresetResults.read(store, "sample").tables[0]
+    assert {(ordering.better, ordering.worse) for ordering in results.orderings} == {("other", "alone")}  # not Good
 
 
 def test_alignment_and_uniformity_are_columns_of_the_rows_that_have_them(store: Path) -> None:
