@@ -13,10 +13,10 @@ s/√seeds · t. Here s² is the variance over seeds, pooled over the rows of a 
 1925), because a row's own three seeds say next to nothing about it, and t is drawn from Student's distribution with the
 pooled degrees of freedom. For normal scores of equal spread, this alone is exact. Where the rows' variances differ
 (Bartlett 1937, at the 5% level), the variances of the compared rows are used instead, as an approximation (Welch 1947).
-Rows that are averaged before they are compared are averaged within each seed. Together with the resampled examples it
-is a generalised confidence interval (Weerahandi 1993). Differences of single examples between seeds are part of both,
-so intervals tend to be too wide rather than too narrow. If no row has a second seed, the variance over seeds is
-unknown; intervals then describe these models on other examples, not the methods.
+Then rows that are averaged before they are compared are averaged within each seed. Together with the resampled
+examples it is a generalised confidence interval (Weerahandi 1993). Differences of single examples between seeds are
+part of both, so intervals tend to be too wide rather than too narrow. If no row has a second seed, the variance over
+seeds is unknown; intervals then describe these models on other examples, not the methods.
 
 A difference is tested by its interval: p is the lowest level at which the interval excludes zero. Dror et al. 2018
 recommend two kinds of tests if the distribution is unknown, as for accuracy and correlation: permutations of the two
@@ -80,16 +80,15 @@ def sides(terms: Sequence[tuple[float, Values]]) -> list[Values]:
     """What varies over seeds in Σ weight · mean: the weighted sums of the rows of positive and of negative weight.
 
     Rows of one seed may share chance, such as one random ranking for several shares of pruning. Their sum in each seed
-    has the right variance, however they depend on each other. Between the sides, shared chance cancels, so that it is
-    cautious to treat them as independent. Rows of one side with different numbers of seeds stay by themselves.
+    has the right variance, however they depend on each other. The two sides are treated as independent. That is
+    cautious if what they share moves both the same way.
 
     Args:
-        terms: weights and scores, [seeds] each, in the order of the seeds.
+        terms: weights and scores, [seeds] each, in the order of the seeds; rows of one side have the same seeds.
     """
-    found: dict[tuple[bool, int], Values] = {}
+    found: dict[bool, Values] = {}
     for weight, scores in terms:
-        side = weight > 0, len(scores)
-        found[side] = found.get(side, 0) + weight * scores
+        found[weight > 0] = found.get(weight > 0, 0) + weight * scores
     return list(found.values())
 
 

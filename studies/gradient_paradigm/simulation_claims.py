@@ -209,19 +209,23 @@ def _in_all(
     The ratio `beside` is shown for comparison only.
     """
 
+    def label(name: str) -> str:
+        return NAMES.get(name, f"ratio {name}")
+
     def decide(estimates: Estimates) -> Verdict:
         rates = {
             name: {step: rate_of(estimates, statement, about.case_of(name, step)) for step in steps}
             for name in [*names, *([] if beside is None else [beside])]
         }
-        decisive = [Above(name, rate, least, form=_percent) for name in names for rate in rates[name].values()]
+        decisive = [
+            Above(f"{label(name)}, step {step:g}:", rate, least, form=_percent)
+            for name in names
+            for step, rate in rates[name].items()
+        ]
         if not all(rate.trials for name in names for rate in rates[name].values()):
             return TOO_FEW
         lowest = {name: min(of.items(), key=lambda item: item[1].interval()[0]) for name, of in rates.items()}
-        parts = [
-            f"{NAMES.get(name, f'ratio {name}')}: {shown_rate(rate)}, step {step:g}"
-            for name, (step, rate) in lowest.items()
-        ]
+        parts = [f"{label(name)}: {shown_rate(rate)}, step {step:g}" for name, (step, rate) in lowest.items()]
         return Verdict.of(Every(decisive), ("lowest over the steps: " if len(steps) > 1 else "") + "; ".join(parts))
 
     return decide

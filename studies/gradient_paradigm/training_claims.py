@@ -5,17 +5,14 @@ from functools import partial
 from itertools import product
 from math import degrees, exp, log, radians
 
-import numpy as np
-
-from multitask.evaluation.markup import MINUS
-from multitask.evaluation.statistics import LEVEL, Uncertain
+from multitask.evaluation.statistics import LEVEL
 from studies.engine.experiments import STS, TRANSFER
 from studies.gradient_paradigm import INADEQUACY, UNIFIED
 from studies.gradient_paradigm import tables_of_sweeps as sweeps
 from studies.gradient_paradigm.tables_of_losses import DECOUPLING, EPOCHS, LABELS, MODIFIED, NON_CONTRASTIVE
 from studies.gradient_paradigm.tables_of_sweeps import DEFAULT_LABEL, DEFAULT_ROW, component_label, component_row
 from studies.report.evidence import Above, Below, Every, Limited, Some, Statement
-from studies.report.format import score
+from studies.report.format import score, signed
 from studies.report.run_results import Place, RunResult
 from studies.report.table_results import TableResults
 from studies.report.verdicts import (
@@ -123,25 +120,34 @@ def _on_similarity(
 
     def decided(tables: Tables) -> Verdict:
         verdicts = ((place, decide_there(tables)) for place, decide_there in places.items())
-        tested = ((place, verdict) for place, verdict in verdicts if verdict.status != UNTESTED.status)
-        return next((Verdict(verdict.status, f"{place}: {verdict.evidence}") for place, verdict in tested), UNTESTED)
+        scored = ((place, verdict) for place, verdict in verdicts if verdict != UNTESTED)
+        return next((Verdict(verdict.status, f"{place}: {verdict.evidence}") for place, verdict in scored), UNTESTED)
 
     return decided
 
 
-def _become_effective(results: TableResults, pairs: RowPairs, column: str) -> Verdict | Statement | None:
-    """Each second row of a pair is made better by the first. One that scores as high as InfoNCE needs it not."""
-    below = above(results, [(CONTRASTIVE, plain) for _, plain in pairs], column)
-    if below is None:
+def _become_effective(results: TableResults, pairs: RowPairs, column: str) -> Verdict | None:
+    """The first row of each pair is better than the second, and comparable to InfoNCE, where the second is not.
+
+    A loss that may be comparable without components does not refute the claim.
+    """
+    before = reaches(results, [(plain, CONTRASTIVE) for _, plain in pairs], column)
+    after = reaches(results, [(modified, CONTRASTIVE) for modified, _ in pairs], column)
+    better = above(results, pairs, column)
+    if before is None or after is None or better is None:
         return None
-    able = [part.refuted(LEVEL / len(pairs)) for part in below.parts]
-    names = ", ".join(results.table.label(plain) for (_, plain), as_good in zip(pairs, able, strict=True) if as_good)
-    if all(able):
-        return Verdict("not tested here", f"each plain loss is surely not {EQUAL} below InfoNCE: {below.text}")
-    better = above(results, [pair for pair, as_good in zip(pairs, able, strict=True) if not as_good], column)
-    if better is None or not names:
-        return better
-    return Verdict.of(better, f"{better.text}; left out, because surely not {EQUAL} below InfoNCE: {names}")
+    repairs, left_out, level = [], [], LEVEL / len(pairs)
+    for plain, modified, gain in zip(before.parts, after.parts, better.parts, strict=True):
+        if plain.shown(level):
+            left_out.append(f"{plain.text}; {gain.text}")
+        else:
+            unsure = "" if plain.refuted(level) else "it is not known whether the plain loss is comparable already"
+            repairs.append(Limited(Every([gain, modified]), unsure, shows=True))
+    effective = f"comparable to InfoNCE without components: {'; '.join(left_out)}" if left_out else ""
+    if not repairs:
+        return Verdict("not tested here", effective)
+    every = Every(repairs)
+    return Verdict.of(every, "; ".join(filter(None, (every.text, effective))))
 
 
 def _optimum_within(parameter: str, results: TableResults) -> Verdict | None:
@@ -170,13 +176,16 @@ def _optimum_within(parameter: str, results: TableResults) -> Verdict | None:
 
 def _dominates(place: Place, results: TableResults) -> Statement | None:
     share = measured(results, last(PUSH, place), {DEFAULT_ROW: 1})
-    if share is None:
-        return None
-    return Above("", Uncertain(share.value, np.clip(share.draws, 0, 1)), 0.5, form=score)
+    return None if share is None else Above("", share, 0.5, form=_as_share)
+
+
+def _as_share(value: float) -> str:
+    """Bounds of an interval may lie outside of 0 to 1."""
+    return score(min(max(value, 0.0), 1.0))
 
 
 def _in_degrees(angle: float) -> str:
-    return f"{degrees(angle):+.1f}°".replace("-", MINUS)
+    return f"{signed(degrees(angle), 1)}°"
 
 
 def _smaller_gap(place: Place, results: TableResults) -> Verdict | Statement | None:
@@ -241,7 +250,9 @@ def _imitations_do_not_overfit(results: TableResults) -> Verdict | Statement | N
     some = Some([Above(results.table.label(row), fall, KEEPS, form=score) for row, fall in falls.items()])
     rows = [row for row, sure in zip(falls, some.each_shown(), strict=True) if sure]
     if not rows:
-        return Verdict("not tested here", f"no decoupled loss overfits; falls of their dev scores: {some.text}")
+        return Verdict(
+            "not tested here", f"no decoupled loss is shown to overfit; falls of their dev scores: {some.text}"
+        )
     further = measures_above(results, _fall, list(product(rows, DISSIPATING)), KEEPS)
     return further and Limited(further, _still_rising(results, DISSIPATING), refutes=True)
 

@@ -7,8 +7,8 @@ Schuirmann 1987); the other one, that it is not worse either, does not matter fo
 
 `Every` and `Some` combine statements. If all must hold, each is tested at the full level (Berger 1982), and the
 opposite, that some statement fails, at the level divided by their number. If some statement suffices, the levels are
-the other way round. A claim that stays open names the numbers that keep it open, with intervals at the corrected level
-that keeps them from being shown or refuted.
+the other way round. A claim that stays open names the numbers whose 95% interval would have shown or refuted them, with
+their interval at the corrected level.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ class Statement(Protocol):
         """The smallest effect that could have been shown: its distance from the bound, and its text."""
 
     def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
-        """What is neither shown nor refuted at these levels, with its interval where it is not the 95% interval."""
+        """What only the correction for several tests leaves open, with its interval at the corrected level."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Above:
     @property
     def text(self) -> str:
         """`InfoNCE over VICReg +0.030 [+0.020, +0.040]`."""
-        return f"{self.name} {self.form(self.number.value)} {self._interval(LEVEL)}".lstrip()
+        return f"{self._named(self.number.value)} {self._interval(LEVEL)}"
 
     def _interval(self, level: float) -> str:
         low, high = self.number.interval(level)
@@ -92,13 +92,16 @@ class Above:
     def least(self, level: float = LEVEL) -> tuple[float, str]:
         """The smallest value that could have been shown to be above the bound."""
         value = self.number.detectable(self.bound, level)
-        return value - self.bound, self.form(value)
+        return value - self.bound, self._named(value)
+
+    def _named(self, value: float) -> str:
+        return f"{self.name} {self.form(value)}".lstrip()
 
     def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
-        """The number, unless it is shown or refuted at these levels."""
-        level = show if self.shown() else refute
-        if self.shown(show) or self.refuted(refute) or level == LEVEL:
+        """The number, if its 95% interval shows or refutes it, and those of these levels do neither."""
+        if self.shown(show) or self.refuted(refute) or not (self.shown() or self.refuted()):
             return []
+        level = show if self.shown() else refute
         return [f"{self.name} {self._interval(level)} at {1 - level:.1%}".lstrip()]
 
 
@@ -117,7 +120,7 @@ class Below(Above):
     def least(self, level: float = LEVEL) -> tuple[float, str]:
         """The largest value that could have been shown to be below the bound: as far from it as one above."""
         distance = self.number.detectable(self.bound, level) - self.bound
-        return distance, self.form(self.bound - distance)
+        return distance, self._named(self.bound - distance)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ STYLE: dict[Any, Any] = {
 
 
 def line_style(place: int, colours: Sequence[str] = COLOURS) -> dict[str, Any]:
-    """The colour and mark of a line by its place. Of the first 42 no two are alike."""
+    """The colour and mark of a line by its place. Of the first 42 in the usual colours no two are alike."""
     return {"color": colours[place % len(colours)], "marker": MARKERS[place % len(MARKERS)]}
 
 

@@ -19,10 +19,10 @@ def share(part: float, whole: int) -> str:
     return f"{part:,.0f} of {whole:,} ({part / whole:.1%})"
 
 
-def signed(value: float) -> str:
-    """Three decimals with a sign, zero without a sign."""
-    text = f"{value:+.3f}".replace("-", MINUS)
-    return text if float(f"{value:.3f}") else "0.000"
+def signed(value: float, decimals: int = 3) -> str:
+    """Decimals with a sign, zero without a sign."""
+    text = f"{value:+.{decimals}f}".replace("-", MINUS)
+    return text if float(f"{value:.{decimals}f}") else text[1:]
 
 
 def mean_and_deviation(estimate: Estimate | None) -> str:

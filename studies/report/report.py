@@ -95,8 +95,8 @@ def _warnings(results: PresetResults, stages: Sequence[StageDetails]) -> list[st
             "Every row was trained with a single seed, so there is no spread over seeds. Intervals and tests tell how "
             "these models would differ on other dev examples, not whether another seed would give the same result."
         )
-    elif len(seeds) > 1:
-        found.append("Some rows have fewer seeds than others.")
+    elif any(len(set(map(len, filter(None, found.runs.values())))) > 1 for found in results.tables):
+        found.append("Some rows of a table have fewer seeds than others.")
     unknown = {line for _, run in results.finished_runs.values() for line in run.evaluation.get("unknown", ())}
     found += [f"Not known of the training data: {line}." for line in sorted(unknown)]
     configs = [stage.config for stage in stages]

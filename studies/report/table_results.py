@@ -312,12 +312,12 @@ class TableResults:
     def against_reference(self) -> dict[Cell, Comparison]:
         """Each row less the reference row, with p corrected over all cells (Holm 1979).
 
-        A row with the reference row's models is not tested.
+        A row with the reference row's models, or one that was chosen among models by their dev scores, is not tested.
         """
         reference = self.table.reference
         if reference is None:
             return {}
-        rows = [row.key for row in self.table.rows]
+        rows = [row.key for row in self.table.rows if row not in self.chosen_on_dev]
         return compared(
             {
                 (row, column): difference
@@ -337,17 +337,17 @@ class TableResults:
     def orderings(self) -> list[Ordering]:
         """Every pair of finished rows with different published scores, with p corrected over all pairs (Holm 1979).
 
-        A row that was chosen by the scores of others is above them by construction, and left out.
+        A row that was chosen among models by their dev scores is above them by construction, and left out.
         """
         found: dict[tuple[str, str, str, float], Uncertain] = {}
         for column in self.table.score_columns:
-            published_rows = [row for row in self.table.rows if column in row.published]
-            for pair in combinations([row for row in published_rows if row not in self.chosen_on_dev], 2):
+            published = [row for row in self.table.rows if column in row.published and row not in self.chosen_on_dev]
+            for pair in combinations(published, 2):
                 worse, better = sorted(pair, key=lambda row: row.published[column])
-                published = better.published[column] - worse.published[column]
+                gap = better.published[column] - worse.published[column]
                 difference = self.contrast({better.key: 1, worse.key: -1}, column)
-                if published and difference:
-                    found[column, better.key, worse.key, published] = difference
+                if gap and difference:
+                    found[column, better.key, worse.key, gap] = difference
         return [Ordering(*pair, ours) for pair, ours in compared(found).items()]
 
     def agreement(self, column: str) -> Agreement:
@@ -357,6 +357,8 @@ class TableResults:
     def contrast(self, weights: Mapping[str, float], column: str, alike: bool | None = None) -> Uncertain | None:
         """Σ weight · mean over rows. None if a row has no scores, or has scores on other examples.
 
+        None, too, if rows that are averaged, those with weights of the same sign, have different seeds.
+
         Args:
             weights: by the row's key.
             column: of the scores.
@@ -365,6 +367,9 @@ class TableResults:
         """
         rows = [row.key for row in self.table.rows if row.key in weights]
         if len(rows) < len(weights) or not all(self.comparable(rows[0], row, column) for row in rows):
+            return None
+        seeds = {(weights[row] > 0, *(run.seed for run in self.scored(row, self.tasks(column)))) for row in rows}
+        if len(seeds) > len({weights[row] > 0 for row in rows}):
             return None
         terms = [(weights[row], self.scores[row, column]) for row in rows]
         return self._combined(terms, column, self.alike[column] if alike is None else alike)

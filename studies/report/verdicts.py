@@ -46,7 +46,7 @@ class Verdict:
         if statement.refuted():
             return cls("not reproduced", found)
         unsure, (_, least) = ", ".join(statement.open()), statement.least()
-        left = f"left open by {unsure}" if unsure else ""
+        left = f"left open by the correction for several tests: {unsure}" if unsure else ""
         power = f"the smallest effect that these results could show with {POWER:.0%} power: {least}" if least else ""
         return cls("undecided", "; ".join(filter(None, (found, left, power))))
 

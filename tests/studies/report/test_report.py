@@ -412,7 +412,7 @@ def test_text_from_outside_is_escaped_and_failures_and_warnings_are_shown(store:
     assert "Heads &lt;&amp;&gt;" in html
     assert r"it died \<b\>here\</b\> \& there" in markdown
     assert "logs/x.log" in html
-    for text in ("Beware.", "Some rows have fewer seeds", "cut to 1,234 rows"):
+    for text in ("Beware.", "Some rows of a table have fewer seeds", "cut to 1,234 rows"):
         assert text in html
         assert text in markdown
 

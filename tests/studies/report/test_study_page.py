@@ -12,6 +12,7 @@ from studies.gradient_paradigm.simulation_outcomes import read_simulations
 from studies.report.preset_results import PresetResults
 from studies.report.report import write_report
 from studies.report.study_page import write_study
+from studies.sparse_cse.claims import CLAIMS as PRUNED
 from studies.study import all_studies
 from tests.studies.gradient_paradigm.published import as_published, falls_as_published, probed_as_published
 from tests.studies.report.test_report import Page
@@ -43,6 +44,8 @@ def test_the_page_has_every_claim_and_stands_alone(store: Path, report: Path) ->
     assert sum(map(sum, counts.values())) == claims
     beyond = [name for name in counts if name.endswith(", beyond the paper")]
     assert len(beyond) == 3
+    assert {one.kind for one in PRUNED if "Encoder trained here" in one.criterion} == {"claim"}
+    assert {one.kind for one in PRUNED if "Start weights" in one.criterion} == {"beyond the paper"}
     assert html.count("<b>Beyond the paper.</b>") == sum(sum(counts[name]) for name in beyond) > 5
     assert not any(counts[name][-1] for name in beyond)  # theorems are the papers' own
     assert "://" not in html

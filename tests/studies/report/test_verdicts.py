@@ -100,6 +100,27 @@ def test_a_claim_of_better_scores_uses_each_rows_own_variance(gradient: TableRes
     assert found.parts[0].number.interval(0.05) == own.interval()
 
 
+def test_an_average_of_rows_varies_as_it_does_over_seeds(gradient: TableResults) -> None:
+    """The rows of a seed rise and fall together in one case, and cancel each other in the other."""
+    first, second, third = (row.key for row in gradient.table.rows[:3])
+    weights = {first: 0.5, second: 0.5, third: -1}
+    observed = {first: [0.4, 0.5, 0.6], second: [0.4, 0.5, 0.6], third: [0.49, 0.5, 0.51]}
+    widths = []
+    for of_second in (observed[second], observed[second][::-1]):
+        scores = {
+            cell: replace(of, observed=np.array({**observed, second: of_second}.get(cell[0], [0.5, 0.5, 0.5])))
+            for cell, of in gradient.scores.items()
+        }
+        found = replace(gradient)
+        found.__dict__["scores"] = scores
+        low, high = found.contrast(weights, "similarity", alike=False).interval()
+        widths.append(high - low)
+    assert widths[0] > 2 * widths[1]
+    fewer = replace(gradient, runs={**gradient.runs, second: gradient.runs[second][:2]})
+    assert fewer.contrast(weights, "similarity") is None  # no seed of its own makes up for the missing one
+    assert fewer.contrast({second: 1, third: -1}, "similarity") is not None
+
+
 def test_what_one_seed_says_is_marked(gradient: TableResults) -> None:
     assert gradient.seeds_note == ""
     alone = replace(gradient, runs={row: runs[:1] for row, runs in gradient.runs.items()})
