@@ -54,6 +54,10 @@ class Statement(Protocol):
         """What only the correction for several tests leaves open, with its interval at the corrected level."""
 
 
+def _distance(least: tuple[float, str]) -> float:
+    return least[0]
+
+
 @dataclass(frozen=True)
 class Above:
     """A number is above a bound.
@@ -144,7 +148,9 @@ class Every:
 
     def least(self, level: float = LEVEL) -> tuple[float, str]:
         """Of the part that is hardest to show, of those that are not shown."""
-        return max((part.least(level) for part in self.parts if not part.shown(level)), default=(0.0, ""))
+        return max(
+            (part.least(level) for part in self.parts if not part.shown(level)), key=_distance, default=(0.0, "")
+        )
 
     def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
         """Of all parts, unless one is refuted."""
@@ -178,7 +184,8 @@ class Some:
 
     def least(self, level: float = LEVEL) -> tuple[float, str]:
         """Of the part that is easiest to show."""
-        return min((part.least(level / len(self.parts)) for part in self.parts), default=(inf, "nothing"))
+        parts = (part.least(level / len(self.parts)) for part in self.parts)
+        return min(parts, key=_distance, default=(inf, "nothing"))
 
     def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
         """Of all parts, unless one is shown."""

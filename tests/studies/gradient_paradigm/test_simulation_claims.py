@@ -51,7 +51,7 @@ def test_a_rate_just_above_the_demand_is_not_sure_enough():
     ensured = [k for k, claim in enumerate(CONJECTURE_CLAIMS) if "at least 95%" in claim.criterion]
     assert len(ensured) > 5
     assert {few[k].verdict.status for k in ensured} == {"undecided"}
-    assert "could show with 80% power: MPT, step " in few[ensured[0]].verdict.evidence
+    assert "could show with 80% power: InfoNCE, step " in few[ensured[0]].verdict.evidence
     assert {many[k].verdict.status for k in ensured} == {"reproduced"}
 
 

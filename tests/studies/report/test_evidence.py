@@ -88,6 +88,8 @@ def test_an_open_claim_tells_what_it_could_have_shown() -> None:
     both = Every([Above("a", Known(0, 0.1)), Above("b", Known(0, 0.2))])
     assert both.least()[1] == "b +0.920"  # the harder one
     assert Every([*both.parts, Above("c", Known(9, 0.8))]).least()[1] == "b +0.920"  # not the one that is shown
+    equal = [Above(name, Known(0, 0.1)) for name in "ba"]
+    assert (Every(equal).least()[1], Some(equal).least()[1]) == ("b +0.460", "b +0.520")  # the first, whatever its name
     assert Some(both.parts).least()[1] == "a +0.520"  # the easier one, at half the level
     assert Below("a", Known(0, 0.1), bound=0.5).least()[1] == "a +0.040"
 
