@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from studies.report import figures
+from tests.studies.report.rendered_figures import figures_of
 
 SEEDS = [[(1, 0.1), (2, 0.2)], [(1, 0.2), (2, 0.3)]]
 BOUNDED = [(0.2, 0.1, 0.3), (0.3, 0.2, 0.4)]
@@ -34,14 +35,7 @@ DRAWINGS = {
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures that are rendered in a test."""
-    found: list[Figure] = []
-    original = figures.render_panels
-
-    def render(draw, *rest):  # type: ignore[no-untyped-def]
-        return original(lambda figure: (found.append(figure), draw(figure)), *rest)
-
-    monkeypatch.setattr(figures, "render_panels", render)
-    return found
+    return figures_of(figures, monkeypatch)
 
 
 @pytest.mark.parametrize("drawing", DRAWINGS)

@@ -11,6 +11,7 @@ from studies.report import forest_plot as module
 from studies.report.forest_plot import forest_plot
 from studies.report.meaning import meaning
 from studies.results import Cell, Column, Description, RowScores, TableScores
+from tests.studies.report.rendered_figures import figures_of
 
 
 def cell(mean: float, p: float | None = None, published: float | None = None, seeds: int = 2) -> Cell:
@@ -114,14 +115,7 @@ def test_the_second_sentence_compares_with_the_published_order(counts: dict[str,
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures that are rendered in a test."""
-    found: list[Figure] = []
-    original = module.render_panels
-
-    def render(draw, *rest):  # type: ignore[no-untyped-def]
-        return original(lambda figure: (found.append(figure), draw(figure)), *rest)
-
-    monkeypatch.setattr(module, "render_panels", render)
-    return found
+    return figures_of(module, monkeypatch)
 
 
 @pytest.mark.parametrize("rows", [2, 25])
