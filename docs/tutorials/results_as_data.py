@@ -26,12 +26,12 @@
 # ## Read the scores
 #
 # The file has one line for each row of the table, seed and task. What belongs to the mean over seeds (the interval, the test against the
-# reference row) stands in every line of the row.
+# reference row) stands in every line of the row. A row that is not scored on a task has one line without a value there; we drop these lines.
 
 # %%
 from studies import Results
 
-scores = Results.load("report/results.parquet").to_pandas()
+scores = Results.load("report/results.parquet").to_pandas().dropna(subset="value")
 print(scores[["label", "seed", "task", "metric", "value", "low", "high"]].round(3).to_string(index=False))
 
 # %% [markdown]
