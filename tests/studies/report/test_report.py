@@ -441,6 +441,7 @@ def test_an_ensemble_chosen_by_its_dev_scores_says_so(store: Path) -> None:
     assert "makes the scores too high: Good" in markdown
     results = PresetResults.read(store, "sample").tables[0]
     assert {(ordering.better, ordering.worse) for ordering in results.orderings} == {("other", "alone")}  # not Good
+    assert "good" not in {row for row, _ in results.against_reference}
 
 
 def test_alignment_and_uniformity_are_columns_of_the_rows_that_have_them(store: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from studies.gradient_paradigm.simulation_outcomes import read_simulations
 from studies.report.preset_results import PresetResults
-from studies.report.report import write_report
+from studies.report.report import _warnings, write_report
 from studies.report.study_page import write_study
 from studies.sparse_cse.claims import CLAIMS as PRUNED
 from studies.study import all_studies
@@ -58,6 +58,11 @@ def test_the_page_has_every_claim_and_stands_alone(store: Path, report: Path) ->
     assert all(figure["role"] == "img" and len(str(figure["aria-label"])) > 50 for figure in page.figures)
     assert page.titles == len(page.figures) > 20
     assert not re.search(r"\bnan\b|#010203", html)
+
+
+def test_tables_with_different_seeds_are_no_rows_with_fewer_seeds(tmp_path: Path) -> None:
+    runs = write_store(tmp_path, ["objectives", "decoupled"], seeds={"objectives": 2, "decoupled": 3})
+    assert not any("fewer seeds" in warning for warning in _warnings(PresetResults.read(runs, "sample"), ()))
 
 
 def test_markdown_names_the_figures_that_lie_beside_it(report: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from multitask.evaluation.statistics import SAMPLES, Uncertain
+from multitask.evaluation.statistics import SAMPLES, Spread, Uncertain, contrast
 from studies.engine.table import Row
 from studies.report import verdicts
 from studies.report.preset_results import PresetResults
@@ -116,6 +116,10 @@ def test_an_average_of_rows_varies_as_it_does_over_seeds(gradient: TableResults)
         low, high = found.contrast(weights, "similarity", alike=False).interval()
         widths.append(high - low)
     assert widths[0] > 2 * widths[1]
+    scores[second, "similarity"] = replace(scores[second, "similarity"], observed=np.full(3, 0.5))  # the average varies
+    terms = [(weight, scores[row, "similarity"]) for row, weight in weights.items()]
+    own = contrast(terms, Spread.welch([(weight, of.observed) for weight, of in terms]))
+    assert found.contrast(weights, "similarity", alike=False).interval() == own.interval()
     fewer = replace(gradient, runs={**gradient.runs, second: gradient.runs[second][:2]})
     assert fewer.contrast(weights, "similarity") is None  # no seed of its own makes up for the missing one
     assert fewer.contrast({second: 1, third: -1}, "similarity") is not None
