@@ -1,8 +1,9 @@
 """Take a report's results into docs/studies/: `python -m scripts.publish_results REPORT NAME ...`.
 
 A NAME stands in the pages' lines `<!-- results: NAME TABLE ... -->`. docs/studies/results/NAME.parquet becomes what
-REPORT/results.parquet has of these tables. The name `claims` stands for the page docs/studies/claims.md instead, which
-becomes the report's study.md with its figures. `python -m scripts.refresh_study_pages` then fills the pages.
+REPORT/results.parquet has of these tables. Their curves over the epochs become figures of the pages. The name `claims`
+stands for the page docs/studies/claims.md instead, which becomes the report's study.md with its figures.
+`python -m scripts.refresh_study_pages` then fills the pages.
 """
 
 import re
@@ -13,7 +14,7 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import read_text, write_text
 from multitask.runs.artefact import without_folders
-from scripts.refresh_study_pages import BEGIN, PAGES
+from scripts.refresh_study_pages import BEGIN, CURVES, PAGES
 from studies.results import Results
 
 CLAIMS = "claims"
@@ -37,6 +38,9 @@ def publish_tables(report: Path, name: str, pages: Path) -> None:
     of_report = Results.load(report / "results.parquet")
     tables = [replace(of, data=without_folders(of.data)) for of in map(of_report.table, keys)]
     Results(tuple(tables)).save(pages / "results" / f"{name}.parquet")
+    for drawn in (f"{of.description.name}{CURVES}" for of in tables):
+        if (report / "figures" / drawn).is_file():
+            write_text(pages / "figures" / f"{name}-{drawn}", read_text(report / "figures" / drawn))
 
 
 def publish_claims(report: Path, pages: Path) -> None:

@@ -14,6 +14,7 @@ import re
 import shlex
 import sys
 from functools import partial
+from html import unescape
 from math import isfinite
 from pathlib import Path
 
@@ -26,8 +27,8 @@ from studies.engine.table import OWN_TASKS
 from studies.report.figures import standalone
 from studies.report.forest_plot import Picture, forest_plot
 from studies.report.format import score
-from studies.report.meaning import meaning
-from studies.report.scores_as_data import EMBEDDINGS
+from studies.report.further_columns import METRICS
+from studies.report.meaning import meaning, power
 from studies.report.sweeps import sweeps
 from studies.results import Cell, Results, TableScores
 
@@ -35,6 +36,9 @@ ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "studies"
 BEGIN = re.compile(r"<!-- results: *(?P<name>[\w-]+) +(?P<tables>[\w -]+?) *-->")
 PLACE = re.compile(rf"(?P<begin>{BEGIN.pattern})\n(?P<content>.*?)(?P<end><!-- end of results -->)", re.DOTALL)
+CURVES = "-curves.svg"
+"""End of the name of a table's figure over the epochs. It is not drawn from results; `publish_results` brings it."""
+TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 
 Figures = dict[str, Picture]
 """Pictures by their files in the folder of the pages."""
@@ -74,18 +78,22 @@ def _filled(place: re.Match[str], pages: Path, figures: Figures) -> str:
         tables = [results.table(key) for key in place["tables"].split()]
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    parts = [_section(table, place["name"], figures) for table in tables]
+    parts = [_section(table, place["name"], pages, figures) for table in tables]
     return f"{place['begin']}\n\n{''.join(parts)}{place['end']}"
 
 
-def _section(table: TableScores, name: str, figures: Figures) -> str:
+def _section(table: TableScores, name: str, pages: Path, figures: Figures) -> str:
     """A table's heading, figures, sentences, numbers and command."""
     about = table.description
     pictures = {about.name: forest_plot(table)}
     pictures |= {f"{about.name}-{parameter}": picture for parameter, picture in sweeps(table).items()}
     files = {f"figures/{name}-{file}.svg": picture for file, picture in pictures.items()}
     figures |= files
-    images = "".join(f"![{markdown_text(picture.description)}]({file})\n\n" for file, picture in files.items())
+    described = {file: picture.description for file, picture in files.items()}
+    curves = f"figures/{name}-{about.name}{CURVES}"
+    if (pages / curves).is_file() and (title := TITLE.search(read_text(pages / curves))):
+        described = {curves: unescape(title[1]), **described}
+    images = "".join(f"![{markdown_text(text)}]({file})\n\n" for file, text in described.items())
     return (
         f"### {about.title}\n\n{about.note.strip()}\n\n{images}"
         f"**What this means.** {markdown_text(meaning(table))}\n\n{_table(table)}\n{_origin(table, name)}\n"
@@ -95,7 +103,7 @@ def _section(table: TableScores, name: str, figures: Figures) -> str:
 
 def _table(table: TableScores) -> str:
     """Means ± standard deviations over seeds with intervals, the published scores, and measures of the embeddings."""
-    measures = [place for place, column in enumerate(table.description.columns) if column.task == EMBEDDINGS]
+    measures = [place for place, column in enumerate(table.description.columns) if column.metric in METRICS]
     shown = list(dict.fromkeys([*table.pictured, *measures]))
     columns = [table.description.columns[place] for place in shown]
     published = {p for p in shown if any(c and c.published is not None for c in (r.cells[p] for r in table.rows))}
@@ -131,7 +139,7 @@ def _origin(table: TableScores, name: str) -> str:
     machines = f", on {', '.join(spent.machines)}" if spent.machines else ""
     return (
         f"Means ± standard deviations over seeds, with 95% intervals, trained from {markdown_text(table.start)}. "
-        f"{own if unlike else ''}"
+        f"{own if unlike else ''}{f'{shown} ' if (shown := markdown_text(power(table))) else ''}"
         f"The {spent.stages} stages took {duration(spent.seconds)} one after the other{markdown_text(machines)}. "
         f"[Every score as data](results/{name}.parquet).\n"
     )

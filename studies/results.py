@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from studies.engine.table import Point
 
-VERSION = 2
-"""Of the file's metadata. Version 1 had neither `Spent` nor `Column.alike`."""
+VERSION = 3
+"""Of the file's metadata. Version 1 had neither `Spent` nor `Column.alike`, version 2 no `Column.detectable`."""
 METADATA = b"minbert-multitask results"
 """Key of the tables' descriptions in the file's metadata."""
 
@@ -91,6 +91,8 @@ class Column:
         significant: how many of those that agree differ significantly.
         contrary: how many of the others differ significantly.
         alike: whether one variance over seeds describes all rows; otherwise each row has its own.
+        detectable: the smallest true difference to the reference row that any row's test would show with a probability
+            of 80%; None if no row is tested.
     """
 
     task: str
@@ -102,6 +104,7 @@ class Column:
     significant: int = 0
     contrary: int = 0
     alike: bool = True
+    detectable: float | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The papers' claims that trained models decide: tests on the scores of rows, and on what the gradient probe saw."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from math import degrees, exp, log, radians
@@ -9,7 +9,7 @@ from multitask.evaluation.statistics import LEVEL
 from studies.engine.experiments import STS, TRANSFER
 from studies.gradient_paradigm import INADEQUACY, UNIFIED
 from studies.gradient_paradigm import tables_of_sweeps as sweeps
-from studies.gradient_paradigm.tables_of_losses import DECOUPLING, EPOCHS, LABELS, MODIFIED, NON_CONTRASTIVE
+from studies.gradient_paradigm.tables_of_losses import DECOUPLING, EPOCHS, LABELS, LONGER, MODIFIED, NON_CONTRASTIVE
 from studies.gradient_paradigm.tables_of_sweeps import DEFAULT_LABEL, DEFAULT_ROW, component_label, component_row
 from studies.report.evidence import Above, Below, Every, Limited, Some, Statement
 from studies.report.format import score, signed
@@ -49,7 +49,8 @@ BATCHES: Place = "training batches"
 GAP, PUSH, CLOSER = "distance gap", "hardest negative push", "closer to positive"
 DISSIPATED = "dissipated anchors"
 ALIGNMENT, UNIFORMITY = "alignment gradient", "uniformity gradient"
-OBJECTIVES, ON_SUITES, GRADIENT, DECOUPLED = "objectives", "objectives-suites", "gradient", "decoupled"
+OBJECTIVES, ON_SUITES, GRADIENT = "objectives", "objectives-suites", "gradient"
+DECOUPLED, DECOUPLED_LONG = "decoupled", "decoupled-long"
 """Keys of the tables that decide claims."""
 
 CONTRASTIVE = "infonce"
@@ -113,10 +114,23 @@ def _on_similarity(
     decide: Callable[[TableResults, RowPairs, str], Verdict | Statement | None], pairs: RowPairs
 ) -> Decide:
     """By the seven similarity tasks if they were scored. Otherwise by the dev set, which selected the checkpoints."""
-    places = {
-        "mean of the STS tasks": on_table(ON_SUITES, lambda results: decide(results, pairs, STS)),
-        "dev set": on_table(OBJECTIVES, lambda results: decide(results, pairs, SCORE)),
-    }
+    return _first_tested(
+        {
+            "mean of the STS tasks": on_table(ON_SUITES, lambda results: decide(results, pairs, STS)),
+            "dev set": on_table(OBJECTIVES, lambda results: decide(results, pairs, SCORE)),
+        }
+    )
+
+
+def _on_longest(decide: Callable[[TableResults], Verdict | Statement | None]) -> Decide:
+    """By the trainings of ten epochs if there are any. Otherwise by the shorter ones."""
+    return _first_tested(
+        {f"{LONGER} epochs": on_table(DECOUPLED_LONG, decide), f"{EPOCHS} epochs": on_table(DECOUPLED, decide)}
+    )
+
+
+def _first_tested(places: Mapping[str, Decide]) -> Decide:
+    """By the first place whose rows were run. The evidence begins with its name."""
 
     def decided(tables: Tables) -> Verdict:
         verdicts = ((place, decide_there(tables)) for place, decide_there in places.items())
@@ -266,6 +280,7 @@ IN_BRACES = {
     "LONG_ENOUGH": f"within {KEEPS} of their highest score before their second half",
     "IMITATIONS": ", ".join(DECOUPLING[row] for row in DISSIPATING),
     "EPOCHS": EPOCHS,
+    "LONGEST": f"Read from {LONGER} epochs if they were run, otherwise from {EPOCHS}.",
     "KEEPS": KEEPS,
     "RARELY": RARELY,
     "NEARLY_ALL": NEARLY_ALL,
@@ -299,8 +314,8 @@ DECISIONS: dict[str, Decide] = {
     **{key: on_table(table, partial(decide, HELD_OUT)) for key, (table, decide) in _BY_PLACE.items()},
     **{f"{key}-in-batches": on_table(table, partial(decide, BATCHES)) for key, (table, decide) in _BY_PLACE.items()},
     "decoupled": _on_decoupled(partial(above, pairs=CONTRASTIVE_OVER_DECOUPLED)),
-    "overfits": _on_decoupled(_overfits),
-    "does-not-overfit": _on_decoupled(_does_not_overfit),
+    "overfits": _on_longest(_overfits),
+    "does-not-overfit": _on_longest(_does_not_overfit),
     **{
         f"{part}-dissipates": _on_decoupled(
             partial(measures_above, measure=shrinks(statistic), pairs=DECOUPLED_OVER_CONTRASTIVE, margin=SAME_NORM)
@@ -308,6 +323,6 @@ DECISIONS: dict[str, Decide] = {
         for part, statistic in (("alignment", ALIGNMENT), ("uniformity", UNIFORMITY))
     },
     "imitations-as-good": _on_decoupled(partial(reaches, pairs=[(row, CONTRASTIVE) for row in DISSIPATING])),
-    "imitations-do-not-overfit": _on_decoupled(_imitations_do_not_overfit),
+    "imitations-do-not-overfit": _on_longest(_imitations_do_not_overfit),
 }
 TRAINED_CLAIMS = read_claims(__file__, "trained", (UNIFIED, INADEQUACY), DECISIONS, IN_BRACES)

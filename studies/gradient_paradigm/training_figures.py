@@ -23,6 +23,7 @@ from studies.gradient_paradigm.training_claims import (
     ALIGNMENT,
     CLOSER,
     DECOUPLED,
+    DECOUPLED_LONG,
     GAP,
     GRADIENT,
     HELD_OUT,
@@ -31,12 +32,12 @@ from studies.gradient_paradigm.training_claims import (
     swept,
 )
 from studies.report import figures
-from studies.report.format import score
+from studies.report.format import score, signed
 from studies.report.preset_results import PresetResults
 from studies.report.run_results import RunResult
 from studies.report.sections import Illustration, Section, table_section
 from studies.report.table_results import TableResults
-from studies.report.verdicts import SCORE
+from studies.report.verdicts import SCORE, Measure, measured
 
 YLABEL = "similarity, Pearson correlation"
 NAMES: dict[str, Mapping[Any, str]] = {
@@ -218,9 +219,9 @@ def component_sweeps(results: PresetResults) -> Section | None:
         trajectory_figure(
             results.finished_tables[GRADIENT],
             {f"{SYMBOLS[parameter]} {value:g}": row for value, row in swept(parameter).items()},
-            partial(RunResult.probed, statistic=statistic),
+            partial(RunResult.probed, statistic=statistic, place=HELD_OUT),
             ylabel,
-            f"{caption}, by {axis}; in the training batches, projected.",
+            f"{caption}, by {axis}; of held-out sentences, without the projection.",
             graded=True,
         )
         for statistic, ylabel, caption in PROBED
@@ -231,8 +232,8 @@ def component_sweeps(results: PresetResults) -> Section | None:
         "sweeps",
         "One component varied at a time",
         "The gradient form with one of its components varied and the others at their defaults (arXiv 2402.18281, "
-        "section 3.2). First the score, then statistics of the gradient probe in the batches, averaged between "
-        "evaluations.",
+        "section 3.2). First the score, then statistics of the gradient probe on held-out sentences, averaged between "
+        "evaluations. The claims also have those of the training batches.",
         (*scores, *(figure for figure in drawn if figure)),
     )
 
@@ -242,9 +243,42 @@ def _dev_curve(run: RunResult) -> list[tuple[int, float]]:
     return [(line["step"], value) for line, value in zip(run.history, run.curve(SCORE), strict=False)]
 
 
-def decoupling_section(results: PresetResults) -> Section | None:
-    """Dev curves and gradient norms of contrastive and decoupled losses."""
-    found = results.finished_tables.get(DECOUPLED)
+def _gap_to_dev_set(metric: str) -> Measure:
+    """Alignment or uniformity of the dev set less that of held-out sentences, both of the best checkpoint."""
+
+    def measure(run: RunResult) -> float | None:
+        scores = {line["step"]: line["scores"][SCORE] for line in run.history if SCORE in line["scores"]}
+        held_out = dict(run.probed(metric, HELD_OUT))
+        best = max(scores, key=scores.__getitem__, default=None)
+        of_dev_set = run.evaluation.get("geometry", {}).get(metric)
+        return None if of_dev_set is None or best not in held_out else of_dev_set - held_out[best]
+
+    return measure
+
+
+def gap_figure(results: TableResults, metric: str) -> Illustration | None:
+    """How much a metric differs between the dev set and held-out sentences. None if no row has enough seeds."""
+    gaps = {row.label: measured(results, _gap_to_dev_set(metric), {row.key: 1}) for row in results.table.rows}
+    known = {label: (gap.value, *gap.interval()) for label, gap in gaps.items() if gap}
+    if not known:
+        return None
+    described = ", ".join(f"{label} {signed(value)}" for label, (value, _, _) in known.items())
+    svg = figures.forest(
+        known,
+        f"{metric}, STS dev set less held-out sentences",
+        f"{results.table.numbered_title}: {metric} of the STS dev set less that of held-out sentences; {described}.",
+        zero=True,
+    )
+    caption = (
+        f"The gap to STS: {metric} of the STS dev set less that of two dropout views of held-out sentences, at the "
+        "best checkpoint. Intervals (95%) are over seeds alone."
+    )
+    return Illustration(svg, caption)
+
+
+def decoupling_section(key: str, results: PresetResults) -> Section | None:
+    """Dev curves, gradient norms and metrics of contrastive and decoupled losses."""
+    found = results.finished_tables.get(key)
     if found is None:
         return None
     rows = {row.label: row.key for row in found.table.rows}
@@ -272,6 +306,7 @@ def decoupling_section(results: PresetResults) -> Section | None:
             )
             for statistic in ("alignment", "uniformity")
         ),
+        *(gap_figure(found, metric) for metric in ("alignment", "uniformity")),
     ]
     return table_section(found, [figure for figure in drawn if figure])
 
@@ -303,7 +338,8 @@ SECTIONS = (
     partial(estimates_section, "objectives"),
     component_sweeps,
     long_section,
-    decoupling_section,
+    partial(decoupling_section, DECOUPLED),
+    partial(decoupling_section, DECOUPLED_LONG),
     factorial_section,
     partial(estimates_section, "mixed"),
     other_sweeps,

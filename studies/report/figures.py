@@ -52,6 +52,10 @@ def line_style(place: int, colours: Sequence[str] = COLOURS) -> dict[str, Any]:
     return {"color": colours[place % len(colours)], "marker": MARKERS[place % len(MARKERS)]}
 
 
+LARGE = 5.6, 3.6
+"""Inches of a panel with a legend."""
+
+
 def learning_curve(
     title: str, curves: Mapping[int, Sequence[Sequence[float]]], description: str, legend: Sequence[str] = ()
 ) -> Markup:
@@ -73,7 +77,7 @@ def learning_curve(
             axes.set_ylabel("overall dev score")
             axes.legend()
 
-    return render(draw, (5.6, 3.6) if legend else (3.2, 2.4), description)
+    return render(draw, LARGE if legend else (3.2, 2.4), description)
 
 
 def _mean_and_band(

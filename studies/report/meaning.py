@@ -1,11 +1,12 @@
 """What a table means, in two sentences: which rows differ from the reference row, and the published order.
 
-The sentences claim no more than the table's tests show.
+The sentences claim no more than the table's tests show. A further one tells what these tests could have shown.
 """
 
 from collections.abc import Sequence
 from math import isfinite
 
+from multitask.evaluation.statistics import POWER
 from multitask.evaluation.text_tables import capitalized
 from studies.report.format import score
 from studies.results import RowScores, TableScores
@@ -18,6 +19,18 @@ def meaning(table: TableScores) -> str:
     """Two sentences on the table's first pictured column."""
     place = table.pictured[0]
     return f"{_differences(table, place)} {_published(table, place)}"
+
+
+def power(table: TableScores) -> str:
+    """How large differences to the reference row must be for this table to show them. Empty if it cannot be told."""
+    columns = [table.description.columns[place] for place in table.pictured]
+    known = [f"{column.heading} {score(column.detectable)}" for column in columns if column.detectable is not None]
+    if not known or table.seeds[-1:] == [1]:
+        return ""
+    return (
+        f"For every row, a true difference to the reference row of this size would be shown with a probability of "
+        f"{POWER:.0%}: {', '.join(known)}."
+    )
 
 
 def _differences(table: TableScores, place: int) -> str:

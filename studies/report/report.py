@@ -12,10 +12,10 @@ from studies.engine.record import duration
 from studies.engine.table import OVERALL
 from studies.report import format as formats
 from studies.report.cost import StageDetails, cost_of, stages_of
-from studies.report.embedding_columns import NOTE, embedding_columns
 from studies.report.figures import COLOURS, GLYPHS, standalone
 from studies.report.forest_plot import forest_plot
-from studies.report.meaning import meaning
+from studies.report.further_columns import about, further_columns
+from studies.report.meaning import meaning, power
 from studies.report.preset_results import PresetResults
 from studies.report.scores_as_data import scores_as_data
 from studies.report.sections import SECTIONS, learning_curves, overall_curves
@@ -46,6 +46,11 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
     shown = {found.table.name for found in tables}
     pictured = {table.description.name: table for table in data.tables if table.description.name in shown}
     pictures = {name: forest_plot(table) for name, table in pictured.items()}
+    curves = {
+        found.table.name: drawn
+        for found in results.tables
+        if found.table.kind == "curves" and (drawn := overall_curves(found))
+    }
     warnings = [*results.record.notes, *_warnings(results, stages)]
     values: dict[str, Any] = {
         "record": results.record,
@@ -60,14 +65,18 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
         "markup": markup,
         "Latex": markup.Latex,
         "study": write_study(results, warnings, output),
-        "embedding_columns": embedding_columns,
-        "about_embeddings": NOTE,
+        "further_columns": further_columns,
+        "about": about,
         "pictures": pictures,
+        "curves": curves,
         "meanings": {name: meaning(table) for name, table in pictured.items()},
+        "powers": {name: power(table) for name, table in pictured.items()},
     }
     data.save(output / "results.parquet")
     for name, picture in pictures.items():
         write_text(output / "figures" / f"{name}.svg", standalone(picture.svg))
+    for name, picture in curves.items():
+        write_text(output / "figures" / f"{name}-curves.svg", standalone(picture.svg))
     for found in tables:
         text = environment("latex").get_template("table.tex.jinja").render(results=found, **values)
         write_text(output / "tables" / f"{found.table.name}.tex", text)
@@ -78,7 +87,6 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
         stages=stages,
         sections=[section for build in SECTIONS if (section := build(results))],
         learning_curves=learning_curves,
-        overall_curves=overall_curves,
         legend=lambda place: (GLYPHS[place % len(GLYPHS)], COLOURS[place % len(COLOURS)]),
         to_json=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
     )

@@ -1,5 +1,6 @@
 """The scores of a preset as data: what results.parquet, the pictures and the sentences under them are made from."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -7,15 +8,13 @@ from studies.engine.experiments import study_of_tables
 from studies.engine.presets import SAMPLE
 from studies.engine.table import Row
 from studies.report.cost import spent_on
+from studies.report.further_columns import FurtherColumn, further_columns
 from studies.report.preset_results import PresetResults
 from studies.report.table_results import TableResults
 from studies.results import Cell, Column, Description, Results, RowScores, TableScores
 
 MEAN = "mean"
 """The metric of a mean over tasks."""
-EMBEDDINGS = "embeddings"
-"""What alignment and uniformity are measured on, in place of a task."""
-GEOMETRY = ("alignment", "uniformity")
 
 
 def scores_as_data(results: PresetResults) -> Results:
@@ -28,19 +27,19 @@ def scores_as_data(results: PresetResults) -> Results:
                 record.start,
                 record.data,
                 studies.get(found.table.key),
-                _description(found, results.folder),
-                tuple(_row(found, row) for row in found.table.rows),
+                _description(found, further, results.folder),
+                tuple(_row(found, further, row) for row in found.table.rows),
             )
             for found in results.finished_tables.values()
+            for further in [further_columns(found)]
         )
     )
 
 
-def _description(found: TableResults, folder: Path) -> Description:
+def _description(found: TableResults, further: Sequence[FurtherColumn], folder: Path) -> Description:
     table = found.table
     columns = [_column(found, column) for column in table.score_columns]
-    # Papers on embeddings compare them next to the means of SentEval's tasks.
-    columns += [Column(EMBEDDINGS, name, name.capitalize(), bool(table.groups)) for name in _geometry_of(found)]
+    columns += [Column(of.task, of.metric, of.heading, of.pictured) for of in further]
     return Description(
         table.key,
         table.name,
@@ -57,25 +56,20 @@ def _column(found: TableResults, column: str) -> Column:
     pictured = not found.table.groups or column in found.table.groups
     metric = found.measures.get(column, MEAN)
     orderings = (counts.total, counts.agree, counts.significant, counts.contrary)
-    return Column(column, metric, found.heading(column), pictured, *orderings, found.alike[column])
+    return Column(
+        column, metric, found.heading(column), pictured, *orderings, found.alike[column], found.detectable(column)
+    )
 
 
-def _row(found: TableResults, row: Row) -> RowScores:
+def _row(found: TableResults, further: Sequence[FurtherColumn], row: Row) -> RowScores:
     cells = [_cell(found, row, column) for column in found.table.score_columns]
-    cells += [_measured(found, row, name) for name in _geometry_of(found)]
+    cells += [_measured(of.values.get(row.key, ())) for of in further]
     return RowScores(row.key, row.label, row.point, tuple(cells))
 
 
-def _geometry_of(found: TableResults) -> tuple[str, ...]:
-    """The measures of embeddings that the table's runs have."""
-    return GEOMETRY if any("geometry" in run.evaluation for _, runs in found.rows for run in runs) else ()
-
-
-def _measured(found: TableResults, row: Row, name: str) -> Cell | None:
-    """A measure of the embeddings of a row's models, which has no interval and no test."""
-    measured = [(run.seed, run.evaluation.get("geometry", {}).get(name)) for run in found.runs.get(row.key, ())]
-    known = [(seed, value) for seed, value in measured if value is not None]
-    return Cell(tuple(seed for seed, _ in known), tuple(value for _, value in known)) if known else None
+def _measured(values: Sequence[tuple[int, float]]) -> Cell | None:
+    """A cell without an interval, from seeds and values. None without values."""
+    return Cell(tuple(seed for seed, _ in values), tuple(value for _, value in values)) if values else None
 
 
 def _cell(found: TableResults, row: Row, column: str) -> Cell | None:

@@ -10,7 +10,8 @@ from markupsafe import Markup
 
 from multitask.evaluation.text_tables import capitalized
 from studies.engine.table import OVERALL
-from studies.report.figures import GLYPHS, confusion_matrix, learning_curve, scatter
+from studies.report.figures import GLYPHS, LARGE, confusion_matrix, learning_curve, scatter
+from studies.report.forest_plot import Picture
 from studies.report.format import score
 from studies.report.preset_results import PresetResults
 from studies.report.run_results import RunResult
@@ -63,13 +64,13 @@ def learning_curves(results: TableResults) -> list[Markup]:
     ]
 
 
-def overall_curves(results: TableResults) -> Markup | None:
+def overall_curves(results: TableResults) -> Picture | None:
     """A large panel of the overall dev score after every epoch, as the report's Figure 2. None without runs."""
     curves = _curves(results, OVERALL)
     if not curves:
         return None
-    labels = [row.label for row in results.table.rows]
-    return learning_curve("", curves, _described(results, OVERALL, curves), labels)
+    labels, description = [row.label for row in results.table.rows], _described(results, OVERALL, curves)
+    return Picture(learning_curve("", curves, description, labels), LARGE[0], description)
 
 
 def best_predictions(results: PresetResults) -> Section | None:

@@ -309,23 +309,35 @@ class TableResults:
         return len({tuple(self.samples.dev_set(run, task) for task in tasks) for run in runs}) == 1
 
     @cached_property
-    def against_reference(self) -> dict[Cell, Comparison]:
-        """Each row less the reference row, with p corrected over all cells (Holm 1979).
+    def _less_reference(self) -> dict[Cell, Uncertain]:
+        """Each row less the reference row.
 
-        A row with the reference row's models, or one that was chosen among models by their dev scores, is not tested.
+        A row with the reference row's models, or one that was chosen among models by their dev scores, is left out.
         """
         reference = self.table.reference
         if reference is None:
             return {}
         rows = [row.key for row in self.table.rows if row not in self.chosen_on_dev]
-        return compared(
-            {
-                (row, column): difference
-                for row, column in product(rows, self.table.score_columns)
-                if not self._models(reference, column) <= self._models(row, column)
-                and (difference := self.contrast({row: 1, reference: -1}, column))
-            }
-        )
+        return {
+            (row, column): difference
+            for row, column in product(rows, self.table.score_columns)
+            if not self._models(reference, column) <= self._models(row, column)
+            and (difference := self.contrast({row: 1, reference: -1}, column))
+        }
+
+    @cached_property
+    def against_reference(self) -> dict[Cell, Comparison]:
+        """Each tested row less the reference row, with p corrected over all cells (Holm 1979)."""
+        return compared(self._less_reference)
+
+    def detectable(self, column: str) -> float | None:
+        """The smallest true difference to the reference row that any row's test would show, with a probability of 80%.
+
+        The correction for the number of tests counts in full, as for the lowest p. None if no row is tested.
+        """
+        level = LEVEL / max(len(self._less_reference), 1)
+        found = [of.detectable(level=level) for (_, name), of in self._less_reference.items() if name == column]
+        return max(found, default=None)
 
     @property
     def tested_rows(self) -> list[Row]:

@@ -62,7 +62,7 @@ def answers(task: str, quality: float, generator: np.random.Generator) -> tuple[
         return "spearman", labels, predictions, correlation_metrics(predictions, labels)
     if task in GROUPS[RETRIEVAL]:
         values = np.clip(quality + 0.05 * generator.normal(size=SUITE_EXAMPLES), 0, 1)
-        return "ndcg", np.ones(SUITE_EXAMPLES), values, {"ndcg": float(values.mean())}
+        return "ndcg", np.ones(SUITE_EXAMPLES), values, {"ndcg": float(values.mean()), "mrr": float(values.max()) / 2}
     classes = CLASSES.get(task, 2)
     labels = np.arange(SUITE_EXAMPLES) % classes
     wrong = generator.permutation(SUITE_EXAMPLES) >= round(quality * SUITE_EXAMPLES)

@@ -11,10 +11,10 @@ from studies.engine.presets import ONLY, PRESETS, PresetName, load_preset
 from studies.engine.recipes import Node, Recipes
 
 NUMBERED = [str(number) for number in range(1, 11)]
-OTHERS = """batch-sizes batches best best-parts components data-sizes decoupled domains figure2 gradient gradient-suites
-learning-rate-schedule mixed negative-pairs negatives objectives objectives-long objectives-suites pairs regularisation
-reviews schedulers shapes simulations sparsity sparsity-encoders sparsity-own sparsity-rewinding sparsity-scores
-stages"""
+OTHERS = """batch-sizes batches best best-parts components data-sizes decoupled decoupled-long domains figure2
+gradient gradient-suites learning-rate-schedule mixed negative-pairs negatives objectives objectives-long
+objectives-suites pairs regularisation reviews schedulers shapes simulations sparsity sparsity-encoders sparsity-own
+sparsity-rewinding sparsity-scores stages"""
 
 
 def test_all_tables_are_there_in_their_order(recipes: Recipes) -> None:
@@ -97,13 +97,20 @@ def test_the_presets_of_the_gradient_paper_have_its_scripts_settings() -> None:
         assert (config.optimizer.schedule, config.optimizer.weight_decay) == ("linear", 0.0)
 
 
-def test_the_long_table_takes_ten_times_the_steps() -> None:
-    usual, long = (
-        load_preset("small", tables=[key]).experiments[0].models for key in ("objectives", "objectives-long")
-    )
+@pytest.mark.parametrize(("key", "times"), [("objectives", 10), ("decoupled", 10 / 3)])
+def test_a_long_table_takes_ten_passes_over_the_sentences(key: str, times: float) -> None:
+    usual, long = (load_preset("small", tables=[of]).experiments[0].models for of in (key, f"{key}-long"))
     assert list(long) == list(usual)
     for row, model in usual.items():
-        assert long[row].config == replace(model.config, epochs=10 * model.config.epochs)
+        assert long[row].config == replace(model.config, epochs=round(times * model.config.epochs))
+        assert long[row].config.epochs == 10
+
+
+def test_the_long_tables_share_their_trainings() -> None:
+    objectives, decoupled = (
+        load_preset("small", tables=[key]).experiments[0].models for key in ("objectives-long", "decoupled-long")
+    )
+    assert [row for row in objectives if objectives[row] == decoupled.get(row)] == ["infonce", "met"]
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -13,17 +13,20 @@ import pytest
 import torch
 
 from benchmarks.reliability.faulty_files import FAULTS, FaultyFiles
+from minbert.config import BertConfig
 from minbert.errors import DiskFullError, InputError
 from multitask.cli.main import main
 from multitask.models.config import HeadsConfig
 from multitask.objectives.config import ObjectiveConfig
+from multitask.runs.artefact import Artefact
 from multitask.runtime.errors import Interrupted
 from multitask.runtime.options import RunOptions
+from multitask.stages.mlm import ShapeConfig
 from studies.engine import jobs
 from studies.engine.experiments import Experiment, all_experiments, experiment
 from studies.engine.jobs import Engine
 from studies.engine.local_engine import InProcess, local_engine
-from studies.engine.presets import PRESETS, Preset
+from studies.engine.presets import PRESETS, Preset, PresetName, load_preset
 from studies.engine.recipes import Node, Recipes
 from studies.engine.record import Record
 from studies.engine.run import run_preset, write_best_predictions
@@ -282,6 +285,27 @@ def test_runs_leave_what_the_study_reads(whole: tuple[Preset, Record, Path]) -> 
             assert [step for step, _ in runs[0].probed(statistic)] == [2]
     for _, runs in results.finished_tables["decoupled"].rows:
         assert [len(run.curve("similarity")) for run in runs] == [tables_of_losses.EPOCHS]
+
+
+@pytest.mark.parametrize(("name", "family"), [("paradigm", "bert"), ("paradigm-roberta", "roberta")])
+def test_the_presets_of_the_gradient_paper_run_to_their_end_in_small(
+    recipes: Recipes, tmp_path: Path, name: PresetName, family: str
+) -> None:
+    shape = ShapeConfig(24, 1, 2, 32, family)
+    own, masked = PRESETS[name], replace(recipes.masked, from_scratch=True, shape=shape)
+    views = replace(own.views, train_limit=32, probe_held_out=16)
+    here = replace(recipes, masked=masked, views=views, losses=own.losses)
+    chosen = load_preset(name).experiments
+    small = [shortened(e) for e in all_experiments(here) if e.table.key in {of.table.key for of in chosen}]
+    record = run(preset_of(here, *small), tmp_path)
+    assert [run_.error for _, run_ in record.failures] == []
+    assert {run_.table for run_ in record.runs if run_.evaluation} == {of.table.key for of in chosen}
+    for run_ in record.runs:
+        folder = tmp_path / str(run_.model)
+        config = json.loads((folder / "config.json").read_text())
+        assert (config["freeze_embeddings"], config["optimizer"]["schedule"]) == (True, "linear")
+        stored = BertConfig.from_file(Artefact(folder).model_folder() / "config.json")
+        assert stored.model_type == family
 
 
 def test_an_ensemble_takes_the_best_of_each_task(whole: tuple[Preset, Record, Path]) -> None:

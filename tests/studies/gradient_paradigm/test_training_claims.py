@@ -101,6 +101,21 @@ def test_a_measure_of_training_needs_three_seeds(seeds: int, tmp_path: Path) -> 
     assert found["Overfitting does not occur with the contrastive loss."].verdict.status == "not tested here"
 
 
+def test_longer_trainings_overrule_shorter_ones(tmp_path: Path) -> None:
+    runs = write_store(tmp_path, ["decoupled", "decoupled-long"], falls=falls_as_published)
+    tables = PresetResults.read(runs, "sample").finished_tables
+    claim = "Training with decoupled losses is prone to overfitting."
+    short = {key: found for key, found in tables.items() if key == "decoupled"}
+    assert of(short)[claim].verdict.evidence.startswith("3 epochs: ")
+    for trained in tables["decoupled"].runs.values():
+        for run in trained:
+            for line in run.history:
+                line["dev"]["similarity"]["pearson"] = 0.5
+    assert of(short)[claim].verdict.status == "not reproduced"
+    assert of(tables)[claim].verdict.status == "reproduced"
+    assert of(tables)[claim].verdict.evidence.startswith("10 epochs: ")
+
+
 def test_rows_whose_measures_vary_do_not_hide_one_that_does_not(tmp_path: Path) -> None:
     falls: Falls = lambda row, seed: 0.1 * seed if row.key in WITHOUT_DISSIPATION else 0.001 * seed  # noqa: E731
     found = judged(tmp_path, "decoupled", falls=falls)

@@ -1,10 +1,28 @@
-"""Sweeps: lines are rows whose points differ by one parameter only."""
+"""Sweeps, whose lines are rows that differ by one parameter only, and what the probe saw over training."""
 
+import json
+from pathlib import Path
+
+import pytest
+
+from multitask.runs.artefact import Artefact
+from multitask.stages.pretrain import HELD_OUT as IN_LOG
 from studies.engine.recipes import Recipes
 from studies.gradient_paradigm.tables_of_sweeps import VARIED, data_sizes, gradient, shapes
-from studies.gradient_paradigm.training_figures import OTHER_SWEEPS, TASK_SWEEPS, rows_along, sweep_figure
+from studies.gradient_paradigm.training_claims import HELD_OUT
+from studies.gradient_paradigm.training_figures import (
+    OTHER_SWEEPS,
+    TASK_SWEEPS,
+    component_sweeps,
+    decoupling_section,
+    gap_figure,
+    rows_along,
+    sweep_figure,
+)
 from studies.report.format import score
 from studies.report.preset_results import PresetResults
+from studies.report.run_results import RunResult
+from tests.studies.gradient_paradigm.published import probed_as_published
 from tests.studies.synthetic import write_store
 
 
@@ -44,3 +62,54 @@ def test_places_are_in_rising_order_and_all_sentences_come_last(tmp_path) -> Non
     [svg] = [str(figure.svg) for figure in figures]
     places = [svg.index(f"{place} 0.") for place in ("1,024", "4,096", "16,384", "65,536", "all")]
     assert places == sorted(places)
+
+
+def test_statistics_of_the_components_are_those_that_decide_the_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = PresetResults.read(write_store(tmp_path, ["gradient"], seeds=1), "sample")
+    asked = []
+    probed = RunResult.probed
+    monkeypatch.setattr(RunResult, "probed", lambda run, **what: asked.append(what["place"]) or probed(run, **what))
+    assert component_sweeps(results) is not None
+    assert set(asked) == {HELD_OUT}
+
+
+@pytest.mark.parametrize("key", ["decoupled", "decoupled-long"])
+def test_decoupled_losses_have_curves_norms_metrics_and_the_gap_to_sts(tmp_path: Path, key: str) -> None:
+    runs = write_store(tmp_path, [key], probe=probed_as_published, seeds=3)
+    (tables,) = PresetResults.read(runs, "sample").tables
+    assert gap_figure(tables, "alignment") is None  # nothing measured on the dev set
+    for seed, aligned in enumerate((0.5, 0.6, 0.8)):
+        folder = runs / f"evaluate-{key}-infonce-{seed}"
+        found = json.loads((folder / "evaluation.json").read_text())
+        geometry = {"alignment": aligned, "uniformity": None}
+        (folder / "evaluation.json").write_text(json.dumps({**found, "geometry": geometry}))
+        Artefact(folder).finish()
+        path = runs / f"pretrain-{key}-infonce-{seed}"
+        history = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+        for line, score_ in zip(history, (0.1, 0.9, 0.9), strict=True):  # the second is the first of the best
+            line["scores"] = {"similarity": score_}
+            line["training"][f"{IN_LOG} alignment"] = 0.3 if line["step"] == 16 else 0.0
+        (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history))
+        Artefact(path).finish()
+    results = PresetResults.read(runs, "sample")
+    (tables,) = results.tables
+    figure = gap_figure(tables, "alignment")
+    assert figure is not None
+    assert "InfoNCE +0.333" in str(figure.svg)
+    assert "MET" not in str(figure.svg)
+    assert gap_figure(tables, "uniformity") is None
+    section = decoupling_section(key, results)
+    assert section is not None
+    captions = [figure.caption for figure in section.figures]
+    parts = (
+        "Dev score",
+        "the alignment part",
+        "the uniformity part",
+        "Alignment of two",
+        "Uniformity of two",
+        "gap to STS: alignment",
+    )
+    assert len(captions) == len(parts)
+    assert all(part in caption for part, caption in zip(parts, captions, strict=True))

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from studies.report import forest_plot as module
 from studies.report.forest_plot import forest_plot
-from studies.report.meaning import meaning
+from studies.report.meaning import meaning, power
 from studies.results import Cell, Column, Description, RowScores, TableScores
 from tests.studies.report.rendered_figures import figures_of
 
@@ -62,6 +62,21 @@ SURE, UNSURE = 0.01, 0.4
 )
 def test_the_first_sentence_says_which_rows_differ_from_the_reference(cells: tuple[Cell, ...], said: str) -> None:
     assert meaning(table(REFERENCE, *cells)) == f"{said} There are no published scores of these rows."
+
+
+def test_the_power_is_told_of_every_column_with_tests_and_of_several_seeds() -> None:
+    two = table(REFERENCE, cell(0.6, SURE), detectable=0.0524)
+    (column,) = two.description.columns
+    columns = (column, replace(column, heading="Other", detectable=None), replace(column, pictured=False))
+    rows = tuple(replace(row, cells=row.cells * 3) for row in two.rows)
+    wide = replace(two, description=replace(two.description, columns=columns), rows=rows)
+    assert power(wide) == power(two)
+    assert power(two) == (
+        "For every row, a true difference to the reference row of this size would be shown with a probability of 80%: "
+        "Overall 0.052."
+    )
+    assert power(table(REFERENCE, cell(0.6))) == ""
+    assert power(table(cell(0.5, seeds=1), cell(0.6, SURE, seeds=1), detectable=0.05)) == ""
 
 
 def test_with_a_single_seed_both_sentences_say_so() -> None:

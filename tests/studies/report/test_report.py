@@ -305,7 +305,9 @@ def test_each_table_begins_with_its_picture_and_what_it_means(store: Path) -> No
     for name in ("table-3", "one"):
         assert (store.parent / "report" / "figures" / f"{name}.svg").read_text().startswith("<svg xmlns=")
         assert f"](figures/{name}.svg)" in markdown
-    assert sorted(path.stem for path in (store.parent / "report" / "figures").iterdir()) == ["one", "table-3"]
+    drawn = sorted(path.name for path in (store.parent / "report" / "figures").iterdir())
+    assert drawn == ["figure2-curves.svg", "one.svg", "table-3.svg"]
+    assert "on the dev set after every epoch; after the last: " in markdown.split("](figures/figure2-curves.svg)")[0]
     for text in (html, re.sub(r"\\(.)", r"\1", markdown)):
         assert text.count("What this means.") == 2
         assert re.search(r"With 1 to 2 seeds, .*significantly.* “Other_1” in Overall", text)
