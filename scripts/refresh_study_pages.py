@@ -138,7 +138,8 @@ def _origin(table: TableScores, name: str) -> str:
     spent = table.description.spent
     machines = f", on {', '.join(spent.machines)}" if spent.machines else ""
     return (
-        f"Means ± standard deviations over seeds, with 95% intervals, trained from {markdown_text(table.start)}. "
+        "Means ± standard deviations over seeds, with 95% intervals. "
+        f"The first stage starts from {markdown_text(table.start)}. "
         f"{own if unlike else ''}{f'{shown} ' if (shown := markdown_text(power(table))) else ''}"
         f"The {spent.stages} stages took {duration(spent.seconds)} one after the other{markdown_text(machines)}. "
         f"[Every score as data](results/{name}.parquet).\n"

@@ -28,7 +28,7 @@ def power(table: TableScores) -> str:
     if not known or table.seeds[-1:] == [1]:
         return ""
     return (
-        f"For every row, a true difference to the reference row of this size would be shown with a probability of "
+        "From these sizes, a true difference to the reference row would be shown with a probability of at least "
         f"{POWER:.0%}: {', '.join(known)}."
     )
 

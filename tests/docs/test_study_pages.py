@@ -174,7 +174,7 @@ def test_the_power_of_a_table_stands_under_it(folder: Path) -> None:
     )
     refresh(folder)
     text = (folder / "paper.md").read_text(encoding="utf-8")
-    assert " would be shown with a probability of 80%: Similarity 0.030. The 6 stages" in text
+    assert " would be shown with a probability of at least 80%: Similarity 0.030. The 6 stages" in text
 
 
 def test_curves_of_a_report_stand_first_on_the_page(folder: Path, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_the_power_is_told_of_every_column_with_tests_and_of_several_seeds() -> 
     wide = replace(two, description=replace(two.description, columns=columns), rows=rows)
     assert power(wide) == power(two)
     assert power(two) == (
-        "For every row, a true difference to the reference row of this size would be shown with a probability of 80%: "
+        "From these sizes, a true difference to the reference row would be shown with a probability of at least 80%: "
         "Overall 0.052."
     )
     assert power(table(REFERENCE, cell(0.6))) == ""
