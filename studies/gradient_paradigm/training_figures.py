@@ -265,12 +265,12 @@ def gap_figure(results: TableResults, metric: str) -> Illustration | None:
     described = ", ".join(f"{label} {signed(value)}" for label, (value, _, _) in known.items())
     svg = figures.forest(
         known,
-        f"{metric}, STS dev set less held-out sentences",
+        f"gap of {metric} to STS",
         f"{results.table.numbered_title}: {metric} of the STS dev set less that of held-out sentences; {described}.",
         zero=True,
     )
     caption = (
-        f"The gap to STS: {metric} of the STS dev set less that of two dropout views of held-out sentences, at the "
+        f"The gap to STS: {metric} of the STS dev set less that of two dropout views of some of its sentences, at the "
         "best checkpoint. Intervals (95%) are over seeds alone."
     )
     return Illustration(svg, caption)
