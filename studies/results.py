@@ -91,8 +91,8 @@ class Column:
         significant: how many of those that agree differ significantly.
         contrary: how many of the others differ significantly.
         alike: whether one variance over seeds describes all rows; otherwise each row has its own.
-        detectable: the smallest true difference to the reference row that any row's test would show with a probability
-            of 80%; None if no row is tested.
+        detectable: the smallest true differences to the reference row that the tests would show with a probability of
+            80%, of the row that varies least and of the one that varies most; None if no row is tested.
     """
 
     task: str
@@ -104,7 +104,7 @@ class Column:
     significant: int = 0
     contrary: int = 0
     alike: bool = True
-    detectable: float | None = None
+    detectable: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,17 @@ def meaning(table: TableScores) -> str:
 def power(table: TableScores) -> str:
     """How large differences to the reference row must be for this table to show them. Empty if it cannot be told."""
     columns = [table.description.columns[place] for place in table.pictured]
-    known = [f"{column.heading} {score(column.detectable)}" for column in columns if column.detectable is not None]
+    known = [f"{column.heading} {_range(*column.detectable)}" for column in columns if column.detectable is not None]
     if not known or table.seeds[-1:] == [1]:
         return ""
     return (
-        "From these sizes, a true difference to the reference row would be shown with a probability of at least "
+        "From these sizes, by row, a true difference to the reference row would be shown with a probability of "
         f"{POWER:.0%}: {', '.join(known)}."
     )
+
+
+def _range(least: float, most: float) -> str:
+    return score(least) if score(least) == score(most) else f"{score(least)} to {score(most)}"
 
 
 def _differences(table: TableScores, place: int) -> str:

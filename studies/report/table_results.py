@@ -330,14 +330,16 @@ class TableResults:
         """Each tested row less the reference row, with p corrected over all cells (Holm 1979)."""
         return compared(self._less_reference)
 
-    def detectable(self, column: str) -> float | None:
-        """The smallest true difference to the reference row that any row's test would show, with a probability of 80%.
+    def detectable(self, column: str) -> tuple[float, float] | None:
+        """The smallest true differences to the reference row that the tests would show with a probability of 80%.
 
-        The correction for the number of tests counts in full, as for the lowest p. None if no row is tested.
+        Returns:
+            That of the row that varies least, and of the one that varies most. The correction for the number of tests
+            counts in full, as for the lowest p. None if no row is tested.
         """
         level = LEVEL / max(len(self._less_reference), 1)
         found = [of.detectable(level=level) for (_, name), of in self._less_reference.items() if name == column]
-        return max(found, default=None)
+        return (min(found), max(found)) if found else None
 
     @property
     def tested_rows(self) -> list[Row]:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from math import nan
+from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -21,10 +22,10 @@ def cell(mean: float, p: float | None = None, published: float | None = None, se
     return Cell(tuple(range(seeds)), values, mean - 0.1, mean + 0.1, difference, p, published)
 
 
-def table(*cells: Cell | None, reference: str | None = "r0", **counts: int) -> TableScores:
+def table(*cells: Cell | None, reference: str | None = "r0", **about: Any) -> TableScores:
     """A table of one column with these rows: r0, r1, ..."""
     rows = tuple(RowScores(f"r{number}", f"Row {number}", {}, (of,)) for number, of in enumerate(cells))
-    column = Column("overall", "mean", "Overall", True, **counts)
+    column = Column("overall", "mean", "Overall", True, **about)
     return TableScores("sample", "w", "d", None, Description("t", "t", "Title", "", reference, (column,)), rows)
 
 
@@ -65,18 +66,19 @@ def test_the_first_sentence_says_which_rows_differ_from_the_reference(cells: tup
 
 
 def test_the_power_is_told_of_every_column_with_tests_and_of_several_seeds() -> None:
-    two = table(REFERENCE, cell(0.6, SURE), detectable=0.0524)
+    two = table(REFERENCE, cell(0.6, SURE), detectable=(0.0524, 0.0526))
     (column,) = two.description.columns
     columns = (column, replace(column, heading="Other", detectable=None), replace(column, pictured=False))
     rows = tuple(replace(row, cells=row.cells * 3) for row in two.rows)
     wide = replace(two, description=replace(two.description, columns=columns), rows=rows)
     assert power(wide) == power(two)
     assert power(two) == (
-        "From these sizes, a true difference to the reference row would be shown with a probability of at least 80%: "
-        "Overall 0.052."
+        "From these sizes, by row, a true difference to the reference row would be shown with a probability of 80%: "
+        "Overall 0.052 to 0.053."
     )
+    assert power(table(REFERENCE, cell(0.6, SURE), detectable=(0.0522, 0.0524))).endswith(": Overall 0.052.")
     assert power(table(REFERENCE, cell(0.6))) == ""
-    assert power(table(cell(0.5, seeds=1), cell(0.6, SURE, seeds=1), detectable=0.05)) == ""
+    assert power(table(cell(0.5, seeds=1), cell(0.6, SURE, seeds=1), detectable=(0.05, 0.05))) == ""
 
 
 def test_with_a_single_seed_both_sentences_say_so() -> None:
