@@ -39,8 +39,11 @@ def publish_tables(report: Path, name: str, pages: Path) -> None:
     tables = [replace(of, data=without_folders(of.data)) for of in map(of_report.table, keys)]
     Results(tuple(tables)).save(pages / "results" / f"{name}.parquet")
     for drawn in (f"{of.description.name}{CURVES}" for of in tables):
+        published = pages / "figures" / f"{name}-{drawn}"
         if (report / "figures" / drawn).is_file():
-            write_text(pages / "figures" / f"{name}-{drawn}", read_text(report / "figures" / drawn))
+            write_text(published, read_text(report / "figures" / drawn))
+        else:
+            published.unlink(missing_ok=True)
 
 
 def publish_claims(report: Path, pages: Path) -> None:

@@ -27,7 +27,7 @@ from studies.engine.table import OWN_TASKS
 from studies.report.figures import standalone
 from studies.report.forest_plot import Picture, forest_plot
 from studies.report.format import score
-from studies.report.further_columns import METRICS
+from studies.report.further_columns import ABOUT_RANK, METRICS, RANK
 from studies.report.meaning import meaning, power
 from studies.report.sweeps import sweeps
 from studies.results import Cell, Results, TableScores
@@ -102,7 +102,7 @@ def _section(table: TableScores, name: str, pages: Path, figures: Figures) -> st
 
 
 def _table(table: TableScores) -> str:
-    """Means ± standard deviations over seeds with intervals, the published scores, and measures of the embeddings."""
+    """Means ± standard deviations over seeds with intervals, the published scores, and measures without tests."""
     measures = [place for place, column in enumerate(table.description.columns) if column.metric in METRICS]
     shown = list(dict.fromkeys([*table.pictured, *measures]))
     columns = [table.description.columns[place] for place in shown]
@@ -133,6 +133,7 @@ def _ours(cell: Cell | None) -> str:
 
 def _origin(table: TableScores, name: str) -> str:
     """What the numbers are means of, and what they took."""
+    rank = f"{ABOUT_RANK} " if any(column.metric == RANK for column in table.description.columns) else ""
     unlike = [column.heading for place in table.pictured if not (column := table.description.columns[place]).alike]
     own = f"Rows vary differently over seeds in {', '.join(unlike)}: each row has its own variance there. "
     spent = table.description.spent
@@ -140,7 +141,7 @@ def _origin(table: TableScores, name: str) -> str:
     return (
         "Means ± standard deviations over seeds, with 95% intervals. "
         f"The first stage starts from {markdown_text(table.start)}. "
-        f"{own if unlike else ''}{f'{shown} ' if (shown := markdown_text(power(table))) else ''}"
+        f"{own if unlike else ''}{rank}{f'{shown} ' if (shown := markdown_text(power(table))) else ''}"
         f"The {spent.stages} stages took {duration(spent.seconds)} one after the other{markdown_text(machines)}. "
         f"[Every score as data](results/{name}.parquet).\n"
     )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from studies.engine.table import Point
 
 VERSION = 3
-"""Of the file's metadata. Version 1 had neither `Spent` nor `Column.alike`, version 2 no `Column.detectable`."""
+"""Of the file's metadata. Version 1 had neither `Spent` nor `Column.alike`, version 2 no `Column.significant_from`."""
 METADATA = b"minbert-multitask results"
 """Key of the tables' descriptions in the file's metadata."""
 
@@ -91,8 +91,8 @@ class Column:
         significant: how many of those that agree differ significantly.
         contrary: how many of the others differ significantly.
         alike: whether one variance over seeds describes all rows; otherwise each row has its own.
-        detectable: the smallest true differences to the reference row that the tests would show with a probability of
-            80%, of the row that varies least and of the one that varies most; None if no row is tested.
+        significant_from: how large a difference to the reference row must be to be significant, of the row that varies
+            least and of the one that varies most; None if no row is tested, or if there is a single seed.
     """
 
     task: str
@@ -104,7 +104,7 @@ class Column:
     significant: int = 0
     contrary: int = 0
     alike: bool = True
-    detectable: tuple[float, float] | None = None
+    significant_from: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def decoupled(recipes: Recipes) -> Experiment:
 
 
 def decoupled_long(recipes: Recipes) -> Experiment:
-    """The table of decoupled losses with as many epochs as the long table of objectives, whose trainings it shares."""
+    """The table of decoupled losses with as many epochs as the long table of objectives."""
     return experiment(**DESCRIBED["decoupled-long"], lines=decoupled_lines(recipes, LONGER))
 
 

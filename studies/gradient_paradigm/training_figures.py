@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite, nan
 from statistics import fmean
 from typing import Any
 
@@ -244,10 +245,13 @@ def _dev_curve(run: RunResult) -> list[tuple[int, float]]:
 
 
 def _gap_to_dev_set(metric: str) -> Measure:
-    """Alignment or uniformity of the dev set less that of held-out sentences, both of the best checkpoint."""
+    """Alignment or uniformity of the dev set with the best checkpoint, less that of held-out sentences.
+
+    The latter is an average over the steps since the previous evaluation, as the gradient probe saw them.
+    """
 
     def measure(run: RunResult) -> float | None:
-        scores = {line["step"]: line["scores"][SCORE] for line in run.history if SCORE in line["scores"]}
+        scores = {line["step"]: score for line in run.history if isfinite(score := line["scores"].get(SCORE, nan))}
         held_out = dict(run.probed(metric, HELD_OUT))
         best = max(scores, key=scores.__getitem__, default=None)
         of_dev_set = run.evaluation.get("geometry", {}).get(metric)
@@ -266,12 +270,13 @@ def gap_figure(results: TableResults, metric: str) -> Illustration | None:
     svg = figures.forest(
         known,
         f"gap of {metric} to STS",
-        f"{results.table.numbered_title}: {metric} of the STS dev set less that of held-out sentences; {described}.",
+        f"{results.table.numbered_title}: {metric} of the STS dev set less that of two dropout views of some of its "
+        f"sentences; {described}.",
         zero=True,
     )
     caption = (
-        f"The gap to STS: {metric} of the STS dev set less that of two dropout views of some of its sentences, at the "
-        "best checkpoint. Intervals (95%) are over seeds alone."
+        f"The gap to STS: {metric} of the STS dev set at the best checkpoint, less that of two dropout views of some "
+        "of its sentences, averaged over the steps before it. Intervals (95%) are over seeds alone."
     )
     return Illustration(svg, caption)
 

@@ -6,7 +6,6 @@ The sentences claim no more than the table's tests show. A further one tells wha
 from collections.abc import Sequence
 from math import isfinite
 
-from multitask.evaluation.statistics import POWER
 from multitask.evaluation.text_tables import capitalized
 from studies.report.format import score
 from studies.results import RowScores, TableScores
@@ -22,14 +21,14 @@ def meaning(table: TableScores) -> str:
 
 
 def power(table: TableScores) -> str:
-    """How large differences to the reference row must be for this table to show them. Empty if it cannot be told."""
+    """How large differences to the reference row must be to be significant. Empty if that is not known."""
     columns = [table.description.columns[place] for place in table.pictured]
-    known = [f"{column.heading} {_range(*column.detectable)}" for column in columns if column.detectable is not None]
-    if not known or table.seeds[-1:] == [1]:
+    known = [f"{column.heading} {_range(*column.significant_from)}" for column in columns if column.significant_from]
+    if not known:
         return ""
     return (
-        "From these sizes, by row, a true difference to the reference row would be shown with a probability of "
-        f"{POWER:.0%}: {', '.join(known)}."
+        f"By row, differences to the reference row are significant from: {', '.join(known)}. "
+        "About every second experiment would show a true difference of this size."
     )
 
 

@@ -57,7 +57,7 @@ def _column(found: TableResults, column: str) -> Column:
     metric = found.measures.get(column, MEAN)
     orderings = (counts.total, counts.agree, counts.significant, counts.contrary)
     return Column(
-        column, metric, found.heading(column), pictured, *orderings, found.alike[column], found.detectable(column)
+        column, metric, found.heading(column), pictured, *orderings, found.alike[column], found.significant_from(column)
     )
 
 

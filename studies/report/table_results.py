@@ -330,16 +330,19 @@ class TableResults:
         """Each tested row less the reference row, with p corrected over all cells (Holm 1979)."""
         return compared(self._less_reference)
 
-    def detectable(self, column: str) -> tuple[float, float] | None:
-        """The smallest true differences to the reference row that the tests would show with a probability of 80%.
+    def significant_from(self, column: str) -> tuple[float, float] | None:
+        """How large a difference to the reference row must be to be significant, whatever the other tests give.
 
         Returns:
-            That of the row that varies least, and of the one that varies most. The correction for the number of tests
-            counts in full, as for the lowest p. None if no row is tested.
+            Half of the interval's width after the correction for all tests of the table, of the row that varies least
+            and of the one that varies most. None if no row is tested, or if the variance over seeds is unknown.
         """
-        level = LEVEL / max(len(self._less_reference), 1)
-        found = [of.detectable(level=level) for (_, name), of in self._less_reference.items() if name == column]
-        return (min(found), max(found)) if found else None
+        tested = [difference for (_, name), difference in self._less_reference.items() if name == column]
+        if not (tested and self.spreads[column].degrees):
+            return None
+        bounds = [difference.interval(LEVEL / len(self._less_reference)) for difference in tested]
+        halves = [(high - low) / 2 for low, high in bounds]
+        return min(halves), max(halves)
 
     @property
     def tested_rows(self) -> list[Row]:

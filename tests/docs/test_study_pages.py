@@ -11,6 +11,7 @@ from scripts.doc_blocks import blocks
 from scripts.publish_results import LINKS, publish_claims, publish_tables
 from scripts.refresh_study_pages import BEGIN, PAGES, PLACE, refresh
 from studies.report import study_page
+from studies.report.further_columns import ABOUT_RANK
 from studies.results import Cell, Column, Description, Results, RowScores, Spent, TableScores
 
 PAGE = """# A paper
@@ -168,13 +169,13 @@ def test_columns_whose_rows_vary_differently_are_named(folder: Path) -> None:
 
 def test_the_power_of_a_table_stands_under_it(folder: Path) -> None:
     (table,) = results(row("a", 0.5)).tables
-    columns = (replace(table.description.columns[0], detectable=(0.03, 0.04)),)
+    columns = (replace(table.description.columns[0], significant_from=(0.03, 0.04)),)
     Results((replace(table, description=replace(table.description, columns=columns)),)).save(
         folder / "results" / "numbers.parquet"
     )
     refresh(folder)
     text = (folder / "paper.md").read_text(encoding="utf-8")
-    assert " would be shown with a probability of 80%: Similarity 0.030 to 0.040. The 6 stages" in text
+    assert "significant from: Similarity 0.030 to 0.040. About every" in text
 
 
 def test_curves_of_a_report_stand_first_on_the_page(folder: Path, tmp_path: Path) -> None:
@@ -184,14 +185,19 @@ def test_curves_of_a_report_stand_first_on_the_page(folder: Path, tmp_path: Path
     (tmp_path / "report" / "figures" / "t-curves.svg").write_text(curves)
     publish_tables(tmp_path / "report", "numbers", folder)
     assert (folder / "figures" / "numbers-t-curves.svg").read_text() == curves
+    assert not (folder / "figures" / "numbers-t.svg").exists()
     refresh(folder)
     text = (folder / "paper.md").read_text(encoding="utf-8")
     pictures = re.findall(r"!\[(.*)\]\((.*)\)", text)
     assert pictures[0] == (r"A \< B \[1\]", "figures/numbers-t-curves.svg")
     assert pictures[1][1] == "figures/numbers-t.svg"
+    (tmp_path / "report" / "figures" / "t-curves.svg").unlink()
+    publish_tables(tmp_path / "report", "numbers", folder)
+    refresh(folder)
+    assert "curves" not in (folder / "paper.md").read_text(encoding="utf-8")
 
 
-def test_measures_of_the_embeddings_are_columns_of_the_numbers_alone(folder: Path) -> None:
+def test_measures_without_tests_are_columns_of_the_numbers_alone(folder: Path) -> None:
     (table,) = results(row("a", 0.5)).tables
     measures = Column("embeddings", "alignment", "Alignment", False), Column("Retrieval", "mrr", "MRR", False)
     rows = tuple(replace(of, cells=(*of.cells, Cell((0, 1), (0.2, 0.4)), None)) for of in table.rows)
@@ -200,5 +206,6 @@ def test_measures_of_the_embeddings_are_columns_of_the_numbers_alone(folder: Pat
     refresh(folder)
     text = (folder / "paper.md").read_text(encoding="utf-8")
     assert "| Row | Similarity | Alignment | MRR |\n" in text
+    assert ABOUT_RANK in text
     assert "| Row \\| a | 0.500 ± 0.141 [0.300, 0.700] | 0.300 ± 0.141 | – |\n" in text
     assert "Alignment" not in (folder / "figures" / "numbers-t.svg").read_text(encoding="utf-8")
