@@ -114,6 +114,8 @@ def test_longer_trainings_overrule_shorter_ones(tmp_path: Path) -> None:
     assert of(short)[claim].verdict.status == "not reproduced"
     assert of(tables)[claim].verdict.status == "reproduced"
     assert of(tables)[claim].verdict.evidence.startswith("10 epochs: ")
+    metrics = of(tables)["The alignment and uniformity metrics do not reflect that decoupled losses perform worse."]
+    assert metrics.verdict.evidence.startswith("10 epochs: ")
 
 
 def test_rows_whose_measures_vary_do_not_hide_one_that_does_not(tmp_path: Path) -> None:
