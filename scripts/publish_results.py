@@ -14,7 +14,8 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import read_text, write_text
 from multitask.runs.artefact import without_folders
-from scripts.refresh_study_pages import BEGIN, CURVES, PAGES
+from scripts.refresh_study_pages import BEGIN, PAGES
+from studies.report.sections import CURVES
 from studies.results import Results
 
 CLAIMS = "claims"
@@ -38,7 +39,7 @@ def publish_tables(report: Path, name: str, pages: Path) -> None:
     of_report = Results.load(report / "results.parquet")
     tables = [replace(of, data=without_folders(of.data)) for of in map(of_report.table, keys)]
     Results(tuple(tables)).save(pages / "results" / f"{name}.parquet")
-    for drawn in (f"{of.description.name}{CURVES}" for of in tables):
+    for drawn in (f"{of.description.name}{CURVES}.svg" for of in tables):
         published = pages / "figures" / f"{name}-{drawn}"
         if (report / "figures" / drawn).is_file():
             write_text(published, read_text(report / "figures" / drawn))

@@ -28,7 +28,8 @@ from studies.report.figures import standalone
 from studies.report.forest_plot import Picture, forest_plot
 from studies.report.format import score
 from studies.report.further_columns import ABOUT_RANK, METRICS, RANK
-from studies.report.meaning import meaning, power
+from studies.report.meaning import meaning, significant_sizes
+from studies.report.sections import CURVES
 from studies.report.sweeps import sweeps
 from studies.results import Cell, Results, TableScores
 
@@ -36,8 +37,6 @@ ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "studies"
 BEGIN = re.compile(r"<!-- results: *(?P<name>[\w-]+) +(?P<tables>[\w -]+?) *-->")
 PLACE = re.compile(rf"(?P<begin>{BEGIN.pattern})\n(?P<content>.*?)(?P<end><!-- end of results -->)", re.DOTALL)
-CURVES = "-curves.svg"
-"""End of the name of a table's figure over the epochs. It is not drawn from results; `publish_results` brings it."""
 TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 
 Figures = dict[str, Picture]
@@ -90,7 +89,7 @@ def _section(table: TableScores, name: str, pages: Path, figures: Figures) -> st
     files = {f"figures/{name}-{file}.svg": picture for file, picture in pictures.items()}
     figures |= files
     described = {file: picture.description for file, picture in files.items()}
-    curves = f"figures/{name}-{about.name}{CURVES}"
+    curves = f"figures/{name}-{about.name}{CURVES}.svg"  # not drawn from results: `publish_results` brings it
     if (pages / curves).is_file() and (title := TITLE.search(read_text(pages / curves))):
         described = {curves: unescape(title[1]), **described}
     images = "".join(f"![{markdown_text(text)}]({file})\n\n" for file, text in described.items())
@@ -136,12 +135,12 @@ def _origin(table: TableScores, name: str) -> str:
     rank = f"{ABOUT_RANK} " if any(column.metric == RANK for column in table.description.columns) else ""
     unlike = [column.heading for place in table.pictured if not (column := table.description.columns[place]).alike]
     own = f"Rows vary differently over seeds in {', '.join(unlike)}: each row has its own variance there. "
-    spent = table.description.spent
+    sizes, spent = markdown_text(significant_sizes(table)), table.description.spent
     machines = f", on {', '.join(spent.machines)}" if spent.machines else ""
     return (
         "Means ± standard deviations over seeds, with 95% intervals. "
         f"The first stage starts from {markdown_text(table.start)}. "
-        f"{own if unlike else ''}{rank}{f'{shown} ' if (shown := markdown_text(power(table))) else ''}"
+        f"{own if unlike else ''}{rank}{f'{sizes} ' if sizes else ''}"
         f"The {spent.stages} stages took {duration(spent.seconds)} one after the other{markdown_text(machines)}. "
         f"[Every score as data](results/{name}.parquet).\n"
     )

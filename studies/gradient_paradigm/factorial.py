@@ -11,10 +11,11 @@ from itertools import combinations
 from multitask.evaluation.statistics import Uncertain
 from studies.gradient_paradigm.tables_of_losses import COMPONENTS, LABELS, NON_CONTRASTIVE
 from studies.report import figures
+from studies.report.comparisons import Comparison, compared
 from studies.report.format import interval, signed, verdict
 from studies.report.preset_results import PresetResults
 from studies.report.sections import Illustration, Section
-from studies.report.table_results import Comparison, TableResults, compared
+from studies.report.table_results import TableResults
 from studies.report.verdicts import LEAST_SEEDS, difference
 
 Cell = frozenset[str]

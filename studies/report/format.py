@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from math import isnan
 
 from multitask.evaluation.markup import MINUS, SEEN
-from studies.report.table_results import Agreement, Comparison, Estimate
+from studies.report.comparisons import Agreement, Comparison
+from studies.report.table_results import Estimate
 
 
 def score(value: float | None) -> str:

@@ -20,7 +20,7 @@ def meaning(table: TableScores) -> str:
     return f"{_differences(table, place)} {_published(table, place)}"
 
 
-def power(table: TableScores) -> str:
+def significant_sizes(table: TableScores) -> str:
     """How large differences to the reference row must be to be significant. Empty if that is not known."""
     columns = [table.description.columns[place] for place in table.pictured]
     known = [f"{column.heading} {_range(*column.significant_from)}" for column in columns if column.significant_from]

@@ -11,17 +11,19 @@ from multitask.evaluation.statistics import SAMPLES
 from studies.engine.record import duration
 from studies.engine.table import OVERALL
 from studies.report import format as formats
+from studies.report.comparisons import Agreement
 from studies.report.cost import StageDetails, cost_of, stages_of
 from studies.report.figures import COLOURS, GLYPHS, standalone
 from studies.report.forest_plot import forest_plot
 from studies.report.further_columns import about, further_columns
-from studies.report.meaning import meaning, power
+from studies.report.meaning import meaning, significant_sizes
 from studies.report.preset_results import PresetResults
 from studies.report.scores_as_data import scores_as_data
-from studies.report.sections import SECTIONS, learning_curves, overall_curves
+from studies.report.sections import CURVES, SECTIONS, learning_curves, overall_curves
 from studies.report.study_page import write_study
-from studies.report.table_results import Agreement
+from studies.report.table_results import TableResults
 from studies.report.templates import environment
+from studies.results import Results
 
 
 def write_report(runs: Path, preset: str, output: Path) -> Path:
@@ -39,22 +41,44 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
         InputError: the preset was never run.
     """
     results = PresetResults.read(runs, preset)
-    stages = stages_of(results)
-    tables = [found for found in results.tables if found.table.kind == "table"]
-    overall = [o for found in results.tables for o in found.orderings if o.column == OVERALL]
-    data = scores_as_data(results)
-    shown = {found.table.name for found in tables}
-    pictured = {table.description.name: table for table in data.tables if table.description.name in shown}
-    pictures = {name: forest_plot(table) for name, table in pictured.items()}
-    curves = {
-        found.table.name: drawn
-        for found in results.tables
-        if found.table.kind == "curves" and (drawn := overall_curves(found))
-    }
+    stages, data = stages_of(results), scores_as_data(results)
     warnings = [*results.record.notes, *_warnings(results, stages)]
-    values: dict[str, Any] = {
+    shown = {**_shown(results, data), "warnings": warnings, "study": write_study(results, warnings, output)}
+    data.save(output / "results.parquet")
+    drawn = {**shown["pictures"], **{f"{name}{CURVES}": picture for name, picture in shown["curves"].items()}}
+    for name, picture in drawn.items():
+        write_text(output / "figures" / f"{name}.svg", standalone(picture.svg))
+    for found in _tables(results):
+        text = environment("latex").get_template("table.tex.jinja").render(results=found, **shown)
+        write_text(output / "tables" / f"{found.table.name}.tex", text)
+    write_text(output / "report.md", environment("markdown").get_template("report.md.jinja").render(**shown))
+    page = environment("html").get_template("report.html.jinja")
+    html = page.render(
+        **shown,
+        stages=stages,
+        sections=[section for build in SECTIONS if (section := build(results))],
+        learning_curves=learning_curves,
+        legend=lambda place: (GLYPHS[place % len(GLYPHS)], COLOURS[place % len(COLOURS)]),
+        to_json=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
+    )
+    write_text(output / "index.html", html)
+    return output / "index.html"
+
+
+def _tables(results: PresetResults) -> list[TableResults]:
+    """Those that are shown as tables, not as curves."""
+    return [found for found in results.tables if found.table.kind == "table"]
+
+
+def _shown(results: PresetResults, data: Results) -> dict[str, Any]:
+    """What the templates of all formats need."""
+    tables = _tables(results)
+    names = {found.table.name for found in tables}
+    pictured = {table.description.name: table for table in data.tables if table.description.name in names}
+    curves = {found.table.name: overall_curves(found) for found in results.tables if found.table.kind == "curves"}
+    overall = [o for found in results.tables for o in found.orderings if o.column == OVERALL]
+    return {
         "record": results.record,
-        "warnings": warnings,
         "tables": results.tables,
         "compared": [found for found in tables if found.orderings],
         "agreement_of_all": Agreement.of(overall),
@@ -64,34 +88,14 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
         "duration": duration,
         "markup": markup,
         "Latex": markup.Latex,
-        "study": write_study(results, warnings, output),
         "further_columns": further_columns,
         "about": about,
-        "pictures": pictures,
-        "curves": curves,
+        "pictures": {name: forest_plot(table) for name, table in pictured.items()},
+        "curves": {name: drawn for name, drawn in curves.items() if drawn},
+        "suffix_of_curves": CURVES,
         "meanings": {name: meaning(table) for name, table in pictured.items()},
-        "powers": {name: power(table) for name, table in pictured.items()},
+        "significant_sizes": {name: significant_sizes(table) for name, table in pictured.items()},
     }
-    data.save(output / "results.parquet")
-    for name, picture in pictures.items():
-        write_text(output / "figures" / f"{name}.svg", standalone(picture.svg))
-    for name, picture in curves.items():
-        write_text(output / "figures" / f"{name}-curves.svg", standalone(picture.svg))
-    for found in tables:
-        text = environment("latex").get_template("table.tex.jinja").render(results=found, **values)
-        write_text(output / "tables" / f"{found.table.name}.tex", text)
-    write_text(output / "report.md", environment("markdown").get_template("report.md.jinja").render(**values))
-    page = environment("html").get_template("report.html.jinja")
-    html = page.render(
-        **values,
-        stages=stages,
-        sections=[section for build in SECTIONS if (section := build(results))],
-        learning_curves=learning_curves,
-        legend=lambda place: (GLYPHS[place % len(GLYPHS)], COLOURS[place % len(COLOURS)]),
-        to_json=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
-    )
-    write_text(output / "index.html", html)
-    return output / "index.html"
 
 
 def _warnings(results: PresetResults, stages: Sequence[StageDetails]) -> list[str]:

@@ -17,6 +17,8 @@ from studies.report.preset_results import PresetResults
 from studies.report.run_results import RunResult
 from studies.report.table_results import TableResults
 
+CURVES = "-curves"
+"""Follows a table's name in the file of its curves over the epochs."""
 SHOWN_CLASSES = 12  # a larger confusion matrix cannot be read
 
 

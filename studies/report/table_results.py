@@ -6,7 +6,6 @@ from functools import cached_property
 from itertools import combinations, product
 from math import nan
 from statistics import fmean
-from typing import TypeVar
 
 import numpy as np
 
@@ -18,13 +17,13 @@ from multitask.evaluation.statistics import (
     Uncertain,
     Values,
     contrast,
-    holm,
     sides,
     vary_alike,
 )
 from multitask.evaluation.text_tables import capitalized
 from multitask.tasks.metrics import LOWER_IS_BETTER
 from studies.engine.table import Row, Table
+from studies.report.comparisons import Agreement, Comparison, Ordering, compared
 from studies.report.run_results import RunResult, Samples
 
 MEASURES: dict[str, str] = {
@@ -36,7 +35,6 @@ MEASURES: dict[str, str] = {
     "spearman": "Spearman correlation",
     "rmse": "RMSE (lower is better)",
 }
-Name = TypeVar("Name")
 Cell = tuple[str, str]
 """A row's key and a column."""
 
@@ -61,67 +59,6 @@ class Estimate:
 
 
 UNDEFINED = Estimate(nan, None, nan, nan)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A paired difference of two rows in a column, its 95% interval, and p corrected for all tests of the table."""
-
-    difference: float
-    low: float
-    high: float
-    p: float
-
-    @property
-    def significant(self) -> bool:
-        """At the 5% level, corrected for all tests of the table."""
-        return self.p < LEVEL
-
-
-@dataclass(frozen=True)
-class Ordering:
-    """Two rows with different published scores in a column.
-
-    Args:
-        column: the column.
-        better: key of the row with the higher published score.
-        worse: key of the other row.
-        published: the published difference, above zero.
-        ours: our difference, better less worse.
-    """
-
-    column: str
-    better: str
-    worse: str
-    published: float
-    ours: Comparison
-
-    @property
-    def agrees(self) -> bool:
-        """Whether our scores have the published order; equal scores do not."""
-        return self.ours.difference > 0
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How many orderings agree with the published scores, and how many are significant on either side."""
-
-    agree: int
-    total: int
-    significant: int
-    contrary: int
-
-    @classmethod
-    def of(cls, orderings: Sequence[Ordering]) -> "Agreement":
-        """Count orderings."""
-        agreeing = [ordering for ordering in orderings if ordering.agrees]
-        others = [ordering for ordering in orderings if not ordering.agrees]
-        return cls(
-            len(agreeing),
-            len(orderings),
-            sum(ordering.ours.significant for ordering in agreeing),
-            sum(ordering.ours.significant for ordering in others),
-        )
 
 
 @dataclass(frozen=True)
@@ -396,12 +333,3 @@ class TableResults:
         known = all(len(scores) > 1 and scores.std(ddof=1) > ROUNDING for scores in sides(observed))
         own = Spread.welch(observed)
         return contrast(terms, own if known and not alike else self.spreads[column])
-
-
-def compared(differences: Mapping[Name, Uncertain]) -> dict[Name, Comparison]:
-    """A family of tests by name, with p corrected for their number (Holm 1979)."""
-    adjusted = holm([difference.p_value() for difference in differences.values()])
-    return {
-        name: Comparison(difference.value, *difference.interval(), p)
-        for (name, difference), p in zip(differences.items(), adjusted, strict=True)
-    }

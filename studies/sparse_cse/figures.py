@@ -7,10 +7,11 @@ from itertools import product
 from studies.engine.experiments import GROUPS, STS, TRANSFER
 from studies.engine.table import key_of
 from studies.report import figures
+from studies.report.comparisons import compared
 from studies.report.format import described_tests, score
 from studies.report.preset_results import PresetResults
 from studies.report.sections import Illustration, Section, table_section
-from studies.report.table_results import TableResults, compared
+from studies.report.table_results import TableResults
 from studies.report.verdicts import difference
 from studies.sparse_cse.claims import OWN, START
 from studies.sparse_cse.tables import CRITERIA, ENCODER_SHARES, ENCODERS, SCORE_SHARES, SCORES, SHARES, WHOLE, pruned

@@ -167,7 +167,7 @@ def test_columns_whose_rows_vary_differently_are_named(folder: Path) -> None:
     assert "Rows vary differently over seeds in Similarity: each row has its own variance there. The 6" in text
 
 
-def test_the_power_of_a_table_stands_under_it(folder: Path) -> None:
+def test_the_sizes_of_significant_differences_stand_under_a_table(folder: Path) -> None:
     (table,) = results(row("a", 0.5)).tables
     columns = (replace(table.description.columns[0], significant_from=(0.03, 0.04)),)
     Results((replace(table, description=replace(table.description, columns=columns)),)).save(

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from studies.report import forest_plot as module
 from studies.report.forest_plot import forest_plot
-from studies.report.meaning import meaning, power
+from studies.report.meaning import meaning, significant_sizes
 from studies.results import Cell, Column, Description, RowScores, TableScores
 from tests.studies.report.rendered_figures import figures_of
 
@@ -65,21 +65,20 @@ def test_the_first_sentence_says_which_rows_differ_from_the_reference(cells: tup
     assert meaning(table(REFERENCE, *cells)) == f"{said} There are no published scores of these rows."
 
 
-def test_the_power_is_told_of_every_pictured_column_with_tests() -> None:
+def test_from_what_size_differences_are_significant_is_told_of_every_pictured_column_with_tests() -> None:
     two = table(REFERENCE, cell(0.6, SURE), significant_from=(0.0524, 0.0526))
     (column,) = two.description.columns
     columns = (column, replace(column, heading="Other", significant_from=None), replace(column, pictured=False))
     rows = tuple(replace(row, cells=row.cells * 3) for row in two.rows)
     wide = replace(two, description=replace(two.description, columns=columns), rows=rows)
-    assert power(wide) == power(two)
-    assert power(two) == (
+    assert significant_sizes(wide) == significant_sizes(two)
+    assert significant_sizes(two) == (
         "By row, differences to the reference row are significant from: Overall 0.052 to 0.053. "
         "About every second experiment would show a true difference of this size."
     )
-    assert power(table(REFERENCE, cell(0.6, SURE), significant_from=(0.0522, 0.0524))) == power(two).replace(
-        " to 0.053", ""
-    )
-    assert power(table(REFERENCE, cell(0.6))) == ""
+    same = table(REFERENCE, cell(0.6, SURE), significant_from=(0.0522, 0.0524))
+    assert significant_sizes(same) == significant_sizes(two).replace(" to 0.053", "")
+    assert significant_sizes(table(REFERENCE, cell(0.6))) == ""
 
 
 def test_with_a_single_seed_both_sentences_say_so() -> None:

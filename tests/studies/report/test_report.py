@@ -27,10 +27,11 @@ from studies import Results
 from studies.engine.record import SCHEMA, Record, RecordedRun, RecordedStage, duration
 from studies.engine.table import OVERALL, Row, Table
 from studies.report import format as formats
+from studies.report.comparisons import Agreement
 from studies.report.cost import cost_of
 from studies.report.preset_results import PresetResults
 from studies.report.report import write_report
-from studies.report.table_results import Agreement, Estimate, TableResults
+from studies.report.table_results import Estimate, TableResults
 from studies.results import Spent
 
 TASKS = ("sentiment", "paraphrase", "similarity")
