@@ -69,10 +69,9 @@ def geometry(data: SimilarityData, table: EmbeddingTable) -> Geometry:
     """Geometry of the sentences and pairs of a task, which has at least two different sentences."""
     first, second = (unit_vectors(table[column]) for column in data.columns)
     sentences = unit_vectors(table[list(dict.fromkeys([*data.columns[0], *data.columns[1]]))])
-    positive = data.gold >= POSITIVE
     singular_values = np.linalg.svd(sentences, compute_uv=False)
     return Geometry(
-        alignment=_alignment(first[positive], second[positive]) if positive.any() else None,
+        alignment=alignment_of_positives(first, second, data.gold),
         uniformity=uniformity_in_chunks(sentences),
         mean_cosine=mean_cosine(sentences),
         top_eigenvalue_share=float(singular_values[0] ** 2 / np.square(singular_values).sum()),
@@ -81,8 +80,12 @@ def geometry(data: SimilarityData, table: EmbeddingTable) -> Geometry:
     )
 
 
-def _alignment(first: UnitVectors, second: UnitVectors) -> float:
-    return alignment(torch.from_numpy(first), torch.from_numpy(second)).item()
+def alignment_of_positives(first: UnitVectors, second: UnitVectors, gold: NDArray[np.floating[Any]]) -> float | None:
+    """Mean squared distance of the pairs with a gold score [pairs] of at least 4; None without such pairs."""
+    positive = gold >= POSITIVE
+    if not positive.any():
+        return None
+    return alignment(torch.from_numpy(first[positive]), torch.from_numpy(second[positive])).item()
 
 
 def uniformity_in_chunks(sentences: UnitVectors, t: float = 2.0) -> float:

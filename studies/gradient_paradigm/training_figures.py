@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import isfinite, nan
 from statistics import fmean
 from typing import Any
 
@@ -33,12 +32,12 @@ from studies.gradient_paradigm.training_claims import (
     swept,
 )
 from studies.report import figures
-from studies.report.format import score, signed
+from studies.report.format import score
 from studies.report.preset_results import PresetResults
 from studies.report.run_results import RunResult
 from studies.report.sections import Illustration, Section, table_section
 from studies.report.table_results import TableResults
-from studies.report.verdicts import SCORE, Measure, measured
+from studies.report.verdicts import SCORE
 
 YLABEL = "similarity, Pearson correlation"
 NAMES: dict[str, Mapping[Any, str]] = {
@@ -244,41 +243,16 @@ def _dev_curve(run: RunResult) -> list[tuple[int, float]]:
     return [(line["step"], value) for line, value in zip(run.history, run.curve(SCORE), strict=False)]
 
 
-def _gap_to_dev_set(metric: str) -> Measure:
-    """Alignment or uniformity of the dev set with the best checkpoint, less that of held-out sentences.
+def _gap_to_sts(run: RunResult, metric: str) -> list[tuple[int, float]]:
+    """Steps, and alignment or uniformity of the STS dev set less that of dropout views of its sentences.
 
     The latter is an average over the steps since the previous evaluation, as the gradient probe saw them.
     """
-
-    def measure(run: RunResult) -> float | None:
-        scores = {line["step"]: score for line in run.history if isfinite(score := line["scores"].get(SCORE, nan))}
-        held_out = dict(run.probed(metric, HELD_OUT))
-        best = max(scores, key=scores.__getitem__, default=None)
-        of_dev_set = run.evaluation.get("geometry", {}).get(metric)
-        return None if of_dev_set is None or best not in held_out else of_dev_set - held_out[best]
-
-    return measure
-
-
-def gap_figure(results: TableResults, metric: str) -> Illustration | None:
-    """How much a metric differs between the dev set and held-out sentences. None if no row has enough seeds."""
-    gaps = {row.label: measured(results, _gap_to_dev_set(metric), {row.key: 1}) for row in results.table.rows}
-    known = {label: (gap.value, *gap.interval()) for label, gap in gaps.items() if gap}
-    if not known:
-        return None
-    described = ", ".join(f"{label} {signed(value)}" for label, (value, _, _) in known.items())
-    svg = figures.forest(
-        known,
-        f"gap of {metric} to STS",
-        f"{results.table.numbered_title}: {metric} of the STS dev set less that of two dropout views of some of its "
-        f"sentences; {described}.",
-        zero=True,
-    )
-    caption = (
-        f"The gap to STS: {metric} of the STS dev set at the best checkpoint, less that of two dropout views of some "
-        "of its sentences, averaged over the steps before it. Intervals (95%) are over seeds alone."
-    )
-    return Illustration(svg, caption)
+    held_out = dict(run.probed(metric, HELD_OUT))
+    of_dev_set = {line["step"]: line["dev"].get(SCORE, {}).get(metric) for line in run.history}
+    known = {step: value for step, value in of_dev_set.items() if value is not None and step in held_out}
+    complete = len(known) == len(run.history)
+    return [(step, value - held_out[step]) for step, value in known.items()] if complete else []
 
 
 def decoupling_section(key: str, results: PresetResults) -> Section | None:
@@ -311,7 +285,17 @@ def decoupling_section(key: str, results: PresetResults) -> Section | None:
             )
             for statistic in ("alignment", "uniformity")
         ),
-        *(gap_figure(found, metric) for metric in ("alignment", "uniformity")),
+        *(
+            trajectory_figure(
+                found,
+                rows,
+                partial(_gap_to_sts, metric=metric),
+                f"gap of {metric} to STS",
+                f"The gap to STS: {metric} of the STS dev set, less that of two dropout views of some of its "
+                "sentences, averaged since the previous evaluation.",
+            )
+            for metric in ("alignment", "uniformity")
+        ),
     ]
     return table_section(found, [figure for figure in drawn if figure])
 

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,6 +17,9 @@ from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from multitask.data.examples import Rows
 from multitask.data.labelled_data import LabelledData
+from multitask.evaluation.embedding_geometry import alignment_of_positives, uniformity_in_chunks
+from multitask.evaluation.sts_scores import unit_vectors
+from multitask.evaluation.task_scores import labels_of
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.model_folder import heads_files
 from multitask.models.pooling import pool
@@ -205,7 +209,7 @@ class Pretraining:
     def evaluate(self) -> Evaluation:
         if self.dev is None or self.config.select == "last":
             return Evaluation({}, {})
-        metrics = zero_shot_similarity(self.begin.encoder, self.begin.pooling, self.dev, self.runtime)
+        metrics = metrics_of_embeddings(self.begin.encoder, self.begin.pooling, self.dev, self.runtime)
         return Evaluation({"similarity": metrics}, {"similarity": metrics["spearman"]})
 
     def save(self, folder: Path) -> None:
@@ -217,16 +221,29 @@ def _masked(source: str) -> str:
     return f"{source} mlm"
 
 
-def zero_shot_similarity(
+def metrics_of_embeddings(
     encoder: BertModel, pooling: Literal["cls", "mean"], data: LabelledData, runtime: Runtime
-) -> dict[str, Any]:
-    """Pearson and Spearman correlation between cosine and gold similarity, without any trained head."""
+) -> dict[str, float]:
+    """Scores of similarity pairs without any trained head.
 
-    def cosine(rows: Rows) -> Tensor:
+    Returns:
+        Pearson and Spearman correlation between cosine and gold similarity; alignment, if a pair is positive;
+        uniformity, if sentences differ.
+    """
+
+    def embed(rows: Rows) -> Tensor:
         ids, types = data.sequences(rows)
         batch = PackedBatch.from_sequences(ids, types).to(runtime.device)
-        first, second = pool(encoder.forward_packed(batch), batch, pooling).chunk(2)
-        return nn.functional.cosine_similarity(first, second)
+        return torch.stack(pool(encoder.forward_packed(batch), batch, pooling).chunk(2), 1)  # [rows, 2, hidden]
 
-    assert data.examples.labels is not None, "dev sets have labels"
-    return correlation_metrics(compute_in_batches(data.lengths, cosine, runtime), data.examples.labels)
+    vectors = compute_in_batches(data.lengths, embed, runtime)
+    gold = labels_of(data.examples)
+    similarity = nn.functional.cosine_similarity(torch.from_numpy(vectors[:, 0]), torch.from_numpy(vectors[:, 1]))
+    first, second = unit_vectors(vectors).swapaxes(0, 1)  # [pairs, hidden] each
+    sentences = np.stack(list(dict(zip(chain(*data.examples.sentences), [*first, *second], strict=True)).values()))
+    metrics = correlation_metrics(similarity.numpy(), gold)
+    if (aligned := alignment_of_positives(first, second, gold)) is not None:
+        metrics["alignment"] = aligned
+    if len(sentences) > 1:
+        metrics["uniformity"] = uniformity_in_chunks(sentences)
+    return metrics

@@ -1,8 +1,10 @@
 """Contrastive pre-training: which sentences meet under which loss, and a stage that resumes to the same bits."""
 
+import math
 from dataclasses import replace
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from multitask.data.labelled_data import LabelledData
 from multitask.data.read_unlabelled_files import read_triplets
 from multitask.evaluation.gradient_probe import probe
 from multitask.evaluation.task_predictions import estimate, load_split
-from multitask.evaluation.task_scores import score
+from multitask.evaluation.task_scores import labels_of, score
 from multitask.models.config import HeadsConfig
 from multitask.models.model_folder import resolve_pooling
 from multitask.models.multitask_model import MultitaskModel
@@ -521,6 +523,30 @@ def test_curves_and_scores_take_cosines_as_they_are(data: Path, tiny_encoder: Pa
     [line] = artefact.history()
     pearson = read_json(scored / "evaluation.json")["metrics"]["similarity"]["pearson"]
     assert pearson == pytest.approx(line["dev"]["similarity"]["pearson"], abs=1e-5)
+
+
+def test_evaluations_measure_alignment_of_similar_pairs_and_uniformity_of_different_sentences(
+    data: Path, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    data = Path(copytree(data, tmp_path / "with-a-row-twice"))
+    path = data / "sts-dev.csv"
+    text = path.read_text(encoding="utf-8")
+    number, _, *rest = text.splitlines()[1].split("\t")
+    path.write_text(text + "\t".join([number, "again", *rest]) + "\n", encoding="utf-8")
+    still = replace(CONFIG, select="similarity", pooling="mean", optimizer=OptimizerConfig(learning_rate=0.0))
+    [line] = run(tiny_encoder, data, tmp_path, still).history()
+    dev = load_rows(load_tasks(data)["similarity"], "dev")
+    tiny = SentenceEncoder.load(tiny_encoder, pooling="mean", device="cpu", precision="fp32")
+    place = {text: tiny.encode([text])[0] for column in dev.sentences for text in column}
+    unit = {text: vector / np.linalg.norm(vector) for text, vector in place.items()}
+    pairs = zip(*dev.sentences, labels_of(dev), strict=True)
+    aligned = [np.square(unit[one] - unit[other]).sum() for one, other, gold in pairs if gold >= 4]
+    spread = [math.exp(-2 * np.square(one - other).sum()) for one, other in combinations(unit.values(), 2)]
+    assert 0 < len(aligned) < len(dev)
+    assert len(unit) < 2 * len(dev)
+    measured = line["dev"]["similarity"]
+    assert measured["alignment"] == pytest.approx(np.mean(aligned), rel=1e-3)
+    assert measured["uniformity"] == pytest.approx(math.log(np.mean(spread)), abs=1e-4)
 
 
 # From a fine-tuned model.

@@ -1,7 +1,6 @@
 """Sweeps, whose lines are rows that differ by one parameter only, and what the probe saw over training."""
 
 import json
-from math import nan
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from studies.gradient_paradigm.training_figures import (
     TASK_SWEEPS,
     component_sweeps,
     decoupling_section,
-    gap_figure,
     rows_along,
     sweep_figure,
 )
@@ -79,38 +77,37 @@ def test_statistics_of_the_components_are_those_that_decide_the_claims(
 @pytest.mark.parametrize("key", ["decoupled", "decoupled-long"])
 def test_decoupled_losses_have_curves_norms_metrics_and_the_gap_to_sts(tmp_path: Path, key: str) -> None:
     runs = write_store(tmp_path, [key], probe=probed_as_published, seeds=3)
-    (tables,) = PresetResults.read(runs, "sample").tables
-    assert gap_figure(tables, "alignment") is None  # nothing measured on the dev set
+    parts = ["Dev score", "the alignment part", "the uniformity part", "Alignment of two", "Uniformity of two"]
+    assert all(part in caption for part, caption in zip(parts, captions(key, runs), strict=True))
+
     for seed, aligned in enumerate((0.5, 0.6, 0.8)):
-        folder = runs / f"evaluate-{key}-infonce-{seed}"
-        found = json.loads((folder / "evaluation.json").read_text())
-        geometry = {"alignment": aligned, "uniformity": None}
-        (folder / "evaluation.json").write_text(json.dumps({**found, "geometry": geometry}))
-        Artefact(folder).finish()
-        path = runs / f"pretrain-{key}-infonce-{seed}"
-        history = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-        for line, score_ in zip(history, (nan, 0.9, 0.9), strict=True):  # the second is the first of the best
-            line["scores"] = {"similarity": score_}
-            line["training"][f"{IN_LOG} alignment"] = 0.3 if line["step"] == 16 else 0.0
-        (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history))
-        Artefact(path).finish()
-    results = PresetResults.read(runs, "sample")
-    (tables,) = results.tables
-    figure = gap_figure(tables, "alignment")
-    assert figure is not None
-    assert "InfoNCE +0.333" in str(figure.svg)
-    assert "MET" not in str(figure.svg)
-    assert gap_figure(tables, "uniformity") is None
-    section = decoupling_section(key, results)
+        path = runs / f"pretrain-{key}-infonce-{seed}" / "metrics.jsonl"
+        history = [json.loads(line) for line in path.read_text().splitlines()]
+        for number, line in enumerate(history):
+            line["dev"]["similarity"] |= {"alignment": aligned + number, "uniformity": -2.0}
+            line["training"][f"{IN_LOG} alignment"] = 0.3
+        path.write_text("".join(json.dumps(line) + "\n" for line in history))
+        Artefact(path.parent).finish()
+    assert all(part in caption for part, caption in zip([*parts, *GAPS], captions(key, runs), strict=True))
+    section = decoupling_section(key, PresetResults.read(runs, "sample"))
     assert section is not None
-    captions = [figure.caption for figure in section.figures]
-    parts = (
-        "Dev score",
-        "the alignment part",
-        "the uniformity part",
-        "Alignment of two",
-        "Uniformity of two",
-        "gap to STS: alignment",
-    )
-    assert len(captions) == len(parts)
-    assert all(part in caption for part, caption in zip(parts, captions, strict=True))
+    aligned_gap = str(section.figures[-2].svg)
+    assert "InfoNCE 0.333 to 2.333" in aligned_gap
+    assert "MET" not in aligned_gap
+
+    # Training that an earlier version began and this one resumed has not measured all of it.
+    path = runs / f"pretrain-{key}-infonce-0" / "metrics.jsonl"
+    first, *rest = [json.loads(line) for line in path.read_text().splitlines()]
+    del first["dev"]["similarity"]["alignment"]
+    path.write_text("".join(json.dumps(line) + "\n" for line in (first, *rest)))
+    Artefact(path.parent).finish()
+    assert all(part in caption for part, caption in zip([*parts, GAPS[1]], captions(key, runs), strict=True))
+
+
+GAPS = ["gap to STS: alignment", "gap to STS: uniformity"]
+
+
+def captions(key: str, runs: Path) -> list[str]:
+    section = decoupling_section(key, PresetResults.read(runs, "sample"))
+    assert section is not None
+    return [figure.caption for figure in section.figures]
