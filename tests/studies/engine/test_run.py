@@ -304,6 +304,7 @@ def test_the_presets_of_the_gradient_paper_run_to_their_end_in_small(
         folder = tmp_path / str(run_.model)
         config = json.loads((folder / "config.json").read_text())
         assert (config["freeze_embeddings"], config["optimizer"]["schedule"]) == (True, "linear")
+        assert config["batch_size"] == own.views.batch_size
         stored = BertConfig.from_file(Artefact(folder).model_folder() / "config.json")
         assert stored.model_type == family
 

@@ -322,6 +322,8 @@ def test_differences_to_the_reference_say_where_they_are_significant(store: Path
     assert re.search(r"p [=<] 0\.0", row[2])  # 0.8 against 0.2
     assert "no significant difference" in row[3]  # 0.7 against 0.7
     assert "no significant difference" in markdown
+    assert "differences to the reference row are significant from: Overall 0." in html
+    assert "differences to the reference row are significant from: Overall 0." in re.sub(r"\\(.)", r"\1", markdown)
 
 
 def test_an_encoder_from_random_weights_has_no_fingerprint_of_any(store: Path, tmp_path: Path) -> None:
