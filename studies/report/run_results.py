@@ -62,11 +62,14 @@ class RunResult:
         asked = list(self.evaluation.get("weights", {}).get(task, ()))
         return Path(asked[0]).parent.parent.name if len(asked) == 1 else self.folder.name  # RUN/checkpoints/MODEL
 
+    @cached_property
+    def _answers(self) -> dict[str, NDArray[Any]]:
+        names = [f"{task}_{kind}" for task in self.evaluation["scores"] for kind in ("labels", "predictions")]
+        return read_arrays(self.evaluation_folder / "predictions.npz", *names)
+
     def predictions(self, task: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Dev labels and predictions of a task, [rows] or [rows, labels] each in file order."""
-        names = f"{task}_labels", f"{task}_predictions"
-        arrays = read_arrays(self.evaluation_folder / "predictions.npz", *names)
-        return arrays[names[0]], arrays[names[1]]
+        """Dev labels and predictions of a scored task, [rows] or [rows, labels] each in file order."""
+        return self._answers[f"{task}_labels"], self._answers[f"{task}_predictions"]
 
     def curve(self, column: str) -> list[float]:
         """The dev score at every evaluation in training; empty if training did not measure it."""

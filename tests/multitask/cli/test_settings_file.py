@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
@@ -62,6 +62,7 @@ def configurations(draw: st.DrawFn, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.declared()])
+@settings(max_examples=15)  # of each command
 @given(data=st.data())
 def test_what_is_saved_is_loaded(name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     command, values = COMMANDS[name], data.draw(configurations(name))

@@ -176,9 +176,13 @@ def rebuilt(seen: GradientComponents, batch: Batch, pull: Tensor, push: Tensor, 
     return raw - (raw * u).sum(-1, keepdim=True) * u
 
 
-@pytest.mark.parametrize("batch", [*BATCHES, *AWKWARD_BATCHES], ids=str)
 @pytest.mark.parametrize("objective", POSITIVES_ONLY, ids=str)
-def test_every_objective_on_every_batch(objective: Objective, batch: Batch) -> None:
+def test_every_objective_on_every_batch(objective: Objective) -> None:
+    for batch in (*BATCHES, *AWKWARD_BATCHES):
+        explains_the_gradient(objective, batch)
+
+
+def explains_the_gradient(objective: Objective, batch: Batch) -> None:
     seen = found(objective, batch)
     assert seen.dissipation.isfinite().all()
     assert (seen.dissipation >= 0).all()

@@ -58,7 +58,7 @@ def check(tiny_encoder: Path, data: Path, folder: Path, tables: str, kills: int,
 
 
 def test_killed_at_many_moments_ends_with_the_same_bits(tiny_encoder: Path, grid_data: Path, tmp_path: Path) -> None:
-    check(tiny_encoder, grid_data, tmp_path, tables="1", kills=12, workers=1)
+    check(tiny_encoder, grid_data, tmp_path, tables="1", kills=8, workers=1)
 
 
 @pytest.mark.slow

@@ -40,10 +40,17 @@ def preset(recipes: Recipes) -> Preset:
     return Preset("sample", recipes, (experiment("1", "", "", lines),))
 
 
+@pytest.fixture(scope="module")
+def computed(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    runs = tmp_path_factory.mktemp("computed") / "runs"
+    run_preset(preset(recipes), 1, options(runs), InProcess())
+    return runs
+
+
 @pytest.fixture
-def runs(recipes: Recipes, tmp_path: Path) -> Path:
-    run_preset(preset(recipes), 1, options(tmp_path / "runs"), InProcess())
-    return tmp_path / "runs"
+def runs(computed: Path, tmp_path: Path) -> Path:
+    """A computed store that a test may change."""
+    return Path(shutil.copytree(computed, tmp_path / "runs"))
 
 
 def test_a_key_follows_everything_that_decides_a_result(recipes: Recipes, tmp_path: Path) -> None:

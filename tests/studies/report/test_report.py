@@ -200,10 +200,13 @@ def all_three(sentiment: float, paraphrase: float, similarity: float) -> dict[st
     return {"sentiment": sentiment, "paraphrase": paraphrase, "similarity": similarity}
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    """Three tables and a figure: rows that share a stage, a row of one task, failed runs, a row only published."""
-    runs = tmp_path / "runs"
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that no test changes, and its report beside it.
+
+    Three tables and a figure: rows that share a stage, a row of one task, failed runs, a row only published.
+    """
+    runs = tmp_path_factory.mktemp("reported") / "runs"
     good = tuple(add_run(runs, "good", seed, all_three(0.8, 0.7, 0.95), "shared") for seed in (0, 1))
     other = tuple(add_run(runs, "other", seed, all_three(0.2, 0.7, 0.9), "shared") for seed in (0, 1))
     alone = (
@@ -232,7 +235,14 @@ def store(tmp_path: Path) -> Path:
         (figure, {"good": good}),
     ]
     write_record(runs, tables, ("Beware.",))
+    render(runs)
     return runs
+
+
+@pytest.fixture
+def store(reported: Path, tmp_path: Path) -> Path:
+    """A store that a test may change."""
+    return Path(shutil.copytree(reported, tmp_path / "runs"))
 
 
 def read_scores(store: Path, name: str, column: str) -> list[float]:
@@ -244,22 +254,28 @@ def read_scores(store: Path, name: str, column: str) -> list[float]:
 
 
 def render(store: Path) -> tuple[str, str]:
-    page = write_report(store, "sample", store.parent / "report")
-    return page.read_text(encoding="utf-8"), page.with_name("report.md").read_text(encoding="utf-8")
+    write_report(store, "sample", store.parent / "report")
+    return pages(store)
 
 
-def test_tables_hold_the_means_and_deviations_of_the_runs_beside_the_published_scores(store: Path) -> None:
-    html, markdown = render(store)
+def pages(store: Path) -> tuple[str, str]:
+    """A report in HTML and in Markdown."""
+    report = store.parent / "report"
+    return (report / "index.html").read_text(encoding="utf-8"), (report / "report.md").read_text(encoding="utf-8")
+
+
+def test_tables_hold_the_means_and_deviations_of_the_runs_beside_the_published_scores(reported: Path) -> None:
+    html, markdown = pages(reported)
     page = Page(html)
     [row] = [cells for cells in page.rows if cells[0] == "● Good"]
     for place, (column, published) in enumerate(
         zip(("overall", *TASKS), ("0.600", "0.500", "0.700", "0.600"), strict=True)
     ):
-        scores = read_scores(store, "good", column)
+        scores = read_scores(reported, "good", column)
         cell = f"{fmean(scores):.3f} ± {stdev(scores):.3f}"
         assert row[1 + 2 * place].startswith(cell)
         assert row[2 + 2 * place] == published
-        assert (cell in page.bold) == (fmean(scores) >= fmean(read_scores(store, "other", column)))
+        assert (cell in page.bold) == (fmean(scores) >= fmean(read_scores(reported, "other", column)))
         assert cell in markdown
     [alone] = [cells for cells in page.rows if cells[0] == "▲ Alone"]
     assert alone[1:3] == ["–", "–"]
@@ -269,18 +285,17 @@ def test_tables_hold_the_means_and_deviations_of_the_runs_beside_the_published_s
     assert "Test \\| only" in markdown
 
 
-def test_the_file_of_results_has_the_scores_of_the_runs_and_what_the_report_says_of_them(store: Path) -> None:
-    render(store)
-    results = Results.load(store.parent / "report" / "results.parquet")
+def test_the_file_of_results_has_the_scores_of_the_runs_and_what_the_report_says_of_them(reported: Path) -> None:
+    results = Results.load(reported.parent / "report" / "results.parquet")
     assert [table.description.table for table in results.tables] == ["3", "one", "figure2"]  # nothing of "failed"
     lines = list(results.table("3").lines())
     for column, place in zip((OVERALL, *TASKS), (0.6, 0.5, 0.7, 0.6), strict=True):
         found = [line for line in lines if (line.row, line.task) == ("good", column)]
         assert [line.seed for line in found] == [0, 1]
-        assert [line.value for line in found] == pytest.approx(read_scores(store, "good", column))
+        assert [line.value for line in found] == pytest.approx(read_scores(reported, "good", column))
         assert {line.published for line in found} == {place}
         assert {line.metric for line in found} == {MEASURES.get(column, "mean")}
-    table = PresetResults.read(store, "sample").tables[0]
+    table = PresetResults.read(reported, "sample").tables[0]
     line = next(line for line in lines if (line.row, line.task) == ("good", "sentiment"))
     estimate, test = table.estimates["good", "sentiment"], table.against_reference["good", "sentiment"]
     assert (line.low, line.high, line.difference, line.p) == (estimate.low, estimate.high, test.difference, test.p)
@@ -301,12 +316,12 @@ def test_the_file_of_results_has_the_scores_of_the_runs_and_what_the_report_says
     )
 
 
-def test_each_table_begins_with_its_picture_and_what_it_means(store: Path) -> None:
-    html, markdown = render(store)
+def test_each_table_begins_with_its_picture_and_what_it_means(reported: Path) -> None:
+    html, markdown = pages(reported)
     for name in ("table-3", "one"):
-        assert (store.parent / "report" / "figures" / f"{name}.svg").read_text().startswith("<svg xmlns=")
+        assert (reported.parent / "report" / "figures" / f"{name}.svg").read_text().startswith("<svg xmlns=")
         assert f"](figures/{name}.svg)" in markdown
-    drawn = sorted(path.name for path in (store.parent / "report" / "figures").iterdir())
+    drawn = sorted(path.name for path in (reported.parent / "report" / "figures").iterdir())
     assert drawn == ["figure2-curves.svg", "one.svg", "table-3.svg"]
     assert "on the dev set after every epoch; after the last: " in markdown.split("](figures/figure2-curves.svg)")[0]
     for text in (html, re.sub(r"\\(.)", r"\1", markdown)):
@@ -314,10 +329,10 @@ def test_each_table_begins_with_its_picture_and_what_it_means(store: Path) -> No
         assert re.search(r"With 1 to 2 seeds, .*significantly.* “Other_1” in Overall", text)
 
 
-def test_differences_to_the_reference_say_where_they_are_significant(store: Path) -> None:
-    html, markdown = render(store)
+def test_differences_to_the_reference_say_where_they_are_significant(reported: Path) -> None:
+    html, markdown = pages(reported)
     [row] = [cells for cells in Page(html).rows if cells[0] == "Good" and "[" in cells[1]]
-    gap = fmean(read_scores(store, "good", "sentiment")) - fmean(read_scores(store, "other", "sentiment"))
+    gap = fmean(read_scores(reported, "good", "sentiment")) - fmean(read_scores(reported, "other", "sentiment"))
     assert row[2].startswith(f"+{gap:.3f}")
     assert re.search(r"p [=<] 0\.0", row[2])  # 0.8 against 0.2
     assert "no significant difference" in row[3]  # 0.7 against 0.7
@@ -338,12 +353,12 @@ def test_an_encoder_from_random_weights_has_no_fingerprint_of_any(store: Path, t
     assert f"sha256 <code>{'ab' * 32}</code>" in html
 
 
-def test_orderings_count_pairs_that_the_published_scores_tell_apart(store: Path) -> None:
-    results = PresetResults.read(store, "sample").tables[0]
+def test_orderings_count_pairs_that_the_published_scores_tell_apart(reported: Path) -> None:
+    results = PresetResults.read(reported, "sample").tables[0]
     ours = {key: dict.fromkeys(TASKS) for key in ("good", "other", "alone")}
     for key in ("good", "other"):
-        ours[key] = {column: fmean(read_scores(store, key, column)) for column in ("overall", *TASKS)}
-    evaluation = json.loads((store / "evaluate-alone-0" / "evaluation.json").read_text())
+        ours[key] = {column: fmean(read_scores(reported, key, column)) for column in ("overall", *TASKS)}
+    evaluation = json.loads((reported / "evaluate-alone-0" / "evaluation.json").read_text())
     ours["alone"]["sentiment"] = evaluation["scores"]["sentiment"]
     published = {row.key: row.published for row in results.table.rows}
     for column in ("overall", *TASKS):
@@ -374,8 +389,8 @@ def test_rows_of_different_dev_sets_are_not_compared(store: Path) -> None:
     assert {column for row, column in results.against_reference if row == "good"} == {"paraphrase", "similarity"}
 
 
-def test_costs_count_shared_stages_once(store: Path) -> None:
-    cost = cost_of(PresetResults.read(store, "sample"))
+def test_costs_count_shared_stages_once(reported: Path) -> None:
+    cost = cost_of(PresetResults.read(reported, "sample"))
     good, other, alone, again = cost.rows
     assert (good.tokens, good.tokens_per_second, good.seconds, good.added) == (8000, 500.0, 42.0, 42.0)
     assert (other.seconds, other.added) == (42.0, 22.0)  # the pre-trainings of both seeds stand above
@@ -385,8 +400,8 @@ def test_costs_count_shared_stages_once(store: Path) -> None:
     assert cost.saved == pytest.approx(1 - cost.spent / (42.0 + 42.0 + 11.0 + 11.0))
 
 
-def test_page_is_well_formed_and_stands_alone(store: Path) -> None:
-    html, _ = render(store)
+def test_page_is_well_formed_and_stands_alone(reported: Path) -> None:
+    html, _ = pages(reported)
     page = Page(html)
     assert "://" not in html
     assert "<script" not in html
@@ -396,8 +411,8 @@ def test_page_is_well_formed_and_stands_alone(store: Path) -> None:
     assert set(re.findall(r"url\(#([^)]+)\)", html)) <= set(page.ids)
 
 
-def test_every_figure_has_alternative_text_and_takes_the_pages_colour(store: Path) -> None:
-    html, _ = render(store)
+def test_every_figure_has_alternative_text_and_takes_the_pages_colour(reported: Path) -> None:
+    html, _ = pages(reported)
     page = Page(html)
     assert len(page.figures) == 2 + 4 + 1 + 1 + 3  # pictures and curves of two tables, figure, two matrices, scatter
     assert all(figure["role"] == "img" and figure["aria-label"] and figure["viewbox"] for figure in page.figures)
@@ -405,14 +420,14 @@ def test_every_figure_has_alternative_text_and_takes_the_pages_colour(store: Pat
     assert "currentColor" in html
     assert "#010203" not in html
     right = max(
-        (json.loads(path.read_text())["overall"], path) for path in store.glob("evaluate-[go]*/evaluation.json")
+        (json.loads(path.read_text())["overall"], path) for path in reported.glob("evaluate-[go]*/evaluation.json")
     )[1]
     counts = json.loads(right.read_text())["metrics"]["sentiment"]["confusion"]
     assert f"{np.trace(counts)} of {EXAMPLES} dev rows" in html
 
 
-def test_text_from_outside_is_escaped_and_failures_and_warnings_are_shown(store: Path) -> None:
-    html, markdown = render(store)
+def test_text_from_outside_is_escaped_and_failures_and_warnings_are_shown(reported: Path) -> None:
+    html, markdown = pages(reported)
     assert "it died &lt;b&gt;here&lt;/b&gt; &amp; there" in html
     assert "Heads &lt;&amp;&gt;" in html
     assert r"it died \<b\>here\</b\> \& there" in markdown
@@ -471,15 +486,14 @@ def test_alignment_and_uniformity_are_columns_of_the_rows_that_have_them(store: 
     assert len({line.count("|") - line.count("\\|") for line in lines[:7]}) == 1
 
 
-def test_latex_tables_are_whole(store: Path) -> None:
-    render(store)
-    folder = store.parent / "report" / "tables"
+def test_latex_tables_are_whole(reported: Path) -> None:
+    folder = reported.parent / "report" / "tables"
     assert sorted(path.name for path in folder.iterdir()) == ["failed.tex", "one.tex", "table-3.tex"]
     text = (folder / "table-3.tex").read_text()
     assert text.isascii()
     assert r"Heads \textless{}\&\textgreater{} 100\%" in text
     assert r"Other\_1" in text
-    scores = read_scores(store, "good", "overall")
+    scores = read_scores(reported, "good", "overall")
     assert rf"\textbf{{{fmean(scores):.3f} $\pm$ {stdev(scores):.3f}}}" in text
     tabular = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
     for line in tabular.split(r"\\")[:-1]:
@@ -494,9 +508,8 @@ def test_latex_tables_are_whole(store: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs LaTeX")
-def test_latex_tables_compile(store: Path, tmp_path: Path) -> None:
-    render(store)
-    paths = sorted((store.parent / "report" / "tables").iterdir())
+def test_latex_tables_compile(reported: Path, tmp_path: Path) -> None:
+    paths = sorted((reported.parent / "report" / "tables").iterdir())
     inputs = "".join(rf"\input{{{path.as_posix()}}}" for path in paths)
     (tmp_path / "all.tex").write_text(
         rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{inputs}\end{{document}}"

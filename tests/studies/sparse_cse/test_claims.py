@@ -18,7 +18,7 @@ from studies.sparse_cse.tables import ENCODERS, SCORES, SHARES, WHOLE, pruned
 from tests.studies.report.test_report import Page
 from tests.studies.synthetic import Quality, without_rows, write_store
 
-pytestmark = pytest.mark.usefixtures("few_resamples")
+pytestmark = pytest.mark.usefixtures("few_resamples", "undrawn")
 
 
 def as_claimed(key: str, row: Row, task: str) -> float:
