@@ -29,6 +29,7 @@ MINBERT_NEEDS = {"minbert", "torch", "tokenizers", "safetensors", "numpy", "hugg
 def modules(package: str) -> list[Path]:
     """The package's modules but for its __init__.py, which only names the public ones."""
     files = [path.relative_to(ROOT) for path in sorted((ROOT / package).rglob("*.py"))]
+    assert files, f"{package}: no modules"
     return [path for path in files if path != Path(package, "__init__.py")]
 
 

@@ -23,6 +23,10 @@ from multitask.tasks.kinds import POSITIVE
 BANDS = ("0-1", "1-2", "2-3", "3-4", "4-5")  # of gold scores; an upper end is in the next band, but 5 is in the last
 BIN_EDGES = np.linspace(-1, 1, 41)
 CHUNK = 1024
+DIGITS = 9
+"""Of a recorded measure. Further digits depend on the number of threads."""
+MEASURES = ("alignment", "uniformity")
+"""What a training records beside its dev scores. They are no scores of a task."""
 
 UnitVectors = NDArray[np.float64]  # [sentences, dim], each of length 1
 

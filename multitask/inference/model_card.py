@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from minbert.download_checkpoint import BUNDLED, weights_file
 from minbert.files import read_json, sha256_of_file
 from multitask.data.contamination import TrainedOn
+from multitask.evaluation.embedding_geometry import MEASURES
 from multitask.evaluation.markup import markdown_code, markdown_text
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact, is_run, locate_model, without_folders
@@ -161,7 +162,7 @@ def _of_tasks(data: str, metrics: Mapping[str, Mapping[str, Any]], of_embeddings
         ListedScore(data, task, metric, value, of_embeddings)
         for task, values in metrics.items()
         for metric, value in values.items()
-        if isinstance(value, float)
+        if isinstance(value, float) and metric not in MEASURES
     ]
 
 

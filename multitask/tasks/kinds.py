@@ -381,6 +381,11 @@ class Cosine(Regression):
 
     range: tuple[float, float] | None = (0.0, 1.0)
 
+    @property
+    def has_positives(self) -> bool:
+        """Whether scores have the range of STS, 0 to 5, so that `POSITIVE` tells which pairs mean the same."""
+        return self.range == (0.0, 5.0)
+
 
 KINDS: dict[str, type[Task]] = {
     kind.kind: kind for kind in (Classification, PairClassification, MultiLabel, Regression, PairRegression, Cosine)

@@ -246,7 +246,8 @@ def _dev_curve(run: RunResult) -> list[tuple[int, float]]:
 def _gap_to_sts(run: RunResult, metric: str) -> list[tuple[int, float]]:
     """Steps, and alignment or uniformity of the STS dev set less that of dropout views of its sentences.
 
-    The latter is an average over the steps since the previous evaluation, as the gradient probe saw them.
+    The latter is an average over the steps since the previous evaluation, as the gradient probe saw them. Empty if an
+    evaluation lacks either: seeds are averaged evaluation by evaluation.
     """
     held_out = dict(run.probed(metric, HELD_OUT))
     of_dev_set = {line["step"]: line["dev"].get(SCORE, {}).get(metric) for line in run.history}

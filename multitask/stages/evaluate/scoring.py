@@ -14,7 +14,7 @@ from minbert.files import atomic_file, read_json, sha256_of_file, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.evaluation.embedding_cache import embed
-from multitask.evaluation.embedding_geometry import Geometry, geometry
+from multitask.evaluation.embedding_geometry import DIGITS, Geometry, geometry
 from multitask.evaluation.embedding_suites import SUITES, measure_task, read_sets
 from multitask.evaluation.senteval_files import SimilarityData
 from multitask.evaluation.task_predictions import Estimates, estimate, load_split
@@ -79,7 +79,7 @@ def similarity_dev_set(data: Path) -> Examples | None:
     None if the data declares another task or none, lacks the file, or has a single sentence.
     """
     task = load_tasks(data).get("similarity")
-    if not isinstance(task, Cosine) or task.range != (0.0, 5.0) or task.dev is None:
+    if not isinstance(task, Cosine) or not task.has_positives or task.dev is None:
         return None
     path = task.source("dev").path
     if path is None or not path.is_file():
@@ -98,9 +98,9 @@ def _geometry(model: Path, pairs: Examples, options: RunOptions) -> dict[str, An
 
 
 def _numbers(found: Geometry) -> dict[str, Any]:
-    """Numbers without the bands. Digits that depend on the number of threads are left out."""
+    """Numbers without the bands."""
     values = {name: value for name, value in asdict(found).items() if name != "bands"}
-    return {name: None if value is None else round(value, 9) for name, value in values.items()}
+    return {name: None if value is None else round(value, DIGITS) for name, value in values.items()}
 
 
 def write_evaluation(

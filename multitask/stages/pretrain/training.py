@@ -17,7 +17,7 @@ from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from multitask.data.examples import Rows
 from multitask.data.labelled_data import LabelledData
-from multitask.evaluation.embedding_geometry import alignment_of_positives, uniformity_in_chunks
+from multitask.evaluation.embedding_geometry import DIGITS, alignment_of_positives, uniformity_in_chunks
 from multitask.evaluation.sts_scores import unit_vectors
 from multitask.evaluation.task_scores import labels_of
 from multitask.models.compute_in_batches import compute_in_batches
@@ -38,6 +38,7 @@ from multitask.stages.held_out_probe import HeldOut
 from multitask.stages.masked_words import MaskedSource
 from multitask.stages.pretrain import HELD_OUT, STAGE, PretrainConfig
 from multitask.tasks.declarations import task_named
+from multitask.tasks.kinds import Cosine
 from multitask.tasks.metrics import correlation_metrics
 from multitask.tasks.read_examples import load_rows
 from multitask.training.gradient_cache import backward_in_chunks
@@ -73,9 +74,11 @@ def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, o
         name: load_contrastive(name, data, config, begin.tokenizer, projection, *limits, config.partners)
         for name in config.sources
     }
-    dev = None
+    dev, has_positives = None, False
     if config.select == "similarity" or config.probe_held_out is not None:
-        examples = load_rows(task_named(data, "similarity"), "dev")
+        task = task_named(data, "similarity")
+        has_positives = isinstance(task, Cosine) and task.has_positives
+        examples = load_rows(task, "dev")
         dev = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
     inputs = {
         **begin.identity(),
@@ -85,7 +88,7 @@ def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, o
         "heads": [sha256_of_file(path) for path in heads_files(begin.folder, begin.pooling)],
     }
     sources = {name: source for name, (source, _) in loaded.items()}
-    problem = Pretraining(module, begin, sources, dev, config, runtime)
+    problem = Pretraining(module, begin, sources, dev, config, runtime, has_positives)
     loop = LoopConfig(
         config.epochs, config.optimizer, evaluate_every=config.evaluate_every, watch_every=config.probe_every
     )
@@ -106,6 +109,7 @@ class Pretraining:
         dev: similarity pairs, to select the best state on and to probe.
         config: how to train.
         runtime: device and precision.
+        has_positives: whether `dev` has scores from 0 to 5, which tell its positive pairs.
     """
 
     def __init__(
@@ -116,12 +120,14 @@ class Pretraining:
         dev: LabelledData | None,
         config: PretrainConfig,
         runtime: Runtime,
+        has_positives: bool = False,
     ) -> None:
         self.module: nn.Module = module
         self.begin = begin
         self.dev = dev
         self.config = config
         self.runtime = runtime
+        self.has_positives = has_positives
         self.contrastive = sources
         self.sources: dict[str, Source] = dict(sources)
         self.weights = dict.fromkeys(sources, 1.0)
@@ -209,7 +215,9 @@ class Pretraining:
     def evaluate(self) -> Evaluation:
         if self.dev is None or self.config.select == "last":
             return Evaluation({}, {})
-        metrics = metrics_of_embeddings(self.begin.encoder, self.begin.pooling, self.dev, self.runtime)
+        metrics = metrics_of_embeddings(
+            self.begin.encoder, self.begin.pooling, self.dev, self.runtime, self.has_positives
+        )
         return Evaluation({"similarity": metrics}, {"similarity": metrics["spearman"]})
 
     def save(self, folder: Path) -> None:
@@ -222,28 +230,38 @@ def _masked(source: str) -> str:
 
 
 def metrics_of_embeddings(
-    encoder: BertModel, pooling: Literal["cls", "mean"], data: LabelledData, runtime: Runtime
+    encoder: BertModel, pooling: Literal["cls", "mean"], data: LabelledData, runtime: Runtime, has_positives: bool
 ) -> dict[str, float]:
     """Scores of similarity pairs without any trained head.
 
+    Args:
+        encoder: of the embeddings.
+        pooling: of the embeddings.
+        data: the pairs.
+        runtime: device and precision.
+        has_positives: whether scores from 0 to 5 tell the positive pairs.
+
     Returns:
-        Pearson and Spearman correlation between cosine and gold similarity; alignment, if a pair is positive;
-        uniformity, if sentences differ.
+        Pearson and Spearman correlation between cosine and gold similarity. If the data has positives, alignment (of
+        at least one positive pair) and uniformity (of at least two different sentences), too.
     """
 
     def embed(rows: Rows) -> Tensor:
         ids, types = data.sequences(rows)
         batch = PackedBatch.from_sequences(ids, types).to(runtime.device)
-        return torch.stack(pool(encoder.forward_packed(batch), batch, pooling).chunk(2), 1)  # [rows, 2, hidden]
+        first, second = pool(encoder.forward_packed(batch), batch, pooling).chunk(2)
+        cosine = nn.functional.cosine_similarity(first, second)
+        return torch.cat([first, second, cosine[:, None]], 1)  # [rows, 2 * hidden + 1]
 
-    vectors = compute_in_batches(data.lengths, embed, runtime)
+    computed = compute_in_batches(data.lengths, embed, runtime)
     gold = labels_of(data.examples)
-    similarity = nn.functional.cosine_similarity(torch.from_numpy(vectors[:, 0]), torch.from_numpy(vectors[:, 1]))
-    first, second = unit_vectors(vectors).swapaxes(0, 1)  # [pairs, hidden] each
-    sentences = np.stack(list(dict(zip(chain(*data.examples.sentences), [*first, *second], strict=True)).values()))
-    metrics = correlation_metrics(similarity.numpy(), gold)
+    metrics = correlation_metrics(computed[:, -1], gold)
+    if not has_positives:
+        return metrics
+    first, second = map(unit_vectors, np.split(computed[:, :-1], 2, axis=1))  # [pairs, hidden] each
     if (aligned := alignment_of_positives(first, second, gold)) is not None:
-        metrics["alignment"] = aligned
+        metrics["alignment"] = round(aligned, DIGITS)
+    sentences = dict(zip(chain(*data.examples.sentences), [*first, *second], strict=True))
     if len(sentences) > 1:
-        metrics["uniformity"] = uniformity_in_chunks(sentences)
+        metrics["uniformity"] = round(uniformity_in_chunks(np.stack(list(sentences.values()))), DIGITS)
     return metrics

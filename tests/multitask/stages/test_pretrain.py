@@ -528,11 +528,10 @@ def test_curves_and_scores_take_cosines_as_they_are(data: Path, tiny_encoder: Pa
 def test_evaluations_measure_alignment_of_similar_pairs_and_uniformity_of_different_sentences(
     data: Path, tiny_encoder: Path, tmp_path: Path
 ) -> None:
-    data = Path(copytree(data, tmp_path / "with-a-row-twice"))
-    path = data / "sts-dev.csv"
-    text = path.read_text(encoding="utf-8")
-    number, _, *rest = text.splitlines()[1].split("\t")
-    path.write_text(text + "\t".join([number, "again", *rest]) + "\n", encoding="utf-8")
+    data = Path(copytree(data, tmp_path / "with-rows-twice"))
+    header, *lines = (data / "sts-dev.csv").read_text(encoding="utf-8").splitlines()
+    twice = [line.replace("\t", "\tagain-", 1) for line in lines[:8]]  # the second column is the id
+    (data / "sts-dev.csv").write_text("\n".join([header, *lines, *twice]) + "\n", encoding="utf-8")
     still = replace(CONFIG, select="similarity", pooling="mean", optimizer=OptimizerConfig(learning_rate=0.0))
     [line] = run(tiny_encoder, data, tmp_path, still).history()
     dev = load_rows(load_tasks(data)["similarity"], "dev")
@@ -543,10 +542,19 @@ def test_evaluations_measure_alignment_of_similar_pairs_and_uniformity_of_differ
     aligned = [np.square(unit[one] - unit[other]).sum() for one, other, gold in pairs if gold >= 4]
     spread = [math.exp(-2 * np.square(one - other).sum()) for one, other in combinations(unit.values(), 2)]
     assert 0 < len(aligned) < len(dev)
-    assert len(unit) < 2 * len(dev)
+    assert len(unit) == 2 * len(dev) - 16
     measured = line["dev"]["similarity"]
     assert measured["alignment"] == pytest.approx(np.mean(aligned), rel=1e-3)
     assert measured["uniformity"] == pytest.approx(math.log(np.mean(spread)), abs=1e-4)
+
+
+def test_pairs_with_scores_of_another_range_have_no_alignment(data: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+    data = Path(copytree(data, tmp_path / "other"))
+    (data / "pairs.csv").write_text("a,b,c\nA film.,A movie.,90\nA film.,A cat.,10\nA dog.,A cat.,30\n")
+    declared = ['text = ["a", "b"]', 'label = "c"', "range = [0, 100]", 'train = "pairs.csv"', 'dev = "pairs.csv"']
+    (data / "tasks.toml").write_text("\n".join(["[tasks.similarity]", 'kind = "cosine"', *declared, ""]))
+    [line] = run(tiny_encoder, data / "tasks.toml", tmp_path, replace(CONFIG, select="similarity")).history()
+    assert line["dev"]["similarity"].keys() == {"pearson", "spearman"}
 
 
 # From a fine-tuned model.

@@ -105,7 +105,7 @@ def main(start: str, data: str, folder: Path, tables: str, kills: int, workers: 
         while not ended(
             process := fork(grid, runs, workers), draw.uniform(0, longest) if killed.total() < kills else 600
         ):
-            number = draw.choice(SIGNALS)
+            number = SIGNALS[killed.total() % len(SIGNALS)]
             os.kill(process, number)
             os.waitpid(process, 0)
             killed[number.name] += 1

@@ -87,13 +87,13 @@ def test_decoupled_losses_have_curves_norms_metrics_and_the_gap_to_sts(tmp_path:
         history = [json.loads(line) for line in path.read_text().splitlines()]
         for number, line in enumerate(history):
             line["dev"]["similarity"] |= {"alignment": aligned + number, "uniformity": -2.0}
-            line["training"][f"{IN_LOG} alignment"] = 0.3
+            line["training"][f"{IN_LOG} alignment"] = 0.3 * (number + 1)
         path.write_text("".join(json.dumps(line) + "\n" for line in history))
         Artefact(path.parent).finish()
     parts += ["gap to STS: alignment", "gap to STS: uniformity"]
     found = drawn(key, runs)
     assert all(part in caption for part, (caption, _) in zip(parts, found, strict=True))
-    assert "InfoNCE 0.333 to 2.333" in found[-2][1]
+    assert "InfoNCE 0.333 to 1.733" in found[-2][1]
     assert "MET" not in found[-2][1]
 
     # Training that an earlier version began and this one resumed has not measured all of it.
