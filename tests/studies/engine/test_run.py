@@ -5,6 +5,8 @@ import json
 import logging
 import shutil
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -236,7 +238,14 @@ def test_an_evaluation_repeats_the_best_epochs_scores_and_keeps_its_predictions(
 def whole(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> tuple[Preset, Record, Path]:
     """All tables, computed."""
     runs = tmp_path_factory.mktemp("whole") / "runs"
-    # As they are, these encoders would take half of all the time.
+    with small_shapes():
+        preset = preset_of(recipes, *map(shortened, all_experiments(recipes)))
+    return preset, run(preset, runs), runs
+
+
+@contextmanager
+def small_shapes() -> Iterator[None]:
+    """As they are, the encoders from scratch would take half of all the time."""
     small = {
         name: replace(shape, hidden_size=24, num_hidden_layers=1, intermediate_size=32)
         for name, shape in tables_of_sweeps.SHAPES.items()
@@ -244,8 +253,7 @@ def whole(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables_of_sweeps, "SHAPES", small)
         patch.setattr(sparse_tables, "SHAPES", small)
-        preset = preset_of(recipes, *map(shortened, all_experiments(recipes)))
-    return preset, run(preset, runs), runs
+        yield
 
 
 def shortened(whole: Experiment) -> Experiment:
@@ -307,6 +315,18 @@ def test_the_presets_of_the_gradient_paper_run_to_their_end_in_small(
         assert config["batch_size"] == own.views.batch_size
         stored = BertConfig.from_file(Artefact(folder).model_folder() / "config.json")
         assert stored.model_type == family
+
+
+@pytest.mark.slow
+def test_the_preset_of_the_papers_runs_to_its_end_on_small_data(
+    recipes: Recipes, tiny_encoder: Path, grid_data: Path, tmp_path: Path
+) -> None:
+    with small_shapes():
+        preset = load_preset("paper", str(tiny_encoder), grid_data, suites_data=recipes.suites_data)
+    record = run(preset, tmp_path)
+    assert [run_.error for _, run_ in record.failures] == []
+    assert {run_.table for run_ in record.runs} == {of.table.key for of in preset.experiments}
+    assert len(record.runs) == sum(len(of.models) for of in preset.experiments)
 
 
 def test_an_ensemble_takes_the_best_of_each_task(whole: tuple[Preset, Record, Path]) -> None:
