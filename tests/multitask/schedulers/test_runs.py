@@ -160,7 +160,7 @@ def test_a_step_on_one_task_is_watched_on_others_rows(problem, monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(SCHEDULERS))
 def test_every_scheduler_trains_in_bf16(run, name):
-    artefact = run(config_of(name, epochs=1, conflicts_every=2), precision="bf16")
+    artefact = run(config_of(name, epochs=1, epoch_size=16, conflicts_every=1), precision="bf16")
     (line,) = artefact.history()
     assert all(np.isfinite(value) for value in line["training"].values())
 
