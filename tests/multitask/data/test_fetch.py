@@ -123,16 +123,21 @@ def test_a_cut_connection_is_resumed_where_it_broke(server, tmp_path, says_lengt
 
 
 def test_killed_at_random_moments_it_leaves_no_half_file_and_ends_with_the_same_bytes(server, tmp_path):
-    draw, path = random.Random(0), tmp_path / "data.csv"
+    draw, path, part = random.Random(0), tmp_path / "data.csv", tmp_path / "data.csv.part"
     server.pause = 0.002
     complete = 0
-    for _ in range(30):
+    for number in range(30):
         if (process := os.fork()) == 0:
             try:
                 run(server.source(), tmp_path)
             finally:
                 os._exit(0)
-        time.sleep(draw.uniform(0, 0.03))
+        if number % 2:
+            time.sleep(draw.uniform(0, 0.03))
+        else:  # a slow machine would not have begun by then
+            wanted = draw.randrange(1, len(CONTENT))
+            while not path.exists() and size(part) < wanted:
+                time.sleep(0.0005)
         os.kill(process, draw.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
         os.waitpid(process, 0)
         if path.exists():
@@ -143,6 +148,14 @@ def test_killed_at_random_moments_it_leaves_no_half_file_and_ends_with_the_same_
     assert run(server.source(), tmp_path).read_bytes() == CONTENT
     assert [file.name for file in tmp_path.iterdir()] == ["data.csv"]
     assert any(server.ranges)
+
+
+def size(path: Path) -> int:
+    """Bytes of a file that another process may rename at any time."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def test_a_second_run_continues_a_partial_download(server, tmp_path):
