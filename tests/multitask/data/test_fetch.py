@@ -135,8 +135,8 @@ def test_killed_at_random_moments_it_leaves_no_half_file_and_ends_with_the_same_
         if number % 2:
             time.sleep(draw.uniform(0, 0.03))
         else:  # a slow machine would not have begun by then
-            wanted = draw.randrange(1, len(CONTENT))
-            while not path.exists() and size(part) < wanted:
+            wanted, longest = draw.randrange(1, len(CONTENT)), time.monotonic() + 1
+            while not path.exists() and size(part) < wanted and time.monotonic() < longest:
                 time.sleep(0.0005)
         os.kill(process, draw.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
         os.waitpid(process, 0)
