@@ -1,8 +1,9 @@
 """Take a report's results into docs/studies/: `python -m scripts.publish_results REPORT NAME ...`.
 
-A NAME stands in the pages' lines `<!-- results: NAME TABLE ... -->`. docs/studies/results/NAME.parquet becomes what
-REPORT/results.parquet has of these tables. Their curves over the epochs become figures of the pages. The name `claims`
-stands for the page docs/studies/claims.md instead, which becomes the report's study.md with its figures.
+A NAME stands in the pages' lines `<!-- results: NAME TABLE ... -->`. docs/studies/results/NAME.parquet takes these
+tables from REPORT/results.parquet, and keeps those that the report lacks. Their curves over the epochs become figures
+of the pages. The name `claims` stands for the page docs/studies/claims.md instead, which becomes the report's study.md
+with its figures.
 `python -m scripts.refresh_study_pages` then fills the pages.
 """
 
@@ -30,16 +31,18 @@ def publish_tables(report: Path, name: str, pages: Path) -> None:
     """Write the file of results NAME with the tables that the pages name.
 
     Raises:
-        InputError: no page names the file, or the report lacks a table.
+        InputError: no page names the file, or neither the report nor the file has a table.
     """
     found = [place for page in sorted(pages.glob("*.md")) for place in BEGIN.finditer(read_text(page))]
     keys = dict.fromkeys(key for place in found if place["name"] == name for key in place["tables"].split())
     if not keys:
         raise InputError(f"no page in {pages} has a line <!-- results: {name} TABLE ... -->")
-    of_report = Results.load(report / "results.parquet")
-    tables = [replace(of, data=without_folders(of.data)) for of in map(of_report.table, keys)]
-    Results(tuple(tables)).save(pages / "results" / f"{name}.parquet")
-    for drawn in (f"{of.description.name}{CURVES}.svg" for of in tables):
+    file = pages / "results" / f"{name}.parquet"
+    earlier = Results.load(file).tables if file.is_file() else ()
+    of_report = [replace(of, data=without_folders(of.data)) for of in Results.load(report / "results.parquet").tables]
+    known = Results(tuple({of.description.table: of for of in (*earlier, *of_report)}.values()))
+    Results(tuple(map(known.table, keys))).save(file)
+    for drawn in (f"{of.description.name}{CURVES}.svg" for of in of_report if of.description.table in keys):
         published = pages / "figures" / f"{name}-{drawn}"
         if (report / "figures" / drawn).is_file():
             write_text(published, read_text(report / "figures" / drawn))

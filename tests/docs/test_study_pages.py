@@ -151,6 +151,21 @@ def test_a_report_gives_the_tables_that_pages_name_and_its_page_of_claims(folder
     assert (folder / "figures" / "study" / "curves-1.svg").read_text() == "<svg/>"
 
 
+def test_tables_that_a_report_lacks_stay_as_they_are_published(folder: Path, tmp_path: Path) -> None:
+    (first,) = results(row("a", 0.5)).tables
+    other = replace(first, description=replace(first.description, table="u", name="u"))
+    (folder / "paper.md").write_text(PAGE.replace("numbers t", "numbers t u"), encoding="utf-8")
+    Results((first, other)).save(folder / "results" / "numbers.parquet")
+    curves = folder / "figures" / "numbers-t-curves.svg"
+    curves.parent.mkdir()
+    curves.write_text("<svg/>")
+    again = replace(other, start="another start")
+    Results((again,)).save(tmp_path / "report" / "results.parquet")
+    publish_tables(tmp_path / "report", "numbers", folder)
+    assert Results.load(folder / "results" / "numbers.parquet").tables == (first, again)
+    assert curves.is_file()
+
+
 def test_study_md_has_what_the_page_of_claims_replaces() -> None:
     template = Path(study_page.__file__).with_name("study.md.jinja").read_text(encoding="utf-8")
     assert len(LINKS.findall(template)) == 1
