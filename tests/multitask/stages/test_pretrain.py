@@ -557,6 +557,26 @@ def test_pairs_with_scores_of_another_range_have_no_alignment(data: Path, tiny_e
     assert line["dev"]["similarity"].keys() == {"pearson", "spearman"}
 
 
+@pytest.mark.parametrize(
+    ("pairs", "measured"),
+    [
+        (["A film.,A movie.,3.9", "A dog.,A cat.,1"], {"uniformity"}),
+        (["A film.,A film.,5", "A film.,A film.,4"], {"alignment"}),
+    ],
+    ids=["without positive pairs", "with one sentence"],
+)
+def test_a_measure_is_left_out_if_its_sentences_are_missing(
+    pairs: list[str], measured: set[str], data: Path, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    data = Path(copytree(data, tmp_path / "few"))
+    (data / "train.csv").write_text("a,b,c\nA film.,A movie.,4\nA film.,A cat.,1\n")
+    (data / "dev.csv").write_text("\n".join(["a,b,c", *pairs, ""]))
+    declared = ['text = ["a", "b"]', 'label = "c"', "range = [0, 5]", 'train = "train.csv"', 'dev = "dev.csv"']
+    (data / "tasks.toml").write_text("\n".join(["[tasks.similarity]", 'kind = "cosine"', *declared, ""]))
+    [line] = run(tiny_encoder, data / "tasks.toml", tmp_path, replace(CONFIG, select="similarity")).history()
+    assert line["dev"]["similarity"].keys() == {"pearson", "spearman", *measured}
+
+
 # From a fine-tuned model.
 
 
