@@ -25,19 +25,17 @@ SLOWER = {"mhs": 0.5}
 """Learning rates that differ from the usual one, as shares of it."""
 
 
-def objective_lines(recipes: Recipes, epochs: int = 1) -> Iterator[Line]:
+def objective_lines(recipes: Recipes) -> Iterator[Line]:
     """Each objective on the same sentences, from one encoder that is not tuned contrastively.
 
     Args:
         recipes: with the settings, and with losses that differ from the usual ones.
-        epochs: how many times as many as usual.
     """
     for key, usual in OBJECTIVES.items():
         objective = recipes.losses.get(key, usual)
         optimizer = recipes.views.optimizer
         optimizer = replace(optimizer, learning_rate=SLOWER.get(key, 1.0) * optimizer.learning_rate)
-        views = replace(recipes.views, epochs=epochs * recipes.views.epochs)
-        config = replace(views, objective=objective, optimizer=optimizer)
+        config = replace(recipes.views, objective=objective, optimizer=optimizer)
         yield Row(key, LABELS[key], {"objective": key}), recipes.pretrain(recipes.untuned, config)
 
 
@@ -51,11 +49,20 @@ def objectives(recipes: Recipes) -> Experiment:
 
 
 LONGER = 10  # times the usual steps
+SPARSER = 4  # times the usual steps between evaluations, which would take a third of a long training
+
+
+def longer(recipes: Recipes) -> Recipes:
+    """The recipes with longer training from dropout views, evaluated and probed less often."""
+    views = recipes.views
+    evaluate_every, probe_every = (every and SPARSER * every for every in (views.evaluate_every, views.probe_every))
+    longer_views = replace(views, epochs=LONGER * views.epochs, evaluate_every=evaluate_every, probe_every=probe_every)
+    return replace(recipes, views=longer_views)
 
 
 def objectives_long(recipes: Recipes) -> Experiment:
     """The table of objectives with ten times the steps, so that overfitting and collapse can show."""
-    return experiment(**DESCRIBED["objectives-long"], lines=objective_lines(recipes, LONGER))
+    return experiment(**DESCRIBED["objectives-long"], lines=objective_lines(longer(recipes)))
 
 
 def objectives_suites(recipes: Recipes) -> Experiment:
@@ -76,26 +83,26 @@ DECOUPLING = {
 EPOCHS = 3  # over the same sentences
 
 
-def decoupled_lines(recipes: Recipes, epochs: int) -> Iterator[Line]:
+def decoupled_lines(recipes: Recipes) -> Iterator[Line]:
     """Losses with and without gradient dissipation on the same sentences, from one encoder.
 
     Source: the gradient dissipation paper (ICLR 2023). `infonce` has gradient dissipation; `align_uniform` and `dcl`
     have none. `met`, `mat` and `mpt` imitate it by a margin, `dcl_positive` by a loss that ends at zero.
     """
-    views = replace(recipes.views, epochs=epochs)
     for name, label in DECOUPLING.items():
-        config = replace(views, objective=ObjectiveConfig(name))
+        config = replace(recipes.views, objective=ObjectiveConfig(name))
         yield Row(name, label, {"objective": name}), recipes.pretrain(recipes.untuned, config)
 
 
 def decoupled(recipes: Recipes) -> Experiment:
     """Do decoupled losses overfit where contrastive ones do not? Several epochs over few sentences."""
-    return experiment(**DESCRIBED["decoupled"], lines=decoupled_lines(recipes, EPOCHS))
+    views = replace(recipes.views, epochs=EPOCHS)
+    return experiment(**DESCRIBED["decoupled"], lines=decoupled_lines(replace(recipes, views=views)))
 
 
 def decoupled_long(recipes: Recipes) -> Experiment:
     """The table of decoupled losses with as many epochs as the long table of objectives."""
-    return experiment(**DESCRIBED["decoupled-long"], lines=decoupled_lines(recipes, LONGER))
+    return experiment(**DESCRIBED["decoupled-long"], lines=decoupled_lines(longer(recipes)))
 
 
 @dataclass(frozen=True)
