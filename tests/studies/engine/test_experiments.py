@@ -98,12 +98,13 @@ def test_the_presets_of_the_gradient_paper_have_its_scripts_settings() -> None:
 
 
 @pytest.mark.parametrize(("key", "times"), [("objectives", 10), ("decoupled", 10 / 3)])
-def test_a_long_table_takes_ten_passes_over_the_sentences(key: str, times: float) -> None:
+def test_a_long_table_takes_ten_passes_over_the_sentences_and_looks_less_often(key: str, times: float) -> None:
     usual, long = (load_preset("small", tables=[of]).experiments[0].models for of in (key, f"{key}-long"))
     assert list(long) == list(usual)
     for row, model in usual.items():
-        assert long[row].config == replace(model.config, epochs=round(times * model.config.epochs))
-        assert long[row].config.epochs == 10
+        epochs = round(times * model.config.epochs)
+        assert long[row].config == replace(model.config, epochs=epochs, evaluate_every=32, probe_every=16)
+        assert (model.config.evaluate_every, model.config.probe_every, epochs) == (8, 4, 10)
 
 
 def test_the_long_tables_share_their_trainings() -> None:
