@@ -1,9 +1,9 @@
 """Take a report's results into docs/studies/: `python -m scripts.publish_results REPORT NAME ...`.
 
 A NAME stands in the pages' lines `<!-- results: NAME TABLE ... -->`. docs/studies/results/NAME.parquet takes these
-tables from REPORT/results.parquet, and keeps those that the report lacks. Their curves over the epochs become figures
-of the pages. The name `claims` stands for the page docs/studies/claims.md instead, which becomes the report's study.md
-with its figures.
+tables from REPORT/results.parquet, and keeps those that the report lacks. Their curves over the epochs, and figures of
+their sections of study.md, become figures of the pages. The name `claims` stands for the page docs/studies/claims.md
+instead, which becomes the rest of the report's study.md with its figures.
 `python -m scripts.refresh_study_pages` then fills the pages.
 """
 
@@ -15,14 +15,20 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import read_text, write_text
 from multitask.runs.artefact import without_folders
-from scripts.refresh_study_pages import BEGIN, PAGES
+from scripts.refresh_study_pages import BEGIN, PAGES, STUDY, numbered
 from studies.report.sections import CURVES
-from studies.results import Results
+from studies.results import Description, Results
 
 CLAIMS = "claims"
 FIGURES = "figures/study"
 LINKS = re.compile(r"\[study\.html\]\(study\.html\).*?whole report\.", re.DOTALL)
 """What study.md says of the report's other files."""
+SECTION = re.compile(r"^(?=## )", re.MULTILINE)
+FIGURE = re.compile(r"\]\(study/([\w-]+\.svg)\)")
+ABOUT = (
+    "[Verdicts](../reference/verdicts.md) explains how each was decided. Figures of a table are on its\n"
+    "[paper's page](index.md)."
+)
 FOLDER = re.compile(r"`/\S*/(?=[^/`]+`)")
 """A folder in which data lay."""
 
@@ -42,25 +48,38 @@ def publish_tables(report: Path, name: str, pages: Path) -> None:
     of_report = [replace(of, data=without_folders(of.data)) for of in Results.load(report / "results.parquet").tables]
     known = Results(tuple({of.description.table: of for of in (*earlier, *of_report)}.values()))
     Results(tuple(map(known.table, keys))).save(file)
-    for drawn in (f"{of.description.name}{CURVES}.svg" for of in of_report if of.description.table in keys):
-        published = pages / "figures" / f"{name}-{drawn}"
-        if (report / "figures" / drawn).is_file():
-            write_text(published, read_text(report / "figures" / drawn))
-        else:
-            published.unlink(missing_ok=True)
+    for of in of_report:
+        if of.description.table in keys:
+            _publish_figures(report, of.description, pages / "figures", name)
+
+
+def _publish_figures(report: Path, table: Description, figures: Path, name: str) -> None:
+    """Bring the figures of a table that are not drawn from its results, in place of an earlier report's."""
+    curves = f"{table.name}{CURVES}.svg"
+    drawn = {curves: report / "figures" / curves}
+    for number, figure in enumerate(numbered(report / "study", table.table), start=1):
+        drawn[f"{table.name}{STUDY}-{number}.svg"] = figure
+    for earlier in (figures / f"{name}-{curves}", *numbered(figures, f"{name}-{table.name}{STUDY}")):
+        earlier.unlink(missing_ok=True)
+    for file, figure in drawn.items():
+        if figure.is_file():
+            write_text(figures / f"{name}-{file}", read_text(figure))
 
 
 def publish_claims(report: Path, pages: Path) -> None:
-    """Write the page of claims with its figures, then remove figures that the report no longer has.
+    """Write the page of claims with its figures, then remove figures that the page no longer has.
 
     Raises:
         InputError: the report has no study.md.
     """
-    text = read_text(report / "study.md")
-    figures = {figure.name: read_text(figure) for figure in sorted((report / "study").glob("*.svg"))}
+    published = [Results.load(file) for file in (pages / "results").glob("*.parquet")]
+    elsewhere = {f"## {table.description.title}" for results in published for table in results.tables}
+    sections = SECTION.split(read_text(report / "study.md"))
+    text = "".join(section for section in sections if section.partition("\n")[0] not in elsewhere)
+    figures = {name: read_text(report / "study" / name) for name in FIGURE.findall(text)}
     for name, figure in figures.items():
         write_text(pages / FIGURES / name, figure)
-    text = LINKS.sub("[Verdicts](../reference/verdicts.md) explains how each was decided.", text)
+    text = LINKS.sub(ABOUT, text)
     text = text.replace("# The study, ", "# Claims and verdicts, ", 1)
     text = FOLDER.sub("`", text).replace("](study/", f"]({FIGURES}/")
     write_text(pages / f"{CLAIMS}.md", text)

@@ -15,6 +15,7 @@ import shlex
 import sys
 from functools import partial
 from html import unescape
+from itertools import count, takewhile
 from math import isfinite
 from pathlib import Path
 
@@ -38,6 +39,9 @@ PAGES = ROOT / "docs" / "studies"
 BEGIN = re.compile(r"<!-- results: *(?P<name>[\w-]+) +(?P<tables>[\w -]+?) *-->")
 PLACE = re.compile(rf"(?P<begin>{BEGIN.pattern})\n(?P<content>.*?)(?P<end><!-- end of results -->)", re.DOTALL)
 TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
+CAPTION = re.compile(r"<desc>(.*?)</desc>", re.DOTALL)
+STUDY = "-study"
+"""Follows a table's name in the files of the figures of its section of study.md."""
 
 Figures = dict[str, Picture]
 """Pictures by their files in the folder of the pages."""
@@ -88,16 +92,30 @@ def _section(table: TableScores, name: str, pages: Path, figures: Figures) -> st
     pictures |= {f"{about.name}-{parameter}": picture for parameter, picture in sweeps(table).items()}
     files = {f"figures/{name}-{file}.svg": picture for file, picture in pictures.items()}
     figures |= files
-    described = {file: picture.description for file, picture in files.items()}
-    curves = f"figures/{name}-{about.name}{CURVES}.svg"  # not drawn from results: `publish_results` brings it
-    if (pages / curves).is_file() and (title := TITLE.search(read_text(pages / curves))):
-        described = {curves: unescape(title[1]), **described}
-    images = "".join(f"![{markdown_text(text)}]({file})\n\n" for file, text in described.items())
+    drawn = "".join(f"![{markdown_text(picture.description)}]({file})\n\n" for file, picture in files.items())
+    folder, of_table = pages / "figures", f"{name}-{about.name}"
+    curves = _brought(folder / f"{of_table}{CURVES}.svg")
+    images = "".join([curves, drawn, *map(_brought, numbered(folder, f"{of_table}{STUDY}"))])
     return (
         f"### {about.title}\n\n{about.note.strip()}\n\n{images}"
         f"**What this means.** {markdown_text(meaning(table))}\n\n{_table(table)}\n{_origin(table, name)}\n"
         f"{_command(table)}\n"
     )
+
+
+def numbered(folder: Path, name: str) -> list[Path]:
+    """NAME-1.svg, NAME-2.svg and so on, as many as the folder has."""
+    return list(takewhile(Path.is_file, (folder / f"{name}-{number}.svg" for number in count(1))))
+
+
+def _brought(figure: Path) -> str:
+    """A figure that is not drawn from results, with its caption. `publish_results` may have brought it."""
+    if not figure.is_file():
+        return ""
+    text = read_text(figure)
+    found = (pattern.search(text) for pattern in (TITLE, CAPTION))
+    title, caption = (markdown_text(unescape(match[1])) if match else "" for match in found)
+    return f"![{title}](figures/{figure.name})\n\n" + (f"{caption}\n\n" if caption else "")
 
 
 def _table(table: TableScores) -> str:

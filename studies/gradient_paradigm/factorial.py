@@ -102,5 +102,5 @@ def _forest(loss: str, effects: Mapping[str, Comparison], note: str) -> Illustra
     )
     bounds = {name: (e.difference, e.low, e.high) for name, e in effects.items()}
     description = f"Effects of components in {loss}: {described}."
-    svg = figures.forest(bounds, "effect on similarity", description, loss, zero=True)
+    svg = figures.forest(bounds, "effect on similarity", description, loss)
     return Illustration(svg, f"{loss}: effects and their 95% intervals{note}.")

@@ -61,7 +61,7 @@ def write_figures(folder: Path) -> list[Path]:
     paths = []
     for name, illustration in simulation_figures(*read_simulations(folder)).items():
         paths.append(folder / f"{name}.svg")
-        write_text(paths[-1], standalone(illustration.svg))
+        write_text(paths[-1], standalone(illustration.svg, illustration.caption))
     return paths
 
 

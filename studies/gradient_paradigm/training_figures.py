@@ -192,17 +192,6 @@ def trajectory_figure(
     return Illustration(svg, caption)
 
 
-def estimates_section(key: str, results: PresetResults) -> Section | None:
-    """A forest of all scores of a table."""
-    found = results.finished_tables.get(key)
-    if found is None or not found.estimates:
-        return None
-    estimates = {found.table.label(row): (e.mean, e.low, e.high) for (row, _), e in found.estimates.items()}
-    described = ", ".join(f"{label} {score(mean)}" for label, (mean, _, _) in estimates.items())
-    svg = figures.forest(estimates, YLABEL, f"{found.table.numbered_title}: {described}.")
-    return table_section(found, [Illustration(svg, f"Dev scores and their 95% intervals{found.seeds_note}.")])
-
-
 PROBED = (
     (GAP, "distance gap, radians", "Mean angle to negatives less mean angle to the positive"),
     (PUSH, "share of the hardest negative", "Share of the push that the hardest negative makes"),
@@ -325,12 +314,10 @@ def other_sweeps(results: PresetResults) -> Section | None:
 
 
 SECTIONS = (
-    partial(estimates_section, "objectives"),
     component_sweeps,
     long_section,
     partial(decoupling_section, DECOUPLED),
     partial(decoupling_section, DECOUPLED_LONG),
     factorial_section,
-    partial(estimates_section, "mixed"),
     other_sweeps,
 )

@@ -169,26 +169,22 @@ def scatter(labels: NDArray[np.float32], predictions: NDArray[np.float32], descr
     return render(draw, (3.4, 3.2), description)
 
 
-def forest(
-    estimates: Mapping[str, Bounded], xlabel: str, description: str, title: str = "", zero: bool = False
-) -> Markup:
-    """A row with value and interval for each estimate, the first at the top.
+def forest(estimates: Mapping[str, Bounded], xlabel: str, description: str, title: str) -> Markup:
+    """A row with value and interval for each difference, the first at the top. Marks of intervals without 0 are filled.
 
     Args:
         estimates: a row's name -> value, lower and upper bound.
         xlabel: what the values are.
         description: alternative text.
         title: of the panel.
-        zero: draw a line at zero, and fill the marks of intervals that exclude it.
     """
 
     def draw(axes: Axes) -> None:
         for place, (value, low, high) in enumerate(estimates.values()):
-            filled = COLOURS[0] if not zero or low > 0 or high < 0 else "none"
+            filled = COLOURS[0] if low > 0 or high < 0 else "none"
             axes.plot([low, high], [place, place], color=COLOURS[0], linewidth=1.6)
             axes.plot(value, place, marker="o", markersize=6, markerfacecolor=filled, markeredgecolor=COLOURS[0])
-        if zero:
-            axes.axvline(0, color=INK, alpha=0.4, linewidth=1, linestyle="--")
+        axes.axvline(0, color=INK, alpha=0.4, linewidth=1, linestyle="--")
         axes.set_yticks(range(len(estimates)), list(estimates))
         axes.set(title=title, ylim=(len(estimates) - 0.5, -0.5), xlabel=xlabel)
         axes.grid(axis="x")
@@ -351,10 +347,14 @@ def _inline(document: str, description: str) -> str:
     return svg.replace("<svg", f'<svg role="img" aria-label="{text}"', 1).replace(">", f"><title>{text}</title>", 1)
 
 
-def standalone(svg: str) -> str:
-    """An <svg> element as the text of a file: with namespaces, size, and a text colour for light and dark viewers."""
+def standalone(svg: str, caption: str = "") -> str:
+    """An <svg> element as the text of a file: with namespaces, size, and a text colour for light and dark viewers.
+
+    A caption becomes the file's <desc>, from which pages can take it.
+    """
     namespaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     style = "<style>svg { color: #1b1f24 } @media (prefers-color-scheme: dark) { svg { color: #e6e9ed } }</style>"
+    about = f"<desc>{escape(caption)}</desc>" if caption else ""
     head, _, rest = str(svg).partition(">")  # Markup would escape what is inserted
     size = re.sub(r'.*viewBox="0 0 (\S+) (\S+)".*', r'width="\1pt" height="\2pt"', head, flags=re.DOTALL)
-    return f"{head.replace('<svg', f'<svg {namespaces} {size}', 1)}>{style}{rest}\n"
+    return f"{head.replace('<svg', f'<svg {namespaces} {size}', 1)}>{style}{about}{rest}\n"

@@ -77,5 +77,5 @@ def write_study(results: PresetResults, warnings: Sequence[str], output: Path) -
         write_text(output / f"study.{suffix}", page)
     for section in sections:
         for number, figure in enumerate(section.figures, start=1):
-            write_text(output / "study" / f"{section.key}-{number}.svg", standalone(figure.svg))
+            write_text(output / "study" / f"{section.key}-{number}.svg", standalone(figure.svg, figure.caption))
     return True

@@ -107,7 +107,7 @@ def _against_random(
         if differences:
             bounds = {name: (d.value, *d.interval()) for name, d in differences.items()}
             described = f"{column}, {share:.0%} removed, less at random: {described_tests(compared(differences))}"
-            svg = figures.forest(bounds, f"{column}, less at random", described, f"{share:.0%} removed", zero=True)
+            svg = figures.forest(bounds, f"{column}, less at random", described, f"{share:.0%} removed")
             panels.append(Illustration(svg, "Differences of means and their 95% intervals, uncorrected."))
     return table_section(found, panels)
 

@@ -11,6 +11,7 @@ from scripts.doc_blocks import blocks
 from scripts.publish_results import LINKS, publish_claims, publish_tables
 from scripts.refresh_study_pages import BEGIN, PAGES, PLACE, refresh
 from studies.report import study_page
+from studies.report.figures import standalone
 from studies.report.further_columns import ABOUT_RANK
 from studies.results import Cell, Column, Description, Results, RowScores, Spent, TableScores
 
@@ -210,6 +211,34 @@ def test_curves_of_a_report_stand_first_on_the_page(folder: Path, tmp_path: Path
     publish_tables(tmp_path / "report", "numbers", folder)
     refresh(folder)
     assert "curves" not in (folder / "paper.md").read_text(encoding="utf-8")
+
+
+def test_figures_of_a_tables_section_of_the_study_stand_last_on_its_page_alone(folder: Path, tmp_path: Path) -> None:
+    table = results(row("a", 0.5))
+    table.save((report := tmp_path / "report") / "results.parquet")
+    (report / "study").mkdir()
+    for number in (1, 2):
+        (report / "study" / f"t-{number}.svg").write_text(
+            standalone(f"<svg><title>Panel {number}</title></svg>", "A < B")
+        )
+    (report / "study" / "two-1.svg").write_text("<svg/>")
+    title = table.tables[0].description.title
+    sections = [f"## {title}\n\n![Of t](study/t-1.svg)\n", "## Both tables\n\n![Of both](study/two-1.svg)\n"]
+    (report / "study.md").write_text("\n".join(["# The study, small preset\n", *sections]))
+    publish_tables(report, "numbers", folder)
+    publish_claims(report, folder)
+    refresh(folder)
+    text = (folder / "paper.md").read_text(encoding="utf-8")
+    assert text.count("-study-1.svg)\n\nA \\< B\n\n![Panel 2]") == 1
+    pictures = re.findall(r"!\[(.*)\]\((.*)\)", text)
+    assert pictures[1:] == [("Panel 1", "figures/numbers-t-study-1.svg"), ("Panel 2", "figures/numbers-t-study-2.svg")]
+    assert (folder / "claims.md").read_text() == "# Claims and verdicts, small preset\n\n" + sections[1].replace(
+        "study/", "figures/study/"
+    )
+    assert [figure.name for figure in (folder / "figures" / "study").iterdir()] == ["two-1.svg"]
+    (report / "study" / "t-2.svg").unlink()
+    publish_tables(report, "numbers", folder)
+    assert not (folder / "figures" / "numbers-t-study-2.svg").exists()
 
 
 def test_measures_without_tests_are_columns_of_the_numbers_alone(folder: Path) -> None:
