@@ -9,7 +9,7 @@ from typing import Any
 from studies.engine.experiments import RETRIEVAL, STS, TRANSFER
 from studies.engine.table import Point, Table, Value
 from studies.gradient_paradigm.factorial import factorial_section
-from studies.gradient_paradigm.tables_of_losses import LABELS
+from studies.gradient_paradigm.tables_of_losses import LABELS, MODIFIED
 from studies.gradient_paradigm.tables_of_sweeps import (
     ARCHITECTURES,
     DEPTHS,
@@ -291,13 +291,25 @@ def decoupling_section(key: str, results: PresetResults) -> Section | None:
 
 
 def long_section(results: PresetResults) -> Section | None:
-    """Dev curves of all losses over ten times the usual steps."""
+    """Dev curves of all losses over ten times the usual steps; eleven lines in one figure could not be told apart."""
     found = results.finished_tables.get("objectives-long")
     if found is None:
         return None
-    rows = {row.label: row.key for row in found.table.rows}
-    drawn = trajectory_figure(found, rows, _dev_curve, YLABEL, "Dev score over training.")
-    return table_section(found, [drawn] if drawn else [])
+    groups = {
+        "as published": set(LABELS) - set(MODIFIED.values()),
+        "with three components": {"infonce", *MODIFIED.values()},
+    }
+    drawn = [
+        trajectory_figure(
+            found,
+            {row.label: row.key for row in found.table.rows if row.key in keys},
+            _dev_curve,
+            YLABEL,
+            f"Dev score over training: InfoNCE and losses {what}.",
+        )
+        for what, keys in groups.items()
+    ]
+    return table_section(found, [figure for figure in drawn if figure])
 
 
 def other_sweeps(results: PresetResults) -> Section | None:

@@ -1,6 +1,7 @@
 """Sweeps, whose lines are rows that differ by one parameter only, and what the probe saw over training."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from studies.gradient_paradigm.training_figures import (
     TASK_SWEEPS,
     component_sweeps,
     decoupling_section,
+    long_section,
     rows_along,
     sweep_figure,
 )
@@ -104,6 +106,19 @@ def test_decoupled_losses_have_curves_norms_metrics_and_the_gap_to_sts(tmp_path:
     Artefact(path.parent).finish()
     del parts[-2]
     assert all(part in caption for part, (caption, _) in zip(parts, drawn(key, runs), strict=True))
+
+
+def test_long_trainings_are_drawn_as_published_and_with_three_components(tmp_path: Path) -> None:
+    section = long_section(PresetResults.read(write_store(tmp_path, ["objectives-long"], seeds=2), "sample"))
+    assert section is not None
+    named = [
+        re.findall(r"(?:; |, )([A-Z][^;,]*(?:, modified)?) 0\.\d+ to", str(figure.svg)) for figure in section.figures
+    ]
+    plain = ["InfoNCE", "MET", "Gradient form", "MHE", "MHS", "Barlow Twins", "VICReg"]
+    assert [list(dict.fromkeys(names)) for names in named] == [
+        plain,
+        ["InfoNCE", *(f"{name}, modified" for name in plain[3:])],
+    ]
 
 
 def drawn(key: str, runs: Path) -> list[tuple[str, str]]:
