@@ -24,7 +24,7 @@ FIGURES = "figures/study"
 LINKS = re.compile(r"\[study\.html\]\(study\.html\).*?whole report\.", re.DOTALL)
 """What study.md says of the report's other files."""
 SECTION = re.compile(r"^(?=## )", re.MULTILINE)
-FIGURE = re.compile(r"\]\(study/([\w-]+\.svg)\)")
+FIGURE = re.compile(r"\]\(study/((?P<section>[\w-]+)-\d+\.svg)\)")
 ABOUT = (
     "[Verdicts](../reference/verdicts.md) explains how each was decided. Figures of a table are on its\n"
     "[paper's page](index.md)."
@@ -73,10 +73,10 @@ def publish_claims(report: Path, pages: Path) -> None:
         InputError: the report has no study.md.
     """
     published = [Results.load(file) for file in (pages / "results").glob("*.parquet")]
-    elsewhere = {f"## {table.description.title}" for results in published for table in results.tables}
-    sections = SECTION.split(read_text(report / "study.md"))
-    text = "".join(section for section in sections if section.partition("\n")[0] not in elsewhere)
-    figures = {name: read_text(report / "study" / name) for name in FIGURE.findall(text)}
+    elsewhere = {table.description.table for results in published for table in results.tables}
+    parts = SECTION.split(read_text(report / "study.md"))
+    text = "".join(part for part in parts if not ((found := FIGURE.search(part)) and found["section"] in elsewhere))
+    figures = {found[1]: read_text(report / "study" / found[1]) for found in FIGURE.finditer(text)}
     for name, figure in figures.items():
         write_text(pages / FIGURES / name, figure)
     text = LINKS.sub(ABOUT, text)

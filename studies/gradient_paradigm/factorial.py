@@ -85,7 +85,7 @@ def factorial_section(results: PresetResults) -> Section | None:
             told = f"{signed(e.difference)} {interval(e)}, {verdict(e, 'effect')}{table.seeds_note}"
             rows.append((LABELS[loss], name, told))
     return Section(
-        "factorial",
+        TABLE,
         "Do the components act by themselves or together?",
         "Beyond the papers: every subset of the components that a loss can have. A main effect is the mean score with "
         "the component on less the mean score with it off, over all settings of the others. An interaction is half of "

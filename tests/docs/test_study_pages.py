@@ -222,8 +222,7 @@ def test_figures_of_a_tables_section_of_the_study_stand_last_on_its_page_alone(f
             standalone(f"<svg><title>Panel {number}</title></svg>", "A < B")
         )
     (report / "study" / "two-1.svg").write_text("<svg/>")
-    title = table.tables[0].description.title
-    sections = [f"## {title}\n\n![Of t](study/t-1.svg)\n", "## Both tables\n\n![Of both](study/two-1.svg)\n"]
+    sections = ["## One table\n\n![Of t](study/t-1.svg)\n", "## Both tables\n\n![Of both](study/two-1.svg)\n"]
     (report / "study.md").write_text("\n".join(["# The study, small preset\n", *sections]))
     publish_tables(report, "numbers", folder)
     publish_claims(report, folder)
