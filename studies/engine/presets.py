@@ -176,8 +176,8 @@ ONLY: dict[PresetName, tuple[str, ...]] = {
 
 # What a reader of scores must know, by the name of the preset, the start weights or the data.
 _FEWER = (
-    "Training data is sub-sampled, epochs are fewer and learning rates are larger than the papers'. Compare the "
-    "orderings of its scores with ours, not the scores."
+    "Training data is sub-sampled, epochs are fewer and learning rates are larger than the papers'. Compare "
+    "orderings with those of the papers, not scores."
 )
 NOTES = {
     "sample": _FEWER,

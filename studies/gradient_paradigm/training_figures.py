@@ -319,7 +319,7 @@ def other_sweeps(results: PresetResults) -> Section | None:
         return None
     return Section(
         "conditions",
-        "Batch, data, domain and encoder",
+        "Other conditions",
         "Beyond the papers: do losses keep their order under other conditions? Bars: one standard deviation.",
         there,
     )

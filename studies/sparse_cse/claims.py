@@ -48,8 +48,8 @@ def _rises(column: str, results: TableResults) -> Verdict | None:
     is_best = [Above(f"{best_low:.0%} less {share:.0%}", found, -EQUAL) for share, found in beyond.items()]
     optima = ", ".join(f"{share:.0%}" for share in _optima(results, column))
     evidence = (
-        f"less the whole: {rises.text}; {Every(is_best).text}; best mean at {best:.0%}; highest in single seeds at "
-        f"{optima}"
+        f"less the whole: {rises.text}; {Every(is_best).text}; of the pruned, the best mean is at {best:.0%}; "
+        f"the highest of each seed at {optima}"
     )
     return Verdict.of(Every([rises, *is_best]), evidence)
 
@@ -111,7 +111,9 @@ def _optimum_differs(results: TableResults) -> Verdict | None:
     both = [pair for pair, sure in zip(pairs, differ.each_shown(), strict=True) if sure]
     at = ", ".join(f"{task} {share:.0%}" for task, share in best.items())
     told = ", ".join(" and ".join(pair) for pair in both) or "none"
-    return Verdict.of(Opposed(differ, one_for_all), f"highest means at {at}; pairs of tasks told apart: {told}")
+    return Verdict.of(
+        Opposed(differ, one_for_all), f"of the pruned, highest means at {at}; pairs of tasks told apart: {told}"
+    )
 
 
 def _claims(key: str, encoder: str) -> tuple[Claim[Tables], ...]:
