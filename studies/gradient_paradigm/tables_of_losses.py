@@ -7,6 +7,7 @@ from itertools import product, starmap
 from pathlib import Path
 
 from multitask.objectives.config import ObjectiveConfig
+from multitask.stages.pretrain import PretrainConfig
 from studies.engine.experiments import Experiment, Line, experiment, read_tables, suites_experiment
 from studies.engine.recipes import Recipes
 from studies.engine.table import Row
@@ -54,10 +55,17 @@ SPARSER = 4  # times the usual steps between evaluations, which would take a thi
 
 def longer(recipes: Recipes) -> Recipes:
     """The recipes with longer training from dropout views, evaluated and probed less often."""
-    views = recipes.views
-    evaluate_every, probe_every = (every and SPARSER * every for every in (views.evaluate_every, views.probe_every))
-    longer_views = replace(views, epochs=LONGER * views.epochs, evaluate_every=evaluate_every, probe_every=probe_every)
-    return replace(recipes, views=longer_views)
+    views = watched(recipes.views, SPARSER)
+    return replace(recipes, views=replace(views, epochs=LONGER * views.epochs))
+
+
+def watched(views: PretrainConfig, times: float) -> PretrainConfig:
+    """The training with evaluations and probes this many times as many steps apart, and at least one."""
+
+    def apart(steps: int | None) -> int | None:
+        return steps and max(1, round(times * steps))
+
+    return replace(views, evaluate_every=apart(views.evaluate_every), probe_every=apart(views.probe_every))
 
 
 def objectives_long(recipes: Recipes) -> Experiment:

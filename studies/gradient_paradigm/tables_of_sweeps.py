@@ -13,7 +13,7 @@ from multitask.stages.mlm import MlmConfig, ShapeConfig
 from studies.engine.experiments import Experiment, Line, experiment, suites_experiment
 from studies.engine.recipes import Node, Recipes
 from studies.engine.table import Row, key_of
-from studies.gradient_paradigm.tables_of_losses import DESCRIBED, LABELS, OBJECTIVES
+from studies.gradient_paradigm.tables_of_losses import DESCRIBED, LABELS, OBJECTIVES, watched
 
 V = TypeVar("V", bound=str | int | None)
 
@@ -77,11 +77,12 @@ CHUNK = 64  # rows that are encoded at a time
 def batch_sizes(recipes: Recipes) -> Experiment:
     """How losses depend on the number of negatives: the same sentences in batches of 16 to 1,024.
 
-    Large batches use gradient caching.
+    Large batches use gradient caching. All rows have their checkpoints after the same numbers of sentences: a row with
+    more of them would choose the best of more.
     """
 
     def trained(objective: str, size: int) -> Node:
-        views = recipes.views
+        views = watched(recipes.views, recipes.views.batch_size / size)
         rate = views.optimizer.learning_rate * sqrt(size / views.batch_size)
         optimizer = replace(views.optimizer, learning_rate=rate)
         config = replace(views, objective=OBJECTIVES[objective], batch_size=size, optimizer=optimizer)
@@ -92,13 +93,18 @@ def batch_sizes(recipes: Recipes) -> Experiment:
 
 
 LIMITS = {1024: "1,024", 4096: "4,096", 16384: "16,384", 65536: "65,536", None: "all"}
+LARGEST = 65536  # sentences; checkpoints with all sentences are as far apart as with these
 
 
 def data_sizes(recipes: Recipes) -> Experiment:
-    """How losses depend on the number of sentences. Each sentence is seen once."""
+    """How losses depend on the number of sentences. Each sentence is seen once.
+
+    All sizes up to the largest choose the best of equally many checkpoints.
+    """
 
     def trained(objective: str, limit: int | None) -> Node:
-        config = replace(recipes.views, objective=OBJECTIVES[objective], train_limit=limit)
+        views = watched(recipes.views, (limit or LARGEST) / (recipes.views.train_limit or LARGEST))
+        config = replace(views, objective=OBJECTIVES[objective], train_limit=limit)
         return recipes.pretrain(recipes.untuned, config)
 
     return experiment(**DESCRIBED["data-sizes"], lines=_each_loss("limit", LIMITS, trained))

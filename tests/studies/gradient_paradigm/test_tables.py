@@ -7,6 +7,7 @@ import pytest
 
 from multitask.stages.pretrain import PretrainConfig
 from studies.engine.experiments import Experiment
+from studies.engine.presets import PRESETS, PresetName
 from studies.engine.recipes import Recipes
 from studies.gradient_paradigm.tables_of_losses import EPOCHS, components, decoupled, mixed, objectives
 from studies.gradient_paradigm.tables_of_sweeps import SENTENCES, VARIED, batch_sizes, data_sizes, domains, gradient
@@ -57,13 +58,21 @@ def test_the_gradient_form_differs_from_its_defaults_in_one_component(recipes: R
         (mixed, {"objective"}),
         (decoupled, {"objective"}),
         (batch_sizes, {"objective", "batch_size", "chunk", "optimizer"}),
-        (data_sizes, {"objective", "train_limit"}),
+        (data_sizes, {"objective", "train_limit", "probe_every"}),
         (domains, {"objective", "sources"}),
     ],
 )
 def test_rows_differ_in_what_is_compared_only(recipes: Recipes, make: Make, varied: set[str]) -> None:
     found = list(configs(recipes, make).values())
     assert {name for name in vars(found[0]) if len({vars(config)[name] for config in found}) > 1} == varied
+
+
+@pytest.mark.parametrize("name", ["small", "paper"])
+def test_rows_of_other_sizes_choose_the_best_of_equally_many_checkpoints(name: PresetName) -> None:
+    of_data = [config for config in configs(PRESETS[name], data_sizes).values() if config.train_limit]
+    assert {config.train_limit // config.batch_size // config.evaluate_every for config in of_data} == {4}
+    apart = [config.batch_size * config.evaluate_every for config in configs(PRESETS[name], batch_sizes).values()]
+    assert max(apart) == pytest.approx(min(apart), rel=0.04)  # sentences; steps are whole
 
 
 def test_plain_mhs_alone_learns_at_half_the_rate(recipes: Recipes) -> None:
