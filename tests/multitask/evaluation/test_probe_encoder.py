@@ -110,4 +110,4 @@ def test_the_command_drops_units_within_layers_in_every_precision(
         found[precision] = np.array(
             [list(batch.values()) for batch in json.loads(output.read_text())["batches"]], float
         )
-    np.testing.assert_allclose(found["bf16"], found["fp32"], rtol=0.1)
+    np.testing.assert_allclose(found["bf16"], found["fp32"], rtol=0.1, atol=1e-12)  # the residual is rounding
