@@ -3,12 +3,13 @@
 A NAME stands in the pages' lines `<!-- results: NAME TABLE ... -->`. docs/studies/results/NAME.parquet takes these
 tables from REPORT/results.parquet, and keeps those that the report lacks. Their curves over the epochs, and figures of
 their sections of study.md, become figures of the pages. The name `claims` stands for the page docs/studies/claims.md
-instead, which becomes the rest of the report's study.md with its figures.
+instead, which becomes the report's study.md without the sections that have figures of such a table alone.
 `python -m scripts.refresh_study_pages` then fills the pages.
 """
 
 import re
 import sys
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,7 +76,7 @@ def publish_claims(report: Path, pages: Path) -> None:
     published = [Results.load(file) for file in (pages / "results").glob("*.parquet")]
     elsewhere = {table.description.table for results in published for table in results.tables}
     parts = SECTION.split(read_text(report / "study.md"))
-    text = "".join(part for part in parts if not ((found := FIGURE.search(part)) and found["section"] in elsewhere))
+    text = "".join(part for part in parts if not _shown_by(part, elsewhere))
     figures = {found[1]: read_text(report / "study" / found[1]) for found in FIGURE.finditer(text)}
     for name, figure in figures.items():
         write_text(pages / FIGURES / name, figure)
@@ -86,6 +87,12 @@ def publish_claims(report: Path, pages: Path) -> None:
     for earlier in (pages / FIGURES).glob("*.svg"):
         if earlier.name not in figures:
             earlier.unlink()
+
+
+def _shown_by(section: str, tables: Collection[str]) -> bool:
+    """Whether a section has only figures, of one of these tables. A table of effects is on no other page."""
+    figure = FIGURE.search(section)
+    return figure is not None and figure["section"] in tables and "\n|" not in section
 
 
 def main(arguments: list[str]) -> int:

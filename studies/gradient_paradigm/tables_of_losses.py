@@ -50,16 +50,16 @@ def objectives(recipes: Recipes) -> Experiment:
 
 
 LONGER = 10  # times the usual steps
-SPARSER = 4  # times the usual steps between evaluations, which would take a third of a long training
+SPARSER = 4  # times the usual steps between evaluations and probes, which would take a third of a long training
 
 
 def longer(recipes: Recipes) -> Recipes:
     """The recipes with longer training from dropout views, evaluated and probed less often."""
-    views = watched(recipes.views, SPARSER)
+    views = rescaled_intervals(recipes.views, SPARSER)
     return replace(recipes, views=replace(views, epochs=LONGER * views.epochs))
 
 
-def watched(views: PretrainConfig, times: float) -> PretrainConfig:
+def rescaled_intervals(views: PretrainConfig, times: float) -> PretrainConfig:
     """The training with evaluations and probes this many times as many steps apart, and at least one."""
 
     def apart(steps: int | None) -> int | None:

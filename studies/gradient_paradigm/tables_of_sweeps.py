@@ -13,7 +13,7 @@ from multitask.stages.mlm import MlmConfig, ShapeConfig
 from studies.engine.experiments import Experiment, Line, experiment, suites_experiment
 from studies.engine.recipes import Node, Recipes
 from studies.engine.table import Row, key_of
-from studies.gradient_paradigm.tables_of_losses import DESCRIBED, LABELS, OBJECTIVES, watched
+from studies.gradient_paradigm.tables_of_losses import DESCRIBED, LABELS, OBJECTIVES, rescaled_intervals
 
 V = TypeVar("V", bound=str | int | None)
 
@@ -82,7 +82,7 @@ def batch_sizes(recipes: Recipes) -> Experiment:
     """
 
     def trained(objective: str, size: int) -> Node:
-        views = watched(recipes.views, recipes.views.batch_size / size)
+        views = rescaled_intervals(recipes.views, recipes.views.batch_size / size)
         rate = views.optimizer.learning_rate * sqrt(size / views.batch_size)
         optimizer = replace(views.optimizer, learning_rate=rate)
         config = replace(views, objective=OBJECTIVES[objective], batch_size=size, optimizer=optimizer)
@@ -103,7 +103,7 @@ def data_sizes(recipes: Recipes) -> Experiment:
     """
 
     def trained(objective: str, limit: int | None) -> Node:
-        views = watched(recipes.views, (limit or LARGEST) / (recipes.views.train_limit or LARGEST))
+        views = rescaled_intervals(recipes.views, (limit or LARGEST) / (recipes.views.train_limit or LARGEST))
         config = replace(views, objective=OBJECTIVES[objective], train_limit=limit)
         return recipes.pretrain(recipes.untuned, config)
 

@@ -1,4 +1,4 @@
-"""Figures of trained models for the study's page: sweeps over a parameter, values over training, scores of rows."""
+"""Figures of trained models for the study's page: sweeps over a parameter, and values over training."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

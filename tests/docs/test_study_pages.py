@@ -235,6 +235,10 @@ def test_figures_of_a_tables_section_of_the_study_stand_last_on_its_page_alone(f
         "study/", "figures/study/"
     )
     assert [figure.name for figure in (folder / "figures" / "study").iterdir()] == ["two-1.svg"]
+    with_effects = sections[0] + "\n| Effect |\n|---|\n"
+    (report / "study.md").write_text(with_effects)
+    publish_claims(report, folder)
+    assert (folder / "claims.md").read_text() == with_effects.replace("study/", "figures/study/")
     (report / "study" / "t-2.svg").unlink()
     publish_tables(report, "numbers", folder)
     assert not (folder / "figures" / "numbers-t-study-2.svg").exists()
