@@ -266,7 +266,7 @@ def bands(
         figure.supxlabel(xlabel, fontsize=10)
         labelled = (axes.get_legend_handles_labels() for axes in drawn.flat[: len(panels)])
         handles, names = max(labelled, key=lambda found: len(found[1]))
-        figure.legend(handles, names, loc="outside upper left", ncols=len(names), fontsize=9)
+        figure.legend(handles, names, loc="outside upper left", ncols=len(names) if wide > 1 else 1, fontsize=9)
 
     return render_panels(draw, (2.8 * wide, 0.5 + 2.1 * rows), description)
 

@@ -37,7 +37,18 @@ def _lines(rows: Sequence[RowScores], name: str) -> Lines:
         if _is_number(value := row.point.get(name)):
             others = ", ".join(f"{key} {of}" for key, of in row.point.items() if key != name)
             lines[others or name][float(value)] = row  # type: ignore[arg-type]  # it is a number
-    return {line: values for line, values in lines.items() if len(values) >= LEAST}
+    found = {others: values for others, values in lines.items() if len(values) >= LEAST}
+    labels = {shared: values for values in found.values() if (shared := _shared_label(list(values.values())))}
+    return labels if len(labels) == len(found) else found
+
+
+def _shared_label(rows: Sequence[RowScores]) -> str | None:
+    """What the rows' labels share, without the word for the value. None if they differ by more than one word."""
+    labels = [row.label.split() for row in rows]
+    if len({len(words) for words in labels}) > 1:
+        return None
+    shared = [same[0] for same in zip(*labels, strict=True) if len(set(same)) == 1]
+    return " ".join(shared).strip(",:") if len(shared) == len(labels[0]) - 1 else None
 
 
 def _picture(table: TableScores, name: str, lines: Lines) -> Picture:
@@ -56,8 +67,9 @@ def _picture(table: TableScores, name: str, lines: Lines) -> Picture:
         f"{which}: {', '.join(f'{at} {score(of and of[0])}' for at, of in zip(places, line, strict=True))}"
         for which, line in first.items()
     )
-    description = f"{table.description.title}. {next(iter(panels))} against {name}, means with 95% bands: {described}"
-    return Picture(bands(panels, places, name, description), 2.8 * min(len(panels), 3), description)
+    axis = name.replace("_", " ")
+    description = f"{table.description.title}. {next(iter(panels))} against {axis}, means with 95% bands: {described}"
+    return Picture(bands(panels, places, axis, description), 2.8 * min(len(panels), 3), description)
 
 
 def _bounded(row: RowScores | None, column: int) -> Bounded | None:

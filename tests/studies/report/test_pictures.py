@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
+from studies.report import figures
 from studies.report import forest_plot as module
 from studies.report.forest_plot import forest_plot
 from studies.report.meaning import meaning, significant_sizes
+from studies.report.sweeps import sweeps
 from studies.results import Cell, Column, Description, RowScores, TableScores
 from tests.studies.report.rendered_figures import figures_of
 
@@ -188,3 +190,46 @@ def test_a_picture_of_single_seeds_has_no_mark_for_seeds(drawn: list[Figure]) ->
     picture = forest_plot(table(cell(0.5, seeds=1)))
     assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["mean and 95% interval"]
     assert re.search(r'<svg role="img" aria-label="Title\. Overall, means', picture.svg)
+
+
+LOSSES = {"plain": "Plain, modified", "other": "Other"}
+
+
+def swept(label: str) -> TableScores:
+    """A table of two losses at three batch sizes, with these labels of rows."""
+    points = [(loss, size) for loss in LOSSES for size in (1024, 16, 64)]
+    rows = tuple(
+        RowScores(f"{loss}{size}", label.format(LOSSES[loss], size), {"loss": loss, "batch_size": size}, (of,))
+        for (loss, size), of in zip(points, [cell(0.1 * place) for place in range(6)], strict=True)
+    )
+    return replace(table(), rows=rows)
+
+
+@pytest.mark.parametrize(
+    ("label", "lines"),
+    [
+        ("{}, {}", ["Plain, modified", "Other"]),
+        ("{1}: {0}", ["Plain, modified", "Other"]),
+        ("{} in batches of {}", ["Plain, modified in batches of", "Other in batches of"]),
+        ("{}", ["loss plain", "loss other"]),  # nothing that varies
+        ("Loss at {1}", ["loss plain", "loss other"]),  # the same for both
+        ("{1}", ["loss plain", "loss other"]),  # nothing that is shared
+        ("{0} {1} {1}", ["loss plain", "loss other"]),
+    ],
+)
+def test_a_sweep_has_a_line_for_each_loss_by_what_its_labels_share(
+    label: str, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = figures_of(figures, monkeypatch)
+    (found,) = sweeps(swept(label)).items()
+    assert found[0] == "batch_size"
+    (figure,) = drawn
+    assert figure.get_supxlabel() == "batch size"
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["16", "64", "1024"]
+    assert {line.get_label(): list(line.get_ydata()) for line in axes.lines} == {
+        name: pytest.approx(values) for name, values in zip(lines, ([0.1, 0.2, 0.0], [0.4, 0.5, 0.3]), strict=True)
+    }
+    figure.canvas.draw()
+    assert figure.legends[0].get_window_extent().x1 < figure.bbox.width
+    assert f"{lines[1]}: 16 0.400, 64 0.500, 1024 0.300" in found[1].description
