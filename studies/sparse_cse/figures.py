@@ -108,7 +108,11 @@ def _against_random(
             bounds = {name: (d.value, *d.interval()) for name, d in differences.items()}
             described = f"{column}, {share:.0%} removed, less at random: {described_tests(compared(differences))}"
             svg = figures.forest(bounds, f"{column}, less at random", described, f"{share:.0%} removed")
-            panels.append(Illustration(svg, "Differences of means and their 95% intervals, uncorrected."))
+            panels.append(
+                Illustration(
+                    svg, f"{column}, {share:.0%} removed: differences of means, and 95% intervals, uncorrected."
+                )
+            )
     return table_section(found, panels)
 
 
