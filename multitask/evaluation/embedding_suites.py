@@ -4,7 +4,6 @@ A suite is an entry in `SUITES`: its data sets and how each is measured. A task 
 senteval_files.py and retrieval_sets.py.
 """
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -22,7 +21,7 @@ from multitask.evaluation.retrieval_scores import RetrievalScores, query_scores,
 from multitask.evaluation.retrieval_sets import RetrievalData
 from multitask.evaluation.senteval_files import STS_SETS, ClassificationData, DataSet, Mask, SimilarityData
 from multitask.evaluation.sts_scores import StsScores, cosines, sts_scores
-from multitask.evaluation.suite_sets import SETS, TaskSuite
+from multitask.evaluation.suite_sets import SETS, TaskSuite, missing_files
 from multitask.evaluation.training_overlap import ScoresWithOverlap, SeenRows, scores_with_overlap
 from multitask.evaluation.transfer_scores import TransferScores, predict_classes, transfer_scores
 from multitask.models.config import Pooling
@@ -30,8 +29,6 @@ from multitask.models.sentence_encoder import Embedder, SentenceEncoder, load_en
 from multitask.runs.artefact import is_run, locate_model
 from multitask.runtime.options import Device, EmbeddingPrecision
 from multitask.tasks.metrics import Metric
-
-logger = logging.getLogger("multitask")
 
 SuiteName = TaskSuite | Literal["geometry"]
 SuiteScores = StsScores | TransferScores | RetrievalScores | Geometry
@@ -209,10 +206,7 @@ def read_sets(name: SuiteName, folder: Path) -> tuple[dict[str, Any], dict[str, 
         InputError: a malformed file, or no data set of the suite exists.
     """
     sets = SUITES[name].sets
-    absent = {entry.name: [path for path in entry.paths(folder) if not path.is_file()] for entry in sets}
-    missing = {task: str(paths[0]) for task, paths in absent.items() if paths}
-    for task, path in missing.items():
-        logger.warning("%s: no such file; %s is left out", path, task)
+    missing = missing_files(sets, folder)
     if len(missing) == len(sets):
         raise InputError(f"{folder}: no data set of --suite {name} is here; pass SentEval's data folder as --data")
     return {entry.name: entry.read(entry.paths(folder)) for entry in sets if entry.name not in missing}, missing

@@ -73,10 +73,10 @@ def check_preset(preset: Preset, seeds: int) -> None:
     if seeds < 1:
         raise InputError(f"--seeds {seeds}: expected at least 1")
     locate_model(preset.recipes.start.name, preset.recipes.start.revision)
-    for experiment in preset.experiments:
-        for node in map(experiment.evaluation, experiment.models.values()):
-            if check := stage_named(node.stage).check:
-                check(node.config, node.data)
+    scored = (of.evaluation(model) for of in preset.experiments for model in of.models.values())
+    for stage, config, folder in dict.fromkeys((node.stage, node.config, node.data) for node in scored):
+        if check := stage_named(stage).check:
+            check(config, folder)
 
 
 @dataclass(frozen=True)

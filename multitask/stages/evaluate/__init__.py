@@ -42,10 +42,10 @@ def suite_files(config: SuitesConfig) -> list[str]:
 
 
 def _check_suites(config: SuitesConfig, folder: Path) -> None:
-    from multitask.evaluation.suite_sets import SETS
+    from multitask.evaluation.suite_sets import SETS, missing_files
 
     for suite in config.suites:
-        if not any(path.is_file() for entry in SETS[suite] for path in entry.paths(folder)):
+        if len(missing_files(SETS[suite], folder)) == len(SETS[suite]):
             raise InputError(f"{folder}: has no data set of {suite}; pass SentEval's data folder with --suites-data")
 
 

@@ -1,9 +1,11 @@
 """Tables scored on SentEval's tasks: the scores are those of the command, and what was trained on is marked."""
 
+import logging
 from dataclasses import replace
 from html import unescape
 from itertools import chain
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -161,6 +163,21 @@ def test_a_missing_folder_is_found_before_anything_runs(preset: Preset, tmp_path
     missing = replace(preset, recipes=elsewhere, experiments=experiments)
     with pytest.raises(InputError, match=r"nowhere: has no data set of sts; .*--suites-data"):
         run_preset(missing, 1, RunOptions("cpu", "fp32", tmp_path), InProcess())
+
+
+def test_a_missing_file_is_told_once_before_anything_runs(
+    preset: Preset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "senteval"
+    copytree(preset.recipes.suites_data, folder)
+    (folder / "quora-dev.csv").unlink()
+    partial = replace(preset.recipes, suites_data=folder)
+    models = [partial.pretrain(partial.start, replace(partial.views, seed=seed)) for seed in (3, 4)]
+    lines = [(Row(f"{place}", f"Row {place}"), model) for place, model in enumerate(models)]
+    table = suites_experiment(partial, "suites", "Suites", "A note.", lines)
+    with caplog.at_level(logging.WARNING, "multitask"):
+        make_plan(replace(preset, recipes=partial, experiments=(table,)), 1, RunOptions("cpu", "fp32", tmp_path))
+    assert caplog.messages == [f"{folder / 'quora-dev.csv'}: no such file; QuoraRetrieval is left out"]
 
 
 def test_tables_on_suites_run_on_request_only(recipes: Recipes) -> None:
