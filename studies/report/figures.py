@@ -183,7 +183,7 @@ def forest(estimates: Mapping[str, Bounded], xlabel: str, description: str, titl
         for place, (value, low, high) in enumerate(estimates.values()):
             filled = COLOURS[0] if low > 0 or high < 0 else "none"
             axes.plot([low, high], [place, place], color=COLOURS[0], linewidth=1.6)
-            axes.plot(value, place, marker="o", markersize=6, markerfacecolor=filled, markeredgecolor=COLOURS[0])
+            axes.plot(value, place, "o", markersize=6, markerfacecolor=filled, markeredgecolor=COLOURS[0])
         axes.axvline(0, color=INK, alpha=0.4, linewidth=1, linestyle="--")
         axes.set_yticks(range(len(estimates)), list(estimates))
         axes.set(title=title, ylim=(len(estimates) - 0.5, -0.5), xlabel=xlabel)
