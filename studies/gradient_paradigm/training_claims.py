@@ -69,7 +69,6 @@ def swept(parameter: str) -> dict[float, str]:
 
 NO_DISSIPATION = swept("margin")[max(swept("margin"))]
 LOWEST_RATIO, *_, HIGHEST_RATIO = swept("ratio").values()
-LOWEST_TEMPERATURE, *_, HIGHEST_TEMPERATURE = swept("temperature").values()
 
 
 def _fall(run: RunResult) -> float | None:
@@ -222,10 +221,6 @@ def _nearer_more_often(place: Place, results: TableResults) -> Verdict | Stateme
     return measures_above(results, last(CLOSER, place), [(HIGHEST_RATIO, LOWEST_RATIO)], SAME_SHARE)
 
 
-def _push_falls_with_temperature(place: Place, results: TableResults) -> Statement | None:
-    return measures_above(results, last(PUSH, place), [(LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE)], SAME_SHARE)
-
-
 def _not_reflected(place: Place, results: TableResults) -> Verdict | Statement | None:
     rows = {results.table.label(row): row for row in WITHOUT_DISSIPATION}
     scores = complete({name: measured(results, _last_score, {row: 1, CONTRASTIVE: -1}) for name, row in rows.items()})
@@ -288,8 +283,6 @@ IN_BRACES = {
     "SAME_NORM": exp(SAME_NORM),
     "DEFAULTS": DEFAULT_LABEL,
     "NO_DISSIPATION": _LABEL[NO_DISSIPATION],
-    "LOWEST_TEMPERATURE": _LABEL[LOWEST_TEMPERATURE],
-    "HIGHEST_TEMPERATURE": _LABEL[HIGHEST_TEMPERATURE],
     "LOWEST_RATIO": _LABEL[LOWEST_RATIO],
     "HIGHEST_RATIO": _LABEL[HIGHEST_RATIO],
 }
@@ -300,7 +293,6 @@ _on_gradient, _on_decoupled = partial(on_table, GRADIENT), partial(on_table, DEC
 _BY_PLACE: dict[str, tuple[Callable[..., Decide], Callable[[Place, TableResults], Verdict | Statement | None]]] = {
     "smaller-gap": (_on_gradient, _smaller_gap),
     "dominant-push": (_on_gradient, _dominates),
-    "push-falls-with-temperature": (_on_gradient, _push_falls_with_temperature),
     "nearer-more-often": (_on_gradient, _nearer_more_often),
     "not-reflected": (_on_longest, _not_reflected),
 }

@@ -189,7 +189,8 @@ def trajectory_figure(
     )
     title = results.table.numbered_title
     svg = figures.trajectories(lines, ylabel, f"{title}: {ylabel} over training; {ends}.", graded, logarithmic)
-    return Illustration(svg, caption)
+    several = any(len(seeds) > 1 for seeds in lines.values())
+    return Illustration(svg, f"{caption} Bands: one standard deviation over seeds." if several else caption)
 
 
 PROBED = (
@@ -232,17 +233,24 @@ def _dev_curve(run: RunResult) -> list[tuple[int, float]]:
     return [(line["step"], value) for line, value in zip(run.history, run.curve(SCORE), strict=False)]
 
 
+def _on_dev_set(run: RunResult, metric: str) -> list[tuple[int, float]]:
+    """Steps, and alignment or uniformity of the STS dev set.
+
+    Empty if an evaluation lacks it: seeds are averaged evaluation by evaluation.
+    """
+    seen = {line["step"]: line["dev"].get(SCORE, {}).get(metric) for line in run.history}
+    return [] if None in seen.values() else list(seen.items())
+
+
 def _gap_to_sts(run: RunResult, metric: str) -> list[tuple[int, float]]:
     """Steps, and alignment or uniformity of the STS dev set less that of dropout views of its sentences.
 
     The latter is an average over the steps since the previous evaluation, as the gradient probe saw them. Empty if an
-    evaluation lacks either: seeds are averaged evaluation by evaluation.
+    evaluation lacks either.
     """
-    held_out = dict(run.probed(metric, HELD_OUT))
-    of_dev_set = {line["step"]: line["dev"].get(SCORE, {}).get(metric) for line in run.history}
-    known = {step: value for step, value in of_dev_set.items() if value is not None and step in held_out}
-    complete = len(known) == len(run.history)
-    return [(step, value - held_out[step]) for step, value in known.items()] if complete else []
+    of_dev_set, held_out = _on_dev_set(run, metric), dict(run.probed(metric, HELD_OUT))
+    complete = all(step in held_out for step, _ in of_dev_set)
+    return [(step, value - held_out[step]) for step, value in of_dev_set] if complete else []
 
 
 def decoupling_section(key: str, results: PresetResults) -> Section | None:
@@ -291,7 +299,7 @@ def decoupling_section(key: str, results: PresetResults) -> Section | None:
 
 
 def long_section(results: PresetResults) -> Section | None:
-    """Dev curves of all losses over ten times the usual steps; eleven lines in one figure could not be told apart."""
+    """Dev scores and uniformity over ten times the usual steps; eleven lines in one figure could not be told apart."""
     found = results.finished_tables.get("objectives-long")
     if found is None:
         return None
@@ -299,15 +307,18 @@ def long_section(results: PresetResults) -> Section | None:
         "as published": set(LABELS) - set(MODIFIED.values()),
         "with three components": {"infonce", *MODIFIED.values()},
     }
+    rows = {what: {row.label: row.key for row in found.table.rows if row.key in keys} for what, keys in groups.items()}
     drawn = [
-        trajectory_figure(
-            found,
-            {row.label: row.key for row in found.table.rows if row.key in keys},
-            _dev_curve,
-            YLABEL,
-            f"Dev score over training: InfoNCE and losses {what}.",
+        trajectory_figure(found, lines, track, ylabel, f"{caption}: InfoNCE and losses {what}.")
+        for track, ylabel, caption in (
+            (_dev_curve, YLABEL, "Dev score over training"),
+            (
+                partial(_on_dev_set, metric="uniformity"),
+                "uniformity of the dev set",
+                "Uniformity of the STS dev set over training",
+            ),
         )
-        for what, keys in groups.items()
+        for what, lines in rows.items()
     ]
     return table_section(found, [figure for figure in drawn if figure])
 

@@ -72,7 +72,8 @@ def learning_curve(
         for place, seeds in curves.items():
             numbered = [list(enumerate(seed, start=1)) for seed in seeds]
             _mean_and_band(axes, place, numbered, COLOURS, legend[place] if legend else None)
-        axes.set(title=title, xlabel="epoch")
+        several = any(len(seeds) > 1 for seeds in curves.values())
+        axes.set(title=title, xlabel="epoch (bands: one standard deviation)" if several else "epoch")
         if legend:
             axes.set_ylabel("overall dev score")
             axes.legend()
@@ -263,7 +264,7 @@ def bands(
             axes.tick_params(axis="y", labelsize=8)
             axes.tick_params(labelbottom=True)
             axes.grid(axis="y")
-        figure.supxlabel(xlabel, fontsize=10)
+        figure.supxlabel(f"{xlabel} (bands: 95% intervals)", fontsize=10)
         labelled = (axes.get_legend_handles_labels() for axes in drawn.flat[: len(panels)])
         handles, names = max(labelled, key=lambda found: len(found[1]))
         figure.legend(handles, names, loc="outside upper left", ncols=len(names) if wide > 1 else 1, fontsize=9)

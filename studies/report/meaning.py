@@ -61,7 +61,7 @@ def _published(table: TableScores, place: int) -> str:
     """How the order of the rows compares with the published one."""
     column = table.description.columns[place]
     if not any(cell and cell.published is not None for row in table.rows for cell in row.cells):
-        return "There are no published scores of these rows."
+        return "No published scores of these rows are recorded here."
     if not column.orderings:
         return f"No two rows with different published scores can be compared in {column.heading}."
     single = "with a single seed, " if table.seeds[-1:] == [1] else ""

@@ -88,7 +88,7 @@ def encoders_section(results: PresetResults) -> Section | None:
 def _against_random(
     key: str, pairs: Mapping[float, Mapping[str, tuple[str, str]]], results: PresetResults
 ) -> Section | None:
-    """A forest of differences for each column and share.
+    """A forest of differences for each column and share. All of them are one family of tests.
 
     Args:
         key: of the table.
@@ -97,22 +97,25 @@ def _against_random(
     """
     if key not in results.finished_tables:
         return None
-    found, panels = results.finished_tables[key], []
-    for column, share in product(found.table.groups, pairs):
-        differences = {
-            name: gain
-            for name, (row, other) in pairs[share].items()
-            if (gain := difference(found, {row: 1, other: -1}, column)) is not None
-        }
-        if differences:
-            bounds = {name: (d.value, *d.interval()) for name, d in differences.items()}
-            described = f"{column}, {share:.0%} removed, less at random: {described_tests(compared(differences))}"
-            svg = figures.forest(bounds, f"{column}, less at random", described, f"{share:.0%} removed")
-            panels.append(
-                Illustration(
-                    svg, f"{column}, {share:.0%} removed: differences of means, and 95% intervals, uncorrected."
-                )
-            )
+    found = results.finished_tables[key]
+    differences = {
+        (column, share, name): gain
+        for column, share in product(found.table.groups, pairs)
+        for name, (row, other) in pairs[share].items()
+        if (gain := difference(found, {row: 1, other: -1}, column)) is not None
+    }
+    tests, panels = compared(differences), []
+    for column, share in dict.fromkeys((column, share) for column, share, _ in tests):
+        panel = {name: test for (*of, name), test in tests.items() if of == [column, share]}
+        bounds = {name: (test.difference, test.low, test.high) for name, test in panel.items()}
+        removed = f"{share:.0%} removed"
+        described = f"{column}, {removed}, less at random: {described_tests(panel)}"
+        sure = [name for name, test in panel.items() if test.significant]
+        caption = (
+            f"{column}, {removed}: differences of means, with uncorrected 95% intervals. Significant after correction "
+            f"for the {len(tests)} differences of these figures: {' and '.join(sure) or 'none'}."
+        )
+        panels.append(Illustration(figures.forest(bounds, f"{column}, less at random", described, removed), caption))
     return table_section(found, panels)
 
 

@@ -49,7 +49,7 @@ def probed_as_published(row: Row) -> dict[str, float]:
     return {
         "distance gap": 0.9 if row.key == NO_DISSIPATION else 0.5,
         "dissipated anchors": 0.5,
-        "hardest negative push": 0.2 if row.key == max(swept("temperature").items())[1] else 0.8,
+        "hardest negative push": 0.8,
         "closer to positive": 0.3 + 0.3 * (ratio if isinstance(ratio, float) else 1.0),
         "alignment": 0.2 if decoupled else 0.5,
         "uniformity": -2.0,

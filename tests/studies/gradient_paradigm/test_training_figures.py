@@ -85,13 +85,7 @@ def test_decoupled_losses_have_curves_norms_metrics_and_the_gap_to_sts(tmp_path:
     assert all(part in caption for part, (caption, _) in zip(parts, drawn(key, runs), strict=True))
 
     for seed, aligned in enumerate((0.5, 0.6, 0.8)):
-        path = runs / f"pretrain-{key}-infonce-{seed}" / "metrics.jsonl"
-        history = [json.loads(line) for line in path.read_text().splitlines()]
-        for number, line in enumerate(history):
-            line["dev"]["similarity"] |= {"alignment": aligned + number, "uniformity": -2.0}
-            line["training"][f"{IN_LOG} alignment"] = 0.3 * (number + 1)
-        path.write_text("".join(json.dumps(line) + "\n" for line in history))
-        Artefact(path.parent).finish()
+        measure_dev_set(runs / f"pretrain-{key}-infonce-{seed}", aligned)
     parts += ["gap to STS: alignment", "gap to STS: uniformity"]
     found = drawn(key, runs)
     assert all(part in caption for part, (caption, _) in zip(parts, found, strict=True))
@@ -109,16 +103,37 @@ def test_decoupled_losses_have_curves_norms_metrics_and_the_gap_to_sts(tmp_path:
 
 
 def test_long_trainings_are_drawn_as_published_and_with_three_components(tmp_path: Path) -> None:
-    section = long_section(PresetResults.read(write_store(tmp_path, ["objectives-long"], seeds=2), "sample"))
-    assert section is not None
-    named = [
-        re.findall(r"(?:; |, )([A-Z][^;,]*(?:, modified)?) 0\.\d+ to", str(figure.svg)) for figure in section.figures
-    ]
+    runs = write_store(tmp_path, ["objectives-long"], seeds=2)
+
+    def drawn() -> list[str]:
+        section = long_section(PresetResults.read(runs, "sample"))
+        assert section is not None
+        assert all("Bands: one standard deviation" in figure.caption for figure in section.figures)
+        return [str(figure.svg) for figure in section.figures]
+
+    named = [re.findall(r"(?:; |, )([A-Z][^;,]*(?:, modified)?) 0\.\d+ to", svg) for svg in drawn()]
     plain = ["InfoNCE", "MET", "Gradient form", "MHE", "MHS", "Barlow Twins", "VICReg"]
     assert [list(dict.fromkeys(names)) for names in named] == [
         plain,
         ["InfoNCE", *(f"{name}, modified" for name in plain[3:])],
     ]
+
+    for seed in (0, 1):
+        measure_dev_set(runs / f"pretrain-objectives-long-infonce-{seed}", seed / 10)
+    *_, spread, spread_of_modified = drawn()
+    assert "InfoNCE −2.000 to −2.500" in spread
+    assert "InfoNCE −2.000 to −2.500" in spread_of_modified
+
+
+def measure_dev_set(folder: Path, aligned: float) -> None:
+    """Adds the dev set's alignment and uniformity, and alignment of held-out sentences, to a training's history."""
+    path = folder / "metrics.jsonl"
+    history = [json.loads(line) for line in path.read_text().splitlines()]
+    for number, line in enumerate(history):
+        line["dev"]["similarity"] |= {"alignment": aligned + number, "uniformity": -2.0 - number / 4}
+        line["training"][f"{IN_LOG} alignment"] = 0.3 * (number + 1)
+    path.write_text("".join(json.dumps(line) + "\n" for line in history))
+    Artefact(folder).finish()
 
 
 def drawn(key: str, runs: Path) -> list[tuple[str, str]]:

@@ -64,7 +64,7 @@ SURE, UNSURE = 0.01, 0.4
     ],
 )
 def test_the_first_sentence_says_which_rows_differ_from_the_reference(cells: tuple[Cell, ...], said: str) -> None:
-    assert meaning(table(REFERENCE, *cells)) == f"{said} There are no published scores of these rows."
+    assert meaning(table(REFERENCE, *cells)) == f"{said} No published scores of these rows are recorded here."
 
 
 def test_from_what_size_differences_are_significant_is_told_of_every_pictured_column_with_tests() -> None:
@@ -224,7 +224,7 @@ def test_a_sweep_has_a_line_for_each_loss_by_what_its_labels_share(
     (found,) = sweeps(swept(label)).items()
     assert found[0] == "batch_size"
     (figure,) = drawn
-    assert figure.get_supxlabel() == "batch size"
+    assert figure.get_supxlabel() == "batch size (bands: 95% intervals)"
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.get_xticklabels()] == ["16", "64", "1024"]
     assert {line.get_label(): list(line.get_ydata()) for line in axes.lines} == {
