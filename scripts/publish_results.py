@@ -1,8 +1,9 @@
 """Take a report's results into docs/studies/: `python -m scripts.publish_results REPORT NAME ...`.
 
 A NAME stands in the pages' lines `<!-- results: NAME TABLE ... -->`. docs/studies/results/NAME.parquet takes these
-tables from REPORT/results.parquet, and keeps those that the report lacks. Their curves over the epochs, and figures of
-their sections of study.md, become figures of the pages. The name `claims` stands for the page docs/studies/claims.md
+tables from REPORT/results.parquet, and keeps those that the report lacks; so does results/curves/NAME.parquet from
+REPORT/curves.parquet. Their curves over the epochs, and figures of their sections of study.md, become figures of the
+pages. The name `claims` stands for the page docs/studies/claims.md
 instead, which becomes the report's study.md without the sections that have figures of such a table alone.
 `python -m scripts.refresh_study_pages` then fills the pages.
 """
@@ -13,10 +14,14 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow
+from pyarrow import compute, parquet
+
 from minbert.errors import InputError
 from minbert.files import read_text, write_text
 from multitask.runs.artefact import without_folders
 from scripts.refresh_study_pages import BEGIN, PAGES, STUDY, numbered
+from studies.report.curves_as_data import save_curves
 from studies.report.sections import CURVES
 from studies.results import Description, Results
 
@@ -49,9 +54,20 @@ def publish_tables(report: Path, name: str, pages: Path) -> None:
     of_report = [replace(of, data=without_folders(of.data)) for of in Results.load(report / "results.parquet").tables]
     known = Results(tuple({of.description.table: of for of in (*earlier, *of_report)}.values()))
     Results(tuple(map(known.table, keys))).save(file)
+    _publish_curves(report / "curves.parquet", pages / "results" / "curves" / file.name, keys)
     for of in of_report:
         if of.description.table in keys:
             _publish_figures(report, of.description, pages / "figures", name)
+
+
+def _publish_curves(new: Path, file: Path, tables: Collection[str]) -> None:
+    """Replace what trainings of these tables measured, and keep that of the tables that the report lacks."""
+    of_report = parquet.read_table(new)
+    found = [of_report.filter(compute.field("table").isin(list(tables)))]
+    if file.is_file():
+        replaced = compute.field("table").isin(of_report["table"].unique())
+        found.append(parquet.read_table(file).filter(~replaced & compute.field("table").isin(list(tables))))
+    save_curves(pyarrow.concat_tables(found), file)
 
 
 def _publish_figures(report: Path, table: Description, figures: Path, name: str) -> None:

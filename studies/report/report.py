@@ -13,6 +13,7 @@ from studies.engine.table import OVERALL
 from studies.report import format as formats
 from studies.report.comparisons import Agreement
 from studies.report.cost import StageDetails, cost_of, stages_of
+from studies.report.curves_as_data import curves_as_data, save_curves
 from studies.report.figures import COLOURS, GLYPHS, standalone
 from studies.report.forest_plot import forest_plot
 from studies.report.further_columns import about, further_columns
@@ -27,7 +28,7 @@ from studies.results import Results
 
 
 def write_report(runs: Path, preset: str, output: Path) -> Path:
-    """Write index.html, report.md, results.parquet, each table in LaTeX and as a picture, and the study.
+    """Write index.html, report.md, results.parquet, curves.parquet, tables in LaTeX and as pictures, and the study.
 
     Args:
         runs: folder of all artefacts.
@@ -45,6 +46,7 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
     warnings = [*results.record.notes, *_warnings(results, stages)]
     shown = {**_shown(results, data), "warnings": warnings, "study": write_study(results, warnings, output)}
     data.save(output / "results.parquet")
+    save_curves(curves_as_data(results), output / "curves.parquet")
     drawn = {**shown["pictures"], **{f"{name}{CURVES}": picture for name, picture in shown["curves"].items()}}
     for name, picture in drawn.items():
         write_text(output / "figures" / f"{name}.svg", standalone(picture.svg))

@@ -1,16 +1,20 @@
 """Pages of studies are written from files of results, and nothing else on them changes."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from minbert.errors import InputError
 from scripts.doc_blocks import blocks
 from scripts.publish_results import LINKS, publish_claims, publish_tables
 from scripts.refresh_study_pages import BEGIN, PAGES, PLACE, refresh
 from studies.report import study_page
+from studies.report.curves_as_data import save_curves
 from studies.report.figures import standalone
 from studies.report.further_columns import ABOUT_RANK
 from studies.results import Cell, Column, Description, Results, RowScores, Spent, TableScores
@@ -123,11 +127,18 @@ def test_commands_that_are_written_are_marked_for_the_check_of_the_documentation
     assert [block.kind for block in blocks(folder / "paper.md")] == ["not run"]
 
 
+def write_data(report: Path, results: Results, curves: Mapping[str, float] | None = None) -> None:
+    """A report's results, and a value of a training for each table of `curves`."""
+    results.save(report / "results.parquet")
+    lines = {"table": pyarrow.array((curves or {}).keys(), pyarrow.string()), "value": list((curves or {}).values())}
+    save_curves(pyarrow.table(lines), report / "curves.parquet")
+
+
 def test_a_report_gives_the_tables_that_pages_name_and_its_page_of_claims(folder: Path, tmp_path: Path) -> None:
     report = tmp_path / "report"
     (first,) = results(row("a", 0.5), row("b", 0.6)).tables
     other = replace(first, description=replace(first.description, table="other", name="other"))
-    Results((other, replace(first, data="/home/ada/d"))).save(report / "results.parquet")
+    write_data(report, Results((other, replace(first, data="/home/ada/d"))))
     publish_tables(report, "numbers", folder)
     assert Results.load(folder / "results" / "numbers.parquet").tables == (first,)
     with pytest.raises(InputError, match="no table u; there are other, t"):
@@ -161,10 +172,21 @@ def test_tables_that_a_report_lacks_stay_as_they_are_published(folder: Path, tmp
     curves.parent.mkdir()
     curves.write_text("<svg/>")
     again = replace(other, start="another start")
-    Results((again,)).save(tmp_path / "report" / "results.parquet")
+    write_data(tmp_path / "report", Results((again,)))
     publish_tables(tmp_path / "report", "numbers", folder)
     assert Results.load(folder / "results" / "numbers.parquet").tables == (first, again)
     assert curves.is_file()
+
+
+def test_curves_of_trainings_are_published_as_data_beside_the_results(folder: Path, tmp_path: Path) -> None:
+    (folder / "paper.md").write_text(PAGE.replace("numbers t", "numbers t u"), encoding="utf-8")
+    (first,) = results(row("a", 0.5)).tables
+    other = replace(first, description=replace(first.description, table="u", name="u"))
+    published = folder / "results" / "curves" / "numbers.parquet"
+    for values in ({"t": 1.0, "u": 2.0, "elsewhere": 9.0}, {"u": 3.0}):
+        write_data(tmp_path / "report", Results((first, other)), values)
+        publish_tables(tmp_path / "report", "numbers", folder)
+    assert sorted(map(tuple, map(dict.values, parquet.read_table(published).to_pylist()))) == [("t", 1.0), ("u", 3.0)]
 
 
 def test_study_md_has_what_the_page_of_claims_replaces() -> None:
@@ -195,7 +217,7 @@ def test_the_sizes_of_significant_differences_stand_under_a_table(folder: Path) 
 
 
 def test_curves_of_a_report_stand_first_on_the_page(folder: Path, tmp_path: Path) -> None:
-    results(row("a", 0.5)).save(tmp_path / "report" / "results.parquet")
+    write_data(tmp_path / "report", results(row("a", 0.5)))
     (tmp_path / "report" / "figures").mkdir()
     curves = '<svg role="img" aria-label="A &lt; B"><title>A &lt; B [1]</title></svg>'
     (tmp_path / "report" / "figures" / "t-curves.svg").write_text(curves)
@@ -215,7 +237,7 @@ def test_curves_of_a_report_stand_first_on_the_page(folder: Path, tmp_path: Path
 
 def test_figures_of_a_tables_section_of_the_study_stand_last_on_its_page_alone(folder: Path, tmp_path: Path) -> None:
     table = results(row("a", 0.5))
-    table.save((report := tmp_path / "report") / "results.parquet")
+    write_data(report := tmp_path / "report", table)
     (report / "study").mkdir()
     for number in (1, 2):
         (report / "study" / f"t-{number}.svg").write_text(

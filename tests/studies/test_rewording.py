@@ -88,7 +88,7 @@ def pages(store: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[d
     for module, axes_of_data in DRAWING.items():
         monkeypatch.setattr(f"{module}.render_panels", drawn_data(figures, axes_of_data))
     write_report(store, "sample", output)
-    files = [path for path in output.rglob("*") if path.is_file() and path.name != "results.parquet"]  # has the labels
+    files = [path for path in output.rglob("*") if path.is_file() and path.suffix != ".parquet"]  # has the labels
     texts = {path.relative_to(output).as_posix(): path.read_text(encoding="utf-8") for path in files}
     return {name: WIDTH.sub("", text) for name, text in texts.items()}, figures
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from minbert.errors import InputError
 from multitask.evaluation import markup
@@ -283,6 +284,25 @@ def test_tables_hold_the_means_and_deviations_of_the_runs_beside_the_published_s
     [test] = [cells for cells in page.rows if cells[0] == "◆ Test | only"]
     assert test[1:] == ["–", "0.700"] * 4
     assert "Test \\| only" in markdown
+
+
+def test_the_file_of_curves_has_every_number_that_trainings_wrote(reported: Path) -> None:
+    found = parquet.read_table(reported.parent / "report" / "curves.parquet").to_pylist()
+    assert {line["table"] for line in found} == {"3", "one", "figure2"}
+    results = PresetResults.read(reported, "sample").tables[0]
+    [run] = [run for run in results.runs["good"] if run.seed == 1]
+    of_run = [line for line in found if (line["table"], line["row"], line["seed"]) == ("3", "good", 1)]
+    values = {(line["step"], line["source"], line["measure"]): line["value"] for line in of_run}
+    written = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    expected = {
+        (line["step"], source, measure): value
+        for line in written
+        for source, measures in (("training", line["training"]), *line["dev"].items())
+        for measure, value in measures.items()
+        if not isinstance(value, list)
+    }
+    assert values == expected
+    assert {line["label"] for line in of_run} == {results.table.label("good")}
 
 
 def test_the_file_of_results_has_the_scores_of_the_runs_and_what_the_report_says_of_them(reported: Path) -> None:
