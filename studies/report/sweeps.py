@@ -12,6 +12,14 @@ from studies.results import RowScores, TableScores
 LEAST = 3
 """Values that a parameter needs for a line."""
 
+NAMES = {
+    "rate": "learning rate",
+    "share": "share removed",
+    "pretraining": "batch size of pre-training",
+    "finetuning": "batch size of fine-tuning",
+}
+"""Of parameters, for readers. Others are called as in the rows' points."""
+
 Lines = Mapping[str, Mapping[float, RowScores]]
 """Rows by the parameter's value, by what their other parameters are."""
 
@@ -35,25 +43,47 @@ def _lines(rows: Sequence[RowScores], name: str) -> Lines:
     lines: defaultdict[str, dict[float, RowScores]] = defaultdict(dict)
     for row in rows:
         if _is_number(value := row.point.get(name)):
-            others = ", ".join(f"{key} {of}" for key, of in row.point.items() if key != name)
-            lines[others or name][float(value)] = row  # type: ignore[arg-type]  # it is a number
+            others = ", ".join(f"{_name(key)} {of}" for key, of in row.point.items() if key != name)
+            lines[others or _name(name)][float(value)] = row  # type: ignore[arg-type]  # it is a number
     found = {others: values for others, values in lines.items() if len(values) >= LEAST}
     labels = {shared: values for values in found.values() if (shared := _shared_label(list(values.values())))}
     return labels if len(labels) == len(found) else found
 
 
-def _shared_label(rows: Sequence[RowScores]) -> str | None:
-    """What the rows' labels share, without the word for the value. None if they differ by more than one word."""
+def _name(parameter: str) -> str:
+    return NAMES.get(parameter, parameter.replace("_", " "))
+
+
+def _varied_word(rows: Sequence[RowScores]) -> int | None:
+    """The place of the word by which the rows' labels differ. None if they differ by more than one word."""
     labels = [row.label.split() for row in rows]
     if len({len(words) for words in labels}) > 1:
         return None
-    shared = [same[0] for same in zip(*labels, strict=True) if len(set(same)) == 1]
-    return " ".join(shared).strip(",:") if len(shared) == len(labels[0]) - 1 else None
+    varied = [place for place, words in enumerate(zip(*labels, strict=True)) if len(set(words)) > 1]
+    return varied[0] if len(varied) == 1 else None
+
+
+def _shared_label(rows: Sequence[RowScores]) -> str | None:
+    """What the rows' labels share, without the word for the value. None if they differ by more than one word."""
+    place = _varied_word(rows)
+    words = rows[0].label.split()
+    return None if place is None else " ".join([*words[:place], *words[place + 1 :]]).strip(",:")
+
+
+def _places(lines: Lines, values: Sequence[float]) -> list[str]:
+    """The values as the rows' labels have them, if these differ by this word only in every line; otherwise numbers."""
+    words: defaultdict[float, set[str]] = defaultdict(set)
+    for line in lines.values():
+        place = _varied_word(list(line.values()))
+        for value, row in line.items():
+            words[value].add(f"{value:g}" if place is None else row.label.split()[place].strip(",:"))
+    agree = all(len(of) == 1 for of in words.values())
+    return [words[value].pop() if agree else f"{value:g}" for value in values]
 
 
 def _picture(table: TableScores, name: str, lines: Lines) -> Picture:
     values = sorted({value for line in lines.values() for value in line})
-    places = [f"{value:g}" for value in values]
+    places = _places(lines, values)
 
     def points(line: Mapping[float, RowScores], column: int) -> list[Bounded | None]:
         return [_bounded(line.get(value), column) for value in values]
@@ -67,7 +97,7 @@ def _picture(table: TableScores, name: str, lines: Lines) -> Picture:
         f"{which}: {', '.join(f'{at} {score(of and of[0])}' for at, of in zip(places, line, strict=True))}"
         for which, line in first.items()
     )
-    axis = name.replace("_", " ")
+    axis = _name(name)
     description = f"{table.description.title}. {next(iter(panels))} against {axis}, means with 95% bands: {described}"
     return Picture(bands(panels, places, axis, description), 2.8 * min(len(panels), 3), description)
 

@@ -192,6 +192,29 @@ def test_a_picture_of_single_seeds_has_no_mark_for_seeds(drawn: list[Figure]) ->
     assert re.search(r'<svg role="img" aria-label="Title\. Overall, means', picture.svg)
 
 
+@pytest.mark.parametrize(
+    ("label", "places"),
+    [
+        ("{share:.0%} {kind}", ["10%", "20%", "40%"]),
+        ("{share:.0%}: of {kind}", ["10%", "20%", "40%"]),
+        ("{share:.0%}-{kind}", ["0.1", "0.2", "0.4"]),  # another word for each kind
+        ("{kind}", ["0.1", "0.2", "0.4"]),
+    ],
+)
+def test_places_of_a_sweep_are_called_as_in_the_labels(
+    label: str, places: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points: list[dict[str, str | float]] = [
+        {"kind": kind, "share": share} for kind in ("x", "y") for share in (0.4, 0.1, 0.2)
+    ]
+    rows = tuple(RowScores(str(point), label.format(**point), point, (cell(0.5),)) for point in points)
+    drawn = figures_of(figures, monkeypatch)
+    assert list(sweeps(replace(table(), rows=rows))) == ["share"]
+    [figure] = drawn
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == places
+    assert figure.get_supxlabel() == "share removed (bands: 95% intervals)"
+
+
 LOSSES = {"plain": "Plain, modified", "other": "Other"}
 
 
