@@ -17,6 +17,7 @@ from studies.engine.record import duration
 from studies.gradient_paradigm import simulation_outcomes as about
 from studies.gradient_paradigm.simulation_claims import ENSURED, Estimates, fall, shown_rate
 from studies.gradient_paradigm.simulation_outcomes import NAMES, Estimate, Simulations, rate_of, read_simulations
+from studies.report.cost import machines_of
 from studies.report.figures import INK, line_style, render, render_panels, standalone
 from studies.report.preset_results import PresetResults
 from studies.report.sections import Illustration, Section
@@ -42,6 +43,7 @@ def simulation_section(results: PresetResults) -> Section | None:
     folder = results.folder / stage.artefact
     simulations, estimates = read_simulations(folder)
     seed = read_json(folder / "config.json")["seed"]
+    machine = "".join(f" on {name}" for name in machines_of([stage.artefact], results.folder))
     return Section(
         "simulations",
         "Simulated embeddings",
@@ -49,7 +51,7 @@ def simulation_section(results: PresetResults) -> Section | None:
         "from them (arXiv 2402.18281, section 3.1). The conjectures of that paper are checked on random configurations "
         "of embeddings. For each statement, the table shows the case in which it held least often; angles are in "
         "radians. `studies.gradient_paradigm.random_configurations.configuration` draws a configuration again, with "
-        f"seed {seed}. The simulations took {duration(stage.seconds)}.",
+        f"seed {seed}. The simulations took {duration(stage.seconds)}{machine}.",
         tuple(simulation_figures(simulations, estimates).values()),
         wide=True,
         table=counter_examples(estimates),
