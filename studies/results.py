@@ -32,6 +32,8 @@ VERSION = 3
 """Of the file's metadata. Version 1 had neither `Spent` nor `Column.alike`, version 2 no `Column.significant_from`."""
 METADATA = b"minbert-multitask results"
 """Key of the tables' descriptions in the file's metadata."""
+RANDOM_WEIGHTS = "random weights"
+"""The start of a row whose first stage trains an encoder from scratch."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Line:
 
     Args:
         preset: name of the preset that was run.
-        start: the start weights.
+        start: the start weights of the row, or `RANDOM_WEIGHTS`.
         data: folder of the data, or a tasks file.
         study: the folder in `studies/` that has the table; None for tasks of one's own.
         table: the table's key.
@@ -137,11 +139,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class RowScores:
-    """A row of a table: its key, name, parameters, and a cell for each column; None where it has no score."""
+    """A row of a table: its key, name, parameters, start weights, and a cell for each column; None without a score."""
 
     key: str
     label: str
     point: "Point"
+    start: str
     cells: tuple[Cell | None, ...]
 
 
@@ -185,14 +188,21 @@ class Description:
 
 @dataclass(frozen=True)
 class TableScores:
-    """A table with all its scores. The first four arguments are those of `Line`."""
+    """A table with all its scores. The first three arguments are those of `Line`."""
 
     preset: str
-    start: str
     data: str
     study: str | None
     description: Description
     rows: tuple[RowScores, ...]
+
+    @property
+    def starts(self) -> dict[str, list[RowScores]]:
+        """The rows of each start."""
+        found: dict[str, list[RowScores]] = {}
+        for row in self.rows:
+            found.setdefault(row.start, []).append(row)
+        return found
 
     @property
     def pictured(self) -> list[int]:
@@ -216,7 +226,7 @@ class TableScores:
                 yield from self._lines(row, column, cell or Cell())
 
     def _lines(self, row: RowScores, column: Column, cell: Cell) -> Iterator[Line]:
-        whose = (self.preset, self.start, self.data, self.study, self.description.table, row.key, row.label)
+        whose = (self.preset, row.start, self.data, self.study, self.description.table, row.key, row.label)
         what = (column.task, column.metric)
         means = (cell.low, cell.high, cell.difference, cell.p, cell.published)
         point = json.dumps(dict(row.point), ensure_ascii=False)
@@ -326,9 +336,9 @@ def _table(description: Description, lines: Sequence[Line], path: Path) -> Table
         for column, of_cell in groupby(found, key=lambda line: (line.task, line.metric)):
             cell = _cell(list(of_cell))
             cells[places[column]] = None if cell == Cell() else cell
-        rows.append(RowScores(key, found[0].label, _point(found[0].point, path), tuple(cells)))
+        rows.append(RowScores(key, found[0].label, _point(found[0].point, path), found[0].start, tuple(cells)))
     first = lines[0]
-    return TableScores(first.preset, first.start, first.data, first.study, description, tuple(rows))
+    return TableScores(first.preset, first.data, first.study, description, tuple(rows))
 
 
 def _cell(lines: Sequence[Line]) -> Cell:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
+from minbert.files import read_json
 from studies.engine.experiments import study_of_tables
 from studies.engine.presets import SAMPLE
 from studies.engine.table import Row
@@ -11,7 +12,7 @@ from studies.report.cost import spent_on
 from studies.report.further_columns import FurtherColumn, further_columns
 from studies.report.preset_results import PresetResults
 from studies.report.table_results import TableResults
-from studies.results import Cell, Column, Description, Results, RowScores, TableScores
+from studies.results import RANDOM_WEIGHTS, Cell, Column, Description, Results, RowScores, TableScores
 
 MEAN = "mean"
 """The metric of a mean over tasks."""
@@ -24,11 +25,10 @@ def scores_as_data(results: PresetResults) -> Results:
         tuple(
             TableScores(
                 record.preset,
-                record.start,
                 record.data,
                 studies.get(found.table.key),
                 _description(found, further, results.folder),
-                tuple(_row(found, further, row) for row in found.table.rows),
+                tuple(_row(found, further, row, results) for row in found.table.rows),
             )
             for found in results.finished_tables.values()
             for further in [further_columns(found)]
@@ -61,10 +61,13 @@ def _column(found: TableResults, column: str) -> Column:
     )
 
 
-def _row(found: TableResults, further: Sequence[FurtherColumn], row: Row) -> RowScores:
+def _row(found: TableResults, further: Sequence[FurtherColumn], row: Row, results: PresetResults) -> RowScores:
     cells = [_cell(found, row, column) for column in found.table.score_columns]
     cells += [_measured(of.values.get(row.key, ())) for of in further]
-    return RowScores(row.key, row.label, row.point, tuple(cells))
+    masked = (stage for run in found.runs[row.key] for stage in run.chain if stage.stage == "mlm")
+    scratch = any(read_json(results.folder / stage.artefact / "config.json").get("from_scratch") for stage in masked)
+    start = RANDOM_WEIGHTS if scratch else results.record.start
+    return RowScores(row.key, row.label, row.point, start, tuple(cells))
 
 
 def _measured(values: Sequence[tuple[int, float]]) -> Cell | None:

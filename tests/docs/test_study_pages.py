@@ -17,7 +17,7 @@ from studies.report import study_page
 from studies.report.curves_as_data import save_curves
 from studies.report.figures import standalone
 from studies.report.further_columns import ABOUT_RANK
-from studies.results import Cell, Column, Description, Results, RowScores, Spent, TableScores
+from studies.results import RANDOM_WEIGHTS, Cell, Column, Description, Results, RowScores, Spent, TableScores
 
 PAGE = """# A paper
 
@@ -35,11 +35,14 @@ These stay.
 """
 
 
-def row(key: str, mean: float, published: float | None = None, **point: float | str) -> RowScores:
+def row(
+    key: str, mean: float, published: float | None = None, start: str = "weights", **point: float | str
+) -> RowScores:
     return RowScores(
         key,
         f"Row | {key}",
         point,
+        start,
         (Cell((0, 1), (mean - 0.1, mean + 0.1), mean - 0.2, mean + 0.2, None, None, published),),
     )
 
@@ -47,7 +50,7 @@ def row(key: str, mean: float, published: float | None = None, **point: float | 
 def results(*rows: RowScores) -> Results:
     column = Column("similarity", "pearson", "Similarity", True)
     about = Description("t", "t", "T", "A note.", None, (column,), Spent(6, 90.0, ("One*",)))
-    return Results((TableScores("small", "weights", "d", "p", about, rows),))
+    return Results((TableScores("small", "d", "p", about, rows),))
 
 
 @pytest.fixture
@@ -81,6 +84,21 @@ def test_a_place_is_filled_and_the_rest_of_the_page_stays(folder: Path) -> None:
     assert "The 6 stages took 1 min 30 s one after the other, on One\\*. [Every" in text
     assert "experiments run small --start weights --data FOLDER --tables t --seeds 2\n" in text
     assert refresh(folder) == []  # nothing is new
+
+
+def test_rows_from_random_weights_are_told_apart(folder: Path) -> None:
+    page, results_file = folder / "paper.md", folder / "results" / "numbers.parquet"
+    scratch = row("b", 0.6, start=RANDOM_WEIGHTS)
+    results(row("a", 0.5), scratch, row("c", 0.7)).save(results_file)
+    refresh(folder)
+    text = page.read_text(encoding="utf-8")
+    assert "The first stage starts from weights. Rows that start from random weights: Row \\| b. " in text
+    assert "run small --start weights --data" in text
+    results(scratch).save(results_file)
+    refresh(folder)
+    text = page.read_text(encoding="utf-8")
+    assert "The first stage starts from random weights. " in text
+    assert "run small --data" in text  # the command computes the same from any start weights
 
 
 def test_a_table_of_own_tasks_has_a_command_that_names_their_file(folder: Path) -> None:
@@ -171,7 +189,7 @@ def test_tables_that_a_report_lacks_stay_as_they_are_published(folder: Path, tmp
     curves = folder / "figures" / "numbers-t-curves.svg"
     curves.parent.mkdir()
     curves.write_text("<svg/>")
-    again = replace(other, start="another start")
+    again = replace(other, data="other data")
     write_data(tmp_path / "report", Results((again,)))
     publish_tables(tmp_path / "report", "numbers", folder)
     assert Results.load(folder / "results" / "numbers.parquet").tables == (first, again)

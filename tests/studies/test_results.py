@@ -40,12 +40,14 @@ def cells(draw: st.DrawFn) -> Cell:
 @st.composite
 def tables(draw: st.DrawFn, key: str) -> TableScores:
     rows = tuple(
-        RowScores(row, draw(st.text()), draw(POINTS), tuple(draw(cells() | st.none()) for _ in COLUMNS))
+        RowScores(
+            row, draw(st.text()), draw(POINTS), draw(st.text()), tuple(draw(cells() | st.none()) for _ in COLUMNS)
+        )
         for row in draw(st.lists(KEYS, min_size=1, max_size=3, unique=True))
     )
     reference = draw(st.sampled_from([None, *(row.key for row in rows)]))
     description = Description(key, f"table-{key}", draw(st.text()), draw(st.text()), reference, COLUMNS)
-    return TableScores("sample", draw(st.text()), "data", draw(st.none() | st.just("a_paper")), description, rows)
+    return TableScores("sample", "data", draw(st.none() | st.just("a_paper")), description, rows)
 
 
 @settings(max_examples=12)  # each writes a file
@@ -61,12 +63,10 @@ def example(**changes: Any) -> Results:
     """A row with two seeds, and a row that only the paper has."""
     ours = Cell((0, 1), (0.5, 0.7), 0.4, 0.8, 0.1, 0.03, 0.55)
     rows = (
-        RowScores("a", "Row A", {"share": 0.1, "kinds": ("x", "y")}, (ours, None, None)),
-        RowScores("b", "Row B", {}, (Cell(published=0.9), None, Cell((0,), (math.nan,)))),
+        RowScores("a", "Row A", {"share": 0.1, "kinds": ("x", "y")}, "weights", (ours, None, None)),
+        RowScores("b", "Row B", {}, "random weights", (Cell(published=0.9), None, Cell((0,), (math.nan,)))),
     )
-    table = TableScores(
-        "small", "weights", "data", "a_paper", Description("1", "table-1", "T", "N", "a", COLUMNS), rows
-    )
+    table = TableScores("small", "data", "a_paper", Description("1", "table-1", "T", "N", "a", COLUMNS), rows)
     return Results((replace(table, **changes),))
 
 
@@ -87,7 +87,7 @@ def test_every_number_has_its_labels() -> None:
     for line in (first, second):
         means = [line[name] for name in ("low", "high", "difference", "p", "published")]
         assert means == [0.4, 0.8, 0.1, 0.03, 0.55]
-    assert published["published"] == 0.9
+    assert (published["published"], published["start"]) == (0.9, "random weights")
     assert published[["seed", "value", "low", "difference"]].isna().all()
     assert (undefined["metric"], undefined["seed"]) == ("alignment", 0)
     assert math.isnan(undefined["value"])
@@ -104,10 +104,11 @@ def test_a_cell_has_its_mean_deviation_and_test() -> None:
     assert not Cell((0,), (0.5,), p=0.05).significant
     assert table.seeds == [1, 2]
     assert table.reference == table.rows[0]
+    assert table.starts == {"weights": [table.rows[0]], "random weights": [table.rows[1]]}
 
 
 def test_a_table_that_is_not_there_is_one_clear_line() -> None:
-    assert example().table("1").start == "weights"
+    assert example().table("1").description.name == "table-1"
     with pytest.raises(InputError, match=r"^no table 2; there are 1$"):
         example().table("2")
 

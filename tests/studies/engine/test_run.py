@@ -36,6 +36,8 @@ from studies.engine.table import Row
 from studies.gradient_paradigm import tables_of_losses, tables_of_sweeps
 from studies.gradient_paradigm.training_claims import ALIGNMENT, CLOSER, GAP, PUSH, UNIFORMITY
 from studies.report.preset_results import PresetResults
+from studies.report.scores_as_data import scores_as_data
+from studies.results import RANDOM_WEIGHTS
 from studies.sparse_cse import tables as sparse_tables
 
 BROKEN = HeadsConfig(sharing="shared", pairs="joint")  # refused when the heads are built
@@ -293,6 +295,15 @@ def test_runs_leave_what_the_study_reads(whole: tuple[Preset, Record, Path]) -> 
             assert [step for step, _ in runs[0].probed(statistic)] == [2]
     for _, runs in results.finished_tables["decoupled"].rows:
         assert [len(run.curve("similarity")) for run in runs] == [tables_of_losses.EPOCHS]
+
+
+def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(
+    whole: tuple[Preset, Record, Path],
+) -> None:
+    preset, _, runs = whole
+    tables = {of.description.table: of for of in scores_as_data(PresetResults.read(runs, "sample")).tables}
+    assert set(tables["shapes"].starts) == {RANDOM_WEIGHTS}
+    assert set(tables["objectives"].starts) == {preset.recipes.start.name}
 
 
 @pytest.mark.parametrize(("name", "family"), [("paradigm", "bert"), ("paradigm-roberta", "roberta")])

@@ -26,9 +26,9 @@ def cell(mean: float, p: float | None = None, published: float | None = None, se
 
 def table(*cells: Cell | None, reference: str | None = "r0", **about: Any) -> TableScores:
     """A table of one column with these rows: r0, r1, ..."""
-    rows = tuple(RowScores(f"r{number}", f"Row {number}", {}, (of,)) for number, of in enumerate(cells))
+    rows = tuple(RowScores(f"r{number}", f"Row {number}", {}, "w", (of,)) for number, of in enumerate(cells))
     column = Column("overall", "mean", "Overall", True, **about)
-    return TableScores("sample", "w", "d", None, Description("t", "t", "Title", "", reference, (column,)), rows)
+    return TableScores("sample", "d", None, Description("t", "t", "Title", "", reference, (column,)), rows)
 
 
 REFERENCE = cell(0.5)
@@ -172,8 +172,8 @@ def test_each_pictured_column_has_a_panel_and_long_labels_have_room(drawn: list[
     columns = tuple(Column(f"c{number}", "accuracy", f"C{number}", number != 5) for number in range(7))
     description = Description("t", "t", "Title", "", None, columns)
     long = " ".join(["word"] * 20)
-    row = RowScores("r", long, {}, tuple(cell(0.1 * number) for number in range(7)))
-    whole = TableScores("sample", "w", "d", None, description, (row, replace(row, key="s", label="Short")))
+    row = RowScores("r", long, {}, "w", tuple(cell(0.1 * number) for number in range(7)))
+    whole = TableScores("sample", "d", None, description, (row, replace(row, key="s", label="Short")))
     forest_plot(whole)
     (figure,) = drawn
     assert [axes.get_xlabel() for axes in figure.axes] == ["C0", "C1", "C2", "C3", "C4", "C6"]
@@ -207,7 +207,7 @@ def test_places_of_a_sweep_are_called_as_in_the_labels(
     points: list[dict[str, str | float]] = [
         {"kind": kind, "share": share} for kind in ("x", "y") for share in (0.4, 0.1, 0.2)
     ]
-    rows = tuple(RowScores(str(point), label.format(**point), point, (cell(0.5),)) for point in points)
+    rows = tuple(RowScores(str(point), label.format(**point), point, "w", (cell(0.5),)) for point in points)
     drawn = figures_of(figures, monkeypatch)
     assert list(sweeps(replace(table(), rows=rows))) == ["share"]
     [figure] = drawn
@@ -222,7 +222,7 @@ def swept(label: str) -> TableScores:
     """A table of two losses at three batch sizes, with these labels of rows."""
     points = [(loss, size) for loss in LOSSES for size in (1024, 16, 64)]
     rows = tuple(
-        RowScores(f"{loss}{size}", label.format(LOSSES[loss], size), {"loss": loss, "batch_size": size}, (of,))
+        RowScores(f"{loss}{size}", label.format(LOSSES[loss], size), {"loss": loss, "batch_size": size}, "w", (of,))
         for (loss, size), of in zip(points, [cell(0.1 * place) for place in range(6)], strict=True)
     )
     return replace(table(), rows=rows)
