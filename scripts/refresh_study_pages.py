@@ -29,10 +29,10 @@ from studies.report.figures import standalone
 from studies.report.forest_plot import Picture, forest_plot
 from studies.report.format import score
 from studies.report.further_columns import ABOUT_RANK, METRICS, RANK
-from studies.report.meaning import meaning, significant_sizes
+from studies.report.meaning import first_stage, meaning, significant_sizes
 from studies.report.sections import CURVES
 from studies.report.sweeps import sweeps
-from studies.results import RANDOM_WEIGHTS, Cell, Results, TableScores
+from studies.results import Cell, Results, TableScores
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "studies"
@@ -157,32 +157,24 @@ def _origin(table: TableScores, name: str) -> str:
     machines = f", on {', '.join(spent.machines)}" if spent.machines else ""
     return (
         "Means ± standard deviations over seeds, with 95% intervals. "
-        f"{markdown_text(_starts(table))} "
+        f"{markdown_text(first_stage(table))} "
         f"{own if unlike else ''}{rank}{f'{sizes} ' if sizes else ''}"
         f"The {spent.stages} stages took {duration(spent.seconds)} one after the other{markdown_text(machines)}. "
         f"[Every score as data](results/{name}.parquet).\n"
     )
 
 
-def _starts(table: TableScores) -> str:
-    """Which weights the rows' first stages start from."""
-    (common, _), *others = sorted(table.starts.items(), key=lambda start: len(start[1]), reverse=True)
-    rest = "".join(f" Rows that start from {start}: {'; '.join(row.label for row in rows)}." for start, rows in others)
-    return f"The first stage starts from {common}.{rest}"
-
-
 def _command(table: TableScores) -> str:
     """What the numbers were made by."""
     suites = "--suites-data SENTEVAL " if any(c.task in ("STS", "Transfer") for c in table.description.columns) else ""
-    starts = [f"--start {start}" for start in table.starts if start != RANDOM_WEIGHTS]
     seeds = table.seeds[-1] if table.seeds else 1
     if table.preset == OWN_TASKS:
-        what = [f"--tasks-file {shlex.quote(without_folders(table.data))}", *starts]
+        what = f"--tasks-file {shlex.quote(without_folders(table.data))} --start {table.start}"
     else:
-        what = [table.preset, *starts, f"--data FOLDER {suites}--tables {table.description.table}"]
+        what = f"{table.preset} --start {table.start} --data FOLDER {suites}--tables {table.description.table}"
     return (
         "<!-- not run: it needs real data and hours; tests/studies runs tables on small encoders -->\n```bash\n"
-        f"multitask experiments run {' '.join(what)} --seeds {seeds}\n```\n"
+        f"multitask experiments run {what} --seeds {seeds}\n```\n"
     )
 
 

@@ -33,7 +33,8 @@ VERSION = 3
 METADATA = b"minbert-multitask results"
 """Key of the tables' descriptions in the file's metadata."""
 RANDOM_WEIGHTS = "random weights"
-"""The start of a row whose first stage trains an encoder from scratch."""
+"""The start of a row whose first stage trains an encoder from scratch. Settings such as the pooling, and the tokenizer
+unless the stage learns one, are those of the preset's start weights."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,7 @@ class Description:
         reference: key of the row that the others are compared with.
         columns: in order.
         spent: what the rows took.
+        start: the preset's start weights; None in files of earlier versions, where they are the start of every row.
     """
 
     table: str
@@ -184,6 +186,7 @@ class Description:
     reference: str | None
     columns: tuple[Column, ...]
     spent: Spent = Spent()
+    start: str | None = None
 
 
 @dataclass(frozen=True)
@@ -197,12 +200,9 @@ class TableScores:
     rows: tuple[RowScores, ...]
 
     @property
-    def starts(self) -> dict[str, list[RowScores]]:
-        """The rows of each start."""
-        found: dict[str, list[RowScores]] = {}
-        for row in self.rows:
-            found.setdefault(row.start, []).append(row)
-        return found
+    def start(self) -> str:
+        """The preset's start weights."""
+        return self.description.start or self.rows[0].start
 
     @property
     def pictured(self) -> list[int]:

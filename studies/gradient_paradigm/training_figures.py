@@ -189,8 +189,11 @@ def trajectory_figure(
     )
     title = results.table.numbered_title
     svg = figures.trajectories(lines, ylabel, f"{title}: {ylabel} over training; {ends}.", graded, logarithmic)
-    several = any(len(seeds) > 1 for seeds in lines.values())
-    return Illustration(svg, f"{caption} Bands: one standard deviation over seeds." if several else caption)
+    if any(len(seeds) > 1 for seeds in lines.values()):
+        caption += " Bands: one standard deviation over seeds."
+    if logarithmic:
+        caption += " Zeros are below the axis, and there is no band where it would reach 0."
+    return Illustration(svg, caption)
 
 
 PROBED = (

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 # Mid-tones with a contrast of at least 3 to white and to near-black. Each has a marker for readers who see no colours.
 COLOURS = ("#3b82d6", "#d9731a", "#2f9e6e", "#9b6ad6", "#d6455d", "#7f8790", "#a88a00")
-MARKERS = ("o", "s", "^", "D", "v", "P")  # one less than colours, so that the eighth line looks like no other
-GLYPHS = ("●", "■", "▲", "◆", "▼", "✚")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # one more than colours, so that the eighth line looks like no other
+GLYPHS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★")
 
 GRADED = LinearSegmentedColormap.from_list("graded", [COLOURS[0], COLOURS[3], COLOURS[4], COLOURS[1]])
 
@@ -48,7 +48,7 @@ STYLE: dict[Any, Any] = {
 
 
 def line_style(place: int, colours: Sequence[str] = COLOURS) -> dict[str, Any]:
-    """The colour and mark of a line by its place. Of the first 42 in the usual colours no two are alike."""
+    """The colour and mark of a line by its place. Of the first 56 in the usual colours no two are alike."""
     return {"color": colours[place % len(colours)], "marker": MARKERS[place % len(MARKERS)]}
 
 

@@ -8,7 +8,7 @@ from math import isfinite
 
 from multitask.evaluation.text_tables import capitalized
 from studies.report.format import score
-from studies.results import RowScores, TableScores
+from studies.results import RANDOM_WEIGHTS, RowScores, TableScores
 
 NAMED = 4
 """The most rows that a sentence names. Of more it tells the number."""
@@ -30,6 +30,18 @@ def significant_sizes(table: TableScores) -> str:
         f"By row, differences to the reference row are significant from: {', '.join(known)}. "
         "About every second experiment would show a true difference of this size."
     )
+
+
+def first_stage(table: TableScores) -> str:
+    """Which weights the rows' first stages start from."""
+    scored = [row for row in table.rows if any(cell and cell.values for cell in row.cells)]
+    scratch = [row for row in scored if row.start == RANDOM_WEIGHTS]
+    if not scratch:
+        return f"The first stage starts from {table.start}."
+    if scratch == scored:
+        return f"The first stage starts from {RANDOM_WEIGHTS}."
+    rows = "; ".join(row.label for row in scratch)
+    return f"The first stage starts from {table.start}. Rows that start from {RANDOM_WEIGHTS}: {rows}."
 
 
 def _range(least: float, most: float) -> str:

@@ -17,7 +17,7 @@ from studies.report.curves_as_data import curves_as_data, save_curves
 from studies.report.figures import COLOURS, GLYPHS, standalone
 from studies.report.forest_plot import forest_plot
 from studies.report.further_columns import about, further_columns
-from studies.report.meaning import meaning, significant_sizes
+from studies.report.meaning import first_stage, meaning, significant_sizes
 from studies.report.preset_results import PresetResults
 from studies.report.scores_as_data import scores_as_data
 from studies.report.sections import CURVES, SECTIONS, learning_curves, overall_curves
@@ -96,6 +96,7 @@ def _shown(results: PresetResults, data: Results) -> dict[str, Any]:
         "curves": {name: drawn for name, drawn in curves.items() if drawn},
         "suffix_of_curves": CURVES,
         "meanings": {name: meaning(table) for name, table in pictured.items()},
+        "first_stages": {name: first_stage(table) for name, table in pictured.items()},
         "significant_sizes": {name: significant_sizes(table) for name, table in pictured.items()},
     }
 

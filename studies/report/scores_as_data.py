@@ -1,7 +1,6 @@
 """The scores of a preset as data: what results.parquet, the pictures and the sentences under them are made from."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import fmean
 
 from minbert.files import read_json
@@ -27,7 +26,7 @@ def scores_as_data(results: PresetResults) -> Results:
                 record.preset,
                 record.data,
                 studies.get(found.table.key),
-                _description(found, further, results.folder),
+                _description(found, further, results),
                 tuple(_row(found, further, row, results) for row in found.table.rows),
             )
             for found in results.finished_tables.values()
@@ -36,7 +35,7 @@ def scores_as_data(results: PresetResults) -> Results:
     )
 
 
-def _description(found: TableResults, further: Sequence[FurtherColumn], folder: Path) -> Description:
+def _description(found: TableResults, further: Sequence[FurtherColumn], results: PresetResults) -> Description:
     table = found.table
     columns = [_column(found, column) for column in table.score_columns]
     columns += [Column(of.task, of.metric, of.heading, of.pictured) for of in further]
@@ -47,7 +46,8 @@ def _description(found: TableResults, further: Sequence[FurtherColumn], folder: 
         table.note,
         table.reference,
         tuple(columns),
-        spent_on(found.runs, folder),
+        spent_on(found.runs, results.folder),
+        results.record.start,
     )
 
 

@@ -104,7 +104,8 @@ def test_a_cell_has_its_mean_deviation_and_test() -> None:
     assert not Cell((0,), (0.5,), p=0.05).significant
     assert table.seeds == [1, 2]
     assert table.reference == table.rows[0]
-    assert table.starts == {"weights": [table.rows[0]], "random weights": [table.rows[1]]}
+    assert table.start == "weights"
+    assert replace(table, description=replace(table.description, start="preset's")).start == "preset's"
 
 
 def test_a_table_that_is_not_there_is_one_clear_line() -> None:

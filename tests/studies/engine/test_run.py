@@ -302,8 +302,8 @@ def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(
 ) -> None:
     preset, _, runs = whole
     tables = {of.description.table: of for of in scores_as_data(PresetResults.read(runs, "sample")).tables}
-    assert set(tables["shapes"].starts) == {RANDOM_WEIGHTS}
-    assert set(tables["objectives"].starts) == {preset.recipes.start.name}
+    assert {row.start for row in tables["shapes"].rows} == {RANDOM_WEIGHTS}
+    assert {row.start for row in tables["objectives"].rows} == {tables["shapes"].start} == {preset.recipes.start.name}
 
 
 @pytest.mark.parametrize(("name", "family"), [("paradigm", "bert"), ("paradigm-roberta", "roberta")])

@@ -52,6 +52,13 @@ def looks_of(lines: Sequence[Line2D]) -> list[tuple[Any, Any]]:
     return [(line.get_color(), line.get_marker()) for line in lines if line.get_marker() not in ("_", "None")]
 
 
+def test_lines_differ_without_colours_until_their_marks_are_used_up() -> None:
+    assert len(figures.MARKERS) == len(figures.GLYPHS) == len(set(figures.MARKERS)) == len(set(figures.GLYPHS))
+    styles = [tuple(figures.line_style(place).values()) for place in range(56)]
+    assert len(set(styles)) == 56
+    assert len({mark for _, mark in styles[:8]}) == 8
+
+
 def test_a_logarithmic_axis_has_no_band_that_reaches_below_zero(drawn: list[Figure]) -> None:
     seeds = [[(1, 1.0), (2, 1.0), (3, 1.0)], [(1, 1.1), (2, 1.1), (3, 90.0)]]  # 45.5 ± 62.9 at the end
     ends = []

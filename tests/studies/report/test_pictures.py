@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from studies.report import figures
 from studies.report import forest_plot as module
 from studies.report.forest_plot import forest_plot
-from studies.report.meaning import meaning, significant_sizes
+from studies.report.meaning import first_stage, meaning, significant_sizes
 from studies.report.sweeps import sweeps
-from studies.results import Cell, Column, Description, RowScores, TableScores
+from studies.results import RANDOM_WEIGHTS, Cell, Column, Description, RowScores, TableScores
 from tests.studies.report.rendered_figures import figures_of
 
 
@@ -29,6 +29,19 @@ def table(*cells: Cell | None, reference: str | None = "r0", **about: Any) -> Ta
     rows = tuple(RowScores(f"r{number}", f"Row {number}", {}, "w", (of,)) for number, of in enumerate(cells))
     column = Column("overall", "mean", "Overall", True, **about)
     return TableScores("sample", "d", None, Description("t", "t", "Title", "", reference, (column,)), rows)
+
+
+def test_rows_from_random_weights_are_named() -> None:
+    usual = table(cell(0.5), cell(0.6), None)
+    first, second, without_score = usual.rows
+    scratch = replace(second, start=RANDOM_WEIGHTS)
+    assert first_stage(usual) == "The first stage starts from w."
+    some = replace(usual, rows=(first, scratch))
+    assert first_stage(some) == "The first stage starts from w. Rows that start from random weights: Row 1."
+    described = replace(usual.description, start="w")
+    for rows in ((scratch,), (scratch, without_score)):
+        whole = replace(usual, rows=rows, description=described)
+        assert (first_stage(whole), whole.start) == ("The first stage starts from random weights.", "w")
 
 
 REFERENCE = cell(0.5)
