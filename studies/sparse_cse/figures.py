@@ -113,7 +113,7 @@ def _against_random(
         sure = [name for name, test in panel.items() if test.significant]
         caption = (
             f"{column}, {removed}: differences of means, with uncorrected 95% intervals. Significant after correction "
-            f"for the {len(tests)} differences of these figures: {' and '.join(sure) or 'none'}."
+            f"for the {len(tests)} differences of these figures: {', '.join(sure) or 'none'}."
         )
         panels.append(Illustration(figures.forest(bounds, f"{column}, less at random", described, removed), caption))
     return table_section(found, panels)
