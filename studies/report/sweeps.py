@@ -15,6 +15,7 @@ LEAST = 3
 NAMES = {
     "rate": "learning rate",
     "share": "share removed",
+    "limit": "sentences",
     "pretraining": "batch size of pre-training",
     "finetuning": "batch size of fine-tuning",
 }
