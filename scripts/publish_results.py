@@ -3,8 +3,8 @@
 A NAME stands in the pages' lines `<!-- results: NAME TABLE ... -->`. docs/studies/results/NAME.parquet takes these
 tables from REPORT/results.parquet, and keeps those that the report lacks; so does results/curves/NAME.parquet from
 REPORT/curves.parquet. Their curves over the epochs, and figures of their sections of study.md, become figures of the
-pages. The name `claims` stands for the page docs/studies/claims.md
-instead, which becomes the report's study.md without the sections that have figures of such a table alone.
+pages. The name `claims` stands for the page docs/studies/claims.md instead, which becomes the report's study.md without
+the sections that have figures of such a table alone.
 `python -m scripts.refresh_study_pages` then fills the pages.
 """
 

@@ -65,8 +65,8 @@ def _row(found: TableResults, further: Sequence[FurtherColumn], row: Row, result
     cells = [_cell(found, row, column) for column in found.table.score_columns]
     cells += [_measured(of.values.get(row.key, ())) for of in further]
     masked = (stage for run in found.runs[row.key] for stage in run.chain if stage.stage == "mlm")
-    scratch = any(read_json(results.folder / stage.artefact / "config.json").get("from_scratch") for stage in masked)
-    start = RANDOM_WEIGHTS if scratch else results.record.start
+    configs = (read_json(results.folder / stage.artefact / "config.json", dict) for stage in masked)
+    start = RANDOM_WEIGHTS if any(config.get("from_scratch") for config in configs) else results.record.start
     return RowScores(row.key, row.label, row.point, start, tuple(cells))
 
 

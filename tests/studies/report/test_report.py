@@ -346,6 +346,7 @@ def test_each_table_begins_with_its_picture_and_what_it_means(reported: Path) ->
     assert "on the dev set after every epoch; after the last: " in markdown.split("](figures/figure2-curves.svg)")[0]
     for text in (html, re.sub(r"\\(.)", r"\1", markdown)):
         assert text.count("What this means.") == 2
+        assert text.count("The first stage starts from some-weights.") == 2
         assert re.search(r"With 1 to 2 seeds, .*significantly.* “Other_1” in Overall", text)
 
 
