@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from minbert.download_checkpoint import HUB_EXTRAS, weights_file
+from minbert.download_checkpoint import file_hashes
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from multitask.runs.artefact import LOCKS, Artefact, Weights, check_names, locate_model
@@ -77,7 +77,7 @@ class Store:
             if isinstance(node, Path):
                 identity = _declared(node) if node.suffix == ".toml" else _listed(node)
             elif isinstance(node, Weights):
-                identity = _files(locate_model(node.name, node.revision))
+                identity = file_hashes(locate_model(node.name, node.revision))
             else:
                 parents = [self.key(parent) for parent in node.parents]
                 inputs = {"parents": parents, "data": self._data(node), **self._computing}
@@ -155,12 +155,6 @@ def _declared(tasks_file: Path) -> list[str]:
     named = (getattr(task, split) for task in load_tasks(tasks_file).values() for split in SPLITS)
     sources = {source.path or source: source for source in named if source is not None and source.exists()}
     return [sha256_of_file(tasks_file), *(source.fingerprint() for source in sources.values())]
-
-
-def _files(folder: Path) -> dict[str, str]:
-    """Hashes of what a checkpoint folder is read from."""
-    paths = [weights_file(folder), *(folder / name for name in ("config.json", *HUB_EXTRAS))]
-    return {str(path.relative_to(folder)): sha256_of_file(path) for path in paths if path.is_file()}
 
 
 def garbage(runs: Path, named: Sequence[str] = ()) -> list[Path]:

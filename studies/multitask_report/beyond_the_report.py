@@ -5,6 +5,7 @@ from typing import Literal
 
 from multitask.models.config import HeadsConfig
 from multitask.schedulers.config import SchedulerConfig
+from multitask.stages.evaluate import EvaluateConfig
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.pretrain import PretrainConfig
 from multitask.training.config import OptimizerConfig
@@ -139,7 +140,11 @@ def stages(recipes: Recipes) -> Experiment:
     nli, given = recipes.nli(), recipes.given()
     trained = {"nli": nli, "given": given, "nli-given": recipes.given(start=nli), "given-nli": recipes.nli(start=given)}
     tuned = {f"{key}-finetuned": recipes.finetune(node) for key, node in trained.items()}
-    return with_recipes("stages", {**trained, "none-finetuned": recipes.finetune(recipes.start), **tuned})
+    untrained = {
+        "start": Node("evaluate", EvaluateConfig(), (recipes.start,), recipes.data),
+        "none-finetuned": recipes.finetune(recipes.start),
+    }
+    return with_recipes("stages", {**untrained, **trained, **tuned})
 
 
 TABLES = (

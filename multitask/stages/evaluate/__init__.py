@@ -52,7 +52,7 @@ def _check_suites(config: SuitesConfig, folder: Path) -> None:
 def _evaluation_cost(planned: Planned) -> float:
     from multitask.stages.cost import evaluation
 
-    return sum(map(evaluation, planned.needs))
+    return sum(map(evaluation, planned.needs or [planned]))
 
 
 def _suites_cost(planned: Planned) -> float:
@@ -67,17 +67,17 @@ def _suites_cost(planned: Planned) -> float:
 
 
 def _run_evaluation(models: Sequence[Weights], data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:
-    """Score a run's best model on the dev sets."""
-    from multitask.stages.evaluate.scoring import evaluate_run
+    """Score a run's best model, or a checkpoint, on the dev sets."""
+    from multitask.stages.evaluate.scoring import evaluate_model
 
-    return evaluate_run(Artefact(Path(models[0].name)), data, config, options)
+    return evaluate_model(models[0], data, config, options)
 
 
 def _run_suites(models: Sequence[Weights], data: Path, config: SuitesConfig, options: RunOptions) -> Artefact:
-    """Score the frozen embeddings of a run's model on SentEval's tasks."""
+    """Score a model's frozen embeddings on SentEval's tasks."""
     from multitask.stages.evaluate.scoring import evaluate_suites
 
-    return evaluate_suites(Artefact(Path(models[0].name)), data, config, options)
+    return evaluate_suites(models[0], data, config, options)
 
 
 ON_DEV = register(

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from minbert.download_checkpoint import file_hashes
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_json, sha256_of_file, write_json
 from multitask.data.contamination import TrainedOn
@@ -21,7 +22,7 @@ from multitask.evaluation.task_predictions import Estimates, estimate, load_spli
 from multitask.evaluation.task_scores import labels_of, overlap, score
 from multitask.models.multitask_model import load_model, tasks_to_score
 from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.runs.artefact import Artefact
+from multitask.runs.artefact import Artefact, Weights, is_run, locate_model
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import ON_DEV, ON_SUITES, EvaluateConfig, SuitesConfig
@@ -34,8 +35,8 @@ GEOMETRY_OF: Final = ("sts", "STSBenchmark")
 """The suite and the task whose embeddings' geometry `SuitesConfig.geometry` asks for."""
 
 
-def evaluate_run(run: Artefact, data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:
-    """Score a run's best model on the dev sets that selected it; an encoder without heads, only on pair tasks.
+def evaluate_model(model: str | Weights, data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:
+    """Score a model on the dev sets; an encoder without heads, only on pair tasks.
 
     The artefact holds evaluation.json (overall score, each task's main score and its name, all metrics, how much of
     each task the model was trained on, and the geometry of its embeddings of the similarity dev set, if the data has
@@ -43,34 +44,42 @@ def evaluate_run(run: Artefact, data: Path, config: EvaluateConfig, options: Run
     average precision, the predictions are probabilities).
 
     Args:
-        run: a completed training run.
-        data: the folder with its data.
+        model: a completed run, whose best model is scored, or a checkpoint.
+        data: the folder with the data.
         config: what it is scored on.
         options: device, precision, and where to write.
 
     Raises:
-        InputError: the dev files differ from those of the run.
+        InputError: no such model, or the dev files differ from those that selected the run's best model.
     """
-    runtime = start(options.device, options.precision)
+    model, runtime = Weights.of(model), start(options.device, options.precision)
     pairs = similarity_dev_set(data)
     measured = {} if pairs is None else {"similarity": pairs.fingerprint}
-    key = ON_DEV.key(config, {"model": run.digest, **measured, **runtime.describe()})
+    key = ON_DEV.key(config, {"model": _identity(model), **measured, **runtime.describe()})
     with Artefact.building(options.runs, key, options.name, {"data": str(data)}, options.keep) as artefact:
         if artefact.done:
             return artefact
-        folder = run.model_folder()
-        model = load_model(folder, load_tasks(data)).to(runtime.device)
-        dev = load_split(model, data, "dev")
-        for name, fingerprint in read_json(run.folder / "inputs.json").get("dev", {}).items():
+        folder = locate_model(model.name, model.revision)
+        loaded = load_model(folder, load_tasks(data)).to(runtime.device)
+        dev = load_split(loaded, data, "dev")
+        inputs = read_json(Path(model.name) / "inputs.json") if is_run(model.name) else {}
+        for name, fingerprint in inputs.get("dev", {}).items():
             if name in dev and dev[name].examples.fingerprint != fingerprint:
-                raise InputError(f"{dev[name].examples.source}: not the file that {run.folder} was selected on")
-        model.tasks = tasks_to_score(model, folder)
+                raise InputError(f"{dev[name].examples.source}: not the file that {model} was selected on")
+        loaded.tasks = tasks_to_score(loaded, folder)
         examples = {name: split.examples for name, split in dev.items()}
-        seen = TrainedOn.of_folder(folder, str(run.folder))
+        seen = TrainedOn.of_folder(folder, model.name)
         embedded = {} if pairs is None else {"geometry": _geometry(folder, pairs, options)}
-        write_evaluation(artefact.folder, model.tasks, estimate(model, dev, runtime), examples, seen, embedded)
+        write_evaluation(artefact.folder, loaded.tasks, estimate(loaded, dev, runtime), examples, seen, embedded)
         artefact.finish()
     return artefact
+
+
+def _identity(model: Weights) -> str | dict[str, str]:
+    """What decides a model's scores: the digest of its run, or the hashes of the checkpoint's files."""
+    if is_run(model.name):
+        return Artefact(Path(model.name)).digest
+    return file_hashes(locate_model(model.name, model.revision))
 
 
 def similarity_dev_set(data: Path) -> Examples | None:
@@ -130,14 +139,14 @@ def write_evaluation(
     _write(folder, answers, evaluation)
 
 
-def evaluate_suites(run: Artefact, folder: Path, config: SuitesConfig, options: RunOptions) -> Artefact:
-    """Score the frozen embeddings of a run's model on SentEval's tasks.
+def evaluate_suites(model: str | Weights, folder: Path, config: SuitesConfig, options: RunOptions) -> Artefact:
+    """Score a model's frozen embeddings on SentEval's tasks.
 
-    The artefact has the same files as that of `evaluate_run`, with the scores that the papers' tables report. It also
+    The artefact has the same files as that of `evaluate_model`, with the scores that the papers' tables report. It also
     lists the tasks whose files are missing, and on request the geometry of the STS Benchmark's embeddings.
 
     Args:
-        run: a completed training or pruning run.
+        model: a completed training or pruning run, or a checkpoint.
         folder: SentEval's data folder.
         config: which suites, and how many of their rows.
         options: device, precision, and where to write.
@@ -145,17 +154,17 @@ def evaluate_suites(run: Artefact, folder: Path, config: SuitesConfig, options: 
     Raises:
         InputError: a file is malformed, or all sets of a suite are missing.
     """
-    runtime = start(options.device, options.precision)
+    model, runtime = Weights.of(model), start(options.device, options.precision)
     found = {suite: read_sets(suite, folder) for suite in config.suites}
     paths = [path for suite in found for entry in SUITES[suite].sets for path in entry.paths(folder) if path.is_file()]
     files = {str(path.relative_to(folder)): sha256_of_file(path) for path in paths}
-    inputs = {"model": run.digest, "data": files, **runtime.describe()}
+    inputs = {"model": _identity(model), "data": files, **runtime.describe()}
     labels = {"data": str(folder)}
     key = ON_SUITES.key(config, inputs)
     with Artefact.building(options.runs, key, options.name, labels, options.keep) as artefact:
         if artefact.done:
             return artefact
-        place = run.model_folder()
+        place = locate_model(model.name, model.revision)
         data = {
             (suite, task): content if config.limit is None else content.sampled(config.limit)
             for suite, (tasks, _) in found.items()
@@ -164,7 +173,7 @@ def evaluate_suites(run: Artefact, folder: Path, config: SuitesConfig, options: 
         encoder = SentenceEncoder.load(place, device=options.device, precision=options.precision)
         sentences = (text for content in data.values() for text in content.sentences)
         table = embed(encoder, sentences, cache=None)
-        seen = TrainedOn.of_folder(place, str(run.folder))
+        seen = TrainedOn.of_folder(place, model.name)
         answers, tasks = {}, {}
         for (suite, task), content in data.items():
             outcome, result = measure_task(suite, task, content, table, seen, seed=0)

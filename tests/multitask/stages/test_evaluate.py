@@ -1,4 +1,4 @@
-"""Evaluation of a run: the geometry of its embeddings by brute force, and when there is none."""
+"""Evaluation of runs and checkpoints: scores and the geometry of embeddings by brute force, and when there is none."""
 
 import shutil
 from dataclasses import replace
@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+from scipy.stats import pearsonr
 
 from minbert.files import read_json
 from multitask.models.multitask_model import MultitaskModel
+from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import EvaluateConfig
-from multitask.stages.evaluate.scoring import evaluate_run, similarity_dev_set
+from multitask.stages.evaluate.scoring import evaluate_model, similarity_dev_set
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
 from multitask.training.config import OptimizerConfig
@@ -31,7 +34,7 @@ def run(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.TempPathF
 
 def test_alignment_and_uniformity_are_those_of_all_pairs(run: Artefact, small_data: Path) -> None:
     options = RunOptions(device="cpu", precision="fp32", runs=run.folder.parent)
-    found = read_json(evaluate_run(run, small_data, EvaluateConfig(), options).folder / "evaluation.json")
+    found = read_json(evaluate_model(str(run.folder), small_data, EvaluateConfig(), options).folder / "evaluation.json")
     assert found["scores"].keys() == {"sentiment"}
     pairs = similarity_dev_set(small_data)
     assert pairs is not None
@@ -53,11 +56,40 @@ def test_alignment_and_uniformity_are_those_of_all_pairs(run: Artefact, small_da
     assert "bands" not in found["geometry"]
 
 
+def test_a_checkpoint_is_scored_by_the_cosine_of_its_embeddings(
+    tiny_encoder: Path, small_data: Path, tmp_path: Path
+) -> None:
+    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
+    scored = evaluate_model(str(tiny_encoder), small_data, EvaluateConfig(), options)
+    found = read_json(scored.folder / "evaluation.json")
+    assert found["scores"].keys() == {"paraphrase", "similarity"}  # sentiment needs a trained head
+    pairs = similarity_dev_set(small_data)
+    assert pairs is not None
+    embedder = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
+    first, second = (embedder.encode(list(column), normalize=True).astype(float) for column in pairs.sentences)
+    assert found["scores"]["similarity"] == pytest.approx(pearsonr((first * second).sum(1), pairs.labels)[0], abs=1e-5)
+    assert found["overlap"]["similarity"]["rows_seen"] == 0
+
+
+def test_other_weights_in_the_same_folder_are_another_evaluation(
+    tiny_encoder: Path, small_data: Path, tmp_path: Path
+) -> None:
+    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / "runs")
+    checkpoint = shutil.copytree(tiny_encoder, tmp_path / "checkpoint")
+    before = evaluate_model(str(checkpoint), small_data, EvaluateConfig(), options)
+    assert evaluate_model(str(checkpoint), small_data, EvaluateConfig(), options) == before
+    tensors = load_file(checkpoint / "model.safetensors")
+    save_file({name: tensor * 1.5 for name, tensor in tensors.items()}, checkpoint / "model.safetensors")
+    assert evaluate_model(str(checkpoint), small_data, EvaluateConfig(), options) != before
+
+
 def test_without_similar_pairs_nothing_is_measured(run: Artefact, small_data: Path, tmp_path: Path) -> None:
     data = shutil.copytree(small_data, tmp_path / "data")
     (data / "sts-dev.csv").unlink()
     options = replace(RunOptions(device="cpu", precision="fp32"), runs=tmp_path / "runs")
-    assert "geometry" not in read_json(evaluate_run(run, data, EvaluateConfig(), options).folder / "evaluation.json")
+    assert "geometry" not in read_json(
+        evaluate_model(str(run.folder), data, EvaluateConfig(), options).folder / "evaluation.json"
+    )
     header, row, *_ = (small_data / "sts-dev.csv").read_text().splitlines()
     columns = row.split("\t")
     (data / "sts-dev.csv").write_text(header + "\n" + "\t".join([*columns[:2], "Same.", "Same.", columns[4]]) + "\n")
