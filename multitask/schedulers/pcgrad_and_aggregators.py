@@ -75,11 +75,29 @@ class Aggregation(AverageLoss):
 
     def _aggregate(self, matrix: Tensor) -> Tensor:
         try:
-            return self.aggregator(matrix).mul_(self.scale)
+            return self._combined(matrix).mul_(self.scale)
         except Exception:
             if matrix.isfinite().all():
                 raise
             return matrix.sum(dim=0)  # solvers fail on gradients that are not finite; the loop names the loss
+
+    def _combined(self, matrix: Tensor) -> Tensor:
+        return self.aggregator(matrix)
+
+
+class ConFIG(Aggregation):
+    """ConFIG, computed in the few dimensions that the tasks' gradients span.
+
+    torchjd takes the pseudo-inverse of the [tasks, parameters] matrix. That neglects singular values below the largest
+    one times `parameters` times the precision of float32: with 8.4 million parameters or more, all of them, so that
+    the aggregate is 0. With the gradients' coordinates in an orthonormal basis of their span, the matrix is square.
+    """
+
+    def _combined(self, matrix: Tensor) -> Tensor:
+        values, vectors = torch.linalg.eigh((matrix @ matrix.T).double())
+        coordinates = vectors * values.clamp(min=0).sqrt()  # [tasks, dimensions], with the same scalar products
+        weights = torch.linalg.pinv(coordinates.T) @ self.aggregator(coordinates)  # [tasks]
+        return weights.to(matrix.dtype) @ matrix
 
 
 class NashMtl(Aggregation):
@@ -128,7 +146,7 @@ METHODS = {
     # Chen et al. 2020, arXiv 2010.06808, algorithm 1.
     "graddrop": Method("GradDrop", sums=True),
     # Liu et al. 2024, arXiv 2408.11104, equation 2.
-    "config": Method("ConFIG", sums=True),
+    "config": Method("ConFIG", sums=True, kind=ConFIG),
     # Sener & Koltun 2018, arXiv 1810.04650, algorithm 2.
     "mgda": Method("MGDA", sums=False),
     # Liu et al. 2021, "Towards Impartial Multi-task Learning".

@@ -122,7 +122,7 @@ STAGE = register(
         FinetuneConfig,
         _run,
         lambda planned: planned.config.epochs * training_cost(planned.config, planned.data),
-        version=4,
+        version=5,
         summary=scores_of_epochs,
         common=COMMON,
         distributed=True,

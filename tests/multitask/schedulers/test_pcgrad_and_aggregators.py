@@ -143,6 +143,21 @@ def test_what_reaches_which_parameter(name, reduction):
     assert losses.watched.keys() == expected.watched.keys()
 
 
+@pytest.mark.parametrize("method", sorted(EXPECTED.keys() - {"graddrop"}))  # which looks at each parameter by itself
+def test_millions_of_parameters_are_aggregated_as_the_few_dimensions_that_they_span(method):
+    if extra := METHODS[method].extra:
+        pytest.importorskip(PACKAGES[extra])
+    few = torch.tensor([[2.0, 0.5, 0.0], [-1.5, 1.0, 0.5], [0.0, -0.3, 1.0]])  # [tasks, dimensions], in conflict
+    width = 3_000_000  # parameters of each dimension
+    many = (few / width**0.5).repeat_interleave(width, dim=1)  # [tasks, 3 * width]
+    scheduler = build(method)
+    torch.manual_seed(1)
+    found = scheduler._aggregate(many).view(3, width) * width**0.5
+    torch.manual_seed(1)
+    expected = EXPECTED[method]()(few.double())
+    torch.testing.assert_close(found.double(), expected[:, None].expand(3, width), rtol=2e-3, atol=2e-3)
+
+
 def test_one_graph_is_alive_at_a_time(name):
     toy, scheduler = Toy(), build(name)
     for _ in range(2):
