@@ -34,12 +34,6 @@ HUB_EXTRAS = (
 )
 
 
-def file_hashes(folder: Path) -> dict[str, str]:
-    """SHA-256 of each file that a checkpoint folder is read from, by the file's path within the folder."""
-    paths = [weights_file(folder), *(folder / name for name in ("config.json", *HUB_EXTRAS))]
-    return {str(path.relative_to(folder)): sha256_of_file(path) for path in paths if path.is_file()}
-
-
 def resolve(name: str, revision: str | None = None, with_weights: bool = True) -> Path:
     """The local folder of a checkpoint; a hub id is downloaded unless it is in the cache.
 

@@ -4,14 +4,24 @@ import re
 from pathlib import Path
 from typing import get_args
 
+from minbert.download_checkpoint import HUB_EXTRAS, weights_file
 from minbert.errors import InputError
-from minbert.files import read_json, write_json
+from minbert.files import read_json, sha256_of_file, write_json
 from multitask.models.config import Pooling
 from multitask.models.pooling import PoolingMethod
 
 DESCRIPTION = "multitask.json"
 HEADS = "heads.safetensors"
 POOLING = Path("1_Pooling", "config.json")  # as sentence-transformers names it
+
+
+def file_hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 of each file that a model is read from, by the file's path within the folder.
+
+    Raises InputError if the folder has no weights.
+    """
+    paths = [weights_file(folder), *(folder / name for name in ("config.json", DESCRIPTION, HEADS, *HUB_EXTRAS))]
+    return {str(path.relative_to(folder)): sha256_of_file(path) for path in paths if path.is_file()}
 
 
 def heads_files(folder: Path, pooling: PoolingMethod) -> list[Path]:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:  # its import takes a second, which other schedulers should no
     from torchjd.aggregation import Aggregator
 
 
+ROUNDING = 10 * torch.finfo(torch.float32).eps
+"""Eigenvalues below this share of the largest, for each task, are rounding errors of scalar products in float32."""
+
+
 class Aggregation(AverageLoss):
     """Each step takes a batch of every task and aggregates the tasks' gradients of the shared parameters.
 
@@ -82,22 +86,29 @@ class Aggregation(AverageLoss):
             return matrix.sum(dim=0)  # solvers fail on gradients that are not finite; the loop names the loss
 
     def _combined(self, matrix: Tensor) -> Tensor:
+        """The gradients [tasks, parameters] as one, [parameters]."""
         return self.aggregator(matrix)
 
 
 class ConFIG(Aggregation):
-    """ConFIG, computed in the few dimensions that the tasks' gradients span.
+    """ConFIG, computed in the few dimensions that the tasks' gradients span (Liu et al. 2024, equation 2).
 
-    torchjd takes the pseudo-inverse of the [tasks, parameters] matrix. That neglects singular values below the largest
-    one times `parameters` times the precision of float32: with 8.4 million parameters or more, all of them, so that
-    the aggregate is 0. With the gradients' coordinates in an orthonormal basis of their span, the matrix is square.
+    torchjd takes the pseudo-inverse of the gradients of unit length, [tasks, parameters]. That neglects singular values
+    below the largest one times `parameters` times the precision of float32: with 8.4 million parameters or more, all of
+    them, so that the aggregate is 0. Here it takes that of the gradients' coordinates, [tasks, dimensions].
     """
 
     def _combined(self, matrix: Tensor) -> Tensor:
-        values, vectors = torch.linalg.eigh((matrix @ matrix.T).double())
-        coordinates = vectors * values.clamp(min=0).sqrt()  # [tasks, dimensions], with the same scalar products
-        weights = torch.linalg.pinv(coordinates.T) @ self.aggregator(coordinates)  # [tasks]
-        return weights.to(matrix.dtype) @ matrix
+        gramian = (matrix @ matrix.T).cpu().double()
+        norms = gramian.diagonal().sqrt()
+        inverse = torch.where(norms > 0, 1 / norms, 0.0)
+        # Of unit length, so that a small gradient does not count as a rounding error of a large one.
+        values, vectors = torch.linalg.eigh(inverse[:, None] * gramian * inverse)
+        spanned = values > values.max() * ROUNDING * len(matrix)
+        spreads, basis = values[spanned].sqrt(), vectors[:, spanned]  # [dimensions], [tasks, dimensions]
+        combined = self.aggregator(norms[:, None] * basis * spreads)  # [dimensions]
+        weights = inverse * (basis @ (combined / spreads))  # [tasks]
+        return weights.to(matrix) @ matrix
 
 
 class NashMtl(Aggregation):

@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from minbert.download_checkpoint import file_hashes
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from multitask.runs.artefact import LOCKS, Artefact, Weights, check_names, locate_model
@@ -77,6 +76,8 @@ class Store:
             if isinstance(node, Path):
                 identity = _declared(node) if node.suffix == ".toml" else _listed(node)
             elif isinstance(node, Weights):
+                from multitask.models.model_folder import file_hashes  # imports torch
+
                 identity = file_hashes(locate_model(node.name, node.revision))
             else:
                 parents = [self.key(parent) for parent in node.parents]

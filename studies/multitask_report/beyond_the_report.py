@@ -135,7 +135,7 @@ def negative_pairs(recipes: Recipes) -> Experiment:
 def stages(recipes: Recipes) -> Experiment:
     """Future work 4 of the report (section 7): alignment and uniformity of the embeddings after every stage.
 
-    The models are those of Table 5, before and after their fine-tuning.
+    The models are the start weights and those of Table 5, before and after fine-tuning.
     """
     nli, given = recipes.nli(), recipes.given()
     trained = {"nli": nli, "given": given, "nli-given": recipes.given(start=nli), "given-nli": recipes.nli(start=given)}

@@ -58,6 +58,8 @@ class Estimate:
     seen: bool = False
 
 
+FIXED = Spread(0.0, 0)
+"""Of a model that does not depend on the seed."""
 UNDEFINED = Estimate(nan, None, nan, nan)
 
 
@@ -207,9 +209,15 @@ class TableResults:
         return [self.heading(column) for column, alike in self.alike.items() if not alike]
 
     def _distinct(self, column: str) -> list[Values]:
-        """Scores of a column's rows, [seeds] each. Rows with the same models count once."""
+        """Scores of a column's rows that may vary over seeds, [seeds] each. Rows with the same models count once."""
         cells = [(row, scores.observed) for (row, name), scores in self.scores.items() if name == column]
-        return list({self._models(row, column): observed for row, observed in cells}.values())
+        varied = [(row, observed) for row, observed in cells if not self._seeds_share_a_model(row, column)]
+        return list({self._models(row, column): observed for row, observed in varied}.values())
+
+    def _seeds_share_a_model(self, row: str, column: str) -> bool:
+        """Whether the same model answers for several seeds, as do start weights: no chance is left to tell of."""
+        tasks = self.tasks(column)
+        return len(self.scored(row, tasks)) > 1 and len(self._models(row, column)) == len(tasks)
 
     def _models(self, row: str, column: str) -> frozenset[tuple[str, str]]:
         """Each task of a column with the runs whose models answer it."""
@@ -225,7 +233,8 @@ class TableResults:
             scores = self.scores.get((row, column))
             if scores is None:
                 return UNDEFINED
-            mean = self._combined([(1.0, scores)], column, self.alike[column])
+            alone, fixed = [(1.0, scores)], self._seeds_share_a_model(row, column)
+            mean = contrast(alone, FIXED) if fixed else self._combined(alone, column, self.alike[column])
             touched = any((row, task) in seen for task in self.tasks(column))
             return Estimate(mean.value, scores.deviation, *mean.interval(), touched)
 

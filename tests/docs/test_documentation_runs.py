@@ -17,7 +17,7 @@ RUNNING = [page for page in PAGES if any(block.kind in ("run", "file") for block
 
 def masked(text: str) -> str:
     """A text without numbers and their signs, and without the spaces, dashes and stars that depend on them."""
-    return re.sub(r"[\s*†–-]+", " ", re.sub(r"[+−]?\d[\d.,]*(e-?\d+)?|[0-9a-f]{16}", "0", text))
+    return re.sub(r"[\s*†–-]+", " ", re.sub(r"\b[0-9a-f]{16}\b|[+−]?\d[\d.,]*(e-?\d+)?", "0", text))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -31,6 +31,11 @@ def test_blocks_are_found() -> None:
     counts = Counter(block.kind for page in PAGES if page.parent.name != "studies" for block in blocks(page))
     assert counts["run"] > 20
     assert counts["not run"] < counts["run"]
+
+
+def test_hashes_are_masked_whatever_they_begin_with() -> None:
+    assert masked("runs/a-6eca059e52001d50 1.5") == masked("runs/a-eca6059e52001d5a −2")
+    assert masked("of 16 words") != masked("of 16 rows")
 
 
 @pytest.mark.docs

@@ -49,7 +49,7 @@ def ensemble(
 ) -> Artefact:
     """Combine models; the members with a head for a task answer that task.
 
-    The artefact holds evaluation.json and predictions.npz, as `evaluate_model` writes them. evaluation.json also has
+    The artefact holds evaluation.json and predictions.npz, as `evaluate_on_dev` writes them. evaluation.json also has
     the method, whether it selected on these dev scores (`selected_on_dev`; the scores are then optimistic), every
     member's dev scores and, for each task, the members' weights. Prediction files for dev and test are in
     `predictions`. A soup is kept as the run's model. A missing test file only causes a warning.

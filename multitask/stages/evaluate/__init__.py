@@ -1,4 +1,4 @@
-"""Scores of a trained model on the dev sets and on SentEval's tasks: settings and registration. `scoring.py` scores."""
+"""Scores of a model on the dev sets and on SentEval's tasks: settings and registration. `scoring.py` scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from multitask.stages.registry import Planned, Stage, register
 
 @dataclass(frozen=True)
 class EvaluateConfig:
-    """What a run's leading model is scored on."""
+    """What a run's leading model, or a checkpoint, is scored on."""
 
     split: Literal["dev"] = "dev"
 
@@ -68,9 +68,9 @@ def _suites_cost(planned: Planned) -> float:
 
 def _run_evaluation(models: Sequence[Weights], data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:
     """Score a run's best model, or a checkpoint, on the dev sets."""
-    from multitask.stages.evaluate.scoring import evaluate_model
+    from multitask.stages.evaluate.scoring import evaluate_on_dev
 
-    return evaluate_model(models[0], data, config, options)
+    return evaluate_on_dev(models[0], data, config, options)
 
 
 def _run_suites(models: Sequence[Weights], data: Path, config: SuitesConfig, options: RunOptions) -> Artefact:
@@ -86,7 +86,7 @@ ON_DEV = register(
         EvaluateConfig,
         _run_evaluation,
         _evaluation_cost,
-        version=3,
+        version=4,
         with_seed=None,
         command=False,
         scores=True,

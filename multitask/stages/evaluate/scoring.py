@@ -9,17 +9,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from minbert.download_checkpoint import file_hashes
 from minbert.errors import InputError
 from minbert.files import atomic_file, read_json, sha256_of_file, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
+from multitask.data.labelled_data import LabelledData
 from multitask.evaluation.embedding_cache import embed
 from multitask.evaluation.embedding_geometry import DIGITS, Geometry, geometry
 from multitask.evaluation.embedding_suites import SUITES, measure_task, read_sets
 from multitask.evaluation.senteval_files import SimilarityData
 from multitask.evaluation.task_predictions import Estimates, estimate, load_split
 from multitask.evaluation.task_scores import labels_of, overlap, score
+from multitask.models.model_folder import file_hashes
 from multitask.models.multitask_model import load_model, tasks_to_score
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact, Weights, is_run, locate_model
@@ -35,7 +36,7 @@ GEOMETRY_OF: Final = ("sts", "STSBenchmark")
 """The suite and the task whose embeddings' geometry `SuitesConfig.geometry` asks for."""
 
 
-def evaluate_model(model: str | Weights, data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:
+def evaluate_on_dev(model: str | Weights, data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:
     """Score a model on the dev sets; an encoder without heads, only on pair tasks.
 
     The artefact holds evaluation.json (overall score, each task's main score and its name, all metrics, how much of
@@ -50,22 +51,26 @@ def evaluate_model(model: str | Weights, data: Path, config: EvaluateConfig, opt
         options: device, precision, and where to write.
 
     Raises:
-        InputError: no such model, or the dev files differ from those that selected the run's best model.
+        InputError: no such model, a missing or malformed dev file, or one that differs from those that selected the
+            run's best model.
     """
     model, runtime = Weights.of(model), start(options.device, options.precision)
+    folder = locate_model(model.name, model.revision)
+    loaded = load_model(folder, load_tasks(data)).to(runtime.device)
+    dev = load_split(loaded, data, "dev")
+    _check_selected_on(model, dev)
     pairs = similarity_dev_set(data)
-    measured = {} if pairs is None else {"similarity": pairs.fingerprint}
-    key = ON_DEV.key(config, {"model": _identity(model), **measured, **runtime.describe()})
+    inputs = {
+        "model": _identity(model),
+        "tasks": {name: task.declaration() for name, task in loaded.tasks.items()},
+        "dev": {name: split.examples.identity for name, split in dev.items()},
+        "similarity": None if pairs is None else pairs.identity,
+        **runtime.describe(),
+    }
+    key = ON_DEV.key(config, inputs)
     with Artefact.building(options.runs, key, options.name, {"data": str(data)}, options.keep) as artefact:
         if artefact.done:
             return artefact
-        folder = locate_model(model.name, model.revision)
-        loaded = load_model(folder, load_tasks(data)).to(runtime.device)
-        dev = load_split(loaded, data, "dev")
-        inputs = read_json(Path(model.name) / "inputs.json") if is_run(model.name) else {}
-        for name, fingerprint in inputs.get("dev", {}).items():
-            if name in dev and dev[name].examples.fingerprint != fingerprint:
-                raise InputError(f"{dev[name].examples.source}: not the file that {model} was selected on")
         loaded.tasks = tasks_to_score(loaded, folder)
         examples = {name: split.examples for name, split in dev.items()}
         seen = TrainedOn.of_folder(folder, model.name)
@@ -75,8 +80,16 @@ def evaluate_model(model: str | Weights, data: Path, config: EvaluateConfig, opt
     return artefact
 
 
+def _check_selected_on(model: Weights, dev: Mapping[str, LabelledData]) -> None:
+    """Raise InputError if a dev set differs from the one that selected a run's best model."""
+    inputs = read_json(Path(model.name) / "inputs.json") if is_run(model.name) else {}
+    for name, fingerprint in inputs.get("dev", {}).items():
+        if name in dev and dev[name].examples.fingerprint != fingerprint:
+            raise InputError(f"{dev[name].examples.source}: not the file that {model} was selected on")
+
+
 def _identity(model: Weights) -> str | dict[str, str]:
-    """What decides a model's scores: the digest of its run, or the hashes of the checkpoint's files."""
+    """What decides a model's outputs: the digest of its run, or the hashes of the checkpoint's files."""
     if is_run(model.name):
         return Artefact(Path(model.name)).digest
     return file_hashes(locate_model(model.name, model.revision))
@@ -142,8 +155,8 @@ def write_evaluation(
 def evaluate_suites(model: str | Weights, folder: Path, config: SuitesConfig, options: RunOptions) -> Artefact:
     """Score a model's frozen embeddings on SentEval's tasks.
 
-    The artefact has the same files as that of `evaluate_model`, with the scores that the papers' tables report. It also
-    lists the tasks whose files are missing, and on request the geometry of the STS Benchmark's embeddings.
+    The artefact has the same files as that of `evaluate_on_dev`, with the scores that the papers' tables report. It
+    also lists the tasks whose files are missing, and on request the geometry of the STS Benchmark's embeddings.
 
     Args:
         model: a completed training or pruning run, or a checkpoint.
@@ -152,7 +165,7 @@ def evaluate_suites(model: str | Weights, folder: Path, config: SuitesConfig, op
         options: device, precision, and where to write.
 
     Raises:
-        InputError: a file is malformed, or all sets of a suite are missing.
+        InputError: no such model, a file is malformed, or all sets of a suite are missing.
     """
     model, runtime = Weights.of(model), start(options.device, options.precision)
     found = {suite: read_sets(suite, folder) for suite in config.suites}

@@ -122,7 +122,7 @@ STAGE = register(
         FinetuneConfig,
         _run,
         lambda planned: planned.config.epochs * training_cost(planned.config, planned.data),
-        version=5,
+        version=6,
         summary=scores_of_epochs,
         common=COMMON,
         distributed=True,

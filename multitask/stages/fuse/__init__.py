@@ -82,7 +82,7 @@ STAGE = register(
         FuseConfig,
         _run,
         _cost,
-        version=3,
+        version=4,
         with_seed=_with_seed,
         summary=scores_of_epochs,
         common=(*COMMON, "objective"),

@@ -158,6 +158,24 @@ def test_millions_of_parameters_are_aggregated_as_the_few_dimensions_that_they_s
     torch.testing.assert_close(found.double(), expected[:, None].expand(3, width), rtol=2e-3, atol=2e-3)
 
 
+GRADIENTS = torch.randn(4, 50, generator=torch.Generator().manual_seed(0))  # [tasks, parameters]
+DEPENDENT = {
+    "a task without a gradient": GRADIENTS * torch.tensor([1.0, 0, 1, 1])[:, None],
+    "opposite tasks": torch.cat([GRADIENTS, -2 * GRADIENTS[:1]]),
+    "equal tasks": torch.cat([GRADIENTS, GRADIENTS[:1]]),
+    "a small gradient": GRADIENTS * torch.tensor([1, 1e-8, 1, 1])[:, None],
+    "fewer parameters than tasks": GRADIENTS[:, :3],
+    "no gradients": torch.zeros(4, 50),
+}
+
+
+@pytest.mark.parametrize("gradients", DEPENDENT.values(), ids=DEPENDENT)
+def test_rounding_adds_no_dimension_to_config(gradients):
+    found = build("config")._aggregate(gradients.clone())
+    expected = EXPECTED["config"]()(gradients.double())
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_one_graph_is_alive_at_a_time(name):
     toy, scheduler = Toy(), build(name)
     for _ in range(2):

@@ -11,13 +11,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from scipy.stats import pearsonr
 
+from minbert.errors import InputError
 from minbert.files import read_json
+from multitask.models.model_folder import DESCRIPTION, HEADS
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import EvaluateConfig
-from multitask.stages.evaluate.scoring import evaluate_model, similarity_dev_set
+from multitask.stages.evaluate.scoring import evaluate_on_dev, similarity_dev_set
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
 from multitask.training.config import OptimizerConfig
@@ -34,7 +36,9 @@ def run(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.TempPathF
 
 def test_alignment_and_uniformity_are_those_of_all_pairs(run: Artefact, small_data: Path) -> None:
     options = RunOptions(device="cpu", precision="fp32", runs=run.folder.parent)
-    found = read_json(evaluate_model(str(run.folder), small_data, EvaluateConfig(), options).folder / "evaluation.json")
+    found = read_json(
+        evaluate_on_dev(str(run.folder), small_data, EvaluateConfig(), options).folder / "evaluation.json"
+    )
     assert found["scores"].keys() == {"sentiment"}
     pairs = similarity_dev_set(small_data)
     assert pairs is not None
@@ -60,7 +64,7 @@ def test_a_checkpoint_is_scored_by_the_cosine_of_its_embeddings(
     tiny_encoder: Path, small_data: Path, tmp_path: Path
 ) -> None:
     options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
-    scored = evaluate_model(str(tiny_encoder), small_data, EvaluateConfig(), options)
+    scored = evaluate_on_dev(str(tiny_encoder), small_data, EvaluateConfig(), options)
     found = read_json(scored.folder / "evaluation.json")
     assert found["scores"].keys() == {"paraphrase", "similarity"}  # sentiment needs a trained head
     pairs = similarity_dev_set(small_data)
@@ -76,11 +80,41 @@ def test_other_weights_in_the_same_folder_are_another_evaluation(
 ) -> None:
     options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / "runs")
     checkpoint = shutil.copytree(tiny_encoder, tmp_path / "checkpoint")
-    before = evaluate_model(str(checkpoint), small_data, EvaluateConfig(), options)
-    assert evaluate_model(str(checkpoint), small_data, EvaluateConfig(), options) == before
+    before = evaluate_on_dev(str(checkpoint), small_data, EvaluateConfig(), options)
+    assert evaluate_on_dev(str(checkpoint), small_data, EvaluateConfig(), options) == before
     tensors = load_file(checkpoint / "model.safetensors")
     save_file({name: tensor * 1.5 for name, tensor in tensors.items()}, checkpoint / "model.safetensors")
-    assert evaluate_model(str(checkpoint), small_data, EvaluateConfig(), options) != before
+    assert evaluate_on_dev(str(checkpoint), small_data, EvaluateConfig(), options) != before
+
+
+def test_other_heads_or_another_pooling_are_another_evaluation(run: Artefact, small_data: Path, tmp_path: Path) -> None:
+    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / "runs")
+    model = shutil.copytree(run.model_folder(), tmp_path / "model")
+    scored = [evaluate_on_dev(str(model), small_data, EvaluateConfig(), options)]
+    tensors = load_file(model / HEADS)
+    save_file({name: -tensor for name, tensor in tensors.items()}, model / HEADS)
+    scored.append(evaluate_on_dev(str(model), small_data, EvaluateConfig(), options))
+    description = (model / DESCRIPTION).read_text()
+    (model / DESCRIPTION).write_text(description.replace('"pooling": "cls"', '"pooling": "mean"'))
+    scored.append(evaluate_on_dev(str(model), small_data, EvaluateConfig(), options))
+    assert len(set(scored)) == 3
+
+
+def test_other_dev_rows_are_another_evaluation_of_a_checkpoint_and_refused_for_a_run(
+    run: Artefact, tiny_encoder: Path, small_data: Path, tmp_path: Path
+) -> None:
+    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / "runs")
+    data = shutil.copytree(small_data, tmp_path / "data")
+    of_run, before = (evaluate_on_dev(str(m), data, EvaluateConfig(), options) for m in (run.folder, tiny_encoder))
+    for name in ("quora-dev.csv", "ids-sst-dev.csv"):
+        header, _, *rows = (data / name).read_text().splitlines(keepends=True)
+        (data / name).write_text("".join([header, *rows]))
+    after = evaluate_on_dev(str(tiny_encoder), data, EvaluateConfig(), options)
+    assert len(np.load(after.folder / "predictions.npz")["paraphrase_labels"]) == 31
+    assert len(np.load(before.folder / "predictions.npz")["paraphrase_labels"]) == 32
+    assert of_run.done
+    with pytest.raises(InputError, match=r"ids-sst-dev.csv: not the file that .* was selected on"):
+        evaluate_on_dev(str(run.folder), data, EvaluateConfig(), options)
 
 
 def test_without_similar_pairs_nothing_is_measured(run: Artefact, small_data: Path, tmp_path: Path) -> None:
@@ -88,7 +122,7 @@ def test_without_similar_pairs_nothing_is_measured(run: Artefact, small_data: Pa
     (data / "sts-dev.csv").unlink()
     options = replace(RunOptions(device="cpu", precision="fp32"), runs=tmp_path / "runs")
     assert "geometry" not in read_json(
-        evaluate_model(str(run.folder), data, EvaluateConfig(), options).folder / "evaluation.json"
+        evaluate_on_dev(str(run.folder), data, EvaluateConfig(), options).folder / "evaluation.json"
     )
     header, row, *_ = (small_data / "sts-dev.csv").read_text().splitlines()
     columns = row.split("\t")

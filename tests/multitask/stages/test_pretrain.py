@@ -36,7 +36,7 @@ from multitask.stages.common import Start
 from multitask.stages.contrastive_config import NegativesConfig
 from multitask.stages.dropout_views_and_pairs import ContrastiveSource, build_projection, load_contrastive
 from multitask.stages.evaluate import EvaluateConfig
-from multitask.stages.evaluate.scoring import evaluate_model
+from multitask.stages.evaluate.scoring import evaluate_on_dev
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
 from multitask.stages.held_out_probe import HeldOut
@@ -517,7 +517,7 @@ def test_curves_and_scores_take_cosines_as_they_are(data: Path, tiny_encoder: Pa
         replace(CONFIG, select="similarity", pooling="mean", optimizer=OptimizerConfig(learning_rate=0.0)),
     )
     options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
-    scored = evaluate_model(str(artefact.folder), data, EvaluateConfig(), options).folder
+    scored = evaluate_on_dev(str(artefact.folder), data, EvaluateConfig(), options).folder
     with np.load(scored / "predictions.npz") as arrays:
         assert arrays["similarity_predictions"].min() < -0.1
     [line] = artefact.history()
@@ -600,7 +600,9 @@ def test_heads_are_kept_as_they_are_and_scored_on_the_new_encoder(
     old, new = MultitaskModel.load(before), MultitaskModel.load(after)
     assert not torch.equal(old.encoder.layers[0].output.weight, new.encoder.layers[0].output.weight)
     options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
-    stored = read_json(evaluate_model(str(artefact.folder), data, EvaluateConfig(), options).folder / "evaluation.json")
+    stored = read_json(
+        evaluate_on_dev(str(artefact.folder), data, EvaluateConfig(), options).folder / "evaluation.json"
+    )
     old.encoder = new.encoder  # the old heads on the new encoder
     dev = load_split(old, data, "dev")
     expected = score(old.tasks, estimate(old, dev, RUNTIME), {name: rows.examples for name, rows in dev.items()})

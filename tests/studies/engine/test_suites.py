@@ -21,6 +21,7 @@ from multitask.evaluation.suite_sets import SETS
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import SuitesConfig
+from multitask.stages.evaluate.scoring import evaluate_suites
 from studies.engine.experiments import GROUPS, RETRIEVAL, STS, TRANSFER, all_experiments, suites_experiment
 from studies.engine.local_engine import InProcess
 from studies.engine.plan import make_plan
@@ -93,6 +94,18 @@ def test_scores_are_those_of_the_command(preset: Preset, runs: Path, monkeypatch
             assert right.mean() == pytest.approx(evaluation["scores"][name], abs=1e-9)
         for name in GROUPS[RETRIEVAL]:
             assert arrays[f"{name}_predictions"].mean() == pytest.approx(evaluation["scores"][name], abs=1e-9)
+
+
+def test_a_checkpoint_has_the_scores_of_the_command(preset: Preset, tmp_path: Path) -> None:
+    name, folder = preset.recipes.start.name, preset.recipes.suites_data
+    assert folder is not None
+    options = RunOptions("cpu", "fp32", tmp_path)
+    scored = evaluate_suites(preset.recipes.start, folder, SuitesConfig(("sts",)), options)
+    expected = evaluate_model("sts", name, folder, None, device="cpu", precision="fp32")
+    found = read_json(scored.folder / "evaluation.json")
+    for task, result in expected.tasks.items():
+        assert found["scores"][task] == pytest.approx(expected.main(result.scores), abs=1e-6)
+    assert {of["rows_seen"] for of in found["overlap"].values()} == {0}
 
 
 def test_columns_are_the_means_of_the_suites_and_their_tasks(results: TableResults) -> None:

@@ -62,6 +62,16 @@ def test_rows_that_vary_differently_tell_of_themselves_alone(gradient: TableResu
     assert own_way.interval() == pooled_way.interval()  # the others tell how much a single seed may be off
 
 
+def test_a_model_that_all_seeds_share_tells_nothing_of_the_variance_over_seeds(gradient: TableResults) -> None:
+    first, second, *_ = (row.key for row in gradient.table.rows)
+    [one, *_], varied = gradient.runs[first], gradient.runs[second]
+    shared = replace(gradient, runs={first: tuple(replace(one, seed=seed) for seed in range(3)), second: varied})
+    assert shared.spreads["similarity"] == Spread.pooled([shared.scores[second, "similarity"].observed])
+    draws = shared.scores[first, "similarity"].resampled[:, 0]
+    found = shared.estimates[first, "similarity"]
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(draws, (0.025, 0.975))))
+
+
 def test_a_table_whose_rows_vary_differently_has_their_own_variances(gradient: TableResults) -> None:
     wild, first, second = (row.key for row in gradient.table.rows[:3])
     steady = {cell: replace(of, observed=np.array([0.49, 0.5, 0.51])) for cell, of in gradient.scores.items()}

@@ -20,7 +20,7 @@ from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import EvaluateConfig
-from multitask.stages.evaluate.scoring import evaluate_model
+from multitask.stages.evaluate.scoring import evaluate_on_dev
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
 from multitask.stages.pretrain import PretrainConfig
@@ -182,7 +182,7 @@ def test_other_stages_start_from_it(run: Run, small_data: Path, options: RunOpti
         assert not equal_weights(encoder(after), encoder(pruned))
     for model in (pruned, trained, viewed):
         scores = read_json(
-            evaluate_model(str(model.folder), small_data, EvaluateConfig(), options).folder / "evaluation.json"
+            evaluate_on_dev(str(model.folder), small_data, EvaluateConfig(), options).folder / "evaluation.json"
         )["scores"]
         assert np.isfinite(scores["similarity"])
 
@@ -206,7 +206,7 @@ def test_heads_of_tasks_stay_with_the_weights_that_they_were_trained_with(
     kept = run(start=tuned.folder)
     assert tuple(MultitaskModel.load(kept.model_folder()).tasks) == TUNED.tasks
     scores = read_json(
-        evaluate_model(str(kept.folder), small_data, EvaluateConfig(), options).folder / "evaluation.json"
+        evaluate_on_dev(str(kept.folder), small_data, EvaluateConfig(), options).folder / "evaluation.json"
     )["scores"]
     assert set(scores) == set(TUNED.tasks)
     rewound = run(start=tuned.folder, rewind_to=str(tiny_encoder))
