@@ -241,7 +241,7 @@ class Results:
     tables: tuple[TableScores, ...]
 
     @classmethod
-    def load(cls, path: Path | str) -> Self:
+    def load(cls, path: Path | str = "report/results.parquet") -> Self:
         """Read a file of results.
 
         Raises:

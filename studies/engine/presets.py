@@ -71,8 +71,7 @@ PAPER = Recipes(
 )
 
 # The scripts of arXiv 2402.18281: frozen embeddings, a learning rate that falls to zero, no weight decay. Its RoBERTa
-# trains in batches of 512, and in the tables of objectives modified MHE there has a ratio of 1.25. The table of
-# components has the ratios of BERT.
+# trains in batches of 512, and modified MHE there has a ratio of 1.25.
 _PARADIGM_VIEWS = replace(
     _PAPER_VIEWS, freeze_embeddings=True, optimizer=OptimizerConfig(schedule="linear", weight_decay=0.0)
 )

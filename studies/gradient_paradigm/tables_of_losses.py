@@ -140,8 +140,11 @@ def components(recipes: Recipes) -> Experiment:
     count alike, 1 if the closest pairs dominate.
     """
     lines: list[Line] = []
-    for loss, settings in SETTINGS.items():
-        for on, objective in _subsets(loss, settings):
+    for loss, usual in SETTINGS.items():
+        modified = recipes.losses.get(MODIFIED[loss])
+        ratio = usual.ratio if modified is None else dict(modified.parameters)["ratio"]
+        assert isinstance(ratio, float), "modified losses have a ratio"
+        for on, objective in _subsets(loss, replace(usual, ratio=ratio)):
             row = Row.at({"loss": loss, "components": on}, f"{LABELS[loss]}, {' + '.join(on) or 'plain'}")
             lines.append((row, recipes.self_supervised(objective)))
     return experiment(**DESCRIBED["components"], lines=lines)

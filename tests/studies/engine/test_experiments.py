@@ -91,6 +91,9 @@ def test_the_presets_of_the_gradient_paper_have_its_scripts_settings() -> None:
     assert list(bert) == list(roberta) == sorted(bert)
     modified = [models["objectives"]["mhe-modified"].config for models in (bert, roberta)]
     assert [dict(config.objective.parameters)["ratio"] for config in modified] == [1.75, 1.25]
+    for config, models in zip(modified, (bert, roberta), strict=True):
+        same = [node for node in models["components"].values() if node.config.objective == config.objective]
+        assert len(same) == 1
     assert [config.batch_size for config in modified] == [128, 512]
     for config in modified:
         assert config.freeze_embeddings
