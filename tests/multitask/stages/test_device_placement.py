@@ -43,7 +43,19 @@ from multitask.training.trainable import Losses, Trainable, Update
 
 META = torch.device("meta")
 STEPS = 2
-WAITS = {"aligned_mtl", "cagrad", "dualproj", "fairgrad", "gradvac", "imtl_g", "mgda", "nash_mtl", "pcgrad", "upgrad"}
+WAITS = {
+    "aligned_mtl",
+    "cagrad",
+    "config",
+    "dualproj",
+    "fairgrad",
+    "gradvac",
+    "imtl_g",
+    "mgda",
+    "nash_mtl",
+    "pcgrad",
+    "upgrad",
+}
 """Schedulers whose aggregator reads the products of the tasks' gradients in each step."""
 LABELLED = {"cosine", "quora_pairs"}
 """Objectives that learn from labels; no source but quora has any."""
