@@ -61,7 +61,7 @@ def evaluate_on_dev(model: str | Weights, data: Path, config: EvaluateConfig, op
     _check_selected_on(model, dev)
     pairs = similarity_dev_set(data)
     inputs = {
-        "model": _identity(model),
+        "model": _identity(model, folder),
         "tasks": {name: task.declaration() for name, task in loaded.tasks.items()},
         "dev": {name: split.examples.identity for name, split in dev.items()},
         "similarity": None if pairs is None else pairs.identity,
@@ -88,11 +88,9 @@ def _check_selected_on(model: Weights, dev: Mapping[str, LabelledData]) -> None:
             raise InputError(f"{dev[name].examples.source}: not the file that {model} was selected on")
 
 
-def _identity(model: Weights) -> str | dict[str, str]:
-    """What decides a model's outputs: the digest of its run, or the hashes of the checkpoint's files."""
-    if is_run(model.name):
-        return Artefact(Path(model.name)).digest
-    return file_hashes(locate_model(model.name, model.revision))
+def _identity(model: Weights, folder: Path) -> str | dict[str, str]:
+    """What decides a model's outputs: the digest of its run, or the hashes of the files in a checkpoint's folder."""
+    return Artefact(Path(model.name)).digest if is_run(model.name) else file_hashes(folder)
 
 
 def similarity_dev_set(data: Path) -> Examples | None:
@@ -171,13 +169,13 @@ def evaluate_suites(model: str | Weights, folder: Path, config: SuitesConfig, op
     found = {suite: read_sets(suite, folder) for suite in config.suites}
     paths = [path for suite in found for entry in SUITES[suite].sets for path in entry.paths(folder) if path.is_file()]
     files = {str(path.relative_to(folder)): sha256_of_file(path) for path in paths}
-    inputs = {"model": _identity(model), "data": files, **runtime.describe()}
+    place = locate_model(model.name, model.revision)
+    inputs = {"model": _identity(model, place), "data": files, **runtime.describe()}
     labels = {"data": str(folder)}
     key = ON_SUITES.key(config, inputs)
     with Artefact.building(options.runs, key, options.name, labels, options.keep) as artefact:
         if artefact.done:
             return artefact
-        place = locate_model(model.name, model.revision)
         data = {
             (suite, task): content if config.limit is None else content.sampled(config.limit)
             for suite, (tasks, _) in found.items()
