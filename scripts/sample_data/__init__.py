@@ -1,1 +1,0 @@
-"""Generators, templates and word lists of the bundled sample data."""
