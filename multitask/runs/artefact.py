@@ -14,14 +14,14 @@ process that wants the same artefact waits for the first.
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
-from minbert.files import read_json, read_text, sha256_of_file, write_json, write_text
+from minbert.files import read_text, sha256_of_file, write_json, write_text
 from multitask.runs.locks import exclusive
 from multitask.runs.machine import machine_name
 from multitask.runs.records import parse_record, read_record
@@ -131,15 +131,6 @@ class Artefact:
         """Whether the run is complete."""
         return (self.folder / DONE).is_file()
 
-    @property
-    def of_version_0_1(self) -> bool:
-        """Whether it is complete and of version 0.1: DONE is empty, and inputs.json has no version of the format."""
-        if not self.done or (self.folder / DONE).stat().st_size:
-            return False
-        with suppress(InputError):
-            return "format" not in read_json(self.folder / "inputs.json", dict)
-        return False
-
     def drop_half_written(self) -> None:
         """Remove the temporary files and folders that a kill left."""
         for leftover in [path for path in self.folder.rglob(".*") if path.suffix in (".tmp", ".old")]:
@@ -165,13 +156,6 @@ class Artefact:
         Args:
             whole: read every file, even one whose size and time of change are as they were.
         """
-        if self.of_version_0_1:
-            models = self.kept_models().values()
-            direct = f"use its model {next(iter(models))}, or " if models else ""
-            raise InputError(
-                f"{self.folder}: of version 0.1, which wrote no hashes of files; "
-                f"{direct}delete it and run the command that made it again"
-            )
         try:
             of_files = read_record(self.folder / DONE, dict[str, Vouched])
         except InputError as error:

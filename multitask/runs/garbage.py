@@ -33,9 +33,7 @@ class Entry:
 
     @property
     def state(self) -> str:
-        """`complete`, `version 0.1` or `unfinished`."""
-        if self.artefact.of_version_0_1:
-            return "version 0.1"
+        """`complete` or `unfinished`."""
         return "complete" if self.artefact.done else "unfinished"
 
     @property
@@ -109,7 +107,7 @@ def unneeded(runs: Path, named: Sequence[str] = ()) -> list[Artefact]:
         entry.artefact
         for entry in entries(runs)
         if not entry.needed_by
-        and (not (entry.by_hand or entry.artefact.of_version_0_1) or entry.artefact.folder.name in names)
+        and (not entry.by_hand or entry.artefact.folder.name in names)
         and is_free(runs / LOCKS / f"{entry.artefact.folder.name.partition('-')[0]}-{entry.artefact.digest}")
     ]
 

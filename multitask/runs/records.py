@@ -59,7 +59,7 @@ def read_sealed(path: Path, kind: Any) -> Any:
         InputError: the file does not exist, holds another value than was written, or another type.
     """
     if isinstance(found := read_json(path), dict) and "sha256" not in found:
-        raise InputError(f"{path}: holds no hash of its content; written by version 0.1, or damaged")
+        raise InputError(f"{path}: holds no hash of its content")
     sealed = read_record(path, _Sealed)
     if _hash(path.name, sealed.record) != sealed.sha256:
         raise InputError(f"{path}: damaged; its hash does not fit its content and name")

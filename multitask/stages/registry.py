@@ -1,4 +1,4 @@
-"""The register of stages: what configures each, what it computes, what it costs, and whether a seed changes it.
+"""The register of stages: what configures each, what it computes, and whether a seed changes it.
 
 A stage is a module or folder of this package, or an entry point of the group `multitask.stages`, that calls `register`
 when it is imported. The command line, grids and plans know stages from here alone, so a new stage edits nothing else.
@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any, Protocol
+from typing import Any
 
 from minbert.errors import InputError
 from multitask.runs.artefact import Artefact, Weights
@@ -20,26 +20,6 @@ from multitask.runs.run_hash import RunKey
 from multitask.runtime.options import RunOptions
 
 ENTRY_POINTS = "multitask.stages"
-
-
-class Planned(Protocol):
-    """A run that is planned: a stage with its configuration and the runs that it starts from."""
-
-    @property
-    def stage(self) -> str:
-        """The stage's name."""
-
-    @property
-    def config(self) -> Any:
-        """Its configuration."""
-
-    @property
-    def data(self) -> Path:
-        """Folder of its data."""
-
-    @property
-    def needs(self) -> Sequence["Planned"]:
-        """The planned runs that it starts from."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +63,6 @@ class Stage:
         name: the stage's name, as in folder names and on the command line.
         config: class of its configuration, a frozen dataclass whose fields all have defaults.
         run: computes it, or finds it computed. The docstring is the command's help.
-        cost: about how many sentences go through the encoder, a forward pass alone counting a third. Only used to
-            estimate times, by comparison with earlier runs of the same stage.
         version: raise it when a default or the computation changes, so that no old run is taken for a new one.
         with_seed: gives a configuration another seed; None where a seed changes nothing.
         inputs: the models that it starts from.
@@ -102,7 +80,6 @@ class Stage:
     name: str
     config: type[Any]
     run: Run
-    cost: Callable[[Planned], float]
     version: int = 1
     with_seed: Callable[[Any, int], Any] | None = with_seed
     inputs: tuple[ModelInput, ...] = (START,)

@@ -134,7 +134,7 @@ def run_tables(options: RunTables) -> int:
 
 @dataclass(frozen=True)
 class PlanTables(Tables):
-    """Show a preset's stages, how many rows share each, which are computed already, and the time for the rest."""
+    """Show a preset's stages, how many rows share each and which are computed already."""
 
 
 def plan_tables(options: PlanTables) -> int:
@@ -142,16 +142,12 @@ def plan_tables(options: PlanTables) -> int:
     from multitask.evaluation.text_tables import aligned
     from multitask.runtime.options import RunOptions
     from studies.engine.plan import make_plan, rows_of
-    from studies.engine.record import duration
 
     computing = options.computing
     running = RunOptions(computing.device, computing.precision, options.runs, threads=options.threads)
     plan = make_plan(options.load(), options.seeds, running)
     print(aligned(rows_of(plan), left=2))
-    print(f"to do: {sum(s.missing for s in plan.stages)} of {sum(s.seeds for s in plan.stages)} stages", end="")
-    print(f", about {duration(plan.seconds_left)} one after the other")
-    if plan.shared is not None:
-        print(f"shared stages save {plan.shared:.0%} of the time that rows would take apart")
+    print(f"to do: {sum(s.missing for s in plan.stages)} of {sum(s.seeds for s in plan.stages)} stages")
     return 0
 
 
@@ -183,10 +179,7 @@ def _needed_by(entry: "Entry") -> str:
 
 @dataclass(frozen=True)
 class VerifyArtefacts:
-    """Read every file of every complete run, and compare it with the hash that was written when the run ended.
-
-    Runs of version 0.1 have no hashes and are not checked.
-    """
+    """Read every file of every complete run, and compare it with the hash that was written when the run ended."""
 
     runs: Path = Path("runs")
     """Folder of all runs."""
@@ -196,8 +189,7 @@ def verify_artefacts(options: VerifyArtefacts) -> int:
     """Print what is damaged. Returns 1 if anything is."""
     from multitask.runs.garbage import entries
 
-    done = [entry.artefact for entry in entries(options.runs) if entry.artefact.done]
-    complete = [artefact for artefact in done if not artefact.of_version_0_1]
+    complete = [entry.artefact for entry in entries(options.runs) if entry.artefact.done]
     damaged = 0
     for artefact in complete:
         try:
@@ -205,8 +197,7 @@ def verify_artefacts(options: VerifyArtefacts) -> int:
         except InputError as error:
             print(error)
             damaged += 1
-    older = f", {len(done) - len(complete)} of version 0.1 (not checked)" if len(done) > len(complete) else ""
-    print(f"{len(complete)} complete runs, {damaged} damaged{older}")
+    print(f"{len(complete)} complete runs, {damaged} damaged")
     return 1 if damaged else 0
 
 

@@ -1,4 +1,4 @@
-"""The plan of a preset: its stages, which of them are computed already, and how long the others may take."""
+"""The plan of a preset: its stages, which of them are computed already."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from multitask.runtime.options import RunOptions
 from studies.engine.grid import Grid
 from studies.engine.presets import Preset
 from studies.engine.recipes import Node
-from studies.engine.record import duration
 from studies.engine.run import check_preset
 from studies.engine.store import Store
 
@@ -24,7 +23,6 @@ class PlannedStage:
         seeds: how many seeds are wanted.
         cached: how many seeds are computed already.
         missing: how many seeds have to be computed. A seed that no missing stage needs is neither cached nor missing.
-        seconds: that a seed took or may take; None if no similar stage was measured yet.
     """
 
     depth: int
@@ -34,7 +32,6 @@ class PlannedStage:
     seeds: int
     cached: int
     missing: int
-    seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -42,20 +39,6 @@ class Plan:
     """All stages of a preset, each below the stage that it starts from."""
 
     stages: tuple[PlannedStage, ...]
-
-    @property
-    def seconds_left(self) -> float | None:
-        """Estimated time of all missing stages, one after the other. None if a stage cannot be estimated."""
-        left = [(stage.missing, stage.seconds) for stage in self.stages if stage.missing]
-        known = [missing * seconds for missing, seconds in left if seconds is not None]
-        return sum(known) if len(known) == len(left) else None
-
-    @property
-    def shared(self) -> float | None:
-        """Share of the time of all rows that they save by sharing stages. None if no time is known."""
-        known = [(stage.seconds * stage.seeds, stage.rows) for stage in self.stages if stage.seconds is not None]
-        apart = sum(seconds * rows for seconds, rows in known)
-        return 1 - sum(seconds for seconds, _ in known) / apart if apart else None
 
 
 def make_plan(preset: Preset, seeds: int, options: RunOptions) -> Plan:
@@ -72,16 +55,14 @@ def make_plan(preset: Preset, seeds: int, options: RunOptions) -> Plan:
 
     def planned(node: Node, depth: int) -> PlannedStage:
         copies = dict.fromkeys(node.seeded(seed) for seed in range(seeds))
-        measured = [notes[copy].seconds for copy in copies if copy in notes]
         return PlannedStage(
             depth,
             node.stage,
             grid.stages[node].label,
             grid.needed[node],
             len(copies),
-            len(measured),
+            sum(copy in notes for copy in copies),
             len(missing & set(copies)),
-            sum(measured) / len(measured) if measured else store.estimate(node),
         )
 
     return Plan(tuple(planned(node, depth) for node, depth in _tree(first)))
@@ -100,12 +81,11 @@ def _tree(nodes: list[Node]) -> Iterator[tuple[Node, int]]:
 
 
 def rows_of(plan: Plan) -> list[list[str]]:
-    """The plan's stages as cells: stage, first row, rows, state, time. The first line is the heading."""
-    lines = [["stage", "first needed by", "rows", "state", "time"]]
+    """The plan's stages as cells: stage, first row, rows, state. The first line is the heading."""
+    lines = [["stage", "first needed by", "rows", "state"]]
     for stage in plan.stages:
         state = "cached" if stage.cached == stage.seeds else "to do" if stage.missing else "not needed"
         if stage.seeds > 1 and 0 < stage.cached < stage.seeds:
             state = f"{stage.cached} of {stage.seeds} cached"
-        time = ("" if stage.cached else "about ") + duration(stage.seconds)
-        lines.append(["  " * stage.depth + stage.stage, stage.label, str(stage.rows), state, time])
+        lines.append(["  " * stage.depth + stage.stage, stage.label, str(stage.rows), state])
     return lines

@@ -38,15 +38,11 @@ class Note:
         artefact: name of its folder.
         stage: the stage's name.
         seconds: wall time that it took.
-        work: the cost that the stage estimated.
-        place: start weights and device, without which seconds mean little.
     """
 
     artefact: str
     stage: str
     seconds: float
-    work: float
-    place: str
 
 
 class Store:
@@ -110,30 +106,9 @@ class Store:
         """Note a computed recipe; of a run that was resumed the training's own seconds count, when they are more."""
         path = artefact.folder / "metrics.jsonl"
         trained = artefact.history()[-1]["seconds"] if path.is_file() else 0.0
-        place = self._place(node)
-        cost = stage_named(node.stage).cost(node)
-        note = Note(artefact.folder.name, node.stage, round(max(seconds, trained), 3), cost, place)
+        note = Note(artefact.folder.name, node.stage, round(max(seconds, trained), 3))
         write_sealed(self._path(node), asdict(note))
         return note
-
-    def estimate(self, node: Node) -> float | None:
-        """Seconds that a recipe's last stage will take, from the speed of finished ones of the same stage.
-
-        Where none is finished it is the speed of all others together; None when there are no others either.
-        """
-        notes = [note for note in self._notes if note.place == self._place(node)]
-        alike = [note for note in notes if note.stage == node.stage] or notes
-        done = sum(note.work for note in alike)
-        cost = stage_named(node.stage).cost(node)
-        return cost * sum(note.seconds for note in alike) / done if done else None
-
-    @cached_property
-    def _notes(self) -> list[Note]:
-        return [note for path in sorted((self.runs / NOTES).glob("*.json")) if (note := _read_note(path))]
-
-    def _place(self, node: Node) -> str:
-        names = {start.name for stage in node.chain() for start in stage.parents if isinstance(start, Weights)}
-        return " ".join([*sorted(names), self._computing["device"]])
 
     def log(self, node: Node, label: str) -> Path:
         """Where a recipe's log goes."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from minbert.files import write_json
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import MAX_SEED, RunOptions, check_range
-from multitask.stages.registry import Planned, Stage, register
+from multitask.stages.registry import Stage, register
 
 
 @dataclass(frozen=True)
@@ -68,17 +68,11 @@ def simulate(config: SimulationConfig, options: RunOptions) -> Artefact:
     return artefact
 
 
-def _cost(planned: Planned) -> float:
-    """Simulated cosines; only compared with other simulations."""
-    config = planned.config
-    return config.grid * config.batches * config.batch_size
-
-
 def _run(_models: Sequence[Weights], _data: Path, config: SimulationConfig, options: RunOptions) -> Artefact:
     """Simulate gradients of random embeddings and check the papers' conjectures on them."""
     return simulate(config, options)
 
 
 STAGE = register(
-    Stage("simulate", SimulationConfig, _run, _cost, version=3, with_seed=None, inputs=(), command=False, scores=True)
+    Stage("simulate", SimulationConfig, _run, version=3, with_seed=None, inputs=(), command=False, scores=True)
 )

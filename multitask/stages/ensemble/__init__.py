@@ -7,7 +7,7 @@ from typing import Literal
 
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions, check_range
-from multitask.stages.registry import Planned, Stage, register
+from multitask.stages.registry import Stage, register
 
 Kept = Literal["leading", "all"]
 
@@ -28,14 +28,6 @@ class EnsembleConfig:
         check_range(self, 1, ("rounds",))
 
 
-def _cost(planned: Planned) -> float:
-    """Every member scores the dev sets; the best of each task scores the test sets, which are about as large."""
-    from multitask.stages.cost import evaluation
-
-    of_members = [evaluation(member) for member in planned.needs]
-    return sum(of_members) + max(of_members)
-
-
 def _run(models: Sequence[Weights], data: Path, config: EnsembleConfig, options: RunOptions) -> Artefact:
     """Combine fine-tuned models; the artefact has their dev scores and the course's prediction files."""
     from multitask.stages.ensemble.combining import ensemble
@@ -48,7 +40,6 @@ STAGE = register(
         "ensemble",
         EnsembleConfig,
         _run,
-        _cost,
         with_seed=None,
         inputs=(),
         command=False,

@@ -8,7 +8,7 @@ from typing import Literal
 from minbert.errors import InputError
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions, check_range
-from multitask.stages.registry import Planned, Stage, register
+from multitask.stages.registry import Stage, register
 
 
 @dataclass(frozen=True)
@@ -49,23 +49,6 @@ def _check_suites(config: SuitesConfig, folder: Path) -> None:
             raise InputError(f"{folder}: has no data set of {suite}; pass SentEval's data folder with --suites-data")
 
 
-def _evaluation_cost(planned: Planned) -> float:
-    from multitask.stages.cost import evaluation
-
-    return sum(map(evaluation, planned.needs or [planned]))
-
-
-def _suites_cost(planned: Planned) -> float:
-    """Some lines are gold scores or headers; it is an estimate."""
-    from multitask.evaluation.suite_sets import SETS
-    from multitask.stages.cost import FORWARD_SHARE, lines
-
-    config = planned.config
-    sets = [entry for suite in config.suites for entry in SETS[suite]]
-    sizes = [sum(lines(path) for path in entry.paths(planned.data)) for entry in sets]
-    return FORWARD_SHARE * sum(min(size, 2 * (config.limit or size)) for size in sizes)
-
-
 def _run_evaluation(models: Sequence[Weights], data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:
     """Score a run's best model, or a checkpoint, on the dev sets."""
     from multitask.stages.evaluate.scoring import evaluate_on_dev
@@ -85,7 +68,6 @@ ON_DEV = register(
         "evaluate",
         EvaluateConfig,
         _run_evaluation,
-        _evaluation_cost,
         version=4,
         with_seed=None,
         command=False,
@@ -98,7 +80,6 @@ ON_SUITES = register(
         "suites",
         SuitesConfig,
         _run_suites,
-        _suites_cost,
         version=5,
         with_seed=None,
         command=False,

@@ -75,20 +75,6 @@ class FinetuneConfig:
             raise InputError(f"tasks are {', '.join(named)}; expected each named once")
 
 
-def training_cost(config: FinetuneConfig, data: Path) -> float:
-    """Sentences of an epoch, its evaluation included."""
-    from multitask.stages.cost import FORWARD_SHARE, labelled, rows
-    from multitask.tasks.declarations import chosen_tasks, default_tasks
-
-    tasks = chosen_tasks(data, config.tasks or default_tasks(data))
-    sizes = {task: min(rows(task, "train"), config.train_limit or math.inf) for task in tasks.values()}
-    whole = config.scheduler in ("epoch_round_robin", "single")  # others cut every set to the smallest one's length
-    least = min(sizes.values())
-    used = {task: config.epoch_size or (size if whole else least) for task, size in sizes.items()}
-    training = config.regularisation.cost * sum(len(task.text) * count for task, count in used.items())
-    return training + FORWARD_SHARE * labelled((*tasks, *config.untrained), "dev", data)
-
-
 def scores_of_epochs(run: Artefact) -> str:
     """Dev scores after each epoch, as a text table."""
     from multitask.evaluation.text_tables import scores_table
@@ -121,7 +107,6 @@ STAGE = register(
         "finetune",
         FinetuneConfig,
         _run,
-        lambda planned: planned.config.epochs * training_cost(planned.config, planned.data),
         version=6,
         summary=scores_of_epochs,
         common=COMMON,

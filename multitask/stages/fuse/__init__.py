@@ -8,9 +8,9 @@ from typing import Any, Literal
 from multitask.models.config import HeadsConfig
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions, check_range
-from multitask.stages.finetune import COMMON, FinetuneConfig, scores_of_epochs, training_cost
+from multitask.stages.finetune import COMMON, FinetuneConfig, scores_of_epochs
 from multitask.stages.pretrain import ContrastiveConfig
-from multitask.stages.registry import Planned, Stage, register
+from multitask.stages.registry import Stage, register
 
 REPORT = FinetuneConfig(tasks=("sentiment",), untrained=("paraphrase", "similarity"), heads=HeadsConfig(sharing="none"))
 """The report's supervision: sentiment is trained, and pairs need no head."""
@@ -57,18 +57,6 @@ def _with_seed(config: FuseConfig, seed: int) -> Any:
     return replace(config, finetune=replace(config.finetune, seed=seed))
 
 
-def _cost(planned: Planned) -> float:
-    from multitask.stages.cost import contrastive
-    from multitask.tasks.declarations import default_tasks
-
-    config: FuseConfig = planned.config
-    supervised = config.finetune
-    share, limit = config.contrastive.quora_share, supervised.train_limit
-    tasks = supervised.tasks or default_tasks(planned.data)
-    views = (contrastive(name, planned.data, share, limit) for name in (*tasks, *config.unlabelled))
-    return supervised.epochs * (training_cost(supervised, planned.data) + sum(views))
-
-
 def _run(models: Sequence[Weights], data: Path, config: FuseConfig, options: RunOptions) -> Artefact:
     """Train each batch against its labels, then its sentences against the contrastive objective."""
     from multitask.stages.fuse.training import fuse
@@ -81,7 +69,6 @@ STAGE = register(
         "fuse",
         FuseConfig,
         _run,
-        _cost,
         version=4,
         with_seed=_with_seed,
         summary=scores_of_epochs,

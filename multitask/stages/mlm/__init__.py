@@ -9,7 +9,7 @@ from minbert.errors import InputError
 from multitask.models.config import Pooling
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import MAX_SEED, RunOptions, check_range
-from multitask.stages.registry import Planned, Stage, register
+from multitask.stages.registry import Stage, register
 from multitask.training.config import OptimizerConfig
 
 
@@ -85,14 +85,6 @@ class MlmConfig:
             raise InputError("a shape is given, but the start weights have their own; it goes with --from-scratch")
 
 
-def _cost(planned: Planned) -> float:
-    from multitask.stages.cost import contrastive
-
-    config = planned.config
-    views = sum(contrastive(name, planned.data, limit=config.train_limit) for name in config.sources)
-    return config.epochs * views / 2  # here each sentence is read once
-
-
 def _run(models: Sequence[Weights], data: Path, config: MlmConfig, options: RunOptions) -> Artefact:
     """Train an encoder to predict masked words, from weights or from scratch; other stages can start from it."""
     from multitask.stages.mlm.training import mlm
@@ -102,4 +94,4 @@ def _run(models: Sequence[Weights], data: Path, config: MlmConfig, options: RunO
 
 COMMON = ("sources", "from_scratch", "epochs", "batch_size", "learning_rate", "train_limit", "max_length", "seed")
 # In grids no seed changes it: one masked language model stands in for a downloaded checkpoint, the same for all seeds.
-STAGE = register(Stage("mlm", MlmConfig, _run, _cost, version=3, with_seed=None, common=COMMON, distributed=True))
+STAGE = register(Stage("mlm", MlmConfig, _run, version=3, with_seed=None, common=COMMON, distributed=True))

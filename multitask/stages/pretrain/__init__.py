@@ -11,7 +11,7 @@ from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import MAX_SEED, RunOptions, check_range
 from multitask.stages.contrastive_config import ContrastiveConfig
 from multitask.stages.mlm import MaskingConfig
-from multitask.stages.registry import Planned, Stage, register
+from multitask.stages.registry import Stage, register
 from multitask.training.config import OptimizerConfig
 
 __all__ = ["HELD_OUT", "STAGE", "ContrastiveConfig", "PretrainConfig"]
@@ -76,14 +76,6 @@ class PretrainConfig(ContrastiveConfig):
         check_range(self, 0, ("seed",), most=MAX_SEED)
 
 
-def _cost(planned: Planned) -> float:
-    from multitask.stages.cost import contrastive
-
-    config = planned.config
-    sources = (contrastive(name, planned.data, config.quora_share, config.train_limit) for name in config.sources)
-    return config.epochs * (config.partners or 1) * sum(sources)
-
-
 def _run(models: Sequence[Weights], data: Path, config: PretrainConfig, options: RunOptions) -> Artefact:
     """Train an encoder contrastively; other stages can start from it."""
     from multitask.stages.pretrain.training import pretrain
@@ -102,4 +94,4 @@ COMMON = (
     "select",
     "seed",
 )
-STAGE = register(Stage("pretrain", PretrainConfig, _run, _cost, version=3, common=COMMON, distributed=True))
+STAGE = register(Stage("pretrain", PretrainConfig, _run, version=3, common=COMMON, distributed=True))

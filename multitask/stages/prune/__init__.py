@@ -9,7 +9,7 @@ from minbert.errors import InputError
 from multitask.models.config import Pooling
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import MAX_SEED, RunOptions, check_range
-from multitask.stages.registry import START, ModelInput, Planned, Stage, register
+from multitask.stages.registry import START, ModelInput, Stage, register
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,6 @@ class PruneConfig:
             raise InputError(f"signed goes with gradients; scores by {self.score} have no sign")
 
 
-def _cost(planned: Planned) -> float:
-    from multitask.stages.cost import rows
-    from multitask.tasks.declarations import task_named
-
-    config = planned.config
-    if config.score not in ("align_uniform", "task"):
-        return 0.0
-    task = task_named(planned.data, config.task if config.score == "task" else "similarity")
-    count = rows(task, "train")
-    return config.rounds * len(task.text) * min(count, config.train_limit or count)
-
-
 def _summary(run: Artefact) -> str:
     from minbert.files import read_json
     from multitask.evaluation.text_tables import pruning_table
@@ -94,6 +82,4 @@ REWIND = ModelInput(
     "from, or a shorter run of it). Default: the start's own weights.",
 )
 COMMON = ("rewind_to", "share", "what", "score", "signed", "rounds", "train_limit", "seed")
-STAGE = register(
-    Stage("prune", PruneConfig, _run, _cost, version=3, inputs=(START, REWIND), summary=_summary, common=COMMON)
-)
+STAGE = register(Stage("prune", PruneConfig, _run, version=3, inputs=(START, REWIND), summary=_summary, common=COMMON))

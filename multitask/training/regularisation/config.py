@@ -22,8 +22,3 @@ class RegularisationConfig:
     def __post_init__(self) -> None:
         check_range(self, 0, ("smart_weight", "r_drop_weight"))
         check_range(self, 1e-9, ("smart_radius",))
-
-    @property
-    def cost(self) -> float:
-        """About how many times as long a step takes."""
-        return (7 / 3 if self.smart_weight else 1.0) * (2.0 if self.r_drop_weight else 1.0)

@@ -50,7 +50,6 @@ TOY = Stage(
     "stir",
     ToyConfig,
     _run,
-    cost=lambda planned: 1.0,
     inputs=(START, SALT),
     summary=lambda run: f"stirred {run.folder.name}",
     common=("spoons",),

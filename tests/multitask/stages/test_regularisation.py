@@ -16,8 +16,7 @@ from multitask.runs.run_hash import changed_settings
 from multitask.runtime.options import RunOptions
 from multitask.schedulers import SCHEDULERS
 from multitask.schedulers.pcgrad_and_aggregators import METHODS
-from multitask.stages.cost import labelled
-from multitask.stages.finetune import FinetuneConfig, training_cost
+from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning, finetune, prepare
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.config import OptimizerConfig
@@ -139,12 +138,6 @@ def test_pairs_are_regularised_however_they_are_read(run: Callable[..., Artefact
         "gradient", *(f"{task}{name}" for task in ("paraphrase", "similarity") for name in ("", " smart", " r_drop"))
     }  # fmt: skip
     assert all(value > 0 for value in training.values())
-
-
-def test_the_estimate_of_the_cost_knows_the_passes(small_data: Path) -> None:
-    plain, both = (training_cost(replace(CONFIG, regularisation=r), small_data) for r in (RegularisationConfig(), BOTH))
-    evaluation = labelled(MAIN_TASKS, "dev", small_data) / 3
-    assert both - evaluation == pytest.approx((plain - evaluation) * 14 / 3)
 
 
 @pytest.mark.parametrize(

@@ -151,8 +151,8 @@ def test_commands_list_show_and_collect(runs: Path, capsys: pytest.CaptureFixtur
     assert entries(runs) == []
 
 
-def test_a_plan_counts_rows_shows_what_is_there_and_estimates_the_rest(recipes: Recipes, runs: Path) -> None:
-    store, planned = Store(options(runs)), preset(recipes)
+def test_a_plan_counts_rows_and_what_is_there(recipes: Recipes, runs: Path) -> None:
+    planned = preset(recipes)
     [first] = planned.experiments
     again = experiment("2", "", "", [(Row("again", "NLI again"), first.models["nli"])])
     plan = make_plan(replace(planned, experiments=(first, again)), 1, options(runs))
@@ -163,29 +163,8 @@ def test_a_plan_counts_rows_shows_what_is_there_and_estimates_the_rest(recipes: 
         (1, "finetune", 2, 1, 0),
         (2, "evaluate", 2, 1, 0),
     ]
-    assert plan.seconds_left == 0
-    alone, shared_by_two = (sum(s.seconds or 0 for s in plan.stages if s.rows == rows) for rows in (1, 2))
-    assert plan.shared == pytest.approx(1 - (alone + shared_by_two) / (alone + 2 * shared_by_two))
     two = make_plan(planned, 2, options(runs))
     assert {(s.cached, s.missing, s.seeds) for s in two.stages} == {(1, 1, 2)}
-    measured = [note.seconds for model in first.models.values() for n in model.chain() if (note := store.note(n))]
-    assert two.seconds_left is not None
-    assert two.seconds_left >= sum(measured)  # another seed takes what the first took, and evaluations come on top
-
-
-def test_nothing_measured_nothing_estimated(recipes: Recipes, tmp_path: Path) -> None:
-    plan = make_plan(preset(recipes), 1, options(tmp_path))
-    assert plan.seconds_left is None
-    assert plan.shared is None
-    assert all(stage.missing == 1 for stage in plan.stages)
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_estimate_grows_with_the_work(recipes: Recipes, runs: Path) -> None:
-    store = Store(options(runs))
-    one, five = (store.estimate(recipes.nli(epochs=epochs)) for epochs in (1, 5))
-    assert one is not None
-    assert five == pytest.approx(5 * one)
 
 
 # Damage.
@@ -200,7 +179,6 @@ def test_a_damaged_note_is_not_used_and_breaks_nothing(
     note.write_text(content)
     assert Store(options(runs)).note(node) is None
     assert f"{note}: " in caplog.text
-    assert Store(options(runs)).estimate(node) is not None
     assert note in garbage(runs)
     assert not [path for path in garbage(runs) if path.is_dir()]
 

@@ -38,7 +38,7 @@ def run(models, data, config, options):
 
 
 STAGE = register(
-    Stage("toy", ToyConfig, run, lambda planned: 1.0, summary=lambda run: (run.folder / "result.json").read_text())
+    Stage("toy", ToyConfig, run, summary=lambda run: (run.folder / "result.json").read_text())
 )
 '''
 
