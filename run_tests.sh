@@ -3,17 +3,18 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-usage="usage: ./run_tests.sh [fast|browser|docs] [options of pytest]
+usage="usage: ./run_tests.sh [fast|browser|docs|processors] [options of pytest]
     fast: about a minute; no processes, servers, training or figures
     browser: only the page, in Chromium; needs pip install playwright axe-playwright-python and apt install chromium
-    docs: only the documentation: builds the site, runs tutorials and commands, installs the wheel; many minutes"
+    docs: only the documentation: builds the site, runs tutorials and commands, installs the wheel; many minutes
+    processors: only the numeric tests, with the instructions of other processors, with one and with two threads"
 lane=whole
 case "${1:-}" in
   -h | --help)
     echo "$usage"
     exit
     ;;
-  fast | browser | docs)
+  fast | browser | docs | processors)
     lane=$1
     shift
     ;;
@@ -41,5 +42,19 @@ case "$lane" in
   docs)
     ./build_docs.sh
     .venv-docs/bin/python -m pytest -n 2 --dist worksteal -m "docs or not docs" tests/docs "$@"
+    ;;
+  processors)
+    numeric=(tests/minbert tests/multitask/{objectives,schedulers,models,evaluation,training})
+    # MKL reads MKL_ENABLE_INSTRUCTIONS on Intel's processors and MKL_CBWR on all.
+    for setting in \
+      "ATEN_CPU_CAPABILITY=default" \
+      "ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=COMPATIBLE" \
+      "ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2"; do
+      for threads in 1 2; do
+        echo "$setting OMP_NUM_THREADS=$threads"
+        # shellcheck disable=SC2086 # the settings are words
+        env $setting OMP_NUM_THREADS=$threads "${tests[@]}" "${numeric[@]}" "$@"
+      done
+    done
     ;;
 esac

@@ -26,6 +26,26 @@ MIGRATION = 0.75
 LEAST = 1e-5  # stands for a range or a channel that is always zero
 
 
+def products_are_exact() -> bool:
+    """Whether this processor adds products of 8-bit integers without overflow, found by multiplying the largest ones.
+
+    Processors without VNNI or AMX add pairs of products in 16 bits, which saturate. Settings such as ONEDNN_MAX_CPU_ISA
+    have the same effect on other processors.
+    """
+    channels = 64
+    levels = torch.full((16, channels), 255, dtype=torch.uint8)
+    weight = torch.full((16, channels), 127, dtype=torch.int8)
+    scales, zeros = torch.ones(16), torch.zeros(16, dtype=torch.int64)
+    try:
+        packed = torch.ops.onednn.qlinear_prepack(weight, None)
+        products = torch.ops.onednn.qlinear_pointwise(
+            levels, 1.0, 0, packed, scales, zeros, None, 1.0, 0, torch.float32, "none", [], "none"
+        )
+    except (AttributeError, RuntimeError):  # this build of torch has no such products
+        return False
+    return bool((products == channels * 255 * 127).all())
+
+
 @torch.no_grad()
 def to_int8(model: BertModel, batch: PackedBatch) -> None:
     """Replace the layers of an encoder by layers in 8 bits, for `forward_packed` on a processor without gradients.

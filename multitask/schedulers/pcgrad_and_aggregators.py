@@ -17,7 +17,7 @@ from multitask.runtime import distributed
 from multitask.schedulers.average_loss import AverageLoss
 from multitask.schedulers.base import SCHEDULERS, task_weights
 from multitask.schedulers.config import ScheduledTraining, SchedulerConfig
-from multitask.schedulers.task_gradients import TaskGradients
+from multitask.schedulers.task_gradients import TaskGradients, gramian_of
 from multitask.tasks.task import Task
 from multitask.training.trainable import Losses, Trainable, Update
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:  # its import takes a second, which other schedulers should no
     from torchjd.aggregation import Aggregator
 
 
-ROUNDING = 10 * torch.finfo(torch.float32).eps
-"""Eigenvalues below this share of the largest, for each task, are rounding errors of scalar products in float32."""
+ROUNDING = (10 * torch.finfo(torch.float32).eps) ** 2
+"""Eigenvalues below this share of the largest are rounding errors of gradients in float32 (eigenvalues are squares)."""
 
 
 class Aggregation(AverageLoss):
@@ -86,29 +86,32 @@ class Aggregation(AverageLoss):
             return matrix.sum(dim=0)  # solvers fail on gradients that are not finite; the loop names the loss
 
     def _combined(self, matrix: Tensor) -> Tensor:
-        """The gradients [tasks, parameters] as one, [parameters]."""
-        return self.aggregator(matrix)
+        """Combine the gradients [tasks, parameters] into one, [parameters].
 
-
-class ConFIG(Aggregation):
-    """ConFIG, computed in the few dimensions that the tasks' gradients span (Liu et al. 2024, equation 2).
-
-    torchjd takes the pseudo-inverse of the gradients of unit length, [tasks, parameters]. That neglects singular values
-    below the largest one times `parameters` times the precision of float32: with 8.4 million parameters or more, all of
-    them, so that the aggregate is 0. Here it takes that of the gradients' coordinates, [tasks, dimensions].
-    """
-
-    def _combined(self, matrix: Tensor) -> Tensor:
-        gramian = (matrix @ matrix.T).cpu().double()
+        These aggregators look only at the scalar products of gradients. So they get the gradients' coordinates in the
+        few dimensions that they span, [tasks, dimensions] in float64, and what they return is a weighted sum of the
+        tasks' gradients.
+        """
+        gramian = gramian_of(matrix).cpu()
         norms = gramian.diagonal().sqrt()
         inverse = torch.where(norms > 0, 1 / norms, 0.0)
         # Of unit length, so that a small gradient does not count as a rounding error of a large one.
         values, vectors = torch.linalg.eigh(inverse[:, None] * gramian * inverse)
-        spanned = values > values.max() * ROUNDING * len(matrix)
+        spanned = values > values.max() * ROUNDING
         spreads, basis = values[spanned].sqrt(), vectors[:, spanned]  # [dimensions], [tasks, dimensions]
         combined = self.aggregator(norms[:, None] * basis * spreads)  # [dimensions]
         weights = inverse * (basis @ (combined / spreads))  # [tasks]
-        return weights.to(matrix) @ matrix
+        aggregate = torch.zeros_like(matrix[0])
+        for weight, gradient in zip(weights.tolist(), matrix, strict=True):
+            aggregate.add_(gradient, alpha=weight)
+        return aggregate
+
+
+class GradDrop(Aggregation):
+    """GradDrop, the only aggregator that looks at each parameter by itself."""
+
+    def _combined(self, matrix: Tensor) -> Tensor:
+        return self.aggregator(matrix)
 
 
 class NashMtl(Aggregation):
@@ -155,9 +158,9 @@ METHODS = {
     # Wang et al. 2021, arXiv 2010.05874, algorithm 1.
     "gradvac": Method("GradVac", sums=True, arguments=lambda tasks, config: {"beta": config.gradvac_beta}),
     # Chen et al. 2020, arXiv 2010.06808, algorithm 1.
-    "graddrop": Method("GradDrop", sums=True),
+    "graddrop": Method("GradDrop", sums=True, kind=GradDrop),
     # Liu et al. 2024, arXiv 2408.11104, equation 2.
-    "config": Method("ConFIG", sums=True, kind=ConFIG),
+    "config": Method("ConFIG", sums=True),
     # Sener & Koltun 2018, arXiv 1810.04650, algorithm 2.
     "mgda": Method("MGDA", sums=False),
     # Liu et al. 2021, "Towards Impartial Multi-task Learning".
@@ -199,7 +202,9 @@ def _build(name: str, config: ScheduledTraining, _tasks: Mapping[str, Task], _de
             f'scheduler {name} needs packages that are not installed; install them with: pip install "{package}"'
         ) from None
     if name == "gradvac":
-        aggregator(torch.zeros(tasks, 1))  # creates its state, all zero, so that a saved state can be loaded
+        aggregator(
+            torch.zeros(tasks, 1, dtype=torch.float64)
+        )  # creates its state, all zero, so that a saved state can be loaded
     averaged = 1 / tasks
     scale = averaged if method.sums and config.scheduling.reduction == "mean" else 1.0
     return method.kind(task_weights(config), aggregator, scale, scale if method.sums else averaged)

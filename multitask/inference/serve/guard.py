@@ -6,6 +6,7 @@ FastAPI's own `max_body_size` answers with plain text, not with JSON.
 import asyncio
 import hmac
 from collections.abc import Collection
+from contextlib import suppress
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -18,6 +19,11 @@ OPEN = ("/healthz", "/docs", "/openapi.json", "/")
 OPEN_FOLDER = "/explore/assets/"
 """Paths that need no token: they tell nothing about the models. The folder has the page's scripts and stylesheet."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+DISCARDED = 256 * 2**20
+"""Bytes of a too large body that are read before the answer."""
+DISCARDING = 10.0
+"""Seconds for that."""
 
 
 class Guard:
@@ -51,6 +57,7 @@ class Guard:
             refusal = problem(401, "expected the header Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
             await refusal(scope, receive, send)
         elif length.isdecimal() and int(length) > self.limits.body:
+            await _discard(receive)
             await problem(413, self._too_large)(scope, receive, send)
         else:
             await self.app(scope, self._limited(receive), send)
@@ -82,10 +89,20 @@ class Guard:
             size += len(message.get("body", b""))
             complete = not message.get("more_body", False)
             if size > self.limits.body:
+                await _discard(receive)
                 raise HTTPException(413, self._too_large)
             return message
 
         return receive_limited
+
+
+async def _discard(receive: Receive) -> None:
+    """Read on for a while: to close with unread data resets the connection, and many clients then see no answer."""
+    left = DISCARDED
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DISCARDING):
+            while left > 0 and (message := await receive()).get("more_body", False):
+                left -= len(message.get("body", b""))
 
 
 def _without_port(host: str) -> str:

@@ -107,7 +107,7 @@ STAGE = register(
         "finetune",
         FinetuneConfig,
         _run,
-        version=6,
+        version=7,
         summary=scores_of_epochs,
         common=COMMON,
         distributed=True,

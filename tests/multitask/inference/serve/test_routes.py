@@ -1,5 +1,6 @@
 """Answers equal those of the model in Python; what cannot be answered is a 4xx that says why."""
 
+import asyncio
 import base64
 import json
 import re
@@ -8,8 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
 
+from multitask.inference.serve import guard
 from multitask.inference.serve.app import create_app
 from multitask.inference.serve.limits import Limits
 from multitask.models.multitask_model import MultitaskModel
@@ -179,6 +182,36 @@ def test_a_body_without_a_length_is_limited_too(client):
     answer = client.post("/v1/embed", content=parts(), headers={"Content-Type": "application/json"})
     assert answer.status_code == 413
     assert "20,000 bytes" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("length", [b"50000", None])
+@pytest.mark.parametrize("pieces", [50, None])
+def test_a_too_large_body_is_read_before_the_answer(monkeypatch, length, pieces):
+    """To close with unread data resets the connection, and the client sees no answer. An endless body ends, too."""
+    monkeypatch.setattr(guard, "DISCARDED", 100_000)
+    received, sent = [], []
+
+    async def receive():
+        received.append(1000)
+        return {"type": "http.request", "body": b" " * 1000, "more_body": len(received) != pieces}
+
+    async def send(message):
+        sent.append(message.get("status"))
+
+    async def app(scope, receive, send):
+        while (await receive())["more_body"]:
+            pass
+
+    headers = [] if length is None else [(b"content-length", length)]
+    scope = {"type": "http", "method": "POST", "path": "/v1/embed", "headers": headers}
+    answer = guard.Guard(app, LIMITS, token=None)(scope, receive, send)
+    if length is None:  # the application's handler of exceptions makes the answer
+        with pytest.raises(HTTPException, match="20,000 bytes"):
+            asyncio.run(answer)
+    else:
+        asyncio.run(answer)
+        assert sent[0] == 413
+    assert len(received) == pieces or 100 <= len(received) <= 121
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/v2", 404), ("PUT", "/v1/embed", 405)])
