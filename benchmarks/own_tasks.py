@@ -113,8 +113,8 @@ def prepare(senteval: Path, folder: Path) -> Path:
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with table_writer(path, list(rows[0])) as writer:
-        writer.write(rows)
+    with table_writer(path, list(rows[0])) as write_rows:
+        write_rows(rows)
 
 
 def settings(seed: int, tasks: tuple[str, ...] = ()) -> FinetuneConfig:

@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.machine import machine
 from minbert.remove_heads_and_neurons import without_units
-from multitask.data.read_unlabelled_files import read_sentences
+from multitask.data.read_unlabelled_files import SENTENCES, read_texts
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.prune import PruneConfig
 from multitask.stages.prune.importance_scores import choose, random_scores
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     options = parser.parse_args()
-    sentences = read_sentences(options.text, options.sentences).sentences
+    sentences = read_texts(options.text, SENTENCES, options.sentences).columns[0]
     whole = SentenceEncoder.load(options.start, precision=options.precision, keep_layers=True)
     encoders = {share: pruned(whole, share) for share in SHARES}
     seconds: dict[float, list[float]] = {share: [] for share in SHARES}

@@ -35,7 +35,7 @@ from minbert.tokenizer import load_tokenizer
 from multitask.cli.command import Command
 from multitask.cli.main import find_command, run_command
 from multitask.data.contamination import TrainedOn
-from multitask.data.read_unlabelled_files import read_pairs, read_sentences, read_triplets
+from multitask.data.read_unlabelled_files import PAIRS, SENTENCES, TRIPLETS, read_texts
 from multitask.data.tables import SEPARATORS, Dialect, Source, open_table
 from multitask.data.text_lines import count_lines, text_lines
 from multitask.evaluation.senteval_files import DataSet
@@ -54,7 +54,7 @@ from studies.engine.record import Record
 from studies.engine.store import _read_note
 from studies.engine.tasks_table import tasks_preset
 
-SENTENCES = ("A cat sleeps.", "", "Ünïcode 🏳️‍🌈 \x00 ﷺ", "word " * 40)
+TEXTS = ("A cat sleeps.", "", "Ünïcode 🏳️‍🌈 \x00 ﷺ", "word " * 40)
 
 
 DIALECTS = tuple(Dialect(*choice) for choice in product((None, "\t", ";"), (True, False), (True, False)))
@@ -123,20 +123,19 @@ def _tables(source: Path) -> Iterator[Reader]:
     yield of_file(lines, "a.jsonl", partial(_all_rows, Dialect()))
     yield of_file(lines, "a.jsonl", partial(_all_rows, Dialect()), change=mutated_lines)
     yield of_file(made.read_bytes(), "a.parquet", partial(_all_rows, Dialect()))
-    for suffix, codec in ((".gz", "gzip"), (".bz2", "bz2"), (".zst", "zstd")):
-        with pyarrow.output_stream(made, compression=codec) as stream:
-            stream.write(text)
-        yield of_file(made.read_bytes(), f"a.csv{suffix}", partial(_all_rows, DIALECTS[-1]))
+    with pyarrow.output_stream(made, compression="gzip") as stream:
+        stream.write(text)
+    yield of_file(made.read_bytes(), "a.csv.gz", partial(_all_rows, DIALECTS[-1]))
 
 
 def _texts(data: Path) -> Iterator[Reader]:
     """Sentences, triplets and pairs."""
     reads: tuple[tuple[str, Read], ...] = (
         ("sentences.txt", lambda path: list(text_lines(path))),
-        ("sentences.txt", read_sentences),
+        ("sentences.txt", lambda path: read_texts(path, SENTENCES)),
         ("sentences.txt", count_lines),
-        ("nli_triplets.csv", read_triplets),
-        ("positive_pairs.tsv", read_pairs),
+        ("nli_triplets.csv", lambda path: read_texts(path, TRIPLETS)),
+        ("positive_pairs.tsv", lambda path: read_texts(path, PAIRS)),
     )
     for name, read in reads:
         yield of_file(b"".join((data / name).read_bytes().splitlines(keepends=True)[:6]), name, read)
@@ -243,8 +242,8 @@ def _tokenizers(kept: Path) -> Iterator[Reader]:
 
     def read(folder: Path) -> None:
         tokenizer = load_tokenizer(str(folder))
-        tokenizer.encode(SENTENCES)
-        tokenizer.encode_pairs(SENTENCES, SENTENCES)
+        tokenizer.encode(TEXTS)
+        tokenizer.encode_pairs(TEXTS, TEXTS)
 
     whole, old = MADE / "whole", MADE / "old"
     for folder, names in ((whole, ("config.json", "tokenizer.json")), (old, ("config.json",))):
@@ -291,8 +290,8 @@ def _models(kept: Path) -> Iterator[Reader]:
 
 def _use_trained_on(path: Path) -> None:
     if (found := TrainedOn.read(path.parent)) is not None:
-        found.sentences_seen(SENTENCES)
-        found.pairs_seen(SENTENCES, SENTENCES)
+        found.sentences_seen(TEXTS)
+        found.pairs_seen(TEXTS, TEXTS)
         found | found  # as a run that starts from the model does
 
 
@@ -329,7 +328,7 @@ def _checkpoints(kept: Path) -> Iterator[Reader]:
             model.predict(name, ["A cat sleeps."])
 
     def use_encoder(folder: Path) -> None:
-        load_encoder(str(folder), device="cpu", precision="fp32").encode(list(SENTENCES))
+        load_encoder(str(folder), device="cpu", precision="fp32").encode(list(TEXTS))
 
     files = [path.relative_to(kept).as_posix() for path in sorted(kept.rglob("*")) if path.is_file()]
     own = [name for name in files if name in ("multitask.json", "heads.safetensors")]

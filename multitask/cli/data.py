@@ -33,11 +33,11 @@ def check(options: Check) -> int:
     if data is None or (options.folder and options.tasks_file):
         raise InputError("expected either a data folder or --tasks-file")
     tokenizer = load_tokenizer(str(locate_model(options.model)))
-    report, problems = check_data(data, tokenizer, options.max_length)
+    report = check_data(data, tokenizer, options.max_length)
     print(report.render())
-    for problem in problems:
+    for problem in report.problems:
         print(f"error: {problem}", file=sys.stderr)
-    return 2 if problems else 0
+    return 2 if report.problems else 0
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,9 @@ class LabelledData:
         """
         if joint and len(examples.sentences) == 2:
             first, second = examples.sentences
-            columns = [tokenise(first, tokenizer, max_length, f"{examples.identity} joint", second)]
+            columns = [tokenise(first, tokenizer, max_length, second)]
         else:
-            columns = [
-                tokenise(sentences, tokenizer, max_length, f"{examples.identity} column {index}")
-                for index, sentences in enumerate(examples.sentences)
-            ]
+            columns = [tokenise(sentences, tokenizer, max_length) for sentences in examples.sentences]
         if cut := sum(tokens.cut for tokens in columns):
             length = tokenizer.max_length if max_length is None else max_length
             texts = sum(map(len, columns))

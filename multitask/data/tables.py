@@ -1,4 +1,4 @@
-"""Rows of a table, one at a time, whatever its format: csv, tsv, jsonl, parquet, or a data set of the hub.
+"""Rows of a table, one at a time: of a csv, tsv, jsonl, parquet or text file, or of a data set of the hub.
 
 Delimited text is parsed strictly, and a bad row is named by file and line. Text is kept as written; tasks ignore white
 space around it. The course's starter code also lower-cases text and puts spaces before `. ? , '`. The
@@ -9,7 +9,7 @@ ends a Greek word).
 import csv
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -20,11 +20,10 @@ from typing import Any
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from multitask.data.problems import OnProblem, checked, listed, plain, quote, reason, refuse
-from multitask.data.text_lines import COMPRESSIONS, MOST_BYTES, suffixes, text_lines
+from multitask.data.text_lines import MOST_BYTES, suffixes, text_lines
 
 HUB = "hf:"
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
-FORMATS = (*SEPARATORS, ".jsonl", ".jsonlines", ".parquet")
 ROWS_PER_BATCH = 8192
 CONFIGURED = ("glue", "super_glue", "tweet_eval", "xtreme", "clue")
 """Data sets of the hub without an owner in their name whose last part is a configuration: `glue/mrpc`."""
@@ -116,7 +115,7 @@ class Dialect:
 
 
 def open_table(source: Source, dialect: Dialect = Dialect(), on_problem: OnProblem = refuse, form: str = "") -> Table:
-    """Open a table of any format, by its suffix; files of text may also be compressed (.gz, .bz2, .xz, .zst).
+    """Open a table of any format, by its suffix; files of text may also be compressed (.gz).
 
     Args:
         source: the file or data set, and the split.
@@ -130,18 +129,15 @@ def open_table(source: Source, dialect: Dialect = Dialect(), on_problem: OnProbl
     if source.path is None:
         return _arrow_table(str(source), _hub_batches(source))
     path = source.path
-    suffix, compression = (form, "") if form else suffixes(path)
-    if suffix in (".jsonl", ".jsonlines"):
-        table = _json_lines(path, on_problem)
-    elif suffix == ".parquet" and not compression:
-        table = _arrow_table(str(path), _parquet_batches(path))
-    elif suffix != ".parquet" and (suffix in SEPARATORS or dialect.separator):
-        table = _delimited(path, dialect.separator or SEPARATORS[suffix], dialect, on_problem)
-    else:
-        raise InputError(
-            f"{path}: unknown format; expected a name that ends in {', '.join(FORMATS)}; all but parquet also with "
-            f"{', '.join(COMPRESSIONS)}"
-        )
+    suffix = form or suffixes(path)[0]
+    read = FORMATS.get(suffix)
+    if dialect.separator and read in (None, _lines):
+        read = _delimited
+    if read is None:
+        names = ", ".join(FORMATS)
+        raise InputError(f"{path}: unknown format; expected a name that ends in {names}, or in one of them and .gz")
+    separator = dialect.separator or SEPARATORS.get(suffix)
+    table = read(path, replace(dialect, separator=separator), on_problem)
     return table if source.split is None else _rows_of_split(table, source.split)
 
 
@@ -163,35 +159,45 @@ def _rows_of_split(table: Table, split: str) -> Table:
     return replace(table, rows=rows())
 
 
-def _delimited(path: Path, separator: str, dialect: Dialect, on_problem: OnProblem) -> Table:
+def _lines(path: Path, *_: object) -> Table:
+    """Each line of a text file as the column `text`, without the white space around it; blank lines too."""
+    rows = ((number, {"text": line.strip()}) for number, line in enumerate(text_lines(path), start=1))
+    return Table(str(path), ("text",), rows)
+
+
+def _delimited(path: Path, dialect: Dialect, on_problem: OnProblem) -> Table:
     """Fields are unquoted as by `csv.DictReader`, which the course's starter code uses."""
-    rows = _split_rows(path, separator, dialect, on_problem)
+    assert dialect.separator is not None
+    rows = _split_rows(path, dialect, on_problem)
     first = next(rows, None)
     if first is None:
         raise InputError(f"{path}: the file is empty; expected a header line and rows")
     header = [name.strip() for name in first[1]]
+    between = {"\t": "tabs", ",": "commas"}.get(dialect.separator, repr(dialect.separator))
 
     def by_column() -> Iterator[tuple[int, Row]]:
         for line, fields in rows:
             if len(fields) == len(header):
                 yield line, dict(zip(header, fields, strict=True))
             else:
-                between = {"\t": "tabs", ",": "commas"}.get(separator, repr(separator))
-                on_problem(
-                    f"{path}:{line}: the row has {len(fields)} fields; expected {len(header)}, as in the header "
-                    f"(separated by {between})"
-                )
+                expected = f"expected {len(header)}, as in the header (separated by {between})"
+                on_problem(f"{path}:{line}: the row has {len(fields)} fields; {expected}")
 
     return Table(str(path), tuple(header), by_column())
 
 
-def _split_rows(path: Path, separator: str, dialect: Dialect, on_problem: OnProblem) -> Iterator[tuple[int, list[str]]]:
-    """Each row that is not blank, with the line where it starts."""
-    lines = text_lines(path)
-    if dialect.quotes:
-        reader = csv.reader(lines, delimiter=separator, strict=True)
-    else:
-        reader = csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE, strict=True)
+def _split_rows(path: Path, dialect: Dialect, on_problem: OnProblem) -> Iterator[tuple[int, list[str]]]:
+    """Each row that is not blank, with the line where it starts.
+
+    Not with pyarrow's reader: it takes broken quoting for text, leaves rows with an open quote out, and does not tell
+    the lines of rows.
+    """
+    reader = csv.reader(
+        text_lines(path),
+        delimiter=str(dialect.separator),
+        quoting=csv.QUOTE_MINIMAL if dialect.quotes else csv.QUOTE_NONE,
+        strict=True,
+    )
     while True:
         line = reader.line_num + 1
         try:
@@ -213,11 +219,11 @@ def _split_rows(path: Path, separator: str, dialect: Dialect, on_problem: OnProb
             yield line, row
 
 
-def _json_lines(path: Path, on_problem: OnProblem) -> Table:
-    lines = enumerate(text_lines(path), start=1)
+def _json_lines(path: Path, _: Dialect, on_problem: OnProblem) -> Table:
+    """Not with pyarrow's reader, in which all values of a column have one type, and text may become a date."""
 
     def parsed() -> Iterator[tuple[int, Row]]:
-        for number, line in lines:
+        for number, line in enumerate(text_lines(path), start=1):
             if not line.strip():
                 continue
             try:
@@ -225,23 +231,45 @@ def _json_lines(path: Path, on_problem: OnProblem) -> Table:
                 if "\\ud" in line.lower():
                     json.dumps(value, ensure_ascii=False).encode()
             except UnicodeEncodeError:
-                on_problem(f"{path}:{number}: has half of a surrogate pair (\\ud800 to \\udfff), so it is not text")
-                continue
+                problem = "has half of a surrogate pair (\\ud800 to \\udfff), so it is not text"
+            except json.JSONDecodeError as error:  # its own message has "line 1", which is not that of the file
+                problem = f"not JSON ({error.msg} at character {error.pos + 1})"
             except (ValueError, RecursionError) as error:
-                # "line 1" of a JSON text would be taken for a line of the file.
-                why = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else error
-                on_problem(f"{path}:{number}: not JSON ({why})")
-                continue
-            if isinstance(value, dict):
-                yield number, value
+                problem = f"not JSON ({error})"
             else:
-                on_problem(f"{path}:{number}: {quote(value)} is not an object; expected one object a line")
+                if isinstance(value, dict):
+                    yield number, value
+                    continue
+                problem = f"{quote(value)} is not an object; expected one object a line"
+            on_problem(f"{path}:{number}: {problem}")
 
     rows = parsed()
     first = list(islice(rows, ROWS_PER_BATCH))
     if not first:
         raise InputError(f"{path}: no JSON object; expected one a line")
     return Table(str(path), tuple(dict.fromkeys(column for _, row in first for column in row)), chain(first, rows))
+
+
+def _parquet(path: Path, *_: object) -> Table:
+    def batches() -> Iterator[Any]:
+        import pyarrow.parquet
+
+        file = checked(path, pyarrow.parquet.ParquetFile)
+        yield file.schema_arrow.empty_table()
+        yield from file.iter_batches(ROWS_PER_BATCH)
+
+    return _arrow_table(str(path), batches())
+
+
+FORMATS: dict[str, Callable[[Path, Dialect, OnProblem], Table]] = {
+    ".csv": _delimited,
+    ".tsv": _delimited,
+    ".jsonl": _json_lines,
+    ".jsonlines": _json_lines,
+    ".parquet": _parquet,
+    ".txt": _lines,
+}
+"""Readers by suffix."""
 
 
 def _arrow_table(name: str, batches: Iterator[Any]) -> Table:
@@ -269,14 +297,6 @@ def _damage_of(name: str) -> Iterator[None]:
         yield
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
         raise InputError(f"{name}: damaged, or not of the format that its name says ({reason(error)})") from None
-
-
-def _parquet_batches(path: Path) -> Iterator[Any]:
-    import pyarrow.parquet
-
-    file = checked(path, pyarrow.parquet.ParquetFile)
-    yield file.schema_arrow.empty_table()
-    yield from file.iter_batches(ROWS_PER_BATCH)
 
 
 def _hub_batches(source: Source) -> Iterator[Any]:

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from minbert.files import atomic_folder
 from minbert.tokenizer import Ids, Tokenizer
+from multitask.data.examples import hash_of_texts
 from multitask.runs.locks import exclusive
 
-FORMAT = 2  # raise this when the layout of cached arrays changes
+FORMAT = 3  # raise this when the layout of cached arrays changes
 TEXTS_PER_CALL = 8192  # of the tokenizer
 
 
@@ -56,7 +57,6 @@ def tokenise(
     texts: Sequence[str],
     tokenizer: Tokenizer,
     max_length: int | None,
-    source: str,
     second: Sequence[str] | None = None,
 ) -> Tokens:
     """Tokenise and truncate texts, or load their tokens from the cache.
@@ -65,12 +65,11 @@ def tokenise(
         texts: one text per row.
         tokenizer: the start weights' tokenizer.
         max_length: cut to this many tokens; None for the encoder's limit.
-        source: identifies the texts, e.g. by their file's fingerprint and column. The cache's key is made of this,
-            the tokenizer and the length.
         second: second texts, for joint encodings `[CLS] text [SEP] second [SEP]`.
     """
     length = tokenizer.max_length if max_length is None else max_length
-    identity = (FORMAT, source, tokenizer.fingerprint(), length, second is not None)
+    hashes = [hash_of_texts(column) for column in (texts, second) if column is not None]
+    identity = (FORMAT, hashes, tokenizer.fingerprint(), length)
     folder = cache_folder() / "tokens" / sha256(repr(identity).encode()).hexdigest()[:32]
     if not folder.is_dir():
         with exclusive(folder.with_suffix(".lock")):

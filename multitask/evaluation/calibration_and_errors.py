@@ -231,8 +231,8 @@ def _without_nan(values: NDArray[np.float64]) -> list[float | None]:
 
 
 def _write_table(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    with table_writer(path, list(rows[0])) as writer:
-        writer.write(rows)
+    with table_writer(path, list(rows[0])) as write_rows:
+        write_rows(rows)
     return path
 
 

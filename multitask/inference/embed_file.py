@@ -11,7 +11,7 @@ from minbert.errors import InputError
 from minbert.files import atomic_file
 from multitask.data.problems import LOGGER, quote
 from multitask.data.tables import Source, open_table
-from multitask.data.text_lines import suffixes, text_lines
+from multitask.data.text_lines import suffixes
 from multitask.models.sentence_encoder import Embedder
 
 SENTENCES_PER_BLOCK = 16384
@@ -54,22 +54,19 @@ def embed_file(encoder: Embedder, source: Path, output: Path, column: str | None
 
 def _sentences(source: Path, column: str | None, warn: bool = False) -> Iterator[str]:
     """The sentences of a file; `warn` logs how many blank lines of a text file were skipped."""
-    if column is None and suffixes(source)[0] in ("", ".txt"):
-        blank = 0
-        for line in text_lines(source):
-            if sentence := line.strip():
-                yield sentence
-            else:
-                blank += 1
-        if blank and warn:
-            LOGGER.warning("%s: skipped %d blank lines", source, blank)
-        return
-    if column is None:
+    text_file = suffixes(source)[0] in ("", ".txt")
+    if column is None and not text_file:
         raise InputError(f"{source}: a table; name the column of its sentences with --column")
-    table = open_table(Source(str(source)))
-    table.require([column])
+    table = open_table(Source(str(source)), form=".txt" if column is None else "")
+    table.require([column or "text"])
+    blank = 0
     for number, row in table.rows:
-        text = row.get(column)
+        text = row.get(column or "text")
         if not isinstance(text, str):
             raise InputError(f"{table.place(number)}: {column} is {quote(text)}; expected text")
-        yield text
+        if text or column is not None:
+            yield text
+        else:
+            blank += 1
+    if blank and warn:
+        LOGGER.warning("%s: skipped %d blank lines", source, blank)

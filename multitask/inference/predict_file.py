@@ -4,7 +4,7 @@ The file is read, predicted and written in blocks, so it may be larger than memo
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tqdm import tqdm
 from minbert.errors import InputError
 from multitask.data.problems import quote
 from multitask.data.tables import Dialect, Row, Source, Table, open_table
-from multitask.data.text_lines import suffixes, text_lines
+from multitask.data.text_lines import suffixes
 from multitask.data.write_tables import check_output, table_writer
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Prediction, predict_rows
@@ -80,7 +80,7 @@ def predict_file(
     groups = _groups(model, added, reading.columns or (table.columns if form == ".txt" else ()), table)
     count = 0
     with (
-        table_writer(output, [*table.columns, *names], _types(model, table, added), form) as writer,
+        table_writer(output, [*table.columns, *names], _types(model, table, added), form) as write,
         tqdm(unit="row", disable=None) as bar,
     ):
         while block := list(islice(table.rows, ROWS_PER_BLOCK)):
@@ -93,7 +93,7 @@ def predict_file(
                 for name, found in predict_rows(model, texts, together, runtime).items():
                     for row, prediction in zip(rows, found, strict=True):
                         row.update(zip(added[name], _values(model.tasks[name], prediction, probabilities), strict=True))
-            writer.write(rows)
+            write(rows)
             count += len(rows)
             bar.update(len(rows))
     return count
@@ -102,29 +102,27 @@ def predict_file(
 def _open(source: Path, reading: Reading, model: MultitaskModel, tasks: Sequence[str]) -> Table:
     path = Path(STANDARD_INPUT) if str(source) == "-" else source
     suffix = _form(source, reading)
-    if suffix == ".txt":
-        width = len(model.tasks[_named(model, tasks)[0]].text)
-        return _text_table(path, str(source), width)
-    if str(source) == "-":
-        return open_table(Source(STANDARD_INPUT), reading.dialect, form=suffix)
-    return open_table(Source(str(path)), reading.dialect)
+    table = open_table(Source(str(path)), reading.dialect, form=suffix)
+    pair = len(model.tasks[_named(model, tasks)[0]].text) == 2
+    return _table_of_pairs(table) if suffix == ".txt" and pair else table
 
 
 def _form(source: Path, reading: Reading) -> str:
     return reading.form if str(source) == "-" else suffixes(source)[0]
 
 
-def _text_table(path: Path, name: str, width: int) -> Table:
-    columns = ("text",) if width == 1 else ("sentence1", "sentence2")
+def _table_of_pairs(table: Table) -> Table:
+    """The lines of a text file as two columns."""
+    columns = ("sentence1", "sentence2")
 
     def rows() -> Iterator[tuple[int, Row]]:
-        for number, line in enumerate(text_lines(path), start=1):
-            parts = [line.strip()] if width == 1 else [part.strip() for part in line.split("\t")]
-            if len(parts) != width:
-                raise InputError(f"{name}:{number}: expected two sentences with a tab between them")
-            yield number, dict(zip(columns, parts, strict=True))
+        for number, row in table.rows:
+            parts = row["text"].split("\t")
+            if len(parts) != 2:
+                raise InputError(f"{table.place(number)}: expected two sentences with a tab between them")
+            yield number, dict(zip(columns, map(str.strip, parts), strict=True))
 
-    return Table(name, columns, rows())
+    return replace(table, columns=columns, rows=rows())
 
 
 def _named(model: MultitaskModel, tasks: Sequence[str]) -> list[str]:

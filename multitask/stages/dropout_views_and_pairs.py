@@ -14,7 +14,7 @@ from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Rows, texts_of
-from multitask.data.read_unlabelled_files import PAIRS_FILE, TRIPLETS_FILE, read_pairs, read_triplets
+from multitask.data.read_unlabelled_files import PAIRS, TRIPLETS, read_texts
 from multitask.data.shuffle_and_batch import drawn_rows, epoch_rows
 from multitask.data.tokenize_and_truncate import Tokens, tokenise
 from multitask.evaluation.gradient_probe import GradientComponents, probe
@@ -193,9 +193,7 @@ def load_contrastive(
         InputError: a file is missing or malformed, or the objective cannot use the source.
     """
     texts, labels, groups, fingerprint = _chosen(name, data, config, train_limit, partners)
-    # The cache's key must identify the texts: Quora's rows differ with and without its negative pairs.
-    selection = f"{fingerprint} {name} {'all' if labels is None else 'labelled'} {partners or ''} limited"
-    columns = [tokenise(c, tokenizer, max_length, f"{selection} {i} {len(c)}") for i, c in enumerate(texts)]
+    columns = [tokenise(column, tokenizer, max_length) for column in texts]
     numbers: dict[str, int] = {}
     identities = [np.array([numbers.setdefault(text, len(numbers)) for text in column]) for column in texts]
     if groups is not None:
@@ -253,12 +251,10 @@ def _read(
     tasks, folder = load_tasks(data), files_folder(data)
     if name not in (known := ("unlabelled", "nli", "pairs", "quora", *tasks)) and not text_file(name, folder):
         raise InputError(f'unknown source "{name}"; expected a text file\'s name (.txt) or one of {", ".join(known)}')
-    if name == "nli":
-        triplets = read_triplets(folder / TRIPLETS_FILE)
-        return [triplets.anchors, triplets.positives, triplets.hard_negatives], None, triplets.fingerprint
-    if name == "pairs":
-        pairs = read_pairs(folder / PAIRS_FILE)
-        return [pairs.anchors, pairs.positives], None, pairs.fingerprint
+    if name in ("nli", "pairs"):
+        layout = TRIPLETS if name == "nli" else PAIRS
+        found = read_texts(folder / layout.file, layout)
+        return [*found.columns], None, found.fingerprint
     if name != "quora":
         sentences, fingerprint = training_sentences(name, data, train_limit)
         return [sentences], None, fingerprint

@@ -13,18 +13,10 @@ from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples
 from multitask.data.problems import plain
-from multitask.data.read_unlabelled_files import (
-    PAIRS_FILE,
-    SENTENCES_FILE,
-    TRIPLETS_FILE,
-    read_pairs,
-    read_sentences,
-    read_triplets,
-)
-from multitask.data.tables import Source
+from multitask.data.read_unlabelled_files import PAIRS, SENTENCES, TRIPLETS, read_texts
 from multitask.data.text_lines import count_lines, suffixes
 from multitask.data.tokenize_and_truncate import token_lengths
-from multitask.tasks.declarations import files_folder, load_tasks
+from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Labelled, Regression
 from multitask.tasks.read_examples import read_examples
 from multitask.tasks.task import SPLITS, Task
@@ -59,22 +51,22 @@ class FileReport:
 
 
 @dataclass(frozen=True)
-class Overlap:
-    """How many distinct sentences two files have in common, as contamination records compare them."""
-
-    first: str
-    second: str
-    sentences: int
-
-
-@dataclass(frozen=True)
 class DataReport:
-    """What the files hold. `absent` names the missing files of each task that has at least one file."""
+    """What the files hold.
 
-    files: tuple[FileReport, ...]
-    overlaps: tuple[Overlap, ...]
-    absent: tuple[str, ...]
+    Args:
+        files: of all files that could be read.
+        overlaps: two sets, and how many distinct sentences they have in common, as contamination records compare them.
+        absent: the missing files of each task that has at least one file.
+        max_length: sentences with more tokens are cut.
+        problems: lines of text: at most 20 per file, then the number of further ones.
+    """
+
+    files: list[FileReport]
+    overlaps: list[tuple[str, str, int]]
+    absent: list[str]
     max_length: int
+    problems: list[str]
 
     def render(self) -> str:
         """Aligned plain-text tables, without a final newline."""
@@ -92,23 +84,20 @@ class DataReport:
         ]
         parts = [_table([header, *rows], numeric=range(1, 9))]
         if self.overlaps:
-            shared = [(overlap.first, overlap.second, f"{overlap.sentences:,}") for overlap in self.overlaps]
+            shared = [(first, second, f"{sentences:,}") for first, second, sentences in self.overlaps]
             parts.append(_table([("file", "and", "sentences in both"), *shared], numeric=(2,)))
         if self.absent:
             parts.append(f"absent: {', '.join(self.absent)}")
         return "\n\n".join(parts)
 
 
-def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) -> tuple[DataReport, list[str]]:
+def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) -> DataReport:
     """Read all files of a tasks file, or all known files of a folder: the course's tasks, triplets, pairs and texts.
 
     Args:
         data: the tasks file or data folder. A task without any file in the folder is skipped.
         tokenizer: counts tokens.
         max_length: sentences with more tokens would be cut; None for the encoder's limit.
-
-    Returns:
-        The report, and the problems as lines of text: at most 20 per file, then the number of further ones.
 
     Raises:
         InputError: the folder is missing or holds none of the known files, or the tasks file is not valid.
@@ -117,39 +106,37 @@ def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) 
     if not declared and not data.exists():
         raise InputError(f"{data}: no such folder")
     check = _Check(tokenizer, tokenizer.max_length if max_length is None else max_length, declared)
-    for task in load_tasks(data).values():
+    tasks = load_tasks(data)
+    for task in tasks.values():
         check.task(task)
     if not declared:
-        check.unlabelled(files_folder(data))
-    if not check.files and not check.problems:
-        names = [Path(task.source("train").file).name for task in load_tasks(data).values()]
-        raise InputError(f"{data}: no data file; expected some of {', '.join([*names, TRIPLETS_FILE, SENTENCES_FILE])}")
-    report = DataReport(tuple(check.files), tuple(check.overlaps()), tuple(check.absent), check.max_length)
-    return report, check.problems
+        check.unlabelled(data)
+    if not check.report.files and not check.report.problems:
+        names = [*(Path(task.source("train").file).name for task in tasks.values()), TRIPLETS.file, SENTENCES.file]
+        raise InputError(f"{data}: no data file; expected some of {', '.join(names)}")
+    check.compare()
+    return check.report
 
 
 class _Check:
-    """Collects the reports, the problems, and the sentences' hashes of all files."""
+    """Fills a report, and keeps the sentences' hashes of each task's sets."""
 
     def __init__(self, tokenizer: Tokenizer, max_length: int, declared: bool) -> None:
         self.tokenizer = tokenizer
-        self.max_length = max_length
         self.declared = declared
-        self.files: list[FileReport] = []
-        self.absent: list[str] = []
-        self.problems: list[str] = []
+        self.report = DataReport([], [], [], max_length, [])
         self.sentences: dict[tuple[str, str], Hashes] = {}  # of each task and split
 
     def task(self, task: Task) -> None:
         """Read the files of a task."""
         sources = {split: source for split in SPLITS if (source := getattr(task, split)) is not None}
-        missing = [split for split, source in sources.items() if not source.exists()]
+        missing = [source for source in sources.values() if not source.exists()]
         if self.declared:
-            self.problems += [f"tasks.{task.name}: {sources[split].file}: no such file" for split in missing]
+            self.report.problems.extend(f"tasks.{task.name}: {source.file}: no such file" for source in missing)
         elif len(missing) < len(sources):
-            self.absent += [Path(sources[split].file).name for split in missing]
+            self.report.absent.extend(Path(source.file).name for source in missing)
         for split, source in sources.items():
-            if split in missing:
+            if source in missing:
                 continue
             with self._problems_of(str(source)) as problems:
                 examples = read_examples(task, source, split != "test", problems.append)
@@ -159,39 +146,28 @@ class _Check:
                     except InputError as error:
                         if not problems:  # otherwise it may only follow from the rows that were left out
                             problems.append(str(error))
-                self._add(task, split, source, examples)
-
-    def _add(self, task: Task, split: str, source: Source, examples: Examples) -> None:
-        name = f"{task.name} {source}" if self.declared else Path(source.file).name
-        self.sentences[task.name, split] = self._report(
-            name, source.path, examples.dropped, examples.sentences, _histogram(task, examples)
-        )
+                name = f"{task.name} {source}" if self.declared else Path(source.file).name
+                hashes = self._add(name, source.path, examples.dropped, examples.sentences, _histogram(task, examples))
+                self.sentences[task.name, split] = hashes
 
     def unlabelled(self, folder: Path) -> None:
         """Read the files of a folder that have no labels."""
-        if (path := folder / TRIPLETS_FILE).exists():
+        layouts = {folder / layout.file: layout for layout in (TRIPLETS, PAIRS) if (folder / layout.file).exists()}
+        layouts |= dict.fromkeys(sorted(folder.glob("*.txt")), SENTENCES)
+        for path, layout in layouts.items():
             with self._problems_of(str(path)) as problems:
-                triplets = read_triplets(path, problems.append)
-                columns = (triplets.anchors, triplets.positives, triplets.hard_negatives)
-                self._report(path.name, path, triplets.dropped, columns, {})
-        if (path := folder / PAIRS_FILE).exists():
-            with self._problems_of(str(path)) as problems:
-                pairs = read_pairs(path, problems.append)
-                self._report(path.name, path, pairs.dropped, (pairs.anchors, pairs.positives), {})
-        for path in sorted(folder.glob("*.txt")):
-            with self._problems_of(str(path)):
-                sentences = read_sentences(path)
-                self._report(path.name, path, sentences.blank, (sentences.sentences,), {})
+                texts = read_texts(path, layout, on_problem=problems.append)
+                self._add(path.name, path, texts.dropped, texts.columns, {})
 
-    def overlaps(self) -> Iterator[Overlap]:
+    def compare(self) -> None:
         """Splits of one task with each other; and the training set of a task with dev and test sets of other tasks."""
         for (task, split), (other, second) in combinations(self.sentences, 2):
             if task == other or (self.declared and "train" in (split, second) and split != second):
                 shared = np.intersect1d(self.sentences[task, split], self.sentences[other, second], assume_unique=True)
                 if task == other or len(shared):
-                    yield Overlap(f"{task} {split}", f"{other} {second}", len(shared))
+                    self.report.overlaps.append((f"{task} {split}", f"{other} {second}", len(shared)))
 
-    def _report(
+    def _add(
         self,
         name: str,
         path: Path | None,
@@ -203,18 +179,17 @@ class _Check:
         hashes = np.stack([hash_sentences(column) for column in columns], axis=1)  # [rows, columns]
         lengths = np.concatenate([token_lengths(column, self.tokenizer) for column in columns])
         middle, high, most = np.percentile(lengths, [50, 95, 100], method="higher").tolist()
-        rows = len(hashes)
         report = FileReport(
             name=name,
             lines=None if path is None or suffixes(path)[0] == ".parquet" else count_lines(path),
-            rows=rows,
+            rows=len(hashes),
             dropped=dropped,
-            repeated=rows - len(np.unique(hashes, axis=0)),
+            repeated=len(hashes) - len(np.unique(hashes, axis=0)),
             tokens=(middle, high, most),
-            cut=float(np.mean(lengths > self.max_length)),
+            cut=float(np.mean(lengths > self.report.max_length)),
             labels=labels,
         )
-        self.files.append(report)
+        self.report.files.append(report)
         return np.unique(hashes)
 
     @contextmanager
@@ -225,9 +200,9 @@ class _Check:
             yield own
         except InputError as error:
             own.append(str(error))
-        self.problems += own[:SHOWN_PROBLEMS]
+        self.report.problems.extend(own[:SHOWN_PROBLEMS])
         if len(own) > SHOWN_PROBLEMS:
-            self.problems.append(f"{name}: and {len(own) - SHOWN_PROBLEMS:,} more problems")
+            self.report.problems.append(f"{name}: and {len(own) - SHOWN_PROBLEMS:,} more problems")
 
 
 def _histogram(task: Task, examples: Examples) -> dict[str, int]:

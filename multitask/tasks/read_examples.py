@@ -1,4 +1,4 @@
-"""Read a task's rows: checked, with labels as numbers, and kept in the user's cache folder.
+"""Read a task's rows: checked, with labels as numbers.
 
 A training row with a blank label or sentence cannot be used. It is left out of this task, and one warning per file
 counts such rows (the course's Quora files hold a few). A file read without labels keeps a row with a blank sentence,
@@ -6,31 +6,23 @@ with a warning, because every row needs a prediction. Anything else that is wron
 """
 
 import logging
-from dataclasses import dataclass, field, replace
-from hashlib import sha256
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from minbert.files import atomic_folder
 from multitask.data.contamination import hash_sentences
-from multitask.data.examples import Examples, Rows, TextsWriter, stored_rows, write_rows
+from multitask.data.examples import Examples, Rows
 from multitask.data.problems import OnProblem, quote, refuse, warn_incomplete
 from multitask.data.tables import Row, Source, Table, open_table
-from multitask.data.tokenize_and_truncate import cache_folder
-from multitask.runs.locks import exclusive
 from multitask.tasks.task import Split, Task
 
 logger = logging.getLogger("multitask")
 
-FORMAT = 2  # raise this when the layout of cached rows changes
-SHOWN = 5  # line numbers of incomplete rows
-STRATUM = (
-    10  # rows with equal labels; numbers that repeat less on average are grouped by tenths, rarer sets of labels in one
-)
+STRATUM = 10
+"""Rows with equal labels: numbers that repeat less are grouped by tenths, and rarer sets of labels in one group."""
 
 
 def load_rows(task: Task, split: Split, labelled: bool | None = None) -> Examples:
@@ -107,7 +99,7 @@ def _strata(labels: NDArray[np.float32], numbers: bool) -> Rows:
 
 
 def read_examples(task: Task, source: Source, labelled: bool, on_problem: OnProblem = refuse) -> Examples:
-    """Read a file or data set as rows of a task. The texts stay on disk.
+    """Read a file or data set as rows of a task.
 
     Columns are found by name, so the unnamed index columns of the course's files do not matter.
 
@@ -122,69 +114,41 @@ def read_examples(task: Task, source: Source, labelled: bool, on_problem: OnProb
             `on_problem` also: a malformed row, an empty or repeated id, text that is not text, or a label that is not
             legal.
     """
-    fingerprint = source.fingerprint()
-    columns = (task.id, task.text, task.dialect)
-    labels = {**task.declaration(tuned=False), "metric": None} if labelled else None
-    identity = sha256(repr((fingerprint, source.split, columns, labels)).encode()).hexdigest()
-    name = f"{FORMAT}-{identity[:32]}" if on_problem is refuse else f"{FORMAT}-{identity[:32]}-checked"
-    folder = cache_folder() / "rows" / name
-    with exclusive(folder.with_suffix(".lock")):
-        if on_problem is not refuse or not folder.is_dir():
-            table = open_table(source, task.dialect, on_problem)
-            with atomic_folder(folder) as temporary:
-                _store(task, table, labelled, on_problem, temporary)
-        texts, values, facts = stored_rows(folder)
-    ids, sentences = (texts[0], texts[1:]) if task.id else (None, texts)
-    if labelled:
-        warn_incomplete(str(source), "left out", "without a label or a sentence", facts["incomplete"], facts["first"])
-    else:
-        warn_incomplete(str(source), "kept", "with an empty sentence", facts["incomplete"], facts["first"])
-    dropped = facts["incomplete"] if labelled else 0
-    return Examples(tuple(sentences), values, tuple(facts["classes"]), ids, str(source), fingerprint, identity, dropped)
-
-
-@dataclass
-class _Counts:
-    """What is counted while rows are read."""
-
-    incomplete: int = 0
-    first: list[int] = field(default_factory=list)
-    row_of_id: dict[str, int] = field(default_factory=dict)
-
-    def add_incomplete(self, number: int) -> None:
-        self.incomplete += 1
-        if len(self.first) < SHOWN:
-            self.first.append(number)
-
-
-def _store(task: Task, table: Table, labelled: bool, on_problem: OnProblem, folder: Path) -> None:
-    """Write the usable rows of a table into a folder."""
-    identifier = (task.id,) if task.id else ()
-    table.require((*identifier, *task.text, *(task.label_columns if labelled else ())))
-    counts, labels, rows = _Counts(), [], 0
-    with TextsWriter(folder, len(identifier) + len(task.text)) as writer:
-        for number, row in table.rows:
-            try:
-                texts = [_text(column, row.get(column)) for column in task.text]
-                ids = [_id(row.get(column), counts, table) for column in identifier]
-                label = _label(task, row) if labelled else None
-            except ValueError as error:
-                on_problem(f"{table.place(number)}: {error}")
-                continue
-            if not all(texts) or (labelled and label is None):
-                counts.add_incomplete(number)
-                if labelled:
-                    continue
-            for name in ids:
-                counts.row_of_id[name] = number
+    table = open_table(source, task.dialect, on_problem)
+    table.require((*([task.id] if task.id else []), *task.text, *(task.label_columns if labelled else ())))
+    rows: list[list[str]] = []
+    labels: list[Any] = []
+    incomplete: list[int] = []
+    number_of_id: dict[str, int] = {}
+    for number, row in table.rows:
+        try:
+            texts = [_text(column, row.get(column)) for column in task.text]
+            identifier = _id(row.get(task.id), number_of_id, table) if task.id else ""
+            label = _label(task, row) if labelled else None
+        except ValueError as error:
+            on_problem(f"{table.place(number)}: {error}")
+            continue
+        if not all(texts) or (labelled and label is None):
+            incomplete.append(number)
             if labelled:
-                labels.append(label)
-            rows += 1
-            writer.add([*ids, *texts])
+                continue
+        number_of_id[identifier] = number
+        labels.append(label)
+        rows.append(texts)
     if not rows:
         raise InputError(f"{table.name}: no usable row; expected at least one with a text{' and a label' * labelled}")
+    action = ("left out", "without a label or a sentence") if labelled else ("kept", "with an empty sentence")
+    warn_incomplete(str(source), *action, len(incomplete), incomplete[:5])
     values, classes = task.encode_labels(labels) if labelled else (None, ())
-    write_rows(folder, values, {"incomplete": counts.incomplete, "first": counts.first, "classes": classes})
+    return Examples(
+        sentences=tuple(map(list, zip(*rows, strict=True))),
+        labels=values,
+        classes=classes,
+        ids=list(number_of_id) if task.id else None,
+        source=str(source),
+        fingerprint=source.fingerprint(),
+        dropped=len(incomplete) if labelled else 0,
+    )
 
 
 def _text(column: str, value: Any) -> str:
@@ -195,11 +159,11 @@ def _text(column: str, value: Any) -> str:
     return value.strip()
 
 
-def _id(value: Any, counts: _Counts, table: Table) -> str:
+def _id(value: Any, number_of_id: dict[str, int], table: Table) -> str:
     identifier = "" if value is None else str(value).strip()
     if not identifier:
         raise ValueError("the id is empty; expected one that is unique in the file")
-    if (earlier := counts.row_of_id.get(identifier)) is not None:
+    if (earlier := number_of_id.get(identifier)) is not None:
         where = f"{'on line' if table.by_line else 'in row'} {earlier}"
         raise ValueError(f"id {quote(identifier)} is already {where}; expected each id once")
     if not identifier.isprintable() or "," in identifier:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from minbert.errors import InputError
-from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE, SENTENCES_FILE, read_sentences
+from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE, SENTENCES, read_texts
 from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.read_examples import load_rows
 
@@ -24,8 +24,8 @@ def training_sentences(name: str, data: Path, limit: int | None = None) -> tuple
     if path := text_file(name, files_folder(data)):
         if name in (CAPTIONS_FILE, NEWS_FILE) and not path.is_file():
             raise InputError(f"{path}: no such file; `multitask data domains` makes it from the similarity set")
-        sentences = read_sentences(path, limit)
-        return sentences.sentences, sentences.fingerprint
+        found = read_texts(path, SENTENCES, limit)
+        return found.columns[0], found.fingerprint
     tasks = load_tasks(data)
     if name not in tasks:
         raise InputError(
@@ -38,5 +38,5 @@ def training_sentences(name: str, data: Path, limit: int | None = None) -> tuple
 def text_file(name: str, folder: Path) -> Path | None:
     """The file of a source of plain text, one sentence per line; None for any other source."""
     if name == "unlabelled":
-        return folder / SENTENCES_FILE
+        return folder / SENTENCES.file
     return folder / name if name.endswith(".txt") and Path(name).name == name else None

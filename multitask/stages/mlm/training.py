@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +101,7 @@ class MaskedTraining:
         self.dev = self._tokens(dev)
 
     def _tokens(self, sentences: list[str]) -> Tokens:
-        digest = sha256("\0".join(sentences).encode()).hexdigest()
-        return tokenise(sentences, self.begin.tokenizer, self.config.max_length, digest)
+        return tokenise(sentences, self.begin.tokenizer, self.config.max_length)
 
     def _source(self, tokens: Tokens, draws: torch.Generator | None = None) -> MaskedSource:
         words = self.begin.encoder.embeddings.word

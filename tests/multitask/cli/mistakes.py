@@ -187,7 +187,7 @@ MISTAKES = (
     ),
     Mistake(
         "A spreadsheet",
-        "train.xlsx: unknown format; expected a name that ends in .csv, .tsv, .jsonl, .jsonlines, .parquet; all but parquet also with .gz, .bz2, .xz, .zst",
+        "train.xlsx: unknown format; expected a name that ends in .csv, .tsv, .jsonl, .jsonlines, .parquet, .txt, or in one of them and .gz",
         tasks=TOPIC + FILES.replace("train.csv", "train.xlsx"),
         files={"train.xlsx": b"PK"},
     ),
@@ -241,6 +241,11 @@ MISTAKES = (
         "A file in UTF-16",
         "train.csv:1: byte 0xff at position 1 of the line is not UTF-8; save the file as UTF-8",
         files={"train.csv": QUESTIONS.encode("utf-16")},
+    ),
+    Mistake(
+        "A NUL byte",
+        "train.csv:5: contains a NUL byte, so it is not text; save the file as UTF-8",
+        files={"train.csv": QUESTIONS + "Who\0?,HUM\n"},
     ),
     Mistake(
         "Lines end with carriage returns only",

@@ -20,7 +20,7 @@ from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from multitask.data.contamination import RECORD, TrainedOn, hash_sentences, normalised
-from multitask.data.read_unlabelled_files import read_sentences, read_triplets
+from multitask.data.read_unlabelled_files import SENTENCES, TRIPLETS, read_texts
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
@@ -327,26 +327,26 @@ def test_a_chain_answers_for_all_of_it_when_its_parents_are_gone(tiny_encoder, d
     )
     shutil.rmtree(first.folder)
     trained = known_of(second.model_folder())
-    triplets = read_triplets(data / "nli_triplets.csv")
-    unlabelled = read_sentences(data / "sentences.txt").sentences
+    triplets = read_texts(data / TRIPLETS.file, TRIPLETS).columns
+    (unlabelled,) = read_texts(data / SENTENCES.file, SENTENCES).columns
     (texts,), (one, other) = task_sentences(data, "sentiment"), task_sentences(data, "similarity")
     pairs = [*one, *other]
 
     def drawn(column):
         return [column[row] for row in drawn_rows(len(column), 16)]
 
-    read = (triplets.anchors, triplets.positives, triplets.hard_negatives, texts, pairs)
+    read = (*triplets, texts, pairs)
     known = [unlabelled[:16], *map(drawn, read)]
     for rows in known:
         assert trained.sentences_seen(rows).all()
-    assert trained.pairs_seen(drawn(triplets.hard_negatives), drawn(triplets.anchors)).all()
+    assert trained.pairs_seen(drawn(triplets[2]), drawn(triplets[0])).all()
     assert not trained.pairs_seen(one, other).any()  # views of the sentences only
     assert not sentences_of(trained, *known)
 
 
 def test_masked_language_modelling_keeps_what_it_reads_and_from_scratch_nothing_else(tiny_encoder, data, options):
     start = finetune(str(tiny_encoder), data, FinetuneConfig(tasks=("similarity",), epochs=1), options)
-    sentences = read_sentences(data / "sentences.txt").sentences
+    (sentences,) = read_texts(data / SENTENCES.file, SENTENCES).columns
     for scratch in (False, True):
         config = MlmConfig(from_scratch=scratch, dev_share=0.25, batch_size=8)
         trained = known_of(mlm(str(start.folder), data, config, options).folder)

@@ -1,6 +1,6 @@
 """Cached tokens equal fresh ones, and the cache's key covers everything that determines them."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,20 +47,20 @@ def refuse(*_: object) -> None:
 @pytest.mark.parametrize("max_length", [None, 3, 11])
 def test_tokens_equal_direct_encoding_fresh_and_cached(tokenizer, max_length, monkeypatch):
     expected = tokenizer.encode(TEXTS, max_length)
-    assert_rows(tokenise(TEXTS, tokenizer, max_length, "file"), expected)
+    assert_rows(tokenise(TEXTS, tokenizer, max_length), expected)
     monkeypatch.setattr(Tokenizer, "encode_and_count_cut", refuse)
-    assert_rows(tokenise(TEXTS, tokenizer, max_length, "file"), expected)
+    assert_rows(tokenise(TEXTS, tokenizer, max_length), expected)
 
 
 def test_joint_tokens_equal_direct_encoding_fresh_and_cached(tokenizer, monkeypatch):
     ids, types = tokenizer.encode_pairs(TEXTS, SECOND, 20)
     assert {0, 1} == {int(kind) for row in types for kind in row}
-    assert_rows(tokenise(TEXTS, tokenizer, 20, "file", SECOND), ids, types)
+    assert_rows(tokenise(TEXTS, tokenizer, 20, SECOND), ids, types)
     monkeypatch.setattr(Tokenizer, "encode_and_count_cut", refuse)
-    assert_rows(tokenise(TEXTS, tokenizer, 20, "file", SECOND), ids, types)
+    assert_rows(tokenise(TEXTS, tokenizer, 20, SECOND), ids, types)
 
 
-def test_the_key_covers_source_length_tokenizer_and_jointness(tokenizer, tiny_encoder, tmp_path):
+def test_the_key_covers_texts_length_tokenizer_and_jointness(tokenizer, tiny_encoder, tmp_path):
     other = Tokenizer(word_piece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "time"]), tokenizer.max_length, {})
     shorter = tmp_path / "shorter"  # the same tokenizer with an encoder of a smaller maximal length
     shorter.mkdir()
@@ -70,51 +70,42 @@ def test_the_key_covers_source_length_tokenizer_and_jointness(tokenizer, tiny_en
         replace(BertConfig.from_file(tiny_encoder / "config.json"), max_position_embeddings=9).to_dict(),
     )
     calls = [
-        (tokenizer, None, "file", None),
-        (tokenizer, 5, "file", None),
-        (tokenizer, None, "other file", None),
-        (other, None, "file", None),
-        (load_tokenizer(str(shorter)), None, "file", None),
-        (tokenizer, None, "file", SECOND),
+        (TEXTS, tokenizer, None, None),
+        (TEXTS, tokenizer, 5, None),
+        (SECOND, tokenizer, None, None),
+        (TEXTS, other, None, None),
+        (TEXTS, load_tokenizer(str(shorter)), None, None),
+        (TEXTS, tokenizer, None, SECOND),
+        (SECOND, tokenizer, None, TEXTS),
     ]
-    for which, length, source, second in calls:
-        expected = which.encode_pairs(TEXTS, second)[0] if second else which.encode(TEXTS, length)
-        tokens = tokenise(TEXTS, which, length, source, second)
+    for texts, which, length, second in calls:
+        expected = which.encode_pairs(texts, second)[0] if second else which.encode(texts, length)
+        tokens = tokenise(texts, which, length, second)
         for row, ids in enumerate(expected):
             np.testing.assert_array_equal(tokens[row], ids)
     assert len(list((cache_folder() / "tokens").glob("*/ids"))) == len(calls)
 
 
 def test_no_length_and_the_encoders_own_share_a_cache(tokenizer, monkeypatch):
-    tokenise(TEXTS, tokenizer, None, "file")
+    tokenise(TEXTS, tokenizer, None)
     monkeypatch.setattr(Tokenizer, "encode_and_count_cut", refuse)
-    tokenise(TEXTS, tokenizer, tokenizer.max_length, "file")
+    tokenise(TEXTS, tokenizer, tokenizer.max_length)
 
 
 def test_a_failed_encoding_leaves_no_cache(tokenizer, monkeypatch, fresh_cache):
     monkeypatch.setattr(Tokenizer, "encode_and_count_cut", refuse)
     with pytest.raises(AssertionError):
-        tokenise(TEXTS, tokenizer, None, "file")
+        tokenise(TEXTS, tokenizer, None)
     assert not [path for path in (fresh_cache / "tokens").rglob("*") if path.suffix != ".lock"]
 
 
 def test_many_at_once_fill_one_cache(tokenizer, tiny_encoder):
-    expected = tokenizer.encode(TEXTS)
-    failures = []
+    def work(number: int) -> Tokens:
+        return tokenise([*TEXTS, str(number // 6)], load_tokenizer(str(tiny_encoder)), None)
 
-    def work(source: str) -> None:
-        try:
-            assert_rows(tokenise(TEXTS, load_tokenizer(str(tiny_encoder)), None, source), expected)
-        except BaseException as error:  # noqa: BLE001, RUF100 - reported by the main thread
-            failures.append(error)
-
-    for number in range(10):
-        threads = [threading.Thread(target=work, args=(f"file {number}",)) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not failures
+    with ThreadPoolExecutor(6) as threads:
+        for number, tokens in enumerate(threads.map(work, range(60))):
+            assert_rows(tokens, tokenizer.encode([*TEXTS, str(number // 6)]))
 
 
 def test_labelled_rows_come_as_all_first_then_all_second_sentences(tokenizer, tmp_path):
@@ -144,10 +135,10 @@ def test_cut_texts_are_counted_and_said_once(tokenizer, max_length, caplog):
     limit = tokenizer.max_length if max_length is None else max_length
     cut = sum(int(length) > limit for length in whole)
     for _ in range(2):  # fresh and cached
-        tokens = tokenise(TEXTS, tokenizer, max_length, "file")
+        tokens = tokenise(TEXTS, tokenizer, max_length)
         assert tokens.cut == cut
         np.testing.assert_array_equal(tokens.lengths, np.minimum(whole, limit))
-    examples = Examples((TEXTS, SECOND), None, (), None, "data.csv", "f", "i")
+    examples = Examples((TEXTS, SECOND), None, (), None, "data.csv", "f")
     LabelledData.tokenised(examples, tokenizer, max_length, joint=False)
     cut += sum(int(length) > limit for length in token_lengths(SECOND, tokenizer))
     assert caplog.messages == [f"data.csv: cut {cut} of 8 texts to {limit} tokens (--max-length)"]

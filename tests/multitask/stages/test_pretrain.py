@@ -19,7 +19,7 @@ from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask.data.labelled_data import LabelledData
-from multitask.data.read_unlabelled_files import read_triplets
+from multitask.data.read_unlabelled_files import TRIPLETS, read_texts
 from multitask.evaluation.gradient_probe import probe
 from multitask.evaluation.task_predictions import estimate, load_split
 from multitask.evaluation.task_scores import labels_of, score
@@ -63,8 +63,8 @@ def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathF
     for name in ("sentences.txt", "nli_triplets.csv"):
         with (sample_data / name).open(encoding="utf-8", newline="") as file:
             (folder / name).write_text("".join(islice(file, 41)), encoding="utf-8", newline="")
-    triplets = read_triplets(folder / "nli_triplets.csv")
-    lines = ["sentence1\tsentence2", *map("\t".join, zip(triplets.anchors, triplets.positives, strict=True))]
+    triplets = read_texts(folder / TRIPLETS.file, TRIPLETS)
+    lines = ["sentence1\tsentence2", *map("\t".join, zip(*triplets.columns[:2], strict=True))]
     (folder / "positive_pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 
@@ -146,11 +146,10 @@ def test_objectives_that_a_source_cannot_serve(
 
 
 def test_triplets_keep_their_columns_in_order(data: Path, tiny_encoder: Path) -> None:
-    triplets = read_triplets(data / "nli_triplets.csv")
+    triplets = read_texts(data / TRIPLETS.file, TRIPLETS)
     source, tokenizer = load("nli", data, tiny_encoder), load_tokenizer(str(tiny_encoder))
     rows = np.array([5, 0, 17])
-    columns = (triplets.anchors, triplets.positives, triplets.hard_negatives)
-    expected = [ids for column in columns for ids in tokenizer.encode([column[row] for row in rows])]
+    expected = [ids for column in triplets.columns for ids in tokenizer.encode([column[row] for row in rows])]
     assert [ids.tolist() for ids in source.inputs(rows).ids] == [ids.tolist() for ids in expected]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.tasks.check import DataReport, Overlap, check_data
+from multitask.tasks.check import DataReport, check_data
 from tests.conftest import SPECIALS, word_piece
 
 UNUSED = "tasks.sentiment: no training row of {} has the label 1, 2, 4"
@@ -39,8 +39,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_counts(folder, tokenizer):
-    report, problems = check_data(folder, tokenizer)
-    assert problems == [UNUSED.format(folder / "ids-sst-train.csv")]
+    report = check_data(folder, tokenizer)
+    assert report.problems == [UNUSED.format(folder / "ids-sst-train.csv")]
     files = {file.name: file for file in report.files}
     train = files["ids-sst-train.csv"]
     assert (train.rows, train.dropped, train.repeated) == (3, 1, 1)
@@ -53,33 +53,33 @@ def test_counts(folder, tokenizer):
     assert files["sts-test-student.csv"].labels == {}
     assert (files["nli_triplets.csv"].rows, files["nli_triplets.csv"].repeated) == (2, 1)
     assert (files["sentences.txt"].rows, files["sentences.txt"].dropped) == (2, 1)
-    assert report.overlaps == (
-        Overlap("sentiment train", "sentiment dev", 2),
-        Overlap("similarity train", "similarity dev", 1),
-        Overlap("similarity train", "similarity test", 0),
-        Overlap("similarity dev", "similarity test", 1),
-    )
-    assert report.absent == ("ids-sst-test-student.csv",)
+    assert report.overlaps == [
+        ("sentiment train", "sentiment dev", 2),
+        ("similarity train", "similarity dev", 1),
+        ("similarity train", "similarity test", 0),
+        ("similarity dev", "similarity test", 1),
+    ]
+    assert report.absent == ["ids-sst-test-student.csv"]
 
 
 def test_percentiles_of_sentence_lengths(tmp_path, tokenizer):
     rows = "".join(f"{n}\t{'w ' * n}\t0\n" for n in range(1, 101))
     (tmp_path / "ids-sst-train.csv").write_text("id\tsentence\tsentiment\n" + rows)
-    report, _ = check_data(tmp_path, tokenizer)
+    report = check_data(tmp_path, tokenizer)
     assert report.files[0].tokens == (53, 98, 102)  # 50 and 95 of the 100 sentences are shorter
     assert report.files[0].cut == 0.38  # from 63 words on
-    assert check_data(tmp_path, tokenizer, 12)[0].files[0].cut == 0.9
+    assert check_data(tmp_path, tokenizer, 12).files[0].cut == 0.9
 
 
 def test_every_text_file_is_listed(folder, tokenizer):
     (folder / "news.txt").write_text("a\nb\nA\n")
-    [*_, news, sentences] = check_data(folder, tokenizer)[0].files
+    [*_, news, sentences] = check_data(folder, tokenizer).files
     assert (news.name, news.rows, news.repeated) == ("news.txt", 3, 1)
     assert sentences.name == "sentences.txt"
 
 
 def test_the_table_is_aligned(folder, tokenizer):
-    table = check_data(folder, tokenizer)[0].render()
+    table = check_data(folder, tokenizer).render()
     first, second, absent = table.split("\n\n")
     header, *rows = first.splitlines()
     assert len(rows) == 7
@@ -99,14 +99,14 @@ def test_every_problem_of_every_file_is_listed(folder, tokenizer):
     (folder / "sts-dev.csv").write_bytes(b"\xff")
     (folder / "nli_triplets.csv").write_text("sent0,sent1,hard_neg\na,b,c\na,b\n")
     (folder / "sentences.txt").write_text("\n")
-    report, problems = check_data(folder, tokenizer)
-    assert problems == [
+    report = check_data(folder, tokenizer)
+    assert report.problems == [
         UNUSED.format(folder / "ids-sst-train.csv"),
         f'{sts}:6: similarity is "7"; expected a number from 0 to 5',
         f'{sts}:7: id "a" is already on line 2; expected each id once',
         f"{folder / 'sts-dev.csv'}:1: byte 0xff at position 1 of the line is not UTF-8; save the file as UTF-8",
         f"{folder / 'nli_triplets.csv'}:3: the row has 2 fields; expected 3, as in the header (separated by commas)",
-        f"{folder / 'sentences.txt'}: no sentence; expected one sentence per line",
+        f"{folder / 'sentences.txt'}: no usable row; expected at least one with a sentence",
     ]
     rows = {file.name: file.rows for file in report.files}
     assert rows["sts-train.csv"] == 4
@@ -117,7 +117,7 @@ def test_every_problem_of_every_file_is_listed(folder, tokenizer):
 def test_many_problems_of_one_file_are_cut_short(tmp_path, tokenizer):
     path = tmp_path / "ids-sst-train.csv"
     path.write_text("id\tsentence\tsentiment\n" + "".join(f"{n}\tx\t9\n" for n in range(24)) + "z\tx\t1\n")
-    problems = check_data(tmp_path, tokenizer)[1]
+    problems = check_data(tmp_path, tokenizer).problems
     assert len(problems) == 21
     assert problems[-1] == f"{path}: and 4 more problems"
 
@@ -125,9 +125,9 @@ def test_many_problems_of_one_file_are_cut_short(tmp_path, tokenizer):
 def test_a_file_with_nothing_but_problems_is_reported(tmp_path, tokenizer):
     path = tmp_path / "ids-sst-train.csv"
     path.write_text("")
-    report, problems = check_data(tmp_path, tokenizer)
-    assert problems == [f"{path}: the file is empty; expected a header line and rows"]
-    assert report.files == ()
+    report = check_data(tmp_path, tokenizer)
+    assert report.problems == [f"{path}: the file is empty; expected a header line and rows"]
+    assert report.files == []
     assert report.render()
 
 
@@ -142,9 +142,9 @@ def test_a_missing_or_foreign_folder_is_refused(tmp_path, tokenizer):
 @pytest.mark.skipif("MINBERT_SHARED_DATA" not in os.environ, reason="no folder with the real data")
 def test_real_files_have_no_problem_and_quora_splits_share_no_question(tiny_encoder):
     folder = Path(os.environ["MINBERT_SHARED_DATA"]) / "cs224n"
-    report, problems = check_data(folder, load_tokenizer(str(tiny_encoder)))
-    assert problems == []
-    assert [o.sentences for o in report.overlaps if o.first.startswith("paraphrase")] == [0, 0, 0]
+    report = check_data(folder, load_tokenizer(str(tiny_encoder)))
+    assert report.problems == []
+    assert [shared for first, _, shared in report.overlaps if first.startswith("paraphrase")] == [0, 0, 0]
     assert {file.name: file.rows for file in report.files}["ids-sst-train.csv"] == 8544
 
 
@@ -172,8 +172,8 @@ def labels_of(report: DataReport) -> dict[str, dict[str, int]]:
 
 
 def test_a_tasks_file_is_checked(tasks_file, tokenizer):
-    report, problems = check_data(tasks_file, tokenizer)
-    assert problems == [
+    report = check_data(tasks_file, tokenizer)
+    assert report.problems == [
         "tasks.marks: no training row of {} has the label y".format(tasks_file.parent / "train.jsonl.gz")
     ]
     assert labels_of(report) == {
@@ -191,22 +191,22 @@ def test_a_tasks_file_is_checked(tasks_file, tokenizer):
         (1, 1, 3),
     ]
     # "w 0" is in both; training sets are also compared with other tasks' development sets.
-    assert report.overlaps == (
-        Overlap("topic train", "topic dev", 1),
-        Overlap("topic train", "stars dev", 1),
-        Overlap("topic dev", "stars train", 1),
-        Overlap("stars train", "stars dev", 1),
-        Overlap("marks train", "marks dev", 0),
-    )
+    assert report.overlaps == [
+        ("topic train", "topic dev", 1),
+        ("topic train", "stars dev", 1),
+        ("topic dev", "stars train", 1),
+        ("stars train", "stars dev", 1),
+        ("marks train", "marks dev", 0),
+    ]
 
 
 def test_without_a_training_file_the_other_files_are_still_checked(tasks_file, tokenizer):
     (tasks_file.parent / "train.jsonl.gz").unlink()
-    report, problems = check_data(tasks_file, tokenizer)
+    report = check_data(tasks_file, tokenizer)
     missing = [
         f"tasks.{name}: {tasks_file.parent / 'train.jsonl.gz'}: no such file" for name in ("topic", "stars", "marks")
     ]
-    assert problems == missing
+    assert report.problems == missing
     assert labels_of(report)["topicdev"] == {"b": 2}
 
 
@@ -214,7 +214,7 @@ def test_a_name_of_a_label_cannot_break_the_table(tmp_path, tokenizer):
     rows = [{"q": f"w {i}", "c": ["a\n\x1b[2J", "b"][i % 2]} for i in range(4)]
     (tmp_path / "x.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     (tmp_path / "t.toml").write_text('[tasks.x]\nkind="classification"\ntext="q"\nlabel="c"\ntrain="x.jsonl"\n')
-    report, problems = check_data(tmp_path / "t.toml", tokenizer)
-    assert problems == []
+    report = check_data(tmp_path / "t.toml", tokenizer)
+    assert report.problems == []
     assert len(report.render().splitlines()) == 2
     assert all(line.isprintable() for line in report.render().splitlines())
