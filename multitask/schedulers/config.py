@@ -21,10 +21,12 @@ class SchedulerConfig:
     """For gradvac: how fast the target cosines follow the observed ones, 0 to 1."""
     fairgrad_alpha: float = 1.0
     """For fairgrad: the kind of fairness. 1: proportional fairness; large values approach max-min fairness."""
+    stch_mu: float = 0.1
+    """For stch: how smooth the maximum is. Small values train on the task with the largest loss."""
 
     def __post_init__(self) -> None:
         check_range(self, 0, ("sampling_alpha", "cagrad_c"))
-        check_range(self, 0.01, ("fairgrad_alpha",))
+        check_range(self, 0.01, ("fairgrad_alpha", "stch_mu"))
         check_range(self, 0, ("gradvac_beta",), most=1)
 
 

@@ -71,7 +71,9 @@ class RunState:
 
     def check_weights(self) -> None:
         """Raise TrainingError if a weight is not finite: the last step may have spoilt what no loss has shown yet."""
-        if (name := not_finite(self.trainable.module.state_dict())) is not None:
+        state = self.trainable.module.state_dict()
+        tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}  # schedulers keep others
+        if (name := not_finite(tensors)) is not None:
             raise TrainingError(
                 f"step {self.progress.step}: the weights {name} are NaN or infinite after the step; the last saved "
                 "state and the checkpoints are good: try a lower learning rate, clipping or --precision fp32"

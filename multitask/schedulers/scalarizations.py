@@ -1,0 +1,154 @@
+"""Schedulers that train on one number made of the tasks' losses, with weights that they learn or compute.
+
+The formulas are those of torchjd's scalarizers; `SCALARIZERS` names the paper of each.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from multitask.data.examples import Rows
+from multitask.runtime.device import generator_states, restore_generators
+from multitask.schedulers.average_loss import AverageLoss
+from multitask.schedulers.base import SCHEDULERS, task_weights
+from multitask.schedulers.config import ScheduledTraining
+from multitask.tasks.task import Task
+from multitask.training.trainable import Batch, Losses, Trainable, Update
+
+if TYPE_CHECKING:  # its import takes a second, which other schedulers should not cost
+    from torchjd.scalarization import Scalarizer
+
+
+class Scalarization(AverageLoss):
+    """Each step takes a batch of every task and combines their losses. What the scalarizer learns is trained too.
+
+    Args:
+        weights: for each task a factor of its loss, before the losses are combined.
+        scalarizer: maps losses [tasks] to a scalar.
+        scale: factor of the scalar. It gives gradients the scale that they have with `average`, for clipping.
+    """
+
+    def __init__(self, weights: Mapping[str, float], scalarizer: "Scalarizer", scale: float) -> None:
+        super().__init__(weights)
+        self.scalarizer: Any = scalarizer
+        self.scale = scale
+
+    def backward(self, trainable: Trainable, update: Update) -> Losses:
+        losses = trainable.losses(update)
+        values = self.weighted(losses)
+        detached = values.detach().requires_grad_()
+        (self.scale * self.scalarizer(detached)).backward()
+        assert detached.grad is not None, "a scalarizer depends on the losses"
+        values.backward(detached.grad)
+        shares = len(values) * detached.grad  # 1 for a task that counts as with `average`
+        seen = {f"weight {batch.source}": share for batch, share in zip(update, shares.unbind(), strict=True)}
+        return replace(losses.detached(), watched={**losses.watched, **seen})
+
+    def weighted(self, losses: Losses) -> Tensor:
+        """The losses times the tasks' factors, [tasks]."""
+        return torch.stack([self.weights[name] * term for name, term in losses.terms.items()])
+
+
+class DynamicWeightAverage(Scalarization):
+    """Rolls the history of mean losses on at the end of each epoch."""
+
+    steps = 0  # of an epoch
+
+    def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
+        updates = super().arrange(batches, order)
+        self.steps = len(updates)
+        return updates
+
+    def backward(self, trainable: Trainable, update: Update) -> Losses:
+        losses = super().backward(trainable, update)
+        if self.scalarizer._n_batches == self.steps:
+            self.scalarizer.step()
+        return losses
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {name: getattr(self.scalarizer, name) for name in ("_loss_sum", "_n_batches", "_previous_averages")}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        vars(self.scalarizer).update(state)
+
+
+class FastAdaptive(Scalarization):
+    """FAMO. Before each step it computes the losses of the last step's rows again, to see how much that step helped."""
+
+    last: Update = ()
+
+    def backward(self, trainable: Trainable, update: Update) -> Losses:
+        if self.last:
+            before = generator_states(self.scalarizer._w.device)
+            again = trainable.losses(self.last).detached()
+            restore_generators(before)
+            self.scalarizer.update(self.weighted(again))
+        self.last = update
+        return super().backward(trainable, update)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        optimizer = self.scalarizer._optimizer
+        return {
+            "last": [(batch.source, torch.from_numpy(batch.rows)) for batch in self.last],
+            "losses": self.scalarizer._prev_losses,
+            "optimizer": None if optimizer is None else optimizer.state_dict(),
+        }
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        self.last = tuple(Batch(source, rows.numpy()) for source, rows in state["last"])
+        self.scalarizer._prev_losses = state["losses"]
+        if state["optimizer"] is not None:
+            settings = {"lr": self.scalarizer.lr, "weight_decay": self.scalarizer.weight_decay}
+            self.scalarizer._optimizer = torch.optim.Adam([self.scalarizer._w], **settings)
+            self.scalarizer._optimizer.load_state_dict(state["optimizer"])
+
+
+@dataclass(frozen=True)
+class Method:
+    """A scalarizer of torchjd.
+
+    Args:
+        name: of its class in torchjd.
+        scale: maps the number of tasks to the factor that makes the gradient of equal losses that of `average`.
+        arguments: maps the number of tasks and the configuration to arguments of the class.
+        kind: the scheduler that uses it.
+    """
+
+    name: str
+    scale: Callable[[int], float] = lambda tasks: 1.0
+    arguments: Callable[[int, ScheduledTraining], dict[str, Any]] = lambda tasks, config: {}
+    kind: type[Scalarization] = Scalarization
+
+
+SCALARIZERS = {
+    # Kendall et al. 2018, arXiv 1705.07115, equation 7, for all kinds of tasks.
+    "uncertainty": Method("UW", scale=lambda tasks: 1 / tasks, arguments=lambda tasks, config: {"shape": tasks}),
+    # Liu et al. 2021, "Towards Impartial Multi-task Learning", equation 7.
+    "imtl_l": Method("IMTLL", scale=lambda tasks: 1 / tasks, arguments=lambda tasks, config: {"shape": tasks}),
+    # Liu et al. 2019, arXiv 1803.10704, equation 7.
+    "dwa": Method("DWA", scale=lambda tasks: 1 / tasks, kind=DynamicWeightAverage),
+    # Liu et al. 2023, arXiv 2306.03792, algorithm 1.
+    "famo": Method("FAMO", arguments=lambda tasks, config: {"shape": tasks}, kind=FastAdaptive),
+    # Lin et al. 2024, arXiv 2402.19078, equation 5, with equal preferences.
+    "stch": Method(
+        "STCH", scale=lambda tasks: tasks, arguments=lambda tasks, config: {"mu": config.scheduling.stch_mu}
+    ),
+    # Chennupati et al. 2019, arXiv 1904.08492, equation 2.
+    "geometric_mean": Method("GeometricMean"),
+}
+
+
+def _build(name: str, config: ScheduledTraining, _tasks: Mapping[str, Task], device: torch.device) -> Scalarization:
+    from torchjd import scalarization
+
+    method, tasks = SCALARIZERS[name], len(config.tasks)
+    scalarizer = getattr(scalarization, method.name)(**method.arguments(tasks, config))
+    return method.kind(task_weights(config), scalarizer, method.scale(tasks)).to(device)
+
+
+SCHEDULERS.update({name: partial(_build, name) for name in SCALARIZERS})
