@@ -1,15 +1,16 @@
 """`multitask data`: copy the sample, check, fetch and split data folders."""
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from minbert.errors import InputError
+from minbert.settings import settings
 from multitask.cli.command import DATA, Command, Group
 from multitask.cli.options import POSITIONAL
 
 
-@dataclass(frozen=True)
+@settings
 class Check:
     """Check data: rows, labels, lengths, duplicates, overlap between splits and tasks. Exits with 2 on errors."""
 
@@ -40,7 +41,7 @@ def check(options: Check) -> int:
     return 2 if report.problems else 0
 
 
-@dataclass(frozen=True)
+@settings
 class Fetch:
     """Download the published data sets into a folder and verify their checksums."""
 
@@ -63,7 +64,7 @@ def fetch(options: Fetch) -> int:
     return 0
 
 
-@dataclass(frozen=True)
+@settings
 class Domains:
     """Write the captions and the news of the course's similarity training set into files of their own.
 
@@ -85,7 +86,7 @@ def domains(options: Domains) -> int:
     return 0
 
 
-@dataclass(frozen=True)
+@settings
 class Sample:
     """Copy the sample data that comes with the package; a checkout has it in data/ already."""
 

@@ -1,16 +1,17 @@
 """`multitask embed`: embeddings of a text file."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from minbert.errors import InputError
+from minbert.settings import settings
 from multitask.cli.command import Command
 from multitask.cli.options import POSITIONAL
 from multitask.models.config import Pooling
 from multitask.runtime.options import EmbeddingComputing
 
 
-@dataclass(frozen=True)
+@settings
 class Embed:
     """Write the embeddings of a file's sentences as a NumPy array of shape [sentences, hidden], in fp32.
 

@@ -1,14 +1,15 @@
 """`multitask ensemble`: several fine-tuned models combined into one."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from minbert.settings import settings
 from multitask.cli.command import Command
 from multitask.runtime.options import RunOptions
 from multitask.stages.ensemble import STAGE, EnsembleConfig, Kept
 
 
-@dataclass(frozen=True)
+@settings
 class Ensemble:
     """Combine fine-tuned models into one that predicts better.
 

@@ -1,20 +1,23 @@
 """`multitask evaluate`: scores of a model on the tasks' labelled sets or on a suite of SentEval."""
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
 
 from minbert.errors import InputError
+from minbert.settings import settings
 from multitask.cli.command import Command
 from multitask.models.config import Pooling
-from multitask.runtime.options import EmbeddingComputing, check_range
+from multitask.runtime.options import EmbeddingComputing
 
 if TYPE_CHECKING:
     from multitask.data.labelled_data import LabelledData
     from multitask.models.multitask_model import MultitaskModel
 
 
-@dataclass(frozen=True)
+@settings
 class Evaluate:
     """Score a model on the tasks' labelled sets, or its frozen embeddings on a suite of SentEval.
 
@@ -61,7 +64,7 @@ class Evaluate:
     cache: bool = True
     """Keep embeddings in the user's cache folder, or in $MULTITASK_CACHE, for the next evaluation. Only for the other
     suites."""
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Seed of the transfer tasks' folds."""
     output: Path | None = None
     """JSON file to write. Default: evaluation-SPLIT.json or evaluation-SUITE.json in the model's folder; of a hub id
@@ -69,7 +72,6 @@ class Evaluate:
     computing: EmbeddingComputing = field(default_factory=EmbeddingComputing)
 
     def __post_init__(self) -> None:
-        check_range(self, 0, ("seed",), most=2**32 - 1)
         if self.suite == "multitask" and self.pooling != "auto":
             raise InputError("--pooling is for suites of frozen embeddings; the tasks' heads have their own")
         if self.suite == "multitask" and self.computing.precision == "int8":

@@ -4,17 +4,21 @@ import logging
 import socket
 import threading
 import webbrowser
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from minbert.errors import InputError
+from minbert.settings import Count, settings
 from multitask.cli.command import Command
 from multitask.cli.serve import access_token, models_by_name, need_packages
 from multitask.inference.serve.limits import Limits
-from multitask.runtime.options import Computing, check_range
+from multitask.runtime.options import Computing
 
 
-@dataclass(frozen=True)
+@settings
 class Explore:
     """Open a page to try a model: predictions, nearest sentences, what an objective does, and errors.
 
@@ -29,17 +33,13 @@ class Explore:
     """Folder with the course's files, whose dev sets are shown."""
     tasks_file: Path | None = None
     """Tasks file, which declares tasks of your own. Default: the course's tasks."""
-    rows: int | None = 2000
+    rows: Count | None = 2000
     """Most dev rows of each task, the first ones of its file; `none`: all."""
-    port: int = 8000
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
     """Port to listen on; 0 takes a free one."""
     browser: bool = True
     """Whether to open a browser."""
     computing: Computing = field(default_factory=Computing)
-
-    def __post_init__(self) -> None:
-        check_range(self, 1, ("rows",))
-        check_range(self, 0, ("port",), 65535)
 
 
 def explore(options: Explore) -> int:

@@ -1,15 +1,15 @@
 """`multitask export`: a model as a folder that other libraries load."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from minbert.errors import InputError
+from minbert.settings import settings
 from multitask.cli.command import Command
 from multitask.models.config import Pooling
 
 
-@dataclass(frozen=True)
+@settings
 class Export:
     """Write a model and its tokenizer as a folder that other libraries load.
 

@@ -1,15 +1,16 @@
 """`multitask predict`: predictions for the rows of any file, or the course's prediction files."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
 from minbert.errors import InputError
+from minbert.settings import settings
 from multitask.cli.command import Command
 from multitask.runtime.options import Computing
 
 
-@dataclass(frozen=True)
+@settings
 class Predict:
     """Predict the rows of a file: its columns are kept, and columns with predictions are added.
 

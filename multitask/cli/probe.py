@@ -1,15 +1,19 @@
 """`multitask probe`: the gradient that a contrastive objective gives a model's embeddings."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
+
+from minbert.settings import Count, Seed, settings
 from multitask.cli.command import Command
 from multitask.objectives.config import ObjectiveConfig
-from multitask.runtime.options import MAX_SEED, Computing, check_range
+from multitask.runtime.options import Computing
 
 
-@dataclass(frozen=True)
+@settings
 class Probe:
     """Show the gradient that an objective gives a model's embeddings: dissipation, weights of negatives, ratio."""
 
@@ -27,20 +31,15 @@ class Probe:
     """Loss on sentence pairs, with parameters, e.g. vicreg:dissipation=0.3,weight=0.05. One of: infonce, mnrl, arccon,
     mpt, met, mat, dcl, dcl_positive, align_uniform, gradient, mhe, mhs, barlow_twins, vicreg or mixed.
     --help-objective NAME explains one."""
-    batch_size: int = 64
+    batch_size: Annotated[int, Field(ge=2)] = 64
     """Pairs in a batch."""
-    batches: int = 10
+    batches: Count = 10
     """Most batches to probe."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the choice of rows and of dropout."""
     output: Path | None = None
     """JSON file to write with the values of every batch. Default: none."""
     computing: Computing = field(default_factory=Computing)
-
-    def __post_init__(self) -> None:
-        check_range(self, 1, ("batches",))
-        check_range(self, 2, ("batch_size",))
-        check_range(self, 0, ("seed",), most=MAX_SEED)
 
 
 def probe(options: Probe) -> int:

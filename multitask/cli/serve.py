@@ -4,19 +4,23 @@ import importlib.util
 import logging
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from minbert.errors import InputError
+from minbert.settings import settings
 from multitask.cli.command import Command
 from multitask.inference.serve.limits import Limits
-from multitask.runtime.options import Computing, check_range
+from multitask.runtime.options import Computing
 
 TOKEN = "MULTITASK_TOKEN"
 PACKAGES = ("fastapi", "httptools", "prometheus_client", "uvicorn")
 
 
-@dataclass(frozen=True)
+@settings
 class Serve:
     """Answer requests for predictions, embeddings and similarities over HTTP, until SIGTERM or Ctrl-C.
 
@@ -29,7 +33,7 @@ class Serve:
     folder's. Requests that name no model get the first."""
     host: str = "127.0.0.1"
     """Address to listen on. The default can only be reached from this machine."""
-    port: int = 8000
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
     """Port to listen on; 0 takes a free one."""
     token_file: Path | None = None
     """File with the token that requests must bear. Default: the environment variable MULTITASK_TOKEN, or no token."""
@@ -39,7 +43,6 @@ class Serve:
     def __post_init__(self) -> None:
         if not self.model:
             raise InputError("--model is empty; expected at least one model")
-        check_range(self, 0, ("port",), 65535)
 
 
 def serve(options: Serve) -> int:

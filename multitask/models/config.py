@@ -1,9 +1,10 @@
 """Options of pooling and of the prediction heads."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from multitask.runtime.options import check_range
+from pydantic import Field
+
+from minbert.settings import settings
 
 MOST_HIDDEN = 65_536
 """Bound of what is allocated on the word of a model's description."""
@@ -12,7 +13,7 @@ Sharing = Literal["separate", "shared_first_layer", "shared", "none"]
 PairInput = Literal["embeddings", "features", "joint"]
 
 
-@dataclass(frozen=True)
+@settings
 class HeadsConfig:
     """Prediction heads on the sentence embeddings (report, section 4.2)."""
 
@@ -27,11 +28,7 @@ class HeadsConfig:
     residual: bool = False
     """Add the embedding to the output of a pair head's layers, which is zero at first: training then begins with the
     embeddings of the start weights. Useful for start weights that are already tuned for similarity."""
-    head_hidden_size: int | None = None
+    head_hidden_size: Annotated[int, Field(ge=1, le=MOST_HIDDEN)] | None = None
     """Hidden size of the heads' MLPs; the encoder's hidden size when left out (768 for bert-base, as in the report)."""
-    dropout: float = 0.3
+    dropout: Annotated[float, Field(ge=0, le=0.99)] = 0.3
     """Dropout before each linear layer of a head."""
-
-    def __post_init__(self) -> None:
-        check_range(self, 1, ("head_hidden_size",), most=MOST_HIDDEN)
-        check_range(self, 0, ("dropout",), most=0.99)

@@ -1,19 +1,21 @@
 """Which objective a training uses, as a value that configurations hold. Imports no torch, so `--help` stays fast."""
 
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+
+from pydantic import Field
 
 from minbert.errors import InputError
+from minbert.settings import settings
 from multitask.objectives.parameters import parameters, text_of
 
 if TYPE_CHECKING:
     from multitask.objectives.base import Objective
 
-Value = float | str | None
+Value = Annotated[float, Field(allow_inf_nan=True)] | str | None  # objectives say what is wrong with their values
 
 
-@dataclass(frozen=True)
+@settings
 class ObjectiveConfig:
     """The name of an objective and the parameters given for it. All others keep the defaults of the objective's class.
 
@@ -35,7 +37,7 @@ class ObjectiveConfig:
     parameters: tuple[tuple[str, Value], ...] = ()
 
     def __post_init__(self) -> None:
-        given = sorted(((name, _normal(value)) for name, value in self.parameters), key=lambda pair: pair[0])
+        given = sorted(self.parameters, key=lambda pair: pair[0])
         for (name, _), (following, _) in pairwise(given):
             if name == following:
                 raise InputError(f"{self.name}: {name} is given twice; expected each parameter once")
@@ -97,10 +99,6 @@ class ObjectiveConfig:
         """
         declared = parameters(type(self.build()))
         return {name: value for name, value in self.parameters if value != declared[name].default}
-
-
-def _normal(value: Any) -> Any:
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _value(text: str) -> Value:

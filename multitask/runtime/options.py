@@ -1,31 +1,20 @@
 """Where a run computes and what it leaves behind."""
 
-import math
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from minbert.errors import InputError
+from pydantic import Field
+
+from minbert.settings import AtLeastZero, settings
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["auto", "fp32", "bf16"]
 EmbeddingPrecision = Literal["auto", "fp32", "bf16", "int8"]
 
-MAX_SEED = 2**63 - 1
-"""The largest seed that torch takes."""
 MAX_THREADS = 1024
 
 
-def check_range(config: object, least: float, names: tuple[str, ...], most: float = math.inf) -> None:
-    """Refuse numbers that are out of range or not finite. None is a setting that is left out."""
-    for name in names:
-        value = getattr(config, name)
-        if value is not None and not (least <= value <= most and abs(value) != math.inf):
-            expected = f"at least {least}" if most == math.inf else f"{least} to {most}"
-            raise InputError(f"{name} is {value}; expected {expected}")
-
-
-@dataclass(frozen=True)
+@settings
 class Place:
     """Where to compute."""
 
@@ -33,7 +22,7 @@ class Place:
     """Where to compute. `auto` uses CUDA if there is a GPU, otherwise the CPU; `mps` is the GPU of a Mac."""
 
 
-@dataclass(frozen=True)
+@settings
 class Computing(Place):
     """Where to compute."""
 
@@ -41,7 +30,7 @@ class Computing(Place):
     """Autocast precision. `auto` uses bf16 where the processor multiplies in bf16 natively."""
 
 
-@dataclass(frozen=True)
+@settings
 class EmbeddingComputing(Place):
     """Where to compute."""
 
@@ -51,7 +40,7 @@ class EmbeddingComputing(Place):
     CPU."""
 
 
-@dataclass(frozen=True)
+@settings
 class RunOptions(Computing):
     """Where a run computes and what it leaves behind. Only device, precision and threads change the result."""
 
@@ -59,19 +48,15 @@ class RunOptions(Computing):
     """Folder of all runs."""
     name: str = "run"
     """A label in the run's folder name."""
-    save_every: float = 120.0
+    save_every: AtLeastZero = 120.0
     """Seconds between saved states: the most that a kill can cost."""
     tensorboard: bool = False
     """Also write TensorBoard event files."""
     keep: bool = True
     """Let `gc` keep the run even if no table needs it."""
-    threads: int | None = None
+    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] | None = None
     """Threads of a training on a processor. Sums round differently with other numbers, so it is part of the run's
     hash. Default: one for each core, or OMP_NUM_THREADS."""
     recompute: bool = False
     """Keep only the inputs of the encoder's layers for the gradient, and compute the layers again in the backward pass:
     a fraction of the memory for about a third more time, and the same result."""
-
-    def __post_init__(self) -> None:
-        check_range(self, 0, ("save_every",))
-        check_range(self, 1, ("threads",), most=MAX_THREADS)

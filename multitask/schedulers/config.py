@@ -1,33 +1,29 @@
 """Options of schedulers."""
 
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
-from multitask.runtime.options import check_range
+from pydantic import Field
+
+from minbert.settings import AtLeastZero, Share, settings
 
 
-@dataclass(frozen=True)
+@settings
 class SchedulerConfig:
     """Options of particular schedulers."""
 
-    sampling_alpha: float = 1.0
+    sampling_alpha: AtLeastZero = 1.0
     """For proportional: draw a task with probability proportional to size^alpha; 0 draws all equally often."""
     reduction: Literal["sum", "mean"] = "sum"
     """For aggregators that add up gradients (pcgrad, gradvac, graddrop, config, nash_mtl, fairgrad): the `sum`, as in
     their papers, or the `mean` over tasks, which has the same scale as the scheduler average."""
-    cagrad_c: float = 0.5
+    cagrad_c: AtLeastZero = 0.5
     """For cagrad: how far the update may be from the average gradient, in units of its norm. 0: the average itself."""
-    gradvac_beta: float = 0.01
+    gradvac_beta: Share = 0.01
     """For gradvac: how fast the target cosines follow the observed ones, 0 to 1."""
-    fairgrad_alpha: float = 1.0
+    fairgrad_alpha: Annotated[float, Field(ge=0.01)] = 1.0
     """For fairgrad: the kind of fairness. 1: proportional fairness; large values approach max-min fairness."""
-    stch_mu: float = 0.1
+    stch_mu: Annotated[float, Field(ge=0.01)] = 0.1
     """For stch: how smooth the maximum is. Small values train on the task with the largest loss."""
-
-    def __post_init__(self) -> None:
-        check_range(self, 0, ("sampling_alpha", "cagrad_c"))
-        check_range(self, 0.01, ("fairgrad_alpha", "stch_mu"))
-        check_range(self, 0, ("gradvac_beta",), most=1)
 
 
 class ScheduledTraining(Protocol):

@@ -1,40 +1,34 @@
 """Options of the optimizer."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from multitask.runtime.options import check_range
+from pydantic import Field
+
+from minbert.settings import AtLeastZero, Share, settings
 
 
-@dataclass(frozen=True)
+@settings
 class OptimizerConfig:
     """AdamW, its learning rates, gradient clipping and averaging of weights."""
 
-    learning_rate: float = 1e-5
+    learning_rate: AtLeastZero = 1e-5
     """Peak learning rate of the encoder."""
-    head_learning_rate: float | None = None
+    head_learning_rate: AtLeastZero | None = None
     """Peak learning rate of the heads and all other layers outside the encoder; the encoder's when left out."""
     schedule: Literal["constant", "linear"] = "constant"
     """After the warm-up, `constant` keeps the peak learning rate and `linear` lowers it to zero at the last step."""
-    warmup: float = 0.0
+    warmup: Share = 0.0
     """Warm-up: share of all steps in which the learning rate rises to its peak, 0 to 1."""
-    weight_decay: float = 0.01
+    weight_decay: AtLeastZero = 0.01
     """Decoupled weight decay. Biases and norms are never decayed."""
-    clip: float | None = 1.0
+    clip: Annotated[float, Field(ge=1e-9)] | None = 1.0
     """Largest norm of the gradient; a larger gradient is scaled down to it. `none` switches clipping off."""
-    layer_decay: float = 1.0
+    layer_decay: Annotated[float, Field(ge=0.01, le=1)] = 1.0
     """Learning rate of each layer of the encoder as a share of that of the layer above it. The embeddings count as
     the lowest layer."""
-    ema_decay: float | None = None
+    ema_decay: Annotated[float, Field(ge=0, le=0.999999)] | None = None
     """Evaluate and keep models with a moving average of the weights. Each step's weights count this many times as much
     as the next step's, e.g. 0.95. Default: no average."""
-
-    def __post_init__(self) -> None:
-        check_range(self, 0, ("learning_rate", "head_learning_rate", "weight_decay"))
-        check_range(self, 0, ("warmup",), most=1)
-        check_range(self, 1e-9, ("clip",))
-        check_range(self, 0.01, ("layer_decay",), most=1)
-        check_range(self, 0, ("ema_decay",), most=0.999999)
 
     @property
     def needs_total_steps(self) -> bool:

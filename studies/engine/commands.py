@@ -2,15 +2,18 @@
 
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
+
+from pydantic import Field
 
 from minbert.errors import InputError
+from minbert.settings import AtLeastZero, Count, settings
 from multitask.cli.command import STUDIES, Command, Group
 from multitask.cli.options import POSITIONAL
 from multitask.cli.stage_commands import TASKS_FILE
-from multitask.runtime.options import MAX_THREADS, Computing, check_range
+from multitask.runtime.options import MAX_THREADS, Computing
 from multitask.schedulers.config import SchedulerConfig
 from multitask.stages.finetune import FinetuneConfig
 from studies.engine.presets import Preset, PresetName, load_preset
@@ -24,7 +27,7 @@ SCHEDULERS = ("average", "batch_round_robin", "proportional", "annealed", "uncer
 SETTINGS = FinetuneConfig(keep_task_bests=False, scheduling=SchedulerConfig(reduction="mean"))
 
 
-@dataclass(frozen=True)
+@settings
 class Tables:
     """Which tables, from what, and where."""
 
@@ -43,19 +46,15 @@ class Tables:
     """SentEval's data folder. Default: the preset's, data/senteval."""
     tables: str | None = None
     """Compute only these tables, e.g. `2,7,figure2`. Default: the preset's."""
-    seeds: int = 1
+    seeds: Count = 1
     """Number of seeds, from 0. Every row is computed with each, along its whole chain of stages."""
     runs: Path = Path("runs")
     """Folder of all runs."""
-    threads: int = 1
+    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = 1
     """Threads of each training on a processor, on every machine. Trained bits depend on it, so hashes contain it."""
     computing: Computing = field(default_factory=Computing)
     finetune: FinetuneConfig = SETTINGS
     """For --tasks-file: settings of all rows."""
-
-    def __post_init__(self) -> None:
-        check_range(self, 1, ("seeds",))
-        check_range(self, 1, ("threads",), most=MAX_THREADS)
 
     def load(self) -> Preset:
         """The preset, or the tasks file's table.
@@ -84,7 +83,7 @@ class Tables:
         return tasks_preset(tasks_file, self.start, self.finetune, self.schedulers)
 
 
-@dataclass(frozen=True)
+@settings
 class RunTables(Tables):
     """Compute a preset's tables, or the table of a tasks file, and write the report.
 
@@ -93,20 +92,15 @@ class RunTables(Tables):
 
     engine: Literal["local", "ray"] = "local"
     """This machine, or a Ray cluster with a shared folder: the one that `ray start` began, else one of its own."""
-    workers: int | None = None
+    workers: Count | None = None
     """Processes that compute at once on this machine. Default: one for each GPU, or as many as the cores have room for
     with their threads, up to eight."""
     report: Path = Path("report")
     """Folder of the report."""
     predictions: Path = Path("predictions")
     """Folder of the best models' prediction files."""
-    save_every: float = 120.0
+    save_every: AtLeastZero = 120.0
     """Seconds between saved states: the most that a kill can cost."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, 1, ("workers",))
-        check_range(self, 0, ("save_every",))
 
 
 def run_tables(options: RunTables) -> int:
@@ -132,7 +126,7 @@ def run_tables(options: RunTables) -> int:
     return 1 if record.failures else 0
 
 
-@dataclass(frozen=True)
+@settings
 class PlanTables(Tables):
     """Show a preset's stages, how many rows share each and which are computed already."""
 
@@ -151,7 +145,7 @@ def plan_tables(options: PlanTables) -> int:
     return 0
 
 
-@dataclass(frozen=True)
+@settings
 class ListArtefacts:
     """List all runs with their sizes and what needs them."""
 
@@ -177,7 +171,7 @@ def _needed_by(entry: "Entry") -> str:
     return ", ".join([*entry.needed_by, *people]) or "-"
 
 
-@dataclass(frozen=True)
+@settings
 class VerifyArtefacts:
     """Read every file of every complete run, and compare it with the hash that was written when the run ended."""
 
@@ -201,7 +195,7 @@ def verify_artefacts(options: VerifyArtefacts) -> int:
     return 1 if damaged else 0
 
 
-@dataclass(frozen=True)
+@settings
 class ShowArtefact:
     """Show what a run was made from, and its scores."""
 
@@ -228,7 +222,7 @@ def show_artefact(options: ShowArtefact) -> int:
     return 0
 
 
-@dataclass(frozen=True)
+@settings
 class CollectGarbage:
     """List what grids made and no preset's tables need, unfinished runs included; with --delete remove it."""
 

@@ -1,13 +1,14 @@
 """`multitask simulate`: simulated gradients and the conjectures of the gradient papers."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from minbert.settings import settings
 from multitask.cli.command import STUDIES, Command
 from studies.gradient_paradigm.simulate import STAGE, SimulationConfig
 
 
-@dataclass(frozen=True)
+@settings
 class Simulate:
     """Simulate gradients of random embeddings and check the papers' claims on them."""
 

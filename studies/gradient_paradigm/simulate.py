@@ -1,47 +1,43 @@
 """The stage of simulations: gradients of random embeddings and checks of conjectures; no model and no data."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from minbert.files import write_json
+from minbert.settings import AtLeastZero, Seed, settings
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import MAX_SEED, RunOptions, check_range
+from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage, register
 
 
-@dataclass(frozen=True)
+@settings
 class SimulationConfig:
     """Simulated embeddings of the gradient study (arXiv 2402.18281, section 3.1).
 
     The defaults are the paper's settings.
     """
 
-    grid: int = 100
+    grid: Annotated[int, Field(ge=10, le=10**4)] = 100
     """Values of the mean angle of positives, and of negatives, in each map."""
-    batches: int = 1000
+    batches: Annotated[int, Field(ge=1, le=10**6)] = 1000
     """Simulated batches for each value."""
-    batch_size: int = 128
+    batch_size: Annotated[int, Field(ge=2, le=10**6)] = 128
     """The number of an anchor's candidates: its positive and its negatives."""
-    positive_deviation: float = 0.05
+    positive_deviation: AtLeastZero = 0.05
     """Standard deviation of the angle between an anchor and its positive, in radians."""
-    negative_deviation: float = 0.10
+    negative_deviation: AtLeastZero = 0.10
     """The same for negatives."""
-    trials: int = 1000
+    trials: Annotated[int, Field(ge=1, le=10**6)] = 1000
     """Random configurations of each batch size and dimension on which conjectures are checked."""
-    training_trials: int = 200
+    training_trials: Annotated[int, Field(ge=1, le=10**6)] = 200
     """The same for the conjecture about training. Each configuration is trained with and without each dissipation."""
-    training_steps: int = 50
+    training_steps: Annotated[int, Field(ge=1, le=10**6)] = 50
     """Gradient steps of such a training."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of all random draws."""
-
-    def __post_init__(self) -> None:
-        check_range(self, 10, ("grid",), most=10**4)
-        check_range(self, 2, ("batch_size",), most=10**6)
-        check_range(self, 1, ("batches", "trials", "training_trials", "training_steps"), most=10**6)
-        check_range(self, 0, ("positive_deviation", "negative_deviation"))
-        check_range(self, 0, ("seed",), most=MAX_SEED)
 
 
 def simulate(config: SimulationConfig, options: RunOptions) -> Artefact:

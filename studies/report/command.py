@@ -1,14 +1,15 @@
 """`multitask report`: the report of a preset that was run."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from minbert.settings import settings
 from multitask.cli.command import STUDIES, Command
 from multitask.cli.options import POSITIONAL
 from studies.engine.presets import ReportName
 
 
-@dataclass(frozen=True)
+@settings
 class Report:
     """Write the report of what `experiments run` ran, again and without computing anything."""
 

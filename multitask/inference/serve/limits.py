@@ -1,27 +1,29 @@
 """What the service accepts."""
 
-from dataclasses import dataclass
+from typing import Annotated
 
-from multitask.runtime.options import check_range
+from pydantic import Field
+
+from minbert.errors import InputError
+from minbert.settings import Count, settings
 
 
-@dataclass(frozen=True)
+@settings
 class Limits:
     """What the service accepts; a request beyond a limit is refused with a 4xx, a full queue with 503."""
 
-    texts: int = 256
+    texts: Count = 256
     """Most texts in a request. A pair counts as two."""
-    characters: int = 10_000
+    characters: Count = 10_000
     """Most characters in a text. Models read only its first tokens."""
-    body: int = 4 * 2**20
+    body: Count = 4 * 2**20
     """Largest body of a request, in bytes."""
-    queue: int = 4096
+    queue: Count = 4096
     """Most texts that wait for each model. A request that does not fit is answered with 503 and Retry-After."""
-    timeout: float = 30.0
+    timeout: Annotated[float, Field(ge=0.001)] = 30.0
     """Seconds until a request that is still waiting is answered with 504. Its headers, and then its body, may take as
     long to arrive, and the client to read the answer."""
 
     def __post_init__(self) -> None:
-        check_range(self, 1, ("texts", "characters", "body"))
-        check_range(self, self.texts, ("queue",))
-        check_range(self, 0.001, ("timeout",))
+        if self.queue < self.texts:
+            raise InputError(f"queue is {self.queue}; expected at least {self.texts}, as texts")

@@ -1,18 +1,18 @@
 """Several fine-tuned models combined into one: settings and registration. `combining.py` combines."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from minbert.settings import Count, settings
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions, check_range
+from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage, register
 
 Kept = Literal["leading", "all"]
 
 
-@dataclass(frozen=True)
+@settings
 class EnsembleConfig:
     """How fine-tuned models are combined."""
 
@@ -21,11 +21,8 @@ class EnsembleConfig:
     probabilities or similarities of all members; `greedy` averages members that are selected for each task, some
     several times; `soup` is one model with the mean of all members' weights; `greedy_soup` leaves out members that
     lower its dev score."""
-    rounds: int = 20
+    rounds: Count = 20
     """How many members the greedy selection takes, with repetition. It keeps the best of its rounds."""
-
-    def __post_init__(self) -> None:
-        check_range(self, 1, ("rounds",))
 
 
 def _run(models: Sequence[Weights], data: Path, config: EnsembleConfig, options: RunOptions) -> Artefact:

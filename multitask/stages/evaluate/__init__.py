@@ -1,37 +1,36 @@
 """Scores of a model on the dev sets and on SentEval's tasks: settings and registration. `scoring.py` scores."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from minbert.errors import InputError
+from minbert.settings import settings
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions, check_range
+from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage, register
 
 
-@dataclass(frozen=True)
+@settings
 class EvaluateConfig:
     """What a run's leading model, or a checkpoint, is scored on."""
 
     split: Literal["dev"] = "dev"
 
 
-@dataclass(frozen=True)
+@settings
 class SuitesConfig:
     """Which of SentEval's tasks a model's frozen embeddings are scored on."""
 
     suites: tuple[Literal["sts", "transfer", "retrieval"], ...] = ("sts", "transfer", "retrieval")
     """The suites."""
-    limit: int | None = None
+    limit: Annotated[int, Field(ge=100)] | None = None
     """Score at most this many pairs of each similarity task and queries of each retrieval task; let each transfer task
     train on and score about this many rows. They are the same rows every time."""
     geometry: bool = False
     """Also measure alignment, uniformity and so on of the embeddings of the STS Benchmark's scored sentences."""
-
-    def __post_init__(self) -> None:
-        check_range(self, 100, ("limit",))
 
 
 def suite_files(config: SuitesConfig) -> list[str]:

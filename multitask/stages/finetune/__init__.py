@@ -1,21 +1,24 @@
 """Fine-tuning on labelled tasks, together or alone: settings and registration. `training.py` trains."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from minbert.errors import InputError
+from minbert.settings import Count, Seed, settings
 from multitask.models.config import HeadsConfig, Pooling
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import MAX_SEED, RunOptions, check_range
+from multitask.runtime.options import RunOptions
 from multitask.schedulers.config import SchedulerConfig
 from multitask.stages.registry import Stage, register
 from multitask.training.config import OptimizerConfig
 from multitask.training.regularisation.config import RegularisationConfig
 
 
-@dataclass(frozen=True)
+@settings
 class FinetuneConfig:
     """Multi-task or single-task fine-tuning (report, section 4.2)."""
 
@@ -24,37 +27,37 @@ class FinetuneConfig:
     tasks (sentiment, paraphrase, similarity, reviews) the first three."""
     untrained: tuple[str, ...] = ()
     """Further tasks to score without training them. Meant for `--sharing none`, where pairs need no trained head."""
-    epochs: int = 10
+    epochs: Count = 10
     """Number of epochs."""
-    batch_size: int = 16
+    batch_size: Count = 16
     """Examples of each task in a step."""
-    epoch_size: int | None = None
+    epoch_size: Count | None = None
     """Examples of each task in an epoch. Default: the size of the smallest task's training set."""
-    train_limit: int | None = None
+    train_limit: Count | None = None
     """Use only this many training rows of each task. The same rows are drawn every time."""
     scheduler: str = "average"
     """How the tasks share training steps: average, batch_round_robin, epoch_round_robin, single, proportional,
     annealed, uncertainty, or a gradient aggregator such as pcgrad. A wrong name lists them all."""
-    task_weights: tuple[float, ...] | None = None
+    task_weights: tuple[Annotated[float, Field(gt=0)], ...] | None = None
     """Weight of each task's loss, in the order of the tasks. Default: the weights in the tasks' declarations (1)."""
     pooling: Pooling = "auto"
     """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the start weights were
     trained with."""
     max_length: int | None = None
     """Cut sentences to this many tokens. Default: the encoder's limit."""
-    encoder_dropout: float | None = None
+    encoder_dropout: Annotated[float, Field(ge=0, le=0.99)] | None = None
     """Dropout within the encoder. Default: the checkpoint's. Dropout moves the two embeddings of a pair apart in
     training only, so heads that compare embeddings may rate pairs as more similar in evaluation."""
-    patience: int | None = None
+    patience: Count | None = None
     """Stop after this many epochs without a better dev score."""
     calibrate: bool = False
     """Fit a temperature for each classification on its dev set and store it with the model, so that probabilities are
     comparable with shares of right predictions. It does not change the predicted classes."""
     keep_task_bests: bool = True
     """Also keep the best checkpoint of each task, for ensembles."""
-    conflicts_every: int | None = None
+    conflicts_every: Count | None = None
     """Record the cosines and norms of the tasks' gradients every so many steps. Does not change the training."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of new layers, dropout and data order."""
     heads: HeadsConfig = field(default_factory=HeadsConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -62,14 +65,9 @@ class FinetuneConfig:
     regularisation: RegularisationConfig = field(default_factory=RegularisationConfig)
 
     def __post_init__(self) -> None:
-        check_range(self, 1, ("epochs", "batch_size", "epoch_size", "train_limit", "patience", "conflicts_every"))
-        check_range(self, 0, ("seed",), most=MAX_SEED)
-        check_range(self, 0, ("encoder_dropout",), most=0.99)
         weights, count = self.task_weights, len(self.tasks)
-        fits = weights is None or (count in (0, len(weights)) and all(0 < weight < math.inf for weight in weights))
-        if not fits:
-            expected = f"{count} positive numbers" if count else "positive numbers"
-            raise InputError(f"task_weights are {weights}; expected {expected}, one for each task")
+        if weights is not None and count not in (0, len(weights)):
+            raise InputError(f"task_weights are {weights}; expected {count} numbers, one for each task")
         named = (*self.tasks, *self.untrained)
         if len(set(named)) < len(named):
             raise InputError(f"tasks are {', '.join(named)}; expected each named once")

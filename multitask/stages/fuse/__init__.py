@@ -1,13 +1,14 @@
 """Fusion training: settings and registration. `training.py` trains."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from minbert.settings import AtLeastZero, settings
 from multitask.models.config import HeadsConfig
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions, check_range
+from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import COMMON, FinetuneConfig, scores_of_epochs
 from multitask.stages.pretrain import ContrastiveConfig
 from multitask.stages.registry import Stage, register
@@ -18,7 +19,7 @@ PAIRS = ("paraphrase", "similarity")
 """The report's sources that are only trained contrastively."""
 
 
-@dataclass(frozen=True)
+@settings
 class FuseConfig:
     """Fusion training: each batch against its labels, then the same sentences against the contrastive objective.
 
@@ -35,11 +36,8 @@ class FuseConfig:
     it lacks sentiment, all its tasks are trained on labels by default, and no source only contrastively."""
     steps: Literal["two", "one"] = "two"
     """One optimizer step for each of a batch's two losses, or one step on their sum."""
-    contrastive_weight: float = 1.0
+    contrastive_weight: AtLeastZero = 1.0
     """Weight of the contrastive losses."""
-
-    def __post_init__(self) -> None:
-        check_range(self, 0, ("contrastive_weight",))
 
 
 def defaults_for(data: Path) -> FuseConfig:

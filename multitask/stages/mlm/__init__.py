@@ -1,50 +1,48 @@
 """Masked-language-model pre-training: settings and registration. `training.py` trains."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from minbert.config import ModelType
 from minbert.errors import InputError
+from minbert.settings import Count, Seed, settings
 from multitask.models.config import Pooling
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import MAX_SEED, RunOptions, check_range
+from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage, register
 from multitask.training.config import OptimizerConfig
 
 
-@dataclass(frozen=True)
+@settings
 class MaskingConfig:
     """Which tokens are masked (Devlin et al. 2019, section 3.1)."""
 
-    mask_share: float = 0.15
+    mask_share: Annotated[float, Field(ge=1e-6, le=1)] = 0.15
     """Share of the tokens to predict. Of these, 80% are masked, 10% replaced by random tokens, 10% left unchanged."""
 
-    def __post_init__(self) -> None:
-        check_range(self, 1e-6, ("mask_share",), most=1)
 
-
-@dataclass(frozen=True)
+@settings
 class ShapeConfig:
     """Shape of an encoder that is trained from scratch. Each default is the start weights' own value."""
 
-    hidden_size: int | None = None
+    hidden_size: Count | None = None
     """Width of the encoder."""
-    num_hidden_layers: int | None = None
+    num_hidden_layers: Count | None = None
     """Number of layers."""
-    num_attention_heads: int | None = None
+    num_attention_heads: Count | None = None
     """Attention heads in each layer."""
-    intermediate_size: int | None = None
+    intermediate_size: Count | None = None
     """Width of the feed-forward layers."""
     model_type: ModelType | None = None
     """`bert` or `roberta`: learn a new vocabulary of that family from the training sentences, about as large as the
     start weights'. Default: keep the start weights' family and tokenizer."""
 
-    def __post_init__(self) -> None:
-        check_range(self, 1, tuple(name for name in vars(self) if name != "model_type"))
 
-
-@dataclass(frozen=True)
+@settings
 class MlmConfig:
     """Masked-language-model pre-training on unlabelled text (Devlin et al. 2019), from weights or from scratch."""
 
@@ -55,22 +53,22 @@ class MlmConfig:
     """Begin with random weights. The start weights then only give the sizes and the tokenizer, unless others are
     named."""
     shape: ShapeConfig = field(default_factory=ShapeConfig)
-    epochs: int = 1
+    epochs: Count = 1
     """Number of epochs."""
-    batch_size: int = 64
+    batch_size: Count = 64
     """Sentences in a step."""
-    train_limit: int | None = None
+    train_limit: Count | None = None
     """Use only this many sentences of each source. The same ones are drawn every time; of unlabelled text, the
     first."""
-    dev_share: float = 0.02
+    dev_share: Annotated[float, Field(ge=0, le=0.5)] = 0.02
     """Share of all different sentences that is held out to measure the loss."""
     pooling: Pooling = "auto"
     """Sentence embedding that is recorded for stages that start from the encoder."""
     max_length: int | None = None
     """Cut sentences to this many tokens. Default: the encoder's limit."""
-    evaluate_every: int | None = None
+    evaluate_every: Count | None = None
     """Steps between evaluations. Default: one evaluation an epoch."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of new layers, masks, dropout and data order."""
     masking: MaskingConfig = field(default_factory=MaskingConfig)
     optimizer: OptimizerConfig = field(
@@ -78,9 +76,6 @@ class MlmConfig:
     )
 
     def __post_init__(self) -> None:
-        check_range(self, 1, ("epochs", "batch_size", "train_limit", "evaluate_every"))
-        check_range(self, 0, ("seed",), most=MAX_SEED)
-        check_range(self, 0, ("dev_share",), most=0.5)
         if not self.from_scratch and any(size is not None for size in vars(self.shape).values()):
             raise InputError("a shape is given, but the start weights have their own; it goes with --from-scratch")
 

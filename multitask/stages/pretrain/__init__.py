@@ -1,14 +1,17 @@
 """Contrastive pre-training (SimCSE and others): settings and registration. `training.py` trains."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from minbert.errors import InputError
+from minbert.settings import AtLeastZero, Count, Seed, settings
 from multitask.models.config import Pooling
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import MAX_SEED, RunOptions, check_range
+from multitask.runtime.options import RunOptions
 from multitask.stages.contrastive_config import ContrastiveConfig
 from multitask.stages.mlm import MaskingConfig
 from multitask.stages.registry import Stage, register
@@ -20,7 +23,7 @@ HELD_OUT = "held out"
 """What metrics.jsonl puts before statistics of held-out sentences, in place of a source's name."""
 
 
-@dataclass(frozen=True)
+@settings
 class PretrainConfig(ContrastiveConfig):
     """Contrastive pre-training."""
 
@@ -28,52 +31,45 @@ class PretrainConfig(ContrastiveConfig):
     """What to train on, one source after the other within each epoch: dropout views of `unlabelled` sentences, of
     another text file (its name, ending in .txt) or of a task's sentences; supervised `quora` pairs; `nli` triplets;
     `pairs` of paraphrases. The report's "3 given" is: quora sentiment similarity."""
-    partners: int | None = None
+    partners: Count | None = None
     """Pair each sentence of a task with this many others of its label instead of with itself, which suits few rows
     (SetFit, arXiv 2209.11055). Sentences of equal labels are then no negatives of each other. Needs tasks that classify
     sentences."""
-    train_limit: int | None = None
+    train_limit: Count | None = None
     """Use only this many rows of each source. The same ones are drawn every time; of unlabelled text, the first."""
     max_length: int | None = None
     """Cut sentences to this many tokens. Default: the encoder's limit."""
-    epochs: int = 1
+    epochs: Count = 1
     """Number of epochs."""
-    batch_size: int = 16
+    batch_size: Count = 16
     """Rows in a step: pairs, triplets, or sentences in two views."""
     pooling: Pooling = "auto"
     """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the start weights were
     trained with."""
     freeze_embeddings: bool = False
     """Keep the embedding layer of the start weights: its tables and its norm."""
-    chunk: int | None = None
+    chunk: Count | None = None
     """Gradient caching: encode this many rows at a time on each rank, for batches that do not fit into memory."""
-    mlm_weight: float = 0.0
+    mlm_weight: AtLeastZero = 0.0
     """Weight of an auxiliary masked-language-model loss on the same sentences (SimCSE: 0.1). 0 switches it off."""
     masking: MaskingConfig = field(default_factory=MaskingConfig)
-    evaluate_every: int | None = None
+    evaluate_every: Count | None = None
     """Steps between evaluations. Default: one evaluation an epoch."""
     select: Literal["similarity", "last"] = "similarity"
     """Keep the state with the best Spearman correlation on the similarity dev set, or the last one."""
-    probe_every: int | None = None
+    probe_every: Count | None = None
     """Record the dissipation, weights and ratio of the anchors' gradient every so many steps. Does not change the
     training. Labelled sources are not probed."""
-    probe_held_out: int | None = None
+    probe_held_out: Annotated[int, Field(ge=2)] | None = None
     """At the same steps, also probe this many sentences of the similarity dev set, each in two dropout views, without
     the projection. Does not change the training."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of new layers, dropout and data order."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(
-            self, 1, ("train_limit", "epochs", "batch_size", "chunk", "evaluate_every", "probe_every", "partners")
-        )
-        check_range(self, 2, ("probe_held_out",))
         if self.probe_held_out is not None and self.probe_every is None:
             raise InputError("probe_held_out has no effect without probe_every; set both")
-        check_range(self, 0, ("mlm_weight",))
-        check_range(self, 0, ("seed",), most=MAX_SEED)
 
 
 def _run(models: Sequence[Weights], data: Path, config: PretrainConfig, options: RunOptions) -> Artefact:

@@ -1,22 +1,24 @@
 """Pruning of attention heads and feed-forward neurons: settings and registration. `pruning.py` prunes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from minbert.errors import InputError
+from minbert.settings import Count, Seed, Share, settings
 from multitask.models.config import Pooling
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import MAX_SEED, RunOptions, check_range
+from multitask.runtime.options import RunOptions
 from multitask.stages.registry import START, ModelInput, Stage, register
 
 
-@dataclass(frozen=True)
+@settings
 class PruneConfig:
     """Which heads and feed-forward neurons to remove (Michel et al. 2019, arXiv 1905.10650; SparseCSE, 2311.03881)."""
 
-    share: float = 0.1
+    share: Annotated[float, Field(ge=0.01, le=0.99)] = 0.1
     """Share of the heads and of the neurons to remove, 0.01 to 0.99. Each layer keeps at least one head."""
     what: Literal["heads", "neurons", "both"] = "both"
     """Which units to remove."""
@@ -26,7 +28,7 @@ class PruneConfig:
     signed: bool = False
     """Keep the gradient's sign: remove first the units whose removal lowers the loss most, not those that change it
     least. A gradient only describes small changes, so use several rounds."""
-    uniformity_weight: float = 0.5
+    uniformity_weight: Share = 0.5
     """λ of (1 - λ) alignment + λ uniformity on the similarity training pairs. Pairs of similarity 4.0 and more are
     aligned."""
     task: str = "similarity"
@@ -37,25 +39,21 @@ class PruneConfig:
     """Remove these units of the whole encoder, or the same share of each layer."""
     normalize_scores: bool = False
     """Divide the scores of heads, and those of neurons, by their norm within each layer."""
-    rounds: int = 1
+    rounds: Count = 1
     """Remove the share in this many steps, and compute new scores before each."""
-    batch_size: int = 64
+    batch_size: Count = 64
     """Rows of a scored batch. Uniformity is computed within a batch; absolute gradients are averaged over batches."""
-    train_limit: int | None = None
+    train_limit: Count | None = None
     """Compute scores on this many rows only. The same rows are drawn every time."""
     max_length: int | None = None
     """Cut sentences to this many tokens. Default: the encoder's limit."""
     pooling: Pooling = "auto"
     """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the start weights were
     trained with."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the batches and of random scores."""
 
     def __post_init__(self) -> None:
-        check_range(self, 0.01, ("share",), most=0.99)
-        check_range(self, 0, ("uniformity_weight",), most=1)
-        check_range(self, 1, ("rounds", "batch_size", "train_limit"))
-        check_range(self, 0, ("seed",), most=MAX_SEED)
         if self.signed and self.score in ("magnitude", "random"):
             raise InputError(f"signed goes with gradients; scores by {self.score} have no sign")
 

@@ -179,8 +179,8 @@ def test_a_label_with_a_revision(tmp_path: Path) -> None:
         ("task_weights = ['a']", 'task_weights is ["a"]; expected a list, each item a number'),
         ("sharing = 'all'", 'sharing is "all"; expected one of: separate, shared_first_layer, shared, none'),
         ("epochs = 0", "epochs is 0; expected at least 1"),
-        ("learning_rate = inf", "learning_rate is inf; expected at least 0"),
-        ("[heads]\ndropout = 1", "dropout is 1.0; expected 0 to 0.99"),
+        ("learning_rate = inf", "learning_rate is Infinity; expected a finite number"),
+        ("[heads]\ndropout = 1", "dropout is 1.0; expected at most 0.99"),
         ("dropout = 0.1\n[heads]\ndropout = 0.2", "dropout is given twice, at the top level and in a table"),
     ],
 )

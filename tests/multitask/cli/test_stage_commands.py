@@ -2,32 +2,30 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import pytest
 
 from minbert.files import write_json
+from minbert.settings import AtLeastZero, settings
 from multitask.cli.main import main
 from multitask.cli.stage_commands import stage_commands
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions, check_range
+from multitask.runtime.options import RunOptions
 from multitask.stages import registry
 from multitask.stages.registry import START, ModelInput, Stage, register
 
 
-@dataclass(frozen=True)
+@settings
 class Stirring:
     """How to stir."""
 
-    speed: float = 1.0
+    speed: AtLeastZero = 1.0
     """Turns a second."""
 
-    def __post_init__(self) -> None:
-        check_range(self, 0, ("speed",))
 
-
-@dataclass(frozen=True)
+@settings
 class ToyConfig:
     """A toy."""
 

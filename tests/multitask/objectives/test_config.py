@@ -103,8 +103,6 @@ def test_a_config_from_python_is_checked_when_it_is_built() -> None:
     for check in (wrong.build, wrong.changed):
         with pytest.raises(InputError, match='infonce has no parameter "margin"'):
             check()
-    with pytest.raises(InputError, match="scale is True; expected a number"):
-        ObjectiveConfig.of("mnrl", scale=True).build()
     with pytest.raises(InputError, match="ratio is given twice"):
         ObjectiveConfig("vicreg", (("ratio", 1.0), ("weight", None), ("ratio", 1.0)))
 

@@ -96,10 +96,10 @@ def test_average_cuts_an_epoch_to_the_smallest_task() -> None:
 
 @pytest.mark.parametrize("weights", [(1.0,), (1.0, 0.0, 1.0), (1.0, -1.0, 1.0), (1.0, float("nan"), 1.0)], ids=str)
 def test_weights_must_be_positive_and_one_for_each_task(weights: tuple[float, ...]) -> None:
-    with pytest.raises(InputError, match="expected 3 positive numbers"):
+    with pytest.raises(InputError, match="task_weights"):
         FinetuneConfig(tasks=tuple(SIZES), task_weights=weights)
     if len(weights) > 1:
-        with pytest.raises(InputError, match="expected positive numbers, one for each task"):
+        with pytest.raises(InputError, match="task_weights"):
             FinetuneConfig(task_weights=weights)
 
 

@@ -1,0 +1,94 @@
+"""Settings that check their own values, and the one reader of settings and records from JSON and TOML types."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import field
+from functools import cache, wraps
+from typing import Annotated, Any, TypeVar, dataclass_transform
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from minbert.errors import InputError
+
+T = TypeVar("T")
+MAX_SEED = 2**63 - 1
+"""The largest seed that torch takes."""
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
+AtLeastZero = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+_WORDS = {
+    "Input should be": "expected",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "greater than": "above",
+    "less than": "below",
+}
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field, Field))
+def settings(cls: type[T]) -> type[T]:
+    """Class decorator: a frozen dataclass that checks its values when it is made.
+
+    Ranges are part of the types, as in `Annotated[int, Field(ge=1)]`. Numbers are finite. The docstring under a field
+    is its help text. A value of the wrong type, out of range or without a field raises InputError.
+    """
+    config = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    made: Any = dataclass(cls, frozen=True, config=config)
+    check = made.__init__
+
+    @wraps(check)
+    def init(self: Any, *values: Any, **named: Any) -> None:
+        try:
+            check(self, *values, **named)
+        except ValidationError as error:
+            raise input_error(error, fields=list(made.__pydantic_fields__)) from None
+
+    made.__init__ = init
+    return made
+
+
+def read_as(kind: Any, text: str, place: object = "") -> Any:
+    """The value of a type (a dataclass, `list[str]` and so on) that a JSON text holds.
+
+    Args:
+        kind: the type. Nothing is converted: "3" is no number.
+        text: JSON.
+        place: where the text is from, for errors.
+
+    Raises:
+        InputError: not JSON, a value of another type or out of range, a missing or an unknown field.
+    """
+    try:
+        return adapter(kind).validate_json(text, strict=True, extra="forbid")
+    except ValidationError as error:
+        raise input_error(error, place) from None
+    except InputError as error:  # what a dataclass checks itself
+        raise InputError(f"{place}: {error}" if place else str(error)) from None
+
+
+def input_error(error: ValidationError, place: object = "", fields: Sequence[str] = ()) -> InputError:
+    """The first problem that a validation found, as one line; `fields` are the names of positional values."""
+    first = error.errors(include_url=False)[0]
+    where = [*first["loc"]]
+    if fields and where and isinstance(where[0], int):
+        where[0] = fields[where[0]]
+    name, said = ".".join(map(str, where)), first["msg"]
+    if first["type"] in ("missing", "missing_argument"):
+        said = f"{name} is missing"
+    elif first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        said = f"{name}: no such setting"
+    else:
+        for pydantics, ours in _WORDS.items():
+            said = said.replace(pydantics, ours)
+        value = json.dumps(first["input"], ensure_ascii=False, default=str)
+        said = f"{name} is {value:.80}; {said}" if name else said
+    return InputError(f"{place}: {said}" if place else said)
+
+
+@cache
+def adapter(kind: Any) -> "TypeAdapter[Any]":
+    """What reads and writes a type. To make one takes longer than to read a file with it."""
+    return TypeAdapter(kind)
