@@ -1,237 +1,130 @@
-"""Lets every single operation on files of some commands fail, and checks what is left.
+"""Disturbs the operations on files of a grid's smallest table, one at a time, and checks what is left.
 
-    python -m benchmarks.reliability.faults --output FOLDER [--commands finetune report] [--kinds "full disk"]
+    python -m benchmarks.reliability.faults --output FOLDER [--kinds "full disk" "half a file"] [--every 10] [--first 0]
 
-Each command runs once for each operation and each kind of fault (see `faulty_files`). Required each time: an exit with
+The command runs once for each operation and each kind of fault (see `faulty_files`). Required each time: an exit with
 one line that names a file, or the undisturbed result; no file under its final name that is other than in an undisturbed
-run; and the same command, called again on a good disk, ends with the bytes of an undisturbed run.
+run; and the same command, called again on a good disk, ends with the bytes of an undisturbed run. The kind "half a
+file" cuts one file after another of a complete store in half: the command, called again, must end in the same way, or
+`experiments verify` must find the damage.
 """
 
 import argparse
-import contextlib
 import os
 import shutil
 import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from unittest.mock import patch
-
-from markupsafe import Markup
 
 from benchmarks.reliability.faulty_files import FAULTS, Fault, FaultyFiles
 from benchmarks.reliability.world import (
-    COMPUTED,
     Ended,
     call,
     contents,
     copy,
     differences,
-    finetune,
     grid,
     in_child,
+    is_temporary,
     make_world,
-    one_row,
+    quick_reports,
+    undisturbed,
 )
-from multitask.evaluation.resampled_scores import resampled_scores
-from studies.report import figures, run_results
 
-Command = Callable[[], tuple[int, str, str]]
-
-
-TIMED = ("report/index.html", "report/report.md")
+HALF = "half a file"
+COMMAND = grid("reviews")
+VERIFY = ["experiments", "verify", "--runs", "runs"]
+WORK = partial(call, COMMAND)
 OF_ROWS = ("report/", "predictions/")
+"""Folders whose files also depend on which rows failed."""
 
 
-def commands(model: Path) -> dict[str, list[str]]:
-    """What is tried, by name."""
-    chosen = ("--model", str(model), *COMPUTED)
-    return {
-        "finetune": finetune("--seed", "1", "--epochs", "1", "--epoch-size", "32"),
-        "evaluate": ["evaluate", *chosen, "--tasks-file", "data/tasks.toml", "--details", "details"],
-        "predict": ["predict", *chosen, "--input", "data/sentences.txt", "--output", "answers.csv"],
-        "predict the sets": ["predict", *chosen, "--tasks-file", "data/tasks.toml", "--output", "predictions"],
-        "embed": ["embed", "data/sentences.txt", "embeddings.npy", *chosen],
-        "export": ["export", "--model", str(model), "--output", "exported", "--to", "sentence-transformers"],
-        "ensemble": ["ensemble", *chosen, "--kept", "all", "--tasks-file", "data/tasks.toml"],
-        "report": ["report", "tasks", "--runs", "runs", "--report", "report"],
-        "experiments run of one row": one_row(),
-        "experiments run": grid(),
-    }
+class Trials:
+    """What the command does in a new folder, undisturbed and with faults."""
 
+    def __init__(self, folder: Path) -> None:
+        self.world, self.done, self.here = folder / "world", folder / "done", folder / "here"
+        make_world(self.world)
+        self.expected = undisturbed(COMMAND, copy(self.world, self.done))
+        self.files = sorted(name for name in self.expected if name.startswith("runs/"))
 
-@dataclass(frozen=True)
-class Trial:
-    """One command with one fault, in a copy of the world.
+    def count(self, kind: str) -> int:
+        """How many operations, or files, a kind of fault can hit."""
+        if kind == HALF:
+            return len(self.files)
+        return int(in_child(partial(_disturbed, FAULTS[kind], None), copy(self.world, self.here))[1])
 
-    Args:
-        world: before the command.
-        folder: for the copies.
-        work: the command.
-        expected: contents after an undisturbed run.
-        before: contents before it.
-        timed: files that show seconds that the command measures.
-        of_rows: folders of files that also depend on which rows of a grid failed.
-    """
+    def problem(self, kind: str, at: int) -> str | None:
+        """What a fault led to that it should not, in one line; None if nothing."""
+        if kind == HALF:
+            path = copy(self.done, self.here) / self.files[at]
+            os.truncate(path, path.stat().st_size // 2)
+            hit, ended = self.files[at], in_child(WORK, self.here)
+            accepted = ended[0] == 0 and differences(contents(self.here), self.expected)
+            unseen = accepted and in_child(partial(call, VERIFY), self.here)[0] == 0
+            found = _ending(ended) or (f"accepted, with other results: {accepted}" if unseen else None)
+        else:
+            ended = in_child(partial(_disturbed, FAULTS[kind], at), copy(self.world, self.here))
+            hit, found = ended[1], _ending(ended) or self._half_written() or self._after_another_call()
+        return f"{kind}, {at} ({hit}): {found}" if found else None
 
-    world: Path
-    folder: Path
-    work: Command
-    expected: dict[str, object]
-    before: dict[str, object]
-    timed: tuple[str, ...] = ()
-    of_rows: tuple[str, ...] = ()
-
-    def problem(self, fault: Fault, at: int) -> str | None:
-        """What the nth operation's failure led to that it should not; None if nothing."""
-        here = copy(self.world, self.folder / "trial")
-        ended = in_child(lambda: self._disturbed(here, fault, at), here)
-        if (found := self._ending(ended)) or (found := self._half_written(here)):
-            return f"{found}; failed: {ended.output}"
-        again = in_child(self.work, here)
-        if again.code:
-            return f"does not go on: {again.errors[-300:]}"
-        if different := differences(contents(here), self.expected):
-            different = [name for name in different if not _temporary(name) and name not in self.timed]
-        return f"other results after going on: {', '.join(different)}; failed: {ended.output}" if different else None
-
-    def _disturbed(self, here: Path, fault: Fault, at: int) -> tuple[int, str, str]:
-        layer = FaultyFiles(here, fault, at)
-        with layer.installed():
-            code, _, errors = self.work()
-        return code, ", ".join(layer.failed[:3]), errors
-
-    def _ending(self, ended: Ended) -> str | None:
-        lines = ended.errors.splitlines()
-        if "Traceback" in ended.errors or ended.code not in (0, 1, 2):
-            return f"a traceback, code {ended.code}: {' / '.join(lines[-2:])}"
-        if ended.code == 0:
-            return None  # whether the result is right is seen from the files
-        told = [line for line in lines if line.startswith("error: ")]
-        if not told or any("input or output" in line for line in told):
-            return f"expected a line that names a file: {told or lines[-1:]}"
-        return None
-
-    def _half_written(self, here: Path) -> str | None:
+    def _half_written(self) -> str | None:
         """A result outside of runs is whole or absent; a run that is marked as complete is whole."""
-        # The saved state of a complete run is removed last, and is not used any more.
-        found = {name: content for name, content in contents(here).items() if "/state/" not in name}
-        done = {str(Path(name).parent) for name in found if name.endswith("/DONE")}
-        for name, content in found.items():
-            complete = not name.startswith("runs/") or any(name.startswith(f"{run}/") for run in done)
-            skipped = _temporary(name) or name.startswith(self.of_rows)
-            if complete and not skipped and content not in (self.expected.get(name), self.before.get(name)):
+        contained = contents(self.here)
+        done = tuple(name.removesuffix("DONE") for name in contained if name.endswith("/DONE"))
+        for name, content in contained.items():
+            final = name.startswith(done) or not name.startswith(("runs/", *OF_ROWS))
+            # The saved state of a complete run is removed last, and is not used any more.
+            if final and content != self.expected.get(name) and not is_temporary(name) and "/state/" not in name:
                 return f"half-written: {name}"
         return None
 
-
-def _temporary(name: str) -> bool:
-    """Whether it is a temporary file, or in such a folder: nobody can remove them while the disk fails."""
-    return any(part.startswith(".") and part.endswith((".tmp", ".old")) for part in Path(name).parts)
-
-
-def try_all(
-    folder: Path,
-    names: list[str],
-    kinds: list[str],
-    every: int = 1,
-    first: int = 0,
-    told: Callable[[str], None] = print,
-) -> tuple[Counter[str], list[str]]:
-    """Try every operation of commands with some kinds of faults.
-
-    Args:
-        folder: an empty folder to work in.
-        names: of commands; empty: all.
-        kinds: of faults; empty: all.
-        every: try only each so-manieth operation.
-        first: the operation to begin with, for a run that goes on.
-        told: takes a line for each command and each problem.
-
-    Returns:
-        The number of faults tried by kind, and the problems found.
-    """
-    world = folder / "world"
-    model = make_world(world, with_grid=not names or "report" in names)
-    tried: Counter[str] = Counter()
-    problems: list[str] = []
-    for name, arguments in commands(model).items():
-        if names and name not in names:
-            continue
-        began, work, before = time.monotonic(), partial(call, arguments), world
-        if name.startswith("experiments run"):
-            before = copy(world, folder / "without runs")
-            shutil.rmtree(before / "runs")
-        with contextlib.chdir(copy(before, folder / "imports")):
-            work()  # what is imported here needs no time in the children
-        undisturbed = copy(before, folder / "undisturbed")
-        ended = in_child(work, undisturbed)
-        if ended.code:
-            raise SystemExit(f"{name} fails without a fault: {ended.errors}")
-        of_grid = (TIMED, OF_ROWS) if name.startswith("experiments run") else ()
-        trial = Trial(before, folder, work, contents(undisturbed), contents(before), *of_grid)
-        count = 0
-        for kind in kinds or FAULTS:
-            fault = FAULTS[kind]
-            operations = _operations(before, folder / "counted", work, fault)
-            for at in range(first, operations, every):
-                count += 1
-                if count % 50 == 0:
-                    told(f"{name}, {kind}: operation {at} of {operations}")
-                if problem := trial.problem(fault, at):
-                    problems.append(f"{name}, {kind}, operation {at}: {problem}")
-                    told(problems[-1])
-            tried[kind] += len(range(first, operations, every))
-            told(f"{name}, {kind}: {tried[kind]} tried, {time.monotonic() - began:.0f} s")
-        told(f"{name}: {count} faults, {time.monotonic() - began:.0f} s")
-    return tried, problems
+    def _after_another_call(self) -> str | None:
+        code, _, errors = in_child(WORK, self.here)
+        if code:
+            return f"does not go on: {errors[-300:]}"
+        different = differences(contents(self.here), self.expected)
+        return f"other results after going on: {different}" if different else None
 
 
-def _operations(world: Path, folder: Path, work: Command, fault: Fault) -> int:
-    """How many operations of the command the fault can hit."""
-    here = copy(world, folder)
-
-    def counted() -> tuple[int, str, str]:
-        layer = FaultyFiles(here, fault, None)
-        with layer.installed():
-            code, _, errors = work()
-        return code, str(layer.count), errors
-
-    ended = in_child(counted, here)
-    if ended.code:
-        raise SystemExit(f"the layer disturbs without a fault: {ended.errors}")
-    return int(ended.output)
+def _disturbed(fault: Fault, at: int | None) -> Ended:
+    """The command's end; its output is the operations that failed, or the number of those that could."""
+    layer = FaultyFiles(Path.cwd(), fault, at)
+    with layer.installed():
+        code, _, errors = WORK()
+    return code, str(layer.count) if at is None else ", ".join(layer.failed[:3]), errors
 
 
-@contextlib.contextmanager
-def quick_reports() -> Iterator[None]:
-    """Reports resample little and draw nothing within the block: both take most of their time, and touch no file."""
-    samples = patch.object(run_results, "resampled_scores", partial(resampled_scores, samples=100))
-    with samples, patch.object(figures, "render_panels", lambda *_: Markup("<svg></svg>")):
-        yield
+def _ending(ended: Ended) -> str | None:
+    """What is wrong with how the command ended. Whether a result is right is seen from the files."""
+    code, _, errors = ended
+    told = [line for line in errors.splitlines() if line.startswith("error: ")]
+    if "Traceback" in errors or code not in (0, 1, 2):
+        return f"a traceback, code {code}: {errors[-300:]}"
+    if code and (not told or any("input or output" in line for line in told)):
+        return f"expected a line that names a file: {told or errors[-300:]}"
+    return None
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    kinds = [*FAULTS, HALF]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--commands", nargs="+", default=[])
-    parser.add_argument("--kinds", nargs="+", default=[], choices=FAULTS)
+    parser.add_argument("--kinds", nargs="+", default=kinds, choices=kinds)
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--first", type=int, default=0)
     options = parser.parse_args()
     folder = options.output.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     os.environ |= {"MULTITASK_CACHE": "cache", "TOKENIZERS_PARALLELISM": "false"}
+    problems = []
     with quick_reports():
-        tried, problems = try_all(
-            folder, options.commands, options.kinds, options.every, options.first, partial(print, flush=True)
-        )
-    print(
-        f"{tried.total()} faults ({', '.join(f'{kind}: {n}' for kind, n in tried.items())}); {len(problems)} problems"
-    )
+        trials = Trials(folder)
+        for kind in options.kinds:
+            tried = range(options.first, count := trials.count(kind), options.every)
+            found = [problem for at in tried if (problem := trials.problem(kind, at))]
+            problems += found
+            print("\n".join([*found, f"{kind}: {len(tried)} of {count} tried, {len(found)} problems"]), flush=True)
     sys.exit(bool(problems))
 
 

@@ -3,8 +3,7 @@
 import contextlib
 import os
 import shutil
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,50 +11,44 @@ import pytest
 import safetensors.torch
 import torch
 
-from benchmarks.reliability.faults import Trial, commands
+from benchmarks.reliability import faults
+from benchmarks.reliability.faults import HALF, Trials
 from benchmarks.reliability.faulty_files import FAULTS, FaultyFiles
-from benchmarks.reliability.world import call, contents, copy, in_child
-
-OPERATIONS = {"finetune": (33, 71), "predict": (0, 2), "export": (25,)}
-"""Some operations of some commands; the program tries all of all."""
+from benchmarks.reliability.world import Ended, quick_reports
 
 
-@pytest.fixture(scope="module", params=OPERATIONS)
-def trial(request: pytest.FixtureRequest, world: Path, model: Path, tmp_path_factory: pytest.TempPathFactory):
-    folder = tmp_path_factory.mktemp("faults")
-    work = partial(call, commands(model)[request.param])
-    undisturbed = copy(world, folder / "undisturbed")
-    ended = in_child(work, undisturbed)
-    assert ended.code == 0, ended.errors
-    return OPERATIONS[request.param], Trial(world, folder, work, contents(undisturbed), contents(world))
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trials]:
+    with quick_reports():
+        yield Trials(tmp_path_factory.mktemp("faults"))
 
 
-@pytest.mark.parametrize("kind", FAULTS)
-def test_a_failing_operation_ends_in_one_line_and_the_same_command_goes_on(trial, kind):
-    operations, of_command = trial
-    assert [problem for at in operations if (problem := of_command.problem(FAULTS[kind], at))] == []
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [*FAULTS, HALF])
+def test_a_fault_ends_in_one_line_and_the_same_command_goes_on(trials, kind):
+    tried = range(2, count := trials.count(kind), count // 4)
+    assert [problem for at in tried if (problem := trials.problem(kind, at))] == []
 
 
-def test_a_trial_sees_a_traceback_a_half_written_file_and_other_results(world, tmp_path):
-    def work(*, text: str = "whole", traceback: bool = False, code: int = 0) -> tuple[int, str, str]:
-        with open("result", "w") as file:  # noqa: PTH123
-            file.write("h")
-            file.flush()
-            file.write(text)
-        return code, "", "Traceback" if traceback else ""
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "ended", "problem"),
+    [
+        ("whole", (0, "", ""), None),
+        ("whole", (1, "", "Traceback"), "a traceback"),
+        ("ha", (0, "", ""), "half-written: result"),
+        ("whole", (1, "", ""), "expected a line that names a file"),
+    ],
+)
+def test_problems_are_seen(trials, monkeypatch, text: str, ended: Ended, problem: str | None):
+    def work() -> Ended:
+        Path("result").write_text(text)
+        return ended
 
-    def problem(**settings: object) -> str:
-        fails = partial(work, **settings)  # type: ignore[arg-type]
-        return str(
-            Trial(world, tmp_path, fails, {**contents(world), "result": b"hwhole"}, contents(world)).problem(
-                FAULTS["one input/output error"], 99
-            )
-        )
-
-    assert problem() == "None"
-    assert "a traceback" in problem(traceback=True)
-    assert "half-written: result" in problem(text="ha")
-    assert "expected a line that names a file" in problem(code=1)
+    monkeypatch.setattr(faults, "WORK", work)
+    monkeypatch.setattr(trials, "expected", {**faults.contents(trials.world), "result": b"whole"})
+    found = trials.problem("one input/output error", 99)
+    assert found is None if problem is None else problem in found
 
 
 def copy_of(target: Path) -> None:

@@ -2,7 +2,7 @@
 
 import math
 
-from multitask.evaluation.text_tables import ensemble_table, scores_table
+from multitask.evaluation.text_tables import aligned, ensemble_table, scores_table
 
 
 def test_the_best_defined_score_of_a_column_is_marked():
@@ -29,3 +29,7 @@ def test_an_undefined_score_of_an_ensemble_is_shown_as_undefined():
     assert [line.split() for line in lines[1:3]] == [
         [name, "undefined", "undefined", "0.5000"] for name in ("m", "average")
     ]
+
+
+def test_cells_give_a_terminal_no_orders():
+    assert aligned([["a\x1b[31m", "b"], ["c\n\x9b", "d"]]) == "a [31m  b\nc       d"
