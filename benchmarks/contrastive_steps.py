@@ -40,7 +40,7 @@ from multitask.stages.dropout_views_and_pairs import load_contrastive
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import Pretraining
 from multitask.tasks.training_sentences import training_sentences
-from multitask.training.optimizer_and_clipping import Optimizer
+from multitask.training.optimizer import Optimizer
 from multitask.training.trainable import Batch
 
 MODEL = "all-minilm-l6-v2"
@@ -81,7 +81,7 @@ class OurSteps:
         return float(term)
 
     def step(self, number: int) -> None:
-        self.problem.backward(self.problem, self.updates[number])
+        self.problem.backward(self.updates[number])
         self.optimizer.clip()
         self.optimizer.step(number)
 

@@ -44,8 +44,8 @@ from multitask.runtime.options import Device, Precision
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
-from multitask.training.optimizer_and_clipping import Optimizer
-from multitask.training.trainable import Batch, Losses, Trainable, Update
+from multitask.training.optimizer import Optimizer
+from multitask.training.trainable import Batch, Trainable, Update
 
 SHAPES = {
     "minilm": BertConfig(hidden_size=384, num_hidden_layers=6, intermediate_size=1536),
@@ -103,9 +103,8 @@ class TheirLoop:
 class OurLoop:
     """The steps of a stage."""
 
-    def __init__(self, problem: Trainable, backward: Callable[[Trainable, Update], Losses]) -> None:
+    def __init__(self, problem: Trainable) -> None:
         self.problem = problem
-        self.backward = backward
         config = problem.config
         self.optimizer = Optimizer(problem.module.train(), config.optimizer, config.epochs * len(problem.plan(0)))
 
@@ -114,7 +113,7 @@ class OurLoop:
         return [terms[batch.source] for batch in update]
 
     def step(self, update: Update) -> None:
-        self.backward(self.problem, update)
+        self.problem.backward(update)
         self.optimizer.clip()
         self.optimizer.step(0)
 
@@ -185,7 +184,7 @@ def build_loop(name: str, problem: Finetuning) -> TheirLoop | OurLoop:
     if name == COMPILED:
         compile_layers(problem.model.encoder)
     if name in ("ours", COMPILED):
-        return OurLoop(problem, problem.scheduler.backward)
+        return OurLoop(problem)
     with tempfile.TemporaryDirectory() as folder:
         problem.model.encoder.save(Path(folder))
         return TheirLoop(problem, problem.model.heads, Path(folder), tuned=name == "tuned")

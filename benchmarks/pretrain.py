@@ -57,7 +57,7 @@ def prepare(
 def one_step(problem: Pretraining, sentences: int) -> None:
     """One step. Rows are repeated if the data has too few: memory does not depend on what the sentences say."""
     rows = np.resize(np.arange(len(problem.contrastive["unlabelled"])), sentences)
-    problem.backward(problem, (Batch("unlabelled", rows),))
+    problem.backward((Batch("unlabelled", rows),))
     problem.module.zero_grad()
 
 

@@ -29,7 +29,7 @@ from multitask.schedulers import SCHEDULERS
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
-from multitask.training.optimizer_and_clipping import Optimizer
+from multitask.training.optimizer import Optimizer
 
 
 class Bench:

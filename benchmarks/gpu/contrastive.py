@@ -60,7 +60,7 @@ def contrastive_speeds(
         tuned = TheirContrastiveLoop(problem, problem.module["projection"], Path(folder), tuned=True)
     if ours == COMPILED:
         compile_layers(problem.begin.encoder)
-    loops = {"tuned": tuned, ours: OurLoop(problem, problem.backward)}
+    loops = {"tuned": tuned, ours: OurLoop(problem)}
     updates = contrastive_updates(problem, sentences, steps + 1)
     check_losses(problem, loops, updates[0])
     lengths = problem.contrastive[SOURCE].lengths

@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -32,7 +32,7 @@ from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import torch_seed
 from multitask.training.loop import LoopConfig, train
 from multitask.training.tensorboard import tensorboard_log
-from multitask.training.trainable import Losses, Trainable, Update
+from multitask.training.trainable import Trainable
 
 logger = logging.getLogger("multitask")
 
@@ -128,7 +128,6 @@ def trained_on(problem: Trainable, steps: int, sentences: Mapping[str, Sequence[
 def train_once(
     key: RunKey,
     problem: Trainable,
-    backward: Callable[[Trainable, Update], Losses],
     loop: LoopConfig,
     seed: int,
     labels: Mapping[str, str],
@@ -142,7 +141,6 @@ def train_once(
     Args:
         key: the stage, its resolved configuration, hashes of all its inputs, and the runtime's description.
         problem: what to train.
-        backward: computes an update's gradient and adds it to the parameters' gradients.
         loop: epochs, optimizer, evaluations.
         seed: seeds each rank's dropout.
         labels: readable names of the inputs.
@@ -168,7 +166,7 @@ def train_once(
             seed_everything(torch_seed(seed, "dropout of a rank", rank))
         events = run.folder if options.tensorboard and distributed.is_first() else None
         with tensorboard_log(events) as on_evaluation:
-            train(problem, backward, loop, run.folder, runtime, options.save_every, on_evaluation)
+            train(problem, loop, run.folder, runtime, options.save_every, on_evaluation)
 
         def finish() -> None:
             (before | trained_on(problem, run.history()[-1]["step"], sentences)).keep(run.folder)

@@ -27,7 +27,7 @@ from minbert.files import atomic_file, sha256_of_file, write_json, write_text
 from multitask.runtime import distributed
 from multitask.runtime.device import generator_states, restore_generators
 from multitask.runtime.errors import TrainingError
-from multitask.training.optimizer_and_clipping import Optimizer
+from multitask.training.optimizer import Optimizer
 from multitask.training.trainable import Trainable
 
 logger = logging.getLogger("multitask")

@@ -1,9 +1,8 @@
 """The training loop of every stage: update by update, with evaluations, checkpoints, and a state that survives a kill.
 
-The loop knows no tasks and no objectives. A stage hands it a `Trainable`, and a function that turns an update's losses
-into gradients. The plan of an epoch is a pure function of the configuration and the epoch, and all randomness within a
-step comes from torch's generators. Weights, optimizer, generators and the number of the step are therefore the whole
-state: a resumed run gives the same bits.
+The loop knows no tasks and no objectives. A stage hands it a `Trainable`. The plan of an epoch is a pure function of
+the configuration and the epoch, and all randomness within a step comes from torch's generators. Weights, optimizer,
+generators and the number of the step are therefore the whole state: a resumed run gives the same bits.
 
 Several ranks (see `distributed`) run the loop in lockstep. Gradients are averaged once, before clipping. Only the first
 rank evaluates and writes.
@@ -27,8 +26,8 @@ from multitask.runtime.signals import stop_signals
 from multitask.training.checkpoints_and_resume import Progress, RunState
 from multitask.training.config import OptimizerConfig
 from multitask.training.loss_monitor import LossMonitor
-from multitask.training.optimizer_and_clipping import Optimizer
-from multitask.training.trainable import Losses, Trainable, Update, Watchable
+from multitask.training.optimizer import Optimizer
+from multitask.training.trainable import Trainable, Update, Watchable
 
 logger = logging.getLogger("multitask")
 
@@ -58,7 +57,6 @@ class LoopConfig:
 
 def train(
     trainable: Trainable,
-    backward: Callable[[Trainable, Update], Losses],
     config: LoopConfig,
     folder: Path,
     runtime: Runtime,
@@ -69,7 +67,6 @@ def train(
 
     Args:
         trainable: the module, its data and its evaluation.
-        backward: puts an update's gradient into the parameters; the mean over ranks is the whole update's gradient.
         config: epochs, optimizer, patience.
         folder: the run's folder; gets metrics.jsonl, checkpoints/, best.json and state/.
         runtime: device and precision.
@@ -97,7 +94,7 @@ def train(
     with stop_signals() as stop, _progress_bar(plan, progress) as bar:
         while not _out_of_patience(config, progress) and (planned := plan.at(progress.step)):
             epoch, update = planned
-            computed = backward(trainable, update)
+            computed = trainable.backward(update)
             distributed.average(optimizer.gradients)
             watched = _watch(trainable, update, config, progress.step)
             norm = optimizer.clip()

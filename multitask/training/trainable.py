@@ -78,6 +78,12 @@ class Trainable(Protocol):
     def losses(self, update: Update) -> Losses:
         """The losses of an update's batches, with graph; the same on every rank."""
 
+    def backward(self, update: Update) -> Losses:
+        """Put the update's gradient into the parameters; return the losses, detached.
+
+        The mean over ranks is the whole update's gradient.
+        """
+
     def evaluate(self) -> Evaluation:
         """Evaluate the module as it is. Draws no random numbers. Called on the first rank only."""
 

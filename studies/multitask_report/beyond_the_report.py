@@ -8,8 +8,7 @@ from multitask.schedulers.config import SchedulerConfig
 from multitask.stages.evaluate import EvaluateConfig
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.pretrain import PretrainConfig
-from multitask.training.config import OptimizerConfig
-from multitask.training.regularisation.config import RegularisationConfig
+from multitask.training.config import OptimizerConfig, RegularisationConfig
 from studies.engine.experiments import Experiment
 from studies.engine.recipes import Node, Recipes
 from studies.engine.table import key_of

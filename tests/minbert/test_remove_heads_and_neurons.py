@@ -20,7 +20,7 @@ from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from multitask.training.config import OptimizerConfig
-from multitask.training.optimizer_and_clipping import build_adamw
+from multitask.training.optimizer import build_adamw
 
 BERT = BertConfig(
     vocab_size=50,

@@ -14,8 +14,7 @@ from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions
 from multitask.schedulers.config import SchedulerConfig
 from multitask.stages.registry import Stage, register
-from multitask.training.config import OptimizerConfig
-from multitask.training.regularisation.config import RegularisationConfig
+from multitask.training.config import OptimizerConfig, RegularisationConfig
 
 
 @settings

@@ -24,7 +24,7 @@ from multitask.stages.finetune import STAGE, FinetuneConfig
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.training.loop import LoopConfig
-from multitask.training.regularisation.base import Compute, build_regularisers
+from multitask.training.regularisation import Compute, build_regularisers
 from multitask.training.source import TaskSource, losses_of
 from multitask.training.trainable import Batch, Evaluation, Losses, Update
 
@@ -57,8 +57,7 @@ def finetune(
     key = STAGE.key(found.config, found.inputs)
     labels = found.begin.labels(Path(data))
     seen = found.begin.trained_on, found.sentences
-    backward = problem.scheduler.backward
-    return train_once(key, problem, backward, loop, config.seed, labels, *seen, options, found.runtime)
+    return train_once(key, problem, loop, config.seed, labels, *seen, options, found.runtime)
 
 
 @dataclass(frozen=True)
@@ -162,6 +161,9 @@ class Finetuning:
         for regulariser in self.regularisers:
             compute = partial(regulariser, compute)
         return compute()
+
+    def backward(self, update: Update) -> Losses:
+        return self.scheduler.backward(self, update)
 
     def watch(self, update: Update, step: int) -> dict[str, Tensor]:
         """Conflicts between the tasks' gradients on the update, or on random batches if the update lacks a task."""

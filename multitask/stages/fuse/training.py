@@ -26,7 +26,7 @@ from multitask.stages.finetune.training import Finetuning, Prepared, prepare
 from multitask.stages.fuse import STAGE, FuseConfig
 from multitask.training.loop import LoopConfig
 from multitask.training.source import Source, losses_of
-from multitask.training.trainable import Batch, Losses, Trainable, Update
+from multitask.training.trainable import Batch, Losses, Update
 
 
 def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: RunOptions) -> Artefact:
@@ -63,7 +63,7 @@ def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: 
     sentences = {**found.sentences, **{_views(name): source.sentences for name, (source, _) in views.items()}}
     seen = begin.trained_on, sentences
     key, labels = STAGE.key(config, inputs), begin.labels(data)
-    return train_once(key, problem, problem.backward, loop, supervised.seed, labels, *seen, options, found.runtime)
+    return train_once(key, problem, loop, supervised.seed, labels, *seen, options, found.runtime)
 
 
 class Fusing(Finetuning):
@@ -101,11 +101,11 @@ class Fusing(Finetuning):
             updates += [(Batch(_views(name), rows[batch]),) for batch in batches]
         return updates
 
-    def backward(self, trainable: Trainable, update: Update) -> Losses:
+    def backward(self, update: Update) -> Losses:
         """Add the scheduler's gradient of the labelled batches and the gradient of the views' weighted loss."""
         labelled = tuple(batch for batch in update if batch.source in self.training)
         views = tuple(batch for batch in update if batch.source in self.view_sources)
-        parts = [self.scheduler.backward(trainable, labelled)] if labelled else []
+        parts = [super().backward(labelled)] if labelled else []
         if views:
             model = self.model
             losses = losses_of(model.encoder, model.pooling, self.view_sources, views, self.runtime)

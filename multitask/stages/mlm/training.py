@@ -22,7 +22,6 @@ from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator, torch_seed
-from multitask.schedulers import AverageLoss
 from multitask.stages.common import Start, begin_stage, train_once
 from multitask.stages.masked_words import MaskedSource
 from multitask.stages.mlm import STAGE, MlmConfig, ShapeConfig
@@ -69,14 +68,13 @@ def mlm(start_weights: str | Weights, data: Path, config: MlmConfig, options: Ru
     module = nn.ModuleDict({"encoder": begin.encoder, "head": head}).to(runtime.device)
     problem = MaskedTraining(module, begin, head, training, dev, config, runtime)
     loop = LoopConfig(config.epochs, config.optimizer, evaluate_every=config.evaluate_every)
-    backward = AverageLoss({SOURCE: 1.0}).backward
     labels = begin.labels(data)
     if config.from_scratch:
         tokenizer = f"the tokenizer of {begin.name}" if config.shape.model_type is None else "a tokenizer learned here"
         labels |= {"start": f"random, with {tokenizer}", "--start": begin.name}
     seen = begin.trained_on, {SOURCE: [hash_sentences(training)]}
     key = STAGE.key(config, inputs)
-    return train_once(key, problem, backward, loop, config.seed, labels, *seen, options, runtime)
+    return train_once(key, problem, loop, config.seed, labels, *seen, options, runtime)
 
 
 class MaskedTraining:
@@ -117,6 +115,11 @@ class MaskedTraining:
 
     def losses(self, update: Update) -> Losses:
         return self._losses(self.training, update)
+
+    def backward(self, update: Update) -> Losses:
+        losses = self.losses(update)
+        losses.terms[SOURCE].backward()
+        return losses.detached()
 
     def _losses(self, source: MaskedSource, update: Update) -> Losses:
         return losses_of(self.begin.encoder, self.begin.pooling, {SOURCE: source}, update, self.runtime)

@@ -44,7 +44,7 @@ from multitask.tasks.read_examples import load_rows
 from multitask.training.gradient_cache import backward_in_chunks
 from multitask.training.loop import LoopConfig
 from multitask.training.source import Source, losses_of
-from multitask.training.trainable import Batch, Evaluation, Losses, Trainable, Update
+from multitask.training.trainable import Batch, Evaluation, Losses, Update
 
 
 def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, options: RunOptions) -> Artefact:
@@ -96,7 +96,7 @@ def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, o
     sentences = {name: source.sentences for name, source in sources.items()}
     seen = begin.trained_on, sentences
     key = STAGE.key(config, inputs)
-    return train_once(key, problem, problem.backward, loop, config.seed, labels, *seen, options, runtime)
+    return train_once(key, problem, loop, config.seed, labels, *seen, options, runtime)
 
 
 class Pretraining:
@@ -156,19 +156,19 @@ class Pretraining:
     def losses(self, update: Update) -> Losses:
         return losses_of(self.begin.encoder, self.begin.pooling, self.sources, update, self.runtime)
 
-    def backward(self, trainable: Trainable, update: Update) -> Losses:
+    def backward(self, update: Update) -> Losses:
         """Compute the update's gradient, with gradient caching if a chunk size is set."""
         first, *masked = update
         chunk, ranks = self.config.chunk, distributed.ranks()
         if chunk is None or len(first.rows) <= chunk * ranks:
-            losses = trainable.losses(update)
+            losses = self.losses(update)
             self._total(losses).backward()
             return losses.detached()
         losses = self._backward_in_chunks(first, chunk)
         cuts = range(chunk * ranks, len(first.rows), chunk * ranks)
         for batch in masked:
             for rows in np.split(batch.rows, cuts):
-                part = trainable.losses((Batch(batch.source, rows),))
+                part = self.losses((Batch(batch.source, rows),))
                 share = part.tokens / int(self.sources[batch.source].lengths[batch.rows].sum())
                 (share * self._total(part)).backward()
                 losses = losses.plus(part.detached(), share)

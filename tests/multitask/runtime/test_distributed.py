@@ -218,13 +218,13 @@ def mask_by_word(source: MaskedSource, ids: Tensor) -> tuple[Tensor, Tensor]:
     return ids.index_fill(0, places, source.tokenizer.mask_token_id), places
 
 
-def look_at_steps(problem: Any, backward: Callable[..., Any], *_: Any, **__: Any) -> list[dict[str, Any]]:
+def look_at_steps(problem: Any, *_: Any, **__: Any) -> list[dict[str, Any]]:
     """In place of `train`: losses and gradients of batches of several sizes."""
     problem.module.train()
     found = []
     for size in SIZES:
         update = tuple(Batch(batch.source, batch.rows[:size]) for batch in problem.plan(0)[0])
-        losses = backward(problem, update)
+        losses = problem.backward(update)
         parameters = {name: p for name, p in problem.module.named_parameters() if p.grad is not None}
         distributed.average([p.grad for p in parameters.values()])
         gradients = {name: p.grad.clone() for name, p in parameters.items()}
@@ -247,7 +247,7 @@ def steps_of_all_cases(start: Path, data: Path, folder: Path) -> None:
                 seen.append(look_at_steps(*given))
                 line = {"step": 1, "epoch": 1, "training": {}, "dev": {}, "scores": {}, "tokens": 0, "seconds": 0.0}
                 # Another rank's temporary file could vanish while the first rank hashes the run's files.
-                distributed.from_first(lambda: write_text(given[3] / "metrics.jsonl", json.dumps(line) + "\n"))
+                distributed.from_first(lambda: write_text(given[2] / "metrics.jsonl", json.dumps(line) + "\n"))
 
             patch.setattr(common, "train", look)
             stage(str(start), data, config, RunOptions(device="cpu", precision="fp32", runs=folder / "runs"))

@@ -18,7 +18,7 @@ from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning, finetune, prepare
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.config import OptimizerConfig
-from multitask.training.optimizer_and_clipping import Optimizer
+from multitask.training.optimizer import Optimizer
 from tests.multitask.schedulers.test_pcgrad_and_aggregators import PACKAGES
 
 CONFIG = FinetuneConfig(

@@ -38,7 +38,7 @@ from multitask.tasks.declarations import MAIN_TASKS, task_named
 from multitask.tasks.read_examples import load_rows
 from multitask.training import gradient_cache
 from multitask.training.config import OptimizerConfig
-from multitask.training.optimizer_and_clipping import Optimizer
+from multitask.training.optimizer import Optimizer
 from multitask.training.trainable import Losses, Trainable, Update
 
 META = torch.device("meta")

@@ -34,7 +34,7 @@ from multitask.stages.fuse.training import Fusing, fuse
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.training.config import OptimizerConfig
-from multitask.training.optimizer_and_clipping import build_adamw
+from multitask.training.optimizer import build_adamw
 from multitask.training.trainable import Update
 from tests.conftest import COURSE_TASKS, task_file
 
@@ -187,7 +187,7 @@ def test_one_step_has_the_gradient_of_the_sum(objective: str, problem) -> None:
     )
     fusing = problem(config)
     update = fusing.plan(0)[1]
-    losses = fusing.backward(fusing, update)
+    losses = fusing.backward(update)
     found = gradients(fusing.module)
     fusing.module.zero_grad(set_to_none=True)
 
@@ -225,9 +225,9 @@ def test_one_step_has_the_gradient_of_the_sum(objective: str, problem) -> None:
 def test_two_steps_are_the_two_parts_of_the_one(problem) -> None:
     config = varied(CONFIG, encoder_dropout=0.0, heads=PLAIN)
     one, two = problem(varied(config, steps="one")), problem(config)
-    one.backward(one, one.plan(0)[0])
+    one.backward(one.plan(0)[0])
     for update in two.plan(0)[:2]:  # gradients add up as no optimizer steps between
-        two.backward(two, update)
+        two.backward(update)
     expected = gradients(two.module)
     assert gradients(one.module).keys() == expected.keys()
     for name, gradient in gradients(one.module).items():
@@ -238,7 +238,7 @@ def test_unlabelled_views_leave_the_heads_alone(problem) -> None:
     fusing = problem()
     last = fusing.plan(0)[-1]
     assert names([last]) == [("similarity views",)]
-    fusing.backward(fusing, last)
+    fusing.backward(last)
     assert {name.split(".")[0] for name in gradients(fusing.module)} == {"encoder", "projection"}
 
 
@@ -303,11 +303,11 @@ def test_resumed_run_ends_in_the_same_bits(cut: int, steps: str, run: Run, monke
     whole = run(config, folder="whole")
     backward, calls = Fusing.backward, []
 
-    def failing(self, trainable, update):
+    def failing(self, update):
         calls.append(update)
         if len(calls) == cut + 1:
             raise KeyboardInterrupt
-        return backward(self, trainable, update)
+        return backward(self, update)
 
     monkeypatch.setattr(Fusing, "backward", failing)
     with pytest.raises(KeyboardInterrupt):

@@ -38,7 +38,7 @@ from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.training_sentences import training_sentences
 from multitask.training.config import OptimizerConfig
-from multitask.training.optimizer_and_clipping import build_adamw
+from multitask.training.optimizer import build_adamw
 
 CONFIG = MlmConfig(batch_size=8, dev_share=0.2, optimizer=OptimizerConfig(learning_rate=1e-3))
 LINES = 40

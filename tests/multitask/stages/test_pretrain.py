@@ -48,7 +48,7 @@ from multitask.stages.pretrain.training import Pretraining, pretrain
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.training.config import OptimizerConfig
-from multitask.training.optimizer_and_clipping import build_adamw
+from multitask.training.optimizer import build_adamw
 
 CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
 RUNTIME = start("cpu", "fp32")
@@ -210,7 +210,7 @@ def test_chunks_change_memory_and_not_the_gradient(data: Path, tiny_encoder: Pat
     gradients = []
     for chunk in (None, 4):
         problem = stage(tiny_encoder, data, replace(config, chunk=chunk), dropout=0.0)
-        losses = problem.backward(problem, problem.plan(0)[0])
+        losses = problem.backward(problem.plan(0)[0])
         gradients.append({name: p.grad for name, p in problem.module.named_parameters() if p.grad is not None})
         assert losses.tokens == sum(problem.contrastive["nli"].lengths[problem.plan(0)[0][0].rows])
     assert gradients[0].keys() == gradients[1].keys()
@@ -236,11 +236,11 @@ def test_resumed_run_ends_in_the_same_bits(
     whole = run(tiny_encoder, data, tmp_path / "whole", config)
     backward, calls = Pretraining.backward, []
 
-    def failing(self, trainable, update):
+    def failing(self, update):
         calls.append(update)
         if len(calls) == cut + 1:
             raise KeyboardInterrupt
-        return backward(self, trainable, update)
+        return backward(self, update)
 
     monkeypatch.setattr(Pretraining, "backward", failing)
     with pytest.raises(KeyboardInterrupt):
@@ -312,7 +312,7 @@ def test_probing_changes_no_bits(chunk: int | None, data: Path, tiny_encoder: Pa
 def test_what_is_probed_is_the_gradient_of_the_step(chunk: int | None, data: Path, tiny_encoder: Path) -> None:
     problem = stage(tiny_encoder, data, replace(CONFIG, sources=("nli",), chunk=chunk), dropout=0.0)
     update = problem.plan(0)[0]
-    problem.backward(problem, update)
+    problem.backward(update)
     before, state = gradients_in_place(problem), torch.get_rng_state()
     seen = problem.watch(update, 0)
     assert torch.equal(torch.get_rng_state(), state)
@@ -425,7 +425,7 @@ def test_auxiliary_loss_adds_its_weighted_gradient(name: str, data: Path, tiny_e
     problem = stage(tiny_encoder, data, config, dropout=0.0)
     update = problem.plan(0)[0]
     torch.manual_seed(3)
-    losses = problem.backward(problem, update)
+    losses = problem.backward(update)
     total = gradients(problem)
     problem.losses(update[:1]).terms[name].backward()
     alone = gradients(problem)
@@ -460,7 +460,7 @@ def test_chunks_do_not_change_the_gradient_of_the_auxiliary_loss(
     for chunk in (None, 4):
         problem = stage(tiny_encoder, data, replace(config, chunk=chunk), dropout=0.0)
         assert (problem.contrastive["nli"].lengths == 18).all()
-        losses.append(problem.backward(problem, problem.plan(0)[0]))
+        losses.append(problem.backward(problem.plan(0)[0]))
         found.append(gradients(problem))
     assert losses[0].tokens == losses[1].tokens
     for name, term in losses[0].terms.items():

@@ -19,9 +19,8 @@ from multitask.schedulers.pcgrad_and_aggregators import METHODS
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning, finetune, prepare
 from multitask.tasks.declarations import MAIN_TASKS
-from multitask.training.config import OptimizerConfig
-from multitask.training.optimizer_and_clipping import Optimizer
-from multitask.training.regularisation.config import RegularisationConfig
+from multitask.training.config import OptimizerConfig, RegularisationConfig
+from multitask.training.optimizer import Optimizer
 from multitask.training.trainable import Losses
 from tests.multitask.schedulers.test_pcgrad_and_aggregators import PACKAGES
 

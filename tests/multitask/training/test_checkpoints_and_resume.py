@@ -5,6 +5,7 @@ import math
 import os
 import signal
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,8 +24,10 @@ from tests.multitask.training.toy import (
     NEVER,
     OPTIMIZER,
     SCRIPT,
+    Cut,
     Problem,
     backward,
+    cut_before,
     history,
     parameters,
     result,
@@ -73,10 +76,6 @@ def test_an_undefined_score_is_worse_than_any(tmp_path, scores, kept):
 # Resume.
 
 
-class Cut(Exception):  # noqa: N818
-    """Stands for a kill."""
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> tuple[dict, list[Tensor]]:
     """Result and final weights of a run without interruption."""
@@ -85,26 +84,14 @@ def whole(tmp_path_factory) -> tuple[dict, list[Tensor]]:
     return result(folder), parameters(problem)
 
 
-def cut_before(number: int):
-    """A step that fails at its call `number`, from 0."""
-    calls = []
-
-    def step(problem, update):
-        calls.append(update)
-        if len(calls) > number:
-            raise Cut
-        return backward(problem, update)
-
-    return step
-
-
 def assert_resumed_like(whole, folder: Path, save_every=NEVER) -> None:
     problem = Problem()
     with torch.no_grad():
         for parameter in problem.module.parameters():
             parameter.add_(1)  # neither weights nor generator at the start may change a resumed run
     torch.manual_seed(99)
-    train(problem, backward, CONFIG, folder, CPU, save_every)
+    problem.backward = partial(backward, problem)
+    train(problem, CONFIG, folder, CPU, save_every)
     expected, weights = whole
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(parameters(problem), weights, strict=True))
     assert result(folder) == expected

@@ -13,8 +13,7 @@ from multitask.runtime.errors import TrainingError
 from multitask.training.config import OptimizerConfig
 from multitask.training.loop import MOST_SCHEDULED_EPOCHS, LoopConfig
 from tests.multitask.cli.test_main import CPU, call
-from tests.multitask.training.test_checkpoints_and_resume import Cut, cut_before
-from tests.multitask.training.toy import NEVER, Problem, result, run
+from tests.multitask.training.toy import NEVER, Cut, Problem, cut_before, result, run
 
 EXPLODING = OptimizerConfig(learning_rate=1e300, weight_decay=1e300)
 

@@ -1,6 +1,7 @@
-"""A small regression as a `Trainable`, and helpers that train it and read the files of a run."""
+"""A small regression as a `Trainable`, and helpers that train it, cut the training and read the files of a run."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -95,11 +96,29 @@ def backward(problem: Problem, update: tuple[Batch, ...]) -> Losses:
 
 
 def run(folder: Path, problem: Problem | None = None, config=CONFIG, step=backward, save_every=NEVER, **kwargs):
-    """Train a fresh problem, or the given one; returns it."""
+    """Train a fresh problem, or the given one, with `step` as its `backward`; returns it."""
     problem = problem or Problem()
+    problem.backward = partial(step, problem)
     torch.manual_seed(7)
-    train(problem, step, config, folder, CPU, save_every, **kwargs)
+    train(problem, config, folder, CPU, save_every, **kwargs)
     return problem
+
+
+class Cut(Exception):  # noqa: N818
+    """Stands for a kill."""
+
+
+def cut_before(number: int):
+    """A step that fails at its call `number`, from 0."""
+    calls = []
+
+    def step(problem, update):
+        calls.append(update)
+        if len(calls) > number:
+            raise Cut
+        return backward(problem, update)
+
+    return step
 
 
 def history(folder: Path) -> list[dict]:

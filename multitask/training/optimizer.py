@@ -1,7 +1,9 @@
 """The optimizer: AdamW, its learning rates, the clipping of the gradient and the average of the weights."""
 
 import math
-from contextlib import AbstractContextManager, nullcontext
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -9,8 +11,6 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from multitask.training.config import OptimizerConfig
-from multitask.training.regularisation.layer_decay import layer_rates
-from multitask.training.regularisation.moving_average import MovingAverage
 
 
 class Optimizer:
@@ -61,7 +61,8 @@ class Optimizer:
         """Continue from a saved state."""
         self.adamw.load_state_dict({name: state[name] for name in ("state", "param_groups")})
         if self.average:
-            self.average.load(state["average"])
+            for own, saved in zip(self.average.averages, state["average"], strict=True):
+                own.copy_(saved)
 
 
 def build_adamw(module: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
@@ -88,3 +89,59 @@ def learning_rate_factor(step: int, total: int, config: OptimizerConfig) -> floa
     if config.schedule == "constant":
         return 1.0
     return (total - step) / max(total - warmup, 1)
+
+
+def layer_rates(names: Collection[str], decay: float) -> dict[str, float]:
+    """The learning rate of each parameter as a share of its highest: decay^k for the encoder's k-th layer from the top.
+
+    The top layer has k = 0 and the embeddings are one below the lowest layer. The pooler and all that is outside the
+    encoder have share 1.
+
+    Source: Sun et al. 2019, "How to Fine-Tune BERT for Text Classification?", arXiv 1905.05583, layer-wise decreasing
+    rate; after Howard & Ruder 2018, arXiv 1801.06146, section 3.2.
+
+    Args:
+        names: of all trained parameters, as in `encoder.layers.0.output.weight`.
+        decay: above 0, at most 1.
+    """
+    layers = {name: int(found[1]) for name in names if (found := re.match(r"encoder\.layers\.(\d+)\.", name))}
+    top = max(layers.values(), default=-1)
+    below = {name: top - layer for name, layer in layers.items()}
+    below |= {name: top + 1 for name in names if name.startswith("encoder.embeddings.")}
+    return {name: decay ** below.get(name, 0) for name in names}
+
+
+class MovingAverage:
+    """Σ_t d^(T−t) w_t / Σ_t d^(T−t), where w_t are the weights after step t = 1..T. The start weights do not count.
+
+    Source: Polyak & Juditsky 1992, "Acceleration of Stochastic Approximation by Averaging"; with weights that decay
+    exponentially as in Tarvainen & Valpola 2017, arXiv 1703.01780; and without a bias towards the start, as in Adam
+    (Kingma & Ba 2015, arXiv 1412.6980, section 3).
+
+    Args:
+        parameters: the trained ones.
+        decay: d, at least 0 and below 1.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter], decay: float) -> None:
+        self.parameters = parameters
+        self.decay = decay
+        self.averages = [torch.zeros_like(parameter) for parameter in parameters]
+
+    def update(self, step: int) -> None:
+        """Add the weights after a step, counted from 1."""
+        share = (1 - self.decay) / (1 - self.decay**step)
+        torch._foreach_lerp_(self.averages, [parameter.detach() for parameter in self.parameters], share)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Within this context the parameters are the averages; afterwards they are what they were, to the bit."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        for parameter, average in zip(self.parameters, self.averages, strict=True):
+            parameter.data, average.data = average.data, parameter.data

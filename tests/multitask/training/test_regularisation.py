@@ -1,4 +1,4 @@
-"""SMART's perturbation by finite differences, its ball, its penalty by scipy, and what it leaves as it was."""
+"""SMART and R-Drop on a small model: perturbations by finite differences, penalties by scipy, and what they leave."""
 
 import numpy as np
 import pytest
@@ -6,21 +6,67 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.special import expit, softmax
+from scipy.stats import entropy
+from torch import Tensor, nn
 
-from multitask.training.regularisation import smart
-from multitask.training.regularisation.smart import Smart, ascended
-from tests.multitask.training.regularisation.toy import TASKS, Toy, symmetric_kl
+from multitask.tasks.declarations import MAIN_TASKS
+from multitask.training import regularisation
+from multitask.training.regularisation import RDrop, Smart, ascended
+from multitask.training.trainable import Losses
+from tests.conftest import COURSE_TASKS
 
-CPU = torch.device("cpu")
+TASKS = {name: COURSE_TASKS[name] for name in MAIN_TASKS}
+ROWS, WIDTH, WORDS = 4, 5, 3
 RADIUS = 0.2
+FLOATS = st.floats(-1e30, 1e30, width=64)
+
+
+class Toy:
+    """Float64, with dropout after the word embeddings. `losses` is a regulariser's `compute`."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        torch.manual_seed(3)
+        self.words = nn.Embedding(9, WIDTH).double()
+        self.dropout = nn.Dropout(dropout)
+        heads = {name: nn.Linear(WORDS * WIDTH, task.outputs) for name, task in TASKS.items()}
+        self.heads = nn.ModuleDict(heads).double()
+        self.ids = torch.randint(9, (ROWS * WORDS,))
+        self.labels = {"sentiment": torch.tensor([0, 4, 2, 1.0]), "paraphrase": torch.tensor([1, 0, 0, 1.0]).double()}
+        self.labels["similarity"] = torch.tensor([0.5, 5, 3, 1]).double()
+        self.read: list[Tensor] = []  # word embeddings of every pass, [tokens, width]
+
+    def losses(self) -> Losses:
+        words = self.words(self.ids)
+        self.read.append(words.detach())
+        outputs = self.outputs(self.dropout(words))
+        terms = {name: TASKS[name].loss(values, self.labels[name]) for name, values in outputs.items()}
+        return Losses(terms, tokens=ROWS * WORDS, outputs=outputs)
+
+    def outputs(self, words: Tensor) -> dict[str, Tensor]:
+        rows = torch.tanh(words).view(ROWS, -1)
+        return {name: head(rows).squeeze(1) for name, head in self.heads.items()}
+
+    def gradients(self, losses: Losses) -> list[Tensor]:
+        parameters = [*self.words.parameters(), *self.heads.parameters()]
+        return list(torch.autograd.grad(torch.stack([*losses.terms.values()]).sum(), parameters))
+
+
+def symmetric_kl(task: str, first: Tensor, second: Tensor) -> float:
+    """KL both ways by scipy, mean over rows; of numbers the mean squared difference."""
+    a, b = first.detach().numpy(), second.detach().numpy()
+    if task == "similarity":
+        return float(np.mean((a - b) ** 2))
+    p, q = (softmax(x, axis=1) if task == "sentiment" else np.stack([expit(x), expit(-x)], axis=1) for x in (a, b))
+    return float(np.mean(entropy(p, q, axis=1) + entropy(q, p, axis=1)))
 
 
 def build(toy: Toy, weight: float = 2.0, radius: float = RADIUS) -> Smart:
-    return Smart(weight, radius, toy.words, TASKS, CPU)
+    return Smart(weight, radius, toy.words, TASKS, torch.device("cpu"))
 
 
 def test_the_perturbation_is_a_step_of_ascent_by_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smart, "NOISE", 0.05)
+    monkeypatch.setattr(regularisation, "NOISE", 0.05)
     toy = Toy()
     build(toy)(toy.losses)
     words, *perturbed = toy.read
@@ -41,9 +87,6 @@ def test_the_perturbation_is_a_step_of_ascent_by_finite_differences(monkeypatch:
     torch.testing.assert_close(end, expected, rtol=1e-5, atol=1e-6)
     assert apart(end) > 3 * apart(start)
     assert (end.abs() == RADIUS).any()
-
-
-FLOATS = st.floats(-1e30, 1e30, width=64)
 
 
 @given(arrays(np.float64, (3, 4), elements=FLOATS), arrays(np.float64, (3, 4), elements=FLOATS), st.floats(1e-9, 10))
@@ -108,3 +151,29 @@ def test_zero_weight_gives_the_same_bits_as_none() -> None:
     assert all(torch.equal(found.terms[name], term) for name, term in plain.terms.items())
     assert all(map(torch.equal, toy.gradients(found), toy.gradients(plain)))
     assert not toy.words._forward_hooks
+
+
+def test_the_loss_is_the_mean_of_two_passes_and_half_the_symmetric_divergence() -> None:
+    toy, passes = Toy(dropout=0.4), []
+
+    def compute() -> Losses:
+        passes.append(toy.losses())
+        return passes[-1]
+
+    found = RDrop(0.7, TASKS)(compute)
+    first, second = passes
+    for name, term in found.terms.items():
+        apart = symmetric_kl(name, first.outputs[name], second.outputs[name]) / 2
+        mean = (first.terms[name].item() + second.terms[name].item()) / 2
+        assert apart > 1e-3
+        assert found.watched[f"{name} r_drop"].item() == pytest.approx(apart, rel=1e-9)
+        assert term.item() == pytest.approx(mean + 0.7 * apart, rel=1e-9)
+
+
+def test_nothing_is_added_where_both_passes_agree() -> None:
+    toy = Toy()
+    plain, found = toy.losses(), RDrop(3.0, TASKS)(toy.losses)
+    assert all(torch.equal(found.terms[name], term) for name, term in plain.terms.items())
+    assert all(value == 0 for value in found.watched.values())
+    for ours, theirs in zip(toy.gradients(found), toy.gradients(plain), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)

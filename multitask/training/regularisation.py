@@ -1,8 +1,11 @@
-"""SMART: the outputs should hardly change when the word embeddings change a little.
+"""Penalties on the outputs of supervised batches: SMART (outputs hardly change when the word embeddings change a
+little) and R-Drop (two passes with different dropout give similar outputs). Both are off by default.
 
-Source: Jiang et al. 2020, "SMART: Robust and Efficient Fine-Tuning for Pre-trained Natural Language Models through
-Principled Regularized Optimization", arXiv 1911.03437, section 3.1 and algorithm 1. The paper's second part, Bregman
-proximal point optimisation, is not here.
+Sources:
+    Jiang et al. 2019, "SMART: Robust and Efficient Fine-Tuning for Pre-trained Natural Language Models through
+    Principled Regularized Optimization", arXiv 1911.03437, section 3.1 and algorithm 1. The paper's second part,
+    Bregman proximal point optimisation, is not here.
+    Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", arXiv 2106.14448, algorithm 1.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,13 +15,32 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from multitask.models.multitask_model import MultitaskModel
 from multitask.runtime.device import generator_states, restore_generators
 from multitask.tasks.task import Task
-from multitask.training.regularisation.base import Compute, divergences
+from multitask.training.config import RegularisationConfig
 from multitask.training.trainable import Losses
 
+Compute = Callable[[], Losses]
+"""Computes the losses of an update and the heads' outputs, with graph. Every call draws new dropout."""
+
+Regulariser = Callable[[Compute], Losses]
+"""Calls a `Compute`, once or more often, and adds a penalty to the losses of an update. `watched` gets the penalty of
+each task, before it is weighted. Every call draws as many random numbers."""
+
 NOISE = 1e-5
-"""Standard deviation of the perturbation from which the ascent starts; σ of the paper."""
+"""Standard deviation of the perturbation from which SMART's ascent starts; σ of the paper."""
+
+
+def build_regularisers(config: RegularisationConfig, model: MultitaskModel, device: torch.device) -> list[Regulariser]:
+    """The regularisers that are switched on; each is applied to the losses that the ones before it give."""
+    found: list[Regulariser] = []
+    if config.smart_weight:
+        words = model.encoder.embeddings.word
+        found.append(Smart(config.smart_weight, config.smart_radius, words, model.tasks, device))
+    if config.r_drop_weight:
+        found.append(RDrop(config.r_drop_weight, model.tasks))
+    return found
 
 
 @dataclass(frozen=True)
@@ -91,3 +113,40 @@ def ascended(start: Tensor, gradient: Tensor, radius: float) -> Tensor:
     """
     largest = gradient.abs().amax(dim=-1, keepdim=True).clamp(min=torch.finfo(gradient.dtype).tiny)
     return (start + radius * gradient / largest).clamp(-radius, radius)
+
+
+@dataclass(frozen=True)
+class RDrop:
+    """½ (L₁ + L₂) + α · ½ [KL(P₁‖P₂) + KL(P₂‖P₁)], where L and P are the loss and the output of each pass.
+
+    The paper adds up the two losses; their mean, as in the authors' code (https://github.com/dropreg/R-Drop), has the
+    scale of one pass. Outputs of regressions differ by ½ of their mean squared difference.
+
+    Args:
+        weight: α.
+        tasks: the trained tasks by name.
+    """
+
+    weight: float
+    tasks: Mapping[str, Task]
+
+    def __call__(self, compute: Compute) -> Losses:
+        first, second = compute(), compute()
+        apart = {name: value / 2 for name, value in divergences(self.tasks, first.outputs, second.outputs).items()}
+        watched = {f"{name} r_drop": value.detach() for name, value in apart.items()}
+        return replace(
+            first,
+            terms={name: mean + self.weight * apart[name] for name, mean in _means(first.terms, second.terms).items()},
+            watched={**_means(first.watched, second.watched), **watched},
+        )
+
+
+def _means(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: (value + second[name]) / 2 for name, value in first.items()}
+
+
+def divergences(
+    tasks: Mapping[str, Task], first: Mapping[str, Tensor], second: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """How far apart two outputs of each task are, scalars."""
+    return {name: tasks[name].divergence(outputs, second[name]) for name, outputs in first.items()}

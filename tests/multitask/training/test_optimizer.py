@@ -1,0 +1,122 @@
+"""Learning rates against their formulas; which parameters decay; the average of the weights against its closed form."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from minbert.config import BertConfig
+from minbert.model import BertModel
+from multitask.training.config import OptimizerConfig
+from multitask.training.loop import LoopConfig
+from multitask.training.optimizer import MovingAverage, build_adamw, learning_rate_factor
+from tests.multitask.training.toy import (
+    EPOCHS,
+    OPTIMIZER,
+    Cut,
+    Problem,
+    Regression,
+    backward,
+    cut_before,
+    parameters,
+    result,
+    run,
+)
+
+SHAPE = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=12, num_attention_heads=2, intermediate_size=8)
+AVERAGED = LoopConfig(EPOCHS, replace(OPTIMIZER, ema_decay=0.8))
+
+
+@pytest.mark.parametrize("warmup, schedule", [(0.0, "constant"), (0.25, "constant"), (0.0, "linear"), (0.3, "linear")])
+def test_learning_rate_factor(warmup, schedule):
+    config = OptimizerConfig(warmup=warmup, schedule=schedule)
+    factors = [learning_rate_factor(step, 20, config) for step in range(20)]
+    rising = round(20 * warmup)
+    np.testing.assert_allclose(factors[:rising], np.arange(1, rising + 1) / max(rising, 1))
+    falling = np.linspace(1, 0, 20 - rising, endpoint=False) if schedule == "linear" else np.ones(20 - rising)
+    np.testing.assert_allclose(factors[rising:], falling)
+
+
+def test_warmup_longer_than_the_run():
+    assert learning_rate_factor(0, 1, OptimizerConfig(warmup=1.0, schedule="linear")) == 1
+    assert [learning_rate_factor(step, 2, OptimizerConfig(warmup=1.0)) for step in range(2)] == [0.5, 1]
+
+
+@pytest.mark.parametrize("head_rate", [None, 0.0, 0.3])
+def test_weight_decay_is_for_matrices_and_heads_have_their_own_rate(head_rate):
+    module = Regression()
+    module.encoder[0].weight.requires_grad_(False)
+    optimizer = build_adamw(module, OptimizerConfig(0.1, head_rate, weight_decay=0.2))
+    groups = optimizer.param_groups
+    settings = {id(p): (group["lr"], group["weight_decay"]) for group in groups for p in group["params"]}
+    assert sum(len(group["params"]) for group in groups) == len(settings)
+    heads = 0.1 if head_rate is None else head_rate
+    expected = {
+        "encoder.0.bias": (0.1, 0.0),
+        "encoder.1.weight": (0.1, 0.0),
+        "encoder.1.bias": (0.1, 0.0),
+        "heads.weight": (heads, 0.2),
+        "heads.bias": (heads, 0.0),
+    }
+    assert {n: settings[id(p)] for n, p in module.named_parameters() if p.requires_grad} == expected
+    assert len(settings) == len(expected)
+
+
+def test_each_layer_has_a_share_of_the_rate_of_the_layer_above_it() -> None:
+    module = nn.ModuleDict({"encoder": BertModel(SHAPE), "heads": nn.Linear(8, 2)})
+    adamw = build_adamw(module, OptimizerConfig(1e-3, 1e-2, layer_decay=0.85))
+    rates = {id(parameter): group["lr"] for group in adamw.param_groups for parameter in group["params"]}
+    for name, parameter in module.named_parameters():
+        expected = 1e-2 if name.startswith("heads.") else 1e-3
+        if name.startswith("encoder.layers."):
+            expected *= 0.85 ** (11 - int(name.split(".")[2]))
+        elif name.startswith("encoder.embeddings."):
+            expected *= 0.85**12
+        torch.testing.assert_close(rates[id(parameter)], expected, rtol=1e-12, atol=0)
+    assert len({*rates.values()}) == 14  # twelve layers, the embeddings and the heads
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.8, 0.999])
+def test_the_average_is_the_closed_form(decay: float) -> None:
+    random = np.random.default_rng(0)
+    weights = random.normal(size=(7, 3))
+    parameter = nn.Parameter(torch.from_numpy(random.normal(size=3)))
+    average = MovingAverage([parameter], decay)
+    for step, values in enumerate(weights, start=1):
+        parameter.data.copy_(torch.from_numpy(values))
+        average.update(step)
+        shares = decay ** np.arange(step - 1, -1, -1)
+        with average.in_place():
+            np.testing.assert_allclose(parameter.detach(), shares @ weights[:step] / shares.sum(), rtol=1e-12)
+        np.testing.assert_array_equal(parameter.detach(), values)
+
+
+def test_averages_are_evaluated_and_kept_and_training_goes_on_without_them(tmp_path: Path) -> None:
+    seen: list[list[Tensor]] = []
+
+    def step(problem: Problem, update):
+        seen.append(parameters(problem))
+        return backward(problem, update)
+
+    problem = run(tmp_path / "averaged", Problem([{}] * EPOCHS), AVERAGED, step)
+    plain = run(tmp_path / "plain")
+    assert all(map(torch.equal, parameters(problem), parameters(plain)))
+    steps = [*seen[1:], parameters(problem)]  # the weights after each step
+    shares = 0.8 ** np.arange(len(steps) - 1, -1, -1)
+    kept = load_file(tmp_path / "averaged" / "checkpoints" / "step-0000016" / "module.safetensors")
+    for place, (name, _) in enumerate(problem.module.named_parameters()):
+        expected = sum(share * weights[place] for share, weights in zip(shares, steps, strict=True)) / shares.sum()
+        torch.testing.assert_close(kept[name], expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("number", [1, 9])
+def test_a_run_that_was_cut_has_the_same_averages(tmp_path: Path, number: int) -> None:
+    run(tmp_path / "whole", config=AVERAGED)
+    with pytest.raises(Cut):
+        run(tmp_path / "cut", config=AVERAGED, step=cut_before(number), save_every=-1)
+    run(tmp_path / "cut", config=AVERAGED)
+    assert result(tmp_path / "cut") == result(tmp_path / "whole")
