@@ -1,11 +1,10 @@
 """Download the real data sets that `sources.toml` lists.
 
-A download that breaks off is resumed. A file gets its name only when it is complete and its checksum is verified.
+A file gets its name only when it is complete and its checksum is verified. A download that breaks off begins again.
 """
 
 import hashlib
 import logging
-import os
 import time
 import tomllib
 from collections.abc import Sequence
@@ -14,18 +13,18 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Literal
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 from tqdm import tqdm
 
-from minbert.errors import InputError
-from minbert.files import sha256_of_file
+from minbert.errors import DiskFullError, InputError
+from minbert.files import atomic_file, sha256_of_file
 
 LOGGER = logging.getLogger("multitask")
 ATTEMPTS = 5
 CHUNK = 1 << 16  # bytes
 LARGEST = 4 * 2**30  # bytes of a file whose size is not known
-TRANSIENT = {408, 416, 429, 500, 502, 503, 504}  # HTTP statuses after which another attempt may succeed
+TRANSIENT = {408, 429, 500, 502, 503, 504}  # HTTP statuses after which another attempt may succeed
 
 
 @dataclass(frozen=True)
@@ -114,70 +113,53 @@ def _is_present(source: PublishedFile, path: Path) -> bool:
 def _checksum(path: Path, kind: Literal["sha256", "git_blob"]) -> str:
     if kind == "sha256":
         return sha256_of_file(path)
-    digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+    content = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 def _download(source: PublishedFile, path: Path, timeout_seconds: float, pause_seconds: float) -> None:
-    # minbert.files.atomic_file would remove a partial download; here it is kept and resumed.
-    part = path.with_name(f"{path.name}.part")
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(pause_seconds * 2 ** (attempt - 1))
         try:
-            _receive(source, part, timeout_seconds)
-            break
+            with atomic_file(path) as temporary:
+                _receive(source, temporary, timeout_seconds)
+            return
+        except DiskFullError:
+            raise
         except HTTPError as error:
             reason = f"HTTP {error.code} {error.reason}"
             if error.code not in TRANSIENT:
                 raise InputError(f"{source.url}: {reason}") from None
-            if error.code == 416:  # range not satisfiable: the partial file is as long as the file or longer
-                part.unlink(missing_ok=True)
         except (OSError, HTTPException) as error:
             reason = str(error) or type(error).__name__
-    else:
-        raise InputError(
-            f"{source.url}: not downloaded in {ATTEMPTS} attempts ({reason}); run the command again to resume "
-            f"the download, or put the file at {path} by hand"
-        )
-    if (found := _checksum(part, source.kind)) != source.checksum:
-        part.unlink()
+    raise InputError(
+        f"{source.url}: not downloaded in {ATTEMPTS} attempts ({reason}); run the command again, or put the file at "
+        f"{path} by hand"
+    )
+
+
+def _receive(source: PublishedFile, temporary: Path, timeout_seconds: float) -> None:
+    """Try once to download a file.
+
+    Raises:
+        OSError, HTTPException: the connection failed or ended early.
+        InputError: the server sends more than the file has, or another file.
+    """
+    with urlopen(source.url, timeout=timeout_seconds) as response, temporary.open("wb") as file:
+        length = response.headers.get("Content-Length")
+        total = int(length) if length else source.size
+        received = 0
+        with tqdm(desc=source.file, total=total, unit="B", unit_scale=True, disable=None) as bar:
+            while chunk := response.read(CHUNK):
+                if (received := received + len(chunk)) > (most := source.size or LARGEST):
+                    raise InputError(f"{source.url}: sends more than the {most:,} bytes that are expected; stopped")
+                file.write(chunk)
+                bar.update(len(chunk))
+    if total is not None and received < total:
+        raise ConnectionError(f"connection cut after {received:,} of {total:,} bytes")
+    if (found := _checksum(temporary, source.kind)) != source.checksum:
         raise InputError(
             f"{source.url}: the received file is not the published file and was removed ({source.kind} {found}, "
             f"expected {source.checksum}); run the command again; if this repeats, a proxy may alter the file"
         )
-    part.replace(path)
-
-
-def _receive(source: PublishedFile, part: Path, timeout_seconds: float) -> None:
-    """Try once to complete the partial file. If the server ignores the requested range, start again from byte 0.
-
-    Raises:
-        OSError, HTTPException: the connection failed or ended early; `part` keeps what was received.
-        InputError: the server sends more than the file has.
-    """
-    start = part.stat().st_size if part.exists() else 0
-    if start and _checksum(part, source.kind) == source.checksum:
-        return  # an earlier run was stopped between the last byte and the renaming
-    request = Request(source.url, headers={"Range": f"bytes={start}-"} if start else {})
-    with urlopen(request, timeout=timeout_seconds) as response:
-        if response.status != 206:
-            start = 0
-        length = response.headers.get("Content-Length")
-        total = start + int(length) if length else source.size
-        bar = tqdm(desc=source.file, initial=start, total=total, unit="B", unit_scale=True, disable=None)
-        with part.open("ab" if start else "wb") as file, bar:
-            while chunk := response.read(CHUNK):
-                if (start := start + len(chunk)) > (most := source.size or LARGEST):
-                    part.unlink()
-                    raise InputError(f"{source.url}: sends more than the {most:,} bytes that are expected; stopped")
-                file.write(chunk)
-                bar.update(len(chunk))
-            file.flush()
-            os.fsync(file.fileno())
-    received = part.stat().st_size
-    if total is not None and received < total:
-        raise ConnectionError(f"connection cut after {received:,} of {total:,} bytes")
