@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
@@ -43,7 +45,7 @@ class Source:
         split: of a data set, the split; of a file, the rows whose column `split` has this value. None: all rows.
     """
 
-    file: str
+    file: Annotated[str, Field(pattern=r"^\P{C}+$")]  # no control characters
     split: str | None = None
 
     def __str__(self) -> str:
@@ -112,6 +114,10 @@ class Dialect:
     separator: str | None = None
     quotes: bool = True
     line_breaks: bool = False
+
+    def __post_init__(self) -> None:
+        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
+            raise InputError(f"separator is {quote(self.separator)}; expected one character")
 
 
 def open_table(source: Source, dialect: Dialect = Dialect(), on_problem: OnProblem = refuse, form: str = "") -> Table:

@@ -183,7 +183,7 @@ def _output(task: Task, outputs: Tensor) -> Tensor:
     logits = outputs / task.temperature
     if isinstance(task, MultiLabel):
         return logits.sigmoid()
-    if isinstance(task, PairClassification) and task.one_logit:
+    if isinstance(task, PairClassification) and task.log_odds:
         return torch.stack([(-logits).sigmoid(), logits.sigmoid()], dim=1)
     return logits.softmax(dim=1)
 
@@ -194,7 +194,7 @@ def _estimates(task: Task, output: NDArray[np.float32]) -> NDArray[np.float64]:
     if isinstance(task, Regression):
         low, high = task.bounds
         return (values - low) / (high - low)
-    return values[:, 1] if isinstance(task, PairClassification) and task.one_logit else values
+    return values[:, 1] if isinstance(task, PairClassification) and task.log_odds else values
 
 
 def _write(model: MultitaskModel, path: Path) -> None:

@@ -17,7 +17,7 @@ from multitask.data.read_unlabelled_files import PAIRS, SENTENCES, TRIPLETS, rea
 from multitask.data.text_lines import count_lines, suffixes
 from multitask.data.tokenize_and_truncate import token_lengths
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.kinds import Labelled, Regression
+from multitask.tasks.kinds import Labelled, Regression, rows_by_label
 from multitask.tasks.read_examples import read_examples
 from multitask.tasks.task import SPLITS, Task
 
@@ -210,9 +210,8 @@ def _histogram(task: Task, examples: Examples) -> dict[str, int]:
     if labels is None:
         return {}
     if isinstance(task, Labelled):
-        names = examples.classes
-        counts = labels.sum(axis=0) if labels.ndim == 2 else np.bincount(labels.astype(int), minlength=len(names))
-        return dict(zip(map(plain, names), counts.astype(int).tolist(), strict=True))
+        counts = rows_by_label(labels, len(examples.classes))
+        return dict(zip(map(plain, examples.classes), counts.tolist(), strict=True))
     assert isinstance(task, Regression)
     heights, edges = np.histogram(labels, bins=BINS, range=task.bounds)
     return {f"{edges[i]:g}-{edges[i + 1]:g}": int(heights[i]) for i in range(BINS)}

@@ -1,37 +1,21 @@
 """Read tasks from their declarations: a tasks file (TOML), the course's tasks of a data folder, or a trained model."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from minbert.errors import InputError
 from minbert.files import read_toml
+from minbert.settings import read_as
 from multitask.data.problems import plain, quote
 from multitask.data.tables import HUB, Source
-from multitask.runs.records import adapter
 from multitask.tasks.kinds import KINDS
-from multitask.tasks.task import SPLITS, Task
+from multitask.tasks.task import SPLITS, Split, Task
 
 COURSE = Path(__file__).with_name("course.toml")
 MAIN_TASKS = ("sentiment", "paraphrase", "similarity")
 """The course's tasks that a training takes if none are named."""
-EXPECTED = {
-    "text": "a column, or a list of two columns",
-    "label": "a column, or a list of columns",
-    "labels": "a list of names or numbers",
-    "class_weights": '"balanced" or a list of numbers',
-    "range": "a list of two numbers",
-    "learned_range": "a list of two numbers",
-    "thresholds": "a list of numbers",
-    **dict.fromkeys(("weight", "dev_share", "temperature"), "a number"),
-    **dict.fromkeys(("quotes", "line_breaks"), "true or false"),
-}
-"""What the fields of a declaration may be; the others are text."""
 
 
 def load_tasks(data: str | Path) -> dict[str, Task]:
@@ -83,73 +67,48 @@ def files_folder(data: Path) -> Path:
 
 def task_of(name: str, declaration: Any) -> Task:
     """A task from what `Task.declaration` gave. Raises InputError if it is not valid."""
-    found = declaration.get("kind", "missing") if isinstance(declaration, dict) else "missing"
-    if not isinstance(found, str) or found not in KINDS:
+    values = dict(declaration) if isinstance(declaration, dict) else {}
+    kind = KINDS.get(str(found := values.pop("kind", "missing")))
+    if kind is None:
         raise InputError(f"tasks.{name}: kind is {plain(str(found))}; expected one of: {', '.join(KINDS)}")
-    values = {key: value for key, value in declaration.items() if key != "kind"}
+    known = [field.name for field in fields(kind) if field.name != "name"]
+    if unknown := [key for key in values if key not in known]:
+        fields_of_kind = ", ".join(["kind", "file", "split", *known])
+        raise InputError(f"tasks.{name}: {found} has no field {plain(unknown[0])}; it has {fields_of_kind}")
     if isinstance(values.get("text"), str):
         values["text"] = [values["text"]]
-    kind = KINDS[found]
-    if unknown := [key for key in values if key == "name" or key not in kind.__dataclass_fields__]:
-        raise InputError(f"tasks.{name}: {_unknown_field(kind, unknown[0])}")
-    try:
-        return adapter(kind).validate_json(json.dumps({**values, "name": name}), strict=True)
-    except ValidationError as error:
-        raise InputError(f"tasks.{name}: {_bad_value(kind, error, values)}") from None
-    except TypeError:  # of dates and times, which TOML has
-        raise InputError(f"tasks.{name}: has a date or a time; put it into quotes") from None
+    return read_as(kind, json.dumps({**values, "name": name}, default=str), f"tasks.{name}")
 
 
 def _declared(name: str, table: Any, root: Path) -> Task:
     """A task with its files, as a table of a tasks file declares them."""
     values = dict(table) if isinstance(table, dict) else {}
-    common = {"file": values.pop("file", None), "split": values.pop("split", None)}
-    sources = {split: _source(name, split, values.pop(split, None), common, root) for split in SPLITS}
+    file, own_split = values.pop("file", None), values.pop("split", None)
+    for split in SPLITS:
+        source = values.get(split)
+        if source is None and file is not None:
+            values[split] = {"file": file, "split": split}
+        elif isinstance(source, str):
+            values[split] = {"file": source, "split": own_split if split == "train" else None}
+        elif not isinstance(source, dict | None):
+            expected = 'expected "FILE" or {file = "FILE", split = "NAME"}'
+            raise InputError(f"tasks.{name}: {split} is {quote(source)}; {expected}")
     task = task_of(name, values)
-    if not sources["train"]:
+    if task.train is None:
         raise task.problem("train is missing; expected a file, or hf: and the name of a data set")
-    return replace(task, train=sources["train"], dev=sources["dev"], test=sources["test"])
+    train, dev, test = (_located(task, split, root) for split in SPLITS)
+    return replace(task, train=train, dev=dev, test=test)
 
 
-def _source(name: str, split: str, value: Any, common: Mapping[str, Any], root: Path) -> Source | None:
-    """Where a split's rows come from: a file's name, a table of file and split, or the task's one file."""
-    if value is None and common["file"] is not None:
-        value = {"file": common["file"], "split": split}
-    if value is None:
+def _located(task: Task, split: Split, root: Path) -> Source | None:
+    """Where a split's rows come from, with its path below the tasks file's folder."""
+    source: Source | None = getattr(task, split)
+    if source is None:
         return None
-    own_split = common["split"] if split == "train" else None
-    table = value if isinstance(value, dict) else {"file": value, "split": own_split}
-    if not isinstance(table.get("file"), str) or table.keys() - {"file", "split"}:
-        raise InputError(f'tasks.{name}: {split} is not a file; expected "FILE" or {{file = "FILE", split = "NAME"}}')
-    if not isinstance(table.get("split"), str | None):
-        raise InputError(f"tasks.{name}: the split of {split} is not text")
-    file = table["file"]
-    if not file.isprintable():
-        raise InputError(f"tasks.{name}: {split} is {quote(file)}, a name with a control character")
-    if file.startswith(HUB):
-        local = root / file.removeprefix(HUB)
-        if table.get("split") and local.is_dir() and not (local / "dataset_dict.json").is_file():
-            # Every split would be the whole data set, so a model would be scored on its training rows.
-            raise InputError(f"tasks.{name}: {split} names a split, but {local} is a single data set without splits")
-        return Source(f"{HUB}{local}" if local.is_dir() else file, table.get("split") or split)
-    return Source(str(root / file), table.get("split"))
-
-
-def _unknown_field(kind: type[Task], name: str) -> str:
-    known = ["kind", "file", "split", *(field.name for field in fields(kind) if field.name != "name")]
-    close = get_close_matches(name, known, 1, cutoff=0.7)
-    others = [other for other, found in KINDS.items() if name in found.__dataclass_fields__ and name != "name"]
-    hint = f"; did you mean {close[0]}?" if close else f"; {', '.join(others)} have it" if others else ""
-    return f"{kind.kind} has no field {plain(name)}{hint}"
-
-
-def _bad_value(kind: type[Task], error: ValidationError, values: Mapping[str, Any]) -> str:
-    """The first problem that a validation found."""
-    first = error.errors()[0]
-    if not first["loc"]:  # of half a surrogate pair, which JSON may have
-        return f"not a declaration ({plain(first['msg'])})"
-    name = str(first["loc"][0])
-    if name not in values:
-        return f"{name} is missing"
-    expected = EXPECTED.get(name, "text") if name != "metric" else f"one of {', '.join(kind.metrics_of_kind)}"
-    return f"{name} = {quote(values[name])}; expected {expected}"
+    if not source.file.startswith(HUB):
+        return Source(str(root / source.file), source.split)
+    local = root / source.file.removeprefix(HUB)
+    if source.split and local.is_dir() and not (local / "dataset_dict.json").is_file():
+        # Every split would be the whole data set, so a model would be scored on its training rows.
+        raise task.problem(f"{split} names a split, but {local} is a single data set without splits")
+    return Source(f"{HUB}{local}" if local.is_dir() else source.file, source.split or split)

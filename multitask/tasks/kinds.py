@@ -7,7 +7,7 @@ playing a guitar.", "A man plays a flute.") -> 2.4.
 
 import math
 import sys
-from collections.abc import Sequence
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -17,18 +17,18 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from minbert.errors import InputError
 from multitask.data.examples import Examples
 from multitask.data.problems import listed, plain, quote
 from multitask.data.tables import Row
 from multitask.tasks.labels import canonical, class_order, number, parts
 from multitask.tasks.metrics import (
-    Metric,
     best_threshold,
     classification_metrics,
     multilabel_metrics,
     regression_metrics,
 )
-from multitask.tasks.task import Task
+from multitask.tasks.task import Finite, Positive, Task
 
 # Pairs with at least this gold similarity (0 to 5) count as having the same meaning: they are the positive pairs of
 # alignment. SimCSE takes the pairs above it (arXiv 2104.08821, section 3).
@@ -37,7 +37,7 @@ POSITIVE = 4.0
 MOST_CLASSES = 1000
 LOG_TEMPERATURES = (math.log(0.05), math.log(20))
 
-ClassWeights = Literal["balanced"] | tuple[float, ...] | None
+ClassWeights = tuple[Positive, ...] | Literal["balanced"] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,49 +52,33 @@ class Labelled(Task):
 
     labels: tuple[str | int | float | bool, ...] = ()
     class_weights: ClassWeights = None
-    temperature: float = 1.0
+    temperature: Positive = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         names = tuple(map(canonical, self.labels))
         if None in names or len(set(names)) < len(names) or len(names) == 1:
             shown = listed(quote(label) for label in self.labels)
-            raise self.problem(f"labels are {shown}; expected two or more different names")
+            raise InputError(f"labels are {shown}; expected two or more different names")
         object.__setattr__(self, "labels", names)
-        if isinstance(self.class_weights, tuple):
-            if not names or len(self.class_weights) != len(names):
-                raise self.problem(
-                    f"class_weights are {listed(self.class_weights)}; expected one number for each of {listed(names)}"
-                    if names
-                    else "class_weights need labels, which say the order of the classes"
-                )
-            if not all(0 < weight < math.inf for weight in self.class_weights):
-                raise self.problem(f"class_weights are {listed(self.class_weights)}; expected positive numbers")
-        if not 0 < self.temperature < math.inf:
-            raise self.problem(f"temperature is {self.temperature}; expected a positive number")
+        if isinstance(self.class_weights, tuple) and not names:
+            raise InputError("class_weights need labels, which say the order of the classes")
+        if isinstance(self.class_weights, tuple) and len(self.class_weights) != len(names):
+            shown = listed(self.class_weights)
+            raise InputError(f"class_weights are {shown}; expected one number for each of {listed(names)}")
 
     @property
     def names(self) -> tuple[str, ...]:
         """The labels' names in the order of the classes."""
         return tuple(map(str, self.labels))
 
-    def calibrated(self, outputs: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
-        """Temperature scaling: Guo et al. 2017, arXiv 1706.04599, section 4.2."""
-        from scipy.optimize import minimize_scalar
+    @property
+    @abstractmethod
+    def log_odds(self) -> bool:
+        """Whether each output is the log odds of a distribution of its own. If not, all are logits of one softmax."""
 
-        plain = replace(self, class_weights=None)
-        values, gold = torch.from_numpy(outputs).double(), torch.from_numpy(labels).double()
-        found = minimize_scalar(
-            lambda log: float(plain.loss(values / math.exp(log), gold)), bounds=LOG_TEMPERATURES, method="bounded"
-        )
-        return replace(self, temperature=math.exp(found.x))
-
-    def _check_label(self, name: str) -> str:
-        if self.labels and name not in self.labels:
-            raise ValueError(f"expected one of {listed(self.names)}")
-        return name
-
-    def _learned_names(self, training: Examples) -> tuple[str, ...]:
+    def learned(self, training: Examples) -> Self:
+        assert training.labels is not None, "training rows have labels"
         names = self.names or training.classes
         if len(names) > MOST_CLASSES:
             raise self.problem(
@@ -104,11 +88,50 @@ class Labelled(Task):
         if len(names) < 2:
             found = f"only the label {plain(names[0])}" if names else "no label"
             raise self.problem(f"{training.source} has {found}; expected two or more")
-        return names
-
-    def _check_occurrence(self, counts: NDArray[np.int64], names: Sequence[str], training: Examples) -> None:
+        counts = rows_by_label(training.labels, len(names))
         if missing := [name for name, count in zip(names, counts, strict=True) if not count]:
             raise self.problem(f"no training row of {training.source} has the label {listed(missing)}")
+        weights = self.class_weights
+        if weights == "balanced":
+            weights = tuple(self._balanced(counts, len(training)).tolist())
+        return replace(self, labels=names, class_weights=weights)
+
+    @abstractmethod
+    def _balanced(self, counts: NDArray[np.int64], rows: int) -> NDArray[np.float64]:
+        """Weights of the classes, given the number of rows of each class and of all."""
+
+    def divergence(self, first: Tensor, second: Tensor) -> Tensor:
+        if self.log_odds:
+            return ((first.sigmoid() - second.sigmoid()) * (first - second)).mean()
+        p, q = first.log_softmax(dim=1), second.log_softmax(dim=1)
+        return ((p.exp() - q.exp()) * (p - q)).sum(dim=1).mean()
+
+    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        scaled = torch.from_numpy(outputs).double() / self.temperature
+        return (scaled.sigmoid() if self.log_odds else scaled.softmax(dim=1)).numpy()
+
+    def calibrated(self, outputs: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
+        """Temperature scaling: Guo et al. 2017, arXiv 1706.04599, section 4.2."""
+        from scipy.optimize import minimize_scalar
+
+        unweighted = replace(self, class_weights=None)
+        values, gold = torch.from_numpy(outputs).double(), torch.from_numpy(labels).double()
+        found = minimize_scalar(
+            lambda log: float(unweighted.loss(values / math.exp(log), gold)), bounds=LOG_TEMPERATURES, method="bounded"
+        )
+        return replace(self, temperature=math.exp(found.x))
+
+    def _check_label(self, name: str) -> str:
+        if self.labels and name not in self.labels:
+            raise ValueError(f"expected one of {listed(self.names)}")
+        return name
+
+
+def rows_by_label(labels: NDArray[np.float32], classes: int) -> NDArray[np.int64]:
+    """Number of rows of each class or label, [classes]; labels as in `Examples`."""
+    if labels.ndim == 2:
+        return labels.sum(axis=0).astype(np.int64)
+    return np.bincount(labels.astype(np.int64), minlength=classes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,13 +139,16 @@ class Classification(Labelled):
     """A sentence belongs to one of several classes: cross-entropy loss."""
 
     kind: ClassVar[str] = "classification"
-    metrics_of_kind: ClassVar[tuple[Metric, ...]] = ("accuracy", "macro_f1", "matthews")
 
-    metric: Metric = "accuracy"
+    metric: Literal["accuracy", "macro_f1", "matthews"] = "accuracy"
 
     @property
     def outputs(self) -> int:
         return len(self.labels)
+
+    @property
+    def log_odds(self) -> bool:
+        return False
 
     def labels_from(self, row: Row) -> str | None:
         name = canonical(row.get(self.label_columns[0]))
@@ -133,26 +159,12 @@ class Classification(Labelled):
         numbers = {name: index for index, name in enumerate(names)}
         return np.array([numbers[name] for name in labels], np.float32), names
 
-    def learned(self, training: Examples) -> Self:
-        assert training.labels is not None, "training rows have labels"
-        names = self._learned_names(training)
-        counts = np.bincount(training.labels.astype(np.int64), minlength=len(names))
-        self._check_occurrence(counts, names, training)
-        weights = self.class_weights
-        if weights == "balanced":
-            weights = tuple((counts.sum() / (len(names) * counts)).tolist())
-        return replace(self, labels=names, class_weights=weights)
+    def _balanced(self, counts: NDArray[np.int64], rows: int) -> NDArray[np.float64]:
+        return rows / (len(counts) * counts)
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         weight = None if self.class_weights is None else outputs.new_tensor(self.class_weights)
         return F.cross_entropy(outputs, labels.long(), weight)
-
-    def divergence(self, first: Tensor, second: Tensor) -> Tensor:
-        p, q = first.log_softmax(dim=1), second.log_softmax(dim=1)
-        return ((p.exp() - q.exp()) * (p - q)).sum(dim=1).mean()
-
-    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        return (torch.from_numpy(outputs).double() / self.temperature).softmax(dim=1).numpy()
 
     def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
         return estimates.argmax(axis=1)
@@ -173,34 +185,25 @@ class PairClassification(Classification):
 
     @property
     def outputs(self) -> int:
-        return 1 if self.one_logit else len(self.labels)
+        return 1 if self.log_odds else len(self.labels)
 
     @property
-    def one_logit(self) -> bool:
-        """Whether the head gives the log odds of the second of two classes."""
+    def log_odds(self) -> bool:
         return len(self.labels) == 2
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        if not self.one_logit:
+        if not self.log_odds:
             return super().loss(outputs, labels)
         if self.class_weights is None:
             return F.binary_cross_entropy_with_logits(outputs, labels)
         weight = outputs.new_tensor(self.class_weights)[labels.long()]
         return F.binary_cross_entropy_with_logits(outputs, labels, weight, reduction="sum") / weight.sum()
 
-    def divergence(self, first: Tensor, second: Tensor) -> Tensor:
-        return binary_divergence(first, second) if self.one_logit else super().divergence(first, second)
-
-    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        if not self.one_logit:
-            return super().estimate(outputs)
-        return (torch.from_numpy(outputs).double() / self.temperature).sigmoid().numpy()
-
     def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
-        return (estimates > 0.5).astype(int) if self.one_logit else super().decide(estimates)
+        return (estimates > 0.5).astype(int) if self.log_odds else super().decide(estimates)
 
     def probabilities(self, estimates: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.stack([1 - estimates, estimates], axis=1) if self.one_logit else estimates
+        return np.stack([1 - estimates, estimates], axis=1) if self.log_odds else estimates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,24 +219,27 @@ class MultiLabel(Labelled):
     """
 
     kind: ClassVar[str] = "multilabel"
-    metrics_of_kind: ClassVar[tuple[Metric, ...]] = ("macro_f1", "average_precision", "accuracy")
 
-    metric: Metric = "macro_f1"
+    metric: Literal["macro_f1", "average_precision", "accuracy"] = "macro_f1"
     label_separator: str = "|"
-    thresholds: tuple[float, ...] = ()
+    thresholds: tuple[Finite, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.label, str) and not self.labels:
             object.__setattr__(self, "labels", self.label)
         super().__post_init__()
         if not isinstance(self.label, str) and self.labels != self.label:
-            raise self.problem("labels are named by their columns; leave out either labels or the list of columns")
-        if len(self.thresholds) not in (0, len(self.labels)) or not all(map(math.isfinite, self.thresholds)):
-            raise self.problem(f"thresholds are {list(self.thresholds)}; expected one number a label, or none")
+            raise InputError("labels are named by their columns; leave out either labels or the list of columns")
+        if len(self.thresholds) not in (0, len(self.labels)):
+            raise InputError(f"thresholds are {list(self.thresholds)}; expected one number a label, or none")
 
     @property
     def outputs(self) -> int:
         return len(self.labels)
+
+    @property
+    def log_odds(self) -> bool:
+        return True
 
     def labels_from(self, row: Row) -> tuple[str, ...] | None:
         if isinstance(self.label, str):
@@ -248,31 +254,14 @@ class MultiLabel(Labelled):
 
     def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
         names = self.names or class_order({name for row in labels for name in row})
-        numbers = {name: index for index, name in enumerate(names)}
-        encoded = np.zeros((len(labels), len(names)), np.float32)
-        for row, found in enumerate(labels):
-            encoded[row, [numbers[name] for name in found]] = 1
-        return encoded, names
+        return np.array([[name in row for name in names] for row in labels], np.float32), names
 
-    def learned(self, training: Examples) -> Self:
-        assert training.labels is not None, "training rows have labels"
-        names = self._learned_names(training)
-        counts = training.labels.sum(axis=0).astype(np.int64)
-        self._check_occurrence(counts, names, training)
-        weights = self.class_weights
-        if weights == "balanced":
-            weights = tuple((np.maximum(len(training) - counts, 1) / counts).tolist())
-        return replace(self, labels=names, class_weights=weights)
+    def _balanced(self, counts: NDArray[np.int64], rows: int) -> NDArray[np.float64]:
+        return np.maximum(rows - counts, 1) / counts
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         weight = None if self.class_weights is None else outputs.new_tensor(self.class_weights)
         return F.binary_cross_entropy_with_logits(outputs, labels, pos_weight=weight)
-
-    def divergence(self, first: Tensor, second: Tensor) -> Tensor:
-        return binary_divergence(first, second)
-
-    def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        return (torch.from_numpy(outputs).double() / self.temperature).sigmoid().numpy()
 
     def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
         return (estimates > np.array(self.thresholds or (0.5,) * len(self.labels))).astype(np.float32)
@@ -285,11 +274,6 @@ class MultiLabel(Labelled):
         return replace(self, thresholds=tuple(best_threshold(scores, gold) for scores, gold in columns))
 
 
-def binary_divergence(first: Tensor, second: Tensor) -> Tensor:
-    """KL(P‖Q) + KL(Q‖P) of two-valued distributions, mean over all log odds."""
-    return ((first.sigmoid() - second.sigmoid()) * (first - second)).mean()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Regression(Task):
     """A sentence has a number: squared error loss of its share of the range, Pearson correlation.
@@ -300,17 +284,16 @@ class Regression(Task):
     """
 
     kind: ClassVar[str] = "regression"
-    metrics_of_kind: ClassVar[tuple[Metric, ...]] = ("pearson", "spearman", "rmse")
 
-    metric: Metric = "pearson"
-    range: tuple[float, float] | None = None
-    learned_range: tuple[float, float] | None = None
+    metric: Literal["pearson", "spearman", "rmse"] = "pearson"
+    range: tuple[Finite, Finite] | None = None
+    learned_range: tuple[Finite, Finite] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, bounds in (("range", self.range), ("learned_range", self.learned_range)):
-            if bounds is not None and not -math.inf < bounds[0] < bounds[1] < math.inf:
-                raise self.problem(f"{name} is {list(bounds)}; expected two numbers, the lower one first")
+            if bounds is not None and not bounds[0] < bounds[1]:
+                raise InputError(f"{name} is {list(bounds)}; expected two numbers, the lower one first")
 
     @property
     def outputs(self) -> int:
@@ -379,7 +362,7 @@ class Cosine(Regression):
 
     kind: ClassVar[str] = "cosine"
 
-    range: tuple[float, float] | None = (0.0, 1.0)
+    range: tuple[Finite, Finite] | None = (0.0, 1.0)
 
     @property
     def has_positives(self) -> bool:

@@ -4,10 +4,11 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor
 
 from minbert.errors import InputError
@@ -18,6 +19,9 @@ from multitask.tasks.metrics import LOWER_IS_BETTER, Metric
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 WHERE = ("name", "train", "dev", "test", "separator", "quotes", "line_breaks", "weight")
 """Fields that say where rows come from or how a training uses them. A trained model does not keep them."""
@@ -48,7 +52,6 @@ class Task(ABC):
     """
 
     kind: ClassVar[str]
-    metrics_of_kind: ClassVar[tuple[Metric, ...]]  # what `metrics` computes
 
     name: str
     text: tuple[str, ...]
@@ -56,9 +59,9 @@ class Task(ABC):
     train: Source | None = None
     dev: Source | None = None
     test: Source | None = None
-    dev_share: float = 0.1
+    dev_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
     metric: Metric
-    weight: float = 1.0
+    weight: Positive = 1.0
     id: str | None = None
     separator: str | None = None
     quotes: bool = True
@@ -68,22 +71,13 @@ class Task(ABC):
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\w[\w-]*", self.name) or self.name in ("overall", "training"):
-            raise InputError(
-                f'tasks."{self.name}": expected a name of letters, digits, _ and - other than overall and training'
-            )
+            raise InputError("expected a name of letters, digits, _ and - other than overall and training")
         if len(self.text) != (2 if self.pair else 1):
             columns = "a list of two columns" if self.pair else "one column"
-            raise self.problem(f"text is {listed(map(quote, self.text))}; {self.kind} reads {columns}")
-        if self.metric not in self.metrics_of_kind:
-            raise self.problem(f"metric is {self.metric}; {self.kind} has {', '.join(self.metrics_of_kind)}")
+            raise InputError(f"text is {listed(map(quote, self.text))}; {self.kind} reads {columns}")
         if not isinstance(self.label, str) and self.kind != "multilabel":
-            raise self.problem(f"label is {listed(map(quote, self.label))}; {self.kind} reads one column")
-        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
-            raise self.problem(f"separator is {quote(self.separator)}; expected one character")
-        if not 0 < self.dev_share < 1:
-            raise self.problem(f"dev_share is {self.dev_share:g}; expected a share between 0 and 1, such as 0.1")
-        if not 0 < self.weight < float("inf"):
-            raise self.problem(f"weight is {self.weight:g}; expected a positive number")
+            raise InputError(f"label is {listed(map(quote, self.label))}; {self.kind} reads one column")
+        Dialect(self.separator)  # checks it
 
     @property
     def pair(self) -> bool:

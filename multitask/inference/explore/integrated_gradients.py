@@ -111,7 +111,7 @@ def predicted_numbers(task: Task, outputs: Tensor) -> Tensor:
         return low + (wide.clamp(0, 1) if task.range else wide) * (high - low)
     assert isinstance(task, Labelled)
     scaled = wide / task.temperature
-    if isinstance(task, PairClassification) and task.one_logit:
+    if isinstance(task, PairClassification) and task.log_odds:
         return torch.cat([1 - scaled.sigmoid(), scaled.sigmoid()], dim=1)
     return scaled.softmax(dim=1) if isinstance(task, Classification) else scaled.sigmoid()
 
