@@ -21,6 +21,9 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 _WORDS = {
     "Input should be": "expected",
+    "a valid array": "a list",
+    "a valid string": "text",
+    "a valid ": "a ",
     "greater than or equal to": "at least",
     "less than or equal to": "at most",
     "greater than": "above",
@@ -71,21 +74,31 @@ def read_as(kind: Any, text: str, place: object = "") -> Any:
 
 def input_error(error: ValidationError, place: object = "", fields: Sequence[str] = ()) -> InputError:
     """The first problem that a validation found, as one line; `fields` are the names of positional values."""
-    first = error.errors(include_url=False)[0]
-    where = [*first["loc"]]
-    if fields and where and isinstance(where[0], int):
-        where[0] = fields[where[0]]
-    name, said = ".".join(map(str, where)), first["msg"]
+    problems = error.errors(include_url=False)
+    first, where = problems[0], _place(problems[0]["loc"], fields)
+    name = ".".join(map(str, where))
     if first["type"] in ("missing", "missing_argument"):
         said = f"{name} is missing"
     elif first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         said = f"{name}: no such setting"
     else:
+        # Of a union, each type says what it expects.
+        messages = dict.fromkeys(problem["msg"] for problem in problems if _place(problem["loc"], fields) == where)
+        said = " or ".join(messages).replace(" or Input should be ", " or ")
         for pydantics, ours in _WORDS.items():
             said = said.replace(pydantics, ours)
         value = json.dumps(first["input"], ensure_ascii=False, default=str)
         said = f"{name} is {value:.80}; {said}" if name else said
     return InputError(f"{place}: {said}" if place else said)
+
+
+def _place(loc: tuple[int | str, ...], fields: Sequence[str]) -> list[int | str]:
+    """The names of fields and numbers of items that lead to a value, without the names of a union's types."""
+    named = [*loc]
+    if fields and named and isinstance(named[0], int):
+        named[0] = fields[named[0]]
+    types = ("str", "int", "float", "bool")
+    return [part for part in named if isinstance(part, int) or (part.isidentifier() and part not in types)]
 
 
 @cache
