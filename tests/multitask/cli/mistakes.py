@@ -62,7 +62,7 @@ MISTAKES = (
     ),
     Mistake(
         "A task's name has a blank",
-        'tasks.toml: tasks.my topic: expected a name of letters, digits, _ and - other than overall and training',
+        "tasks.toml: tasks.my topic: expected a name of letters, digits, _ and - other than overall and training",
         tasks=TOPIC.replace("topic", '"my topic"') + FILES,
     ),
     Mistake(

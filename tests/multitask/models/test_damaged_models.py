@@ -58,5 +58,5 @@ def test_outputs_beyond_all_numbers_name_the_model(folder):
 
 
 def test_text_of_a_declaration_that_is_none():
-    with pytest.raises(InputError, match=r"tasks\.topic: not a declaration \(Invalid JSON"):
+    with pytest.raises(InputError, match=r"tasks\.topic: Invalid JSON"):
         task_of("topic", {"kind": "classification", "text": ["\ud800"], "label": "topic"})
