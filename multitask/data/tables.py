@@ -7,7 +7,6 @@ ends a Greek word).
 """
 
 import csv
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
+from pydantic_core import from_json
 
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
@@ -133,7 +133,7 @@ def open_table(source: Source, dialect: Dialect = Dialect(), on_problem: OnProbl
         InputError: the file is missing, empty, damaged or of an unknown format.
     """
     if source.path is None:
-        return _arrow_table(str(source), _hub_batches(source))
+        return _hub_table(source)
     path = source.path
     suffix = form or suffixes(path)[0]
     read = FORMATS.get(suffix)
@@ -173,13 +173,12 @@ def _lines(path: Path, *_: object) -> Table:
 
 def _delimited(path: Path, dialect: Dialect, on_problem: OnProblem) -> Table:
     """Fields are unquoted as by `csv.DictReader`, which the course's starter code uses."""
-    assert dialect.separator is not None
     rows = _split_rows(path, dialect, on_problem)
     first = next(rows, None)
     if first is None:
         raise InputError(f"{path}: the file is empty; expected a header line and rows")
     header = [name.strip() for name in first[1]]
-    between = {"\t": "tabs", ",": "commas"}.get(dialect.separator, repr(dialect.separator))
+    between = {"\t": "tabs", ",": "commas"}.get(str(dialect.separator), repr(dialect.separator))
 
     def by_column() -> Iterator[tuple[int, Row]]:
         for line, fields in rows:
@@ -195,8 +194,8 @@ def _delimited(path: Path, dialect: Dialect, on_problem: OnProblem) -> Table:
 def _split_rows(path: Path, dialect: Dialect, on_problem: OnProblem) -> Iterator[tuple[int, list[str]]]:
     """Each row that is not blank, with the line where it starts.
 
-    Not with pyarrow's reader: it takes broken quoting for text, leaves rows with an open quote out, and does not tell
-    the lines of rows.
+    Not with pyarrow's reader: it takes broken quoting for text, drops rows with an open quote without a word, and does
+    not tell the lines of rows.
     """
     reader = csv.reader(
         text_lines(path),
@@ -233,21 +232,14 @@ def _json_lines(path: Path, _: Dialect, on_problem: OnProblem) -> Table:
             if not line.strip():
                 continue
             try:
-                value = json.loads(line.rstrip())
-                if "\\ud" in line.lower():
-                    json.dumps(value, ensure_ascii=False).encode()
-            except UnicodeEncodeError:
-                problem = "has half of a surrogate pair (\\ud800 to \\udfff), so it is not text"
-            except json.JSONDecodeError as error:  # its own message has "line 1", which is not that of the file
-                problem = f"not JSON ({error.msg} at character {error.pos + 1})"
-            except (ValueError, RecursionError) as error:
-                problem = f"not JSON ({error})"
+                value = from_json(line.strip())
+            except ValueError as error:
+                on_problem(f"{path}:{number}: not JSON ({str(error).replace('line 1 column', 'character')})")
+                continue
+            if isinstance(value, dict):
+                yield number, value
             else:
-                if isinstance(value, dict):
-                    yield number, value
-                    continue
-                problem = f"{quote(value)} is not an object; expected one object a line"
-            on_problem(f"{path}:{number}: {problem}")
+                on_problem(f"{path}:{number}: {quote(value)} is not an object; expected one object a line")
 
     rows = parsed()
     first = list(islice(rows, ROWS_PER_BATCH))
@@ -257,14 +249,24 @@ def _json_lines(path: Path, _: Dialect, on_problem: OnProblem) -> Table:
 
 
 def _parquet(path: Path, *_: object) -> Table:
-    def batches() -> Iterator[Any]:
-        import pyarrow.parquet
+    import pyarrow.parquet
 
+    @contextmanager
+    def damage() -> Iterator[None]:
+        try:
+            yield
+        except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # Arrow raises many kinds
+            raise InputError(f"{path}: damaged, or not of the format that its name says ({reason(error)})") from None
+
+    def rows() -> Iterator[tuple[int, Row]]:
+        with damage():
+            batches = file.iter_batches(ROWS_PER_BATCH)
+            yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
+
+    with damage():
         file = checked(path, pyarrow.parquet.ParquetFile)
-        yield file.schema_arrow.empty_table()
-        yield from file.iter_batches(ROWS_PER_BATCH)
-
-    return _arrow_table(str(path), batches())
+        schema = file.schema_arrow
+    return Table(str(path), tuple(schema.names), rows(), by_line=False, schema=schema)
 
 
 FORMATS: dict[str, Callable[[Path, Dialect, OnProblem], Table]] = {
@@ -278,42 +280,17 @@ FORMATS: dict[str, Callable[[Path, Dialect, OnProblem], Table]] = {
 """Readers by suffix."""
 
 
-def _arrow_table(name: str, batches: Iterator[Any]) -> Table:
-    """A table of Arrow record batches, of which the first has no rows and tells the columns."""
-
-    def rows() -> Iterator[tuple[int, Row]]:
-        number = 0
-        with _damage_of(name):
-            for batch in batches:
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
-
-    with _damage_of(name):
-        schema = next(batches).schema
-    return Table(name, tuple(schema.names), rows(), by_line=False, schema=schema)
-
-
-@contextmanager
-def _damage_of(name: str) -> Iterator[None]:
-    """Turns the errors of Arrow, which are of many kinds, into an InputError."""
-    import pyarrow
-
-    try:
-        yield
-    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise InputError(f"{name}: damaged, or not of the format that its name says ({reason(error)})") from None
-
-
-def _hub_batches(source: Source) -> Iterator[Any]:
+def _hub_table(source: Source) -> Table:
+    """Class numbers become the names that the data set declares."""
     data = _hub_data_set(source)
     names = {name: kind.names for name, kind in data.features.items() if hasattr(kind, "names")}
-    yield data.with_format("arrow")[:0]
-    for batch in data.with_format("arrow").iter(ROWS_PER_BATCH):
-        for column, labels in names.items():  # class numbers as the names that the data set declares
-            values = [None if code is None or code < 0 else labels[code] for code in batch[column].to_pylist()]
-            batch = batch.set_column(batch.schema.get_field_index(column), column, [values])
-        yield batch
+
+    def rows() -> Iterator[tuple[int, Row]]:
+        for number, row in enumerate(data, start=1):
+            codes = ((column, row[column], labels) for column, labels in names.items())
+            yield number, row | {c: None if code is None or code < 0 else labels[code] for c, code, labels in codes}
+
+    return Table(str(source), tuple(data.column_names), rows(), by_line=False)
 
 
 def _hub_data_set(source: Source) -> Any:

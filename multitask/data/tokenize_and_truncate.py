@@ -1,8 +1,7 @@
-"""Token ids of texts, cut to a maximal length; made once and read from a memory-mapped cache afterwards."""
+"""Token ids of texts, cut to a maximal length; made once and read from a cache afterwards."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
@@ -12,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minbert.files import atomic_folder
+from minbert.files import atomic_file, read_arrays
 from minbert.tokenizer import Ids, Tokenizer
 from multitask.data.examples import hash_of_texts
 from multitask.runs.locks import exclusive
 
-FORMAT = 3  # raise this when the layout of cached arrays changes
+FORMAT = 4  # raise this when the content of the cache's files changes
 TEXTS_PER_CALL = 8192  # of the tokenizer
 
 
@@ -70,38 +69,32 @@ def tokenise(
     length = tokenizer.max_length if max_length is None else max_length
     hashes = [hash_of_texts(column) for column in (texts, second) if column is not None]
     identity = (FORMAT, hashes, tokenizer.fingerprint(), length)
-    folder = cache_folder() / "tokens" / sha256(repr(identity).encode()).hexdigest()[:32]
-    if not folder.is_dir():
-        with exclusive(folder.with_suffix(".lock")):
-            if not folder.is_dir():  # another process may have made it while this one waited
-                _write(folder, texts, second, tokenizer, length)
-    return Tokens(
-        ids=_mapped(folder / "ids"),
-        types=_mapped(folder / "types") if second is not None else None,
-        offsets=np.load(folder / "offsets.npy"),
-        cut=int(np.load(folder / "cut.npy")),
-    )
+    path = cache_folder() / "tokens" / f"{sha256(repr(identity).encode()).hexdigest()[:32]}.npz"
+    if not path.is_file():
+        with exclusive(path.with_suffix(".lock")):
+            if not path.is_file():  # another process may have made it while this one waited
+                with atomic_file(path) as temporary, temporary.open("wb") as file:
+                    encoded: Any = _encoded(texts, second, tokenizer, length)
+                    np.savez(file, **encoded)
+    arrays = read_arrays(path)
+    return Tokens(arrays["ids"], arrays.get("types"), arrays["offsets"], int(arrays["cut"]))
 
 
-def _mapped(path: Path) -> Ids:
-    return np.asarray(np.memmap(path, np.int32, "r")) if path.stat().st_size else np.empty(0, np.int32)
-
-
-def _write(
-    folder: Path, texts: Sequence[str], second: Sequence[str] | None, tokenizer: Tokenizer, max_length: int
-) -> None:
-    lengths, cut = [np.zeros(1, np.int64)], 0
-    with atomic_folder(folder) as temporary:
-        with ExitStack() as stack:
-            files = [stack.enter_context((temporary / name).open("wb")) for name in ("ids", "types")]
-            for inputs in _blocks(texts if second is None else zip(texts, second, strict=True)):
-                ids, types, longer = tokenizer.encode_and_count_cut(inputs, max_length)
-                lengths.append(np.array([len(row) for row in ids], np.int64))
-                cut += longer
-                for file, rows in zip(files, (ids, types if second is not None else []), strict=True):
-                    file.write(np.concatenate([*rows, np.empty(0, np.int32)]).tobytes())
-        np.save(temporary / "offsets.npy", np.cumsum(np.concatenate(lengths)))
-        np.save(temporary / "cut.npy", np.array(cut))
+def _encoded(
+    texts: Sequence[str], second: Sequence[str] | None, tokenizer: Tokenizer, max_length: int
+) -> dict[str, NDArray[Any]]:
+    """The arrays of `Tokens` by their names; types of joint encodings only."""
+    none = np.empty(0, np.int32)
+    ids, types, lengths, cut = [none], [none], [np.zeros(1, np.int64)], 0
+    for inputs in _blocks(texts if second is None else zip(texts, second, strict=True)):
+        rows, rows_types, longer = tokenizer.encode_and_count_cut(inputs, max_length)
+        ids.append(np.concatenate(rows))
+        types.append(np.concatenate(rows_types))
+        lengths.append(np.array([len(row) for row in rows], np.int64))
+        cut += longer
+    offsets = np.cumsum(np.concatenate(lengths))
+    found: dict[str, NDArray[Any]] = {"ids": np.concatenate(ids), "offsets": offsets, "cut": np.array(cut)}
+    return found if second is None else {**found, "types": np.concatenate(types)}
 
 
 def token_lengths(texts: Sequence[str], tokenizer: Tokenizer) -> NDArray[np.int64]:

@@ -50,23 +50,107 @@ class FileReport:
     labels: Mapping[str, int]
 
 
-@dataclass(frozen=True)
 class DataReport:
     """What the files hold.
 
     Args:
-        files: of all files that could be read.
+        tokenizer: counts tokens.
+        max_length: sentences with more tokens are cut.
+        declared: whether a tasks file declares the tasks.
+
+    Attributes:
+        files: all files that could be read.
         overlaps: two sets, and how many distinct sentences they have in common, as contamination records compare them.
         absent: the missing files of each task that has at least one file.
-        max_length: sentences with more tokens are cut.
         problems: lines of text: at most 20 per file, then the number of further ones.
     """
 
-    files: list[FileReport]
-    overlaps: list[tuple[str, str, int]]
-    absent: list[str]
-    max_length: int
-    problems: list[str]
+    def __init__(self, tokenizer: Tokenizer, max_length: int, declared: bool) -> None:
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.declared = declared
+        self.files: list[FileReport] = []
+        self.overlaps: list[tuple[str, str, int]] = []
+        self.absent: list[str] = []
+        self.problems: list[str] = []
+        self._sentences: dict[tuple[str, str], Hashes] = {}  # of each task and split
+
+    def add_task(self, task: Task) -> None:
+        """Read the files of a task."""
+        sources = {split: source for split in SPLITS if (source := getattr(task, split)) is not None}
+        missing = [source for source in sources.values() if not source.exists()]
+        if self.declared:
+            self.problems += (f"tasks.{task.name}: {source.file}: no such file" for source in missing)
+        elif len(missing) < len(sources):
+            self.absent += (Path(source.file).name for source in missing)
+        for split, source in sources.items():
+            if source in missing:
+                continue
+            with self._problems_of(str(source)) as problems:
+                examples = read_examples(task, source, split != "test", problems.append)
+                if split == "train":
+                    try:
+                        task = task.learned(examples)
+                    except InputError as error:
+                        if not problems:  # otherwise it may only follow from the rows that were left out
+                            problems.append(str(error))
+                name = f"{task.name} {source}" if self.declared else Path(source.file).name
+                hashes = self._add(name, source.path, examples.dropped, examples.sentences, _histogram(task, examples))
+                self._sentences[task.name, split] = hashes
+
+    def add_unlabelled(self, folder: Path) -> None:
+        """Read the files of a folder that have no labels."""
+        layouts = {folder / layout.file: layout for layout in (TRIPLETS, PAIRS) if (folder / layout.file).exists()}
+        layouts |= dict.fromkeys(sorted(folder.glob("*.txt")), SENTENCES)
+        for path, layout in layouts.items():
+            with self._problems_of(str(path)) as problems:
+                texts = read_texts(path, layout, on_problem=problems.append)
+                self._add(path.name, path, texts.dropped, texts.columns, {})
+
+    def compare(self) -> None:
+        """Splits of one task with each other; and the training set of a task with dev and test sets of other tasks."""
+        for ((task, split), one), ((other, second), two) in combinations(self._sentences.items(), 2):
+            if task == other or (self.declared and "train" in (split, second) and split != second):
+                shared = np.intersect1d(one, two, assume_unique=True)
+                if task == other or len(shared):
+                    self.overlaps.append((f"{task} {split}", f"{other} {second}", len(shared)))
+
+    def _add(
+        self,
+        name: str,
+        path: Path | None,
+        dropped: int,
+        columns: Sequence[Sequence[str]],
+        labels: Mapping[str, int],
+    ) -> Hashes:
+        """Add the report of a file; returns the distinct hashes of its sentences."""
+        hashes = np.stack([hash_sentences(column) for column in columns], axis=1)  # [rows, columns]
+        lengths = np.concatenate([token_lengths(column, self.tokenizer) for column in columns])
+        middle, high, most = np.percentile(lengths, [50, 95, 100], method="higher").tolist()
+        report = FileReport(
+            name=name,
+            lines=None if path is None or suffixes(path)[0] == ".parquet" else count_lines(path),
+            rows=len(hashes),
+            dropped=dropped,
+            repeated=len(hashes) - len(np.unique(hashes, axis=0)),
+            tokens=(middle, high, most),
+            cut=float(np.mean(lengths > self.max_length)),
+            labels=labels,
+        )
+        self.files.append(report)
+        return np.unique(hashes)
+
+    @contextmanager
+    def _problems_of(self, name: str) -> Iterator[list[str]]:
+        """Yield a list for a file's problems. An `InputError` that ends the block is added too."""
+        own: list[str] = []
+        try:
+            yield own
+        except InputError as error:
+            own.append(str(error))
+        self.problems += own[:SHOWN_PROBLEMS]
+        if len(own) > SHOWN_PROBLEMS:
+            self.problems.append(f"{name}: and {len(own) - SHOWN_PROBLEMS:,} more problems")
 
     def render(self) -> str:
         """Aligned plain-text tables, without a final newline."""
@@ -105,104 +189,17 @@ def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) 
     declared = data.suffix == ".toml"
     if not declared and not data.exists():
         raise InputError(f"{data}: no such folder")
-    check = _Check(tokenizer, tokenizer.max_length if max_length is None else max_length, declared)
+    report = DataReport(tokenizer, tokenizer.max_length if max_length is None else max_length, declared)
     tasks = load_tasks(data)
     for task in tasks.values():
-        check.task(task)
+        report.add_task(task)
     if not declared:
-        check.unlabelled(data)
-    if not check.report.files and not check.report.problems:
+        report.add_unlabelled(data)
+    if not report.files and not report.problems:
         names = [*(Path(task.source("train").file).name for task in tasks.values()), TRIPLETS.file, SENTENCES.file]
         raise InputError(f"{data}: no data file; expected some of {', '.join(names)}")
-    check.compare()
-    return check.report
-
-
-class _Check:
-    """Fills a report, and keeps the sentences' hashes of each task's sets."""
-
-    def __init__(self, tokenizer: Tokenizer, max_length: int, declared: bool) -> None:
-        self.tokenizer = tokenizer
-        self.declared = declared
-        self.report = DataReport([], [], [], max_length, [])
-        self.sentences: dict[tuple[str, str], Hashes] = {}  # of each task and split
-
-    def task(self, task: Task) -> None:
-        """Read the files of a task."""
-        sources = {split: source for split in SPLITS if (source := getattr(task, split)) is not None}
-        missing = [source for source in sources.values() if not source.exists()]
-        if self.declared:
-            self.report.problems.extend(f"tasks.{task.name}: {source.file}: no such file" for source in missing)
-        elif len(missing) < len(sources):
-            self.report.absent.extend(Path(source.file).name for source in missing)
-        for split, source in sources.items():
-            if source in missing:
-                continue
-            with self._problems_of(str(source)) as problems:
-                examples = read_examples(task, source, split != "test", problems.append)
-                if split == "train":
-                    try:
-                        task = task.learned(examples)
-                    except InputError as error:
-                        if not problems:  # otherwise it may only follow from the rows that were left out
-                            problems.append(str(error))
-                name = f"{task.name} {source}" if self.declared else Path(source.file).name
-                hashes = self._add(name, source.path, examples.dropped, examples.sentences, _histogram(task, examples))
-                self.sentences[task.name, split] = hashes
-
-    def unlabelled(self, folder: Path) -> None:
-        """Read the files of a folder that have no labels."""
-        layouts = {folder / layout.file: layout for layout in (TRIPLETS, PAIRS) if (folder / layout.file).exists()}
-        layouts |= dict.fromkeys(sorted(folder.glob("*.txt")), SENTENCES)
-        for path, layout in layouts.items():
-            with self._problems_of(str(path)) as problems:
-                texts = read_texts(path, layout, on_problem=problems.append)
-                self._add(path.name, path, texts.dropped, texts.columns, {})
-
-    def compare(self) -> None:
-        """Splits of one task with each other; and the training set of a task with dev and test sets of other tasks."""
-        for (task, split), (other, second) in combinations(self.sentences, 2):
-            if task == other or (self.declared and "train" in (split, second) and split != second):
-                shared = np.intersect1d(self.sentences[task, split], self.sentences[other, second], assume_unique=True)
-                if task == other or len(shared):
-                    self.report.overlaps.append((f"{task} {split}", f"{other} {second}", len(shared)))
-
-    def _add(
-        self,
-        name: str,
-        path: Path | None,
-        dropped: int,
-        columns: Sequence[Sequence[str]],
-        labels: Mapping[str, int],
-    ) -> Hashes:
-        """Add the report of a file; returns the distinct hashes of its sentences."""
-        hashes = np.stack([hash_sentences(column) for column in columns], axis=1)  # [rows, columns]
-        lengths = np.concatenate([token_lengths(column, self.tokenizer) for column in columns])
-        middle, high, most = np.percentile(lengths, [50, 95, 100], method="higher").tolist()
-        report = FileReport(
-            name=name,
-            lines=None if path is None or suffixes(path)[0] == ".parquet" else count_lines(path),
-            rows=len(hashes),
-            dropped=dropped,
-            repeated=len(hashes) - len(np.unique(hashes, axis=0)),
-            tokens=(middle, high, most),
-            cut=float(np.mean(lengths > self.report.max_length)),
-            labels=labels,
-        )
-        self.report.files.append(report)
-        return np.unique(hashes)
-
-    @contextmanager
-    def _problems_of(self, name: str) -> Iterator[list[str]]:
-        """Yield a list for a file's problems. An `InputError` that ends the block is added too."""
-        own: list[str] = []
-        try:
-            yield own
-        except InputError as error:
-            own.append(str(error))
-        self.report.problems.extend(own[:SHOWN_PROBLEMS])
-        if len(own) > SHOWN_PROBLEMS:
-            self.report.problems.append(f"{name}: and {len(own) - SHOWN_PROBLEMS:,} more problems")
+    report.compare()
+    return report
 
 
 def _histogram(task: Task, examples: Examples) -> dict[str, int]:

@@ -272,7 +272,7 @@ MISTAKES = (
     ),
     Mistake(
         "A line that is not JSON",
-        "train.jsonl:3: not JSON (Expecting property name enclosed in double quotes at character 2)",
+        "train.jsonl:3: not JSON (key must be a string at character 2)",
         tasks=TOPIC + FILES.replace("train.csv", "train.jsonl"),
         files={"train.jsonl": JSON + '{question: "Who?"}\n'},
     ),
