@@ -88,6 +88,11 @@ def start_embedding(device: Device, precision: EmbeddingPrecision) -> Runtime:
     return replace(start("cpu", "auto"), int8=True)
 
 
+def widest_dtype(device: torch.device) -> torch.dtype:
+    """The dtype for sums over many numbers: float64, or fp32 on MPS, which has no other."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def use_threads(threads: int | None) -> None:
     """Let torch compute with so many threads on a processor; None changes nothing."""
     if threads is not None:

@@ -92,7 +92,7 @@ class Aggregation(AverageLoss):
         few dimensions that they span, [tasks, dimensions] in float64, and what they return is a weighted sum of the
         tasks' gradients.
         """
-        gramian = gramian_of(matrix).cpu()
+        gramian = gramian_of(matrix).cpu().double()
         norms = gramian.diagonal().sqrt()
         inverse = torch.where(norms > 0, 1 / norms, 0.0)
         # Of unit length, so that a small gradient does not count as a rounding error of a large one.

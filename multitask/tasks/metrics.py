@@ -90,6 +90,7 @@ def correlation_metrics(predictions: NDArray[Any], labels: NDArray[Any]) -> dict
 
     if len(labels) < 2 or np.ptp(predictions) == 0 or np.ptp(labels) == 0:
         return {"pearson": math.nan, "spearman": math.nan}
+    predictions, labels = predictions.astype(np.float64), labels.astype(np.float64)  # else scipy adds in fp32
     return {
         "pearson": float(pearsonr(predictions, labels).statistic),
         "spearman": float(spearmanr(predictions, labels).statistic),

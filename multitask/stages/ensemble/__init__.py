@@ -37,6 +37,7 @@ STAGE = register(
         "ensemble",
         EnsembleConfig,
         _run,
+        version=2,
         with_seed=None,
         inputs=(),
         command=False,

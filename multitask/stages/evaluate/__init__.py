@@ -67,7 +67,7 @@ ON_DEV = register(
         "evaluate",
         EvaluateConfig,
         _run_evaluation,
-        version=4,
+        version=5,
         with_seed=None,
         command=False,
         scores=True,

@@ -67,7 +67,7 @@ STAGE = register(
         "fuse",
         FuseConfig,
         _run,
-        version=4,
+        version=5,
         with_seed=_with_seed,
         summary=scores_of_epochs,
         common=(*COMMON, "objective"),

@@ -89,4 +89,4 @@ def _run(models: Sequence[Weights], data: Path, config: MlmConfig, options: RunO
 
 COMMON = ("sources", "from_scratch", "epochs", "batch_size", "learning_rate", "train_limit", "max_length", "seed")
 # In grids no seed changes it: one masked language model stands in for a downloaded checkpoint, the same for all seeds.
-STAGE = register(Stage("mlm", MlmConfig, _run, version=3, with_seed=None, common=COMMON, distributed=True))
+STAGE = register(Stage("mlm", MlmConfig, _run, version=4, with_seed=None, common=COMMON, distributed=True))

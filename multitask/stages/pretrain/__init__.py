@@ -90,4 +90,4 @@ COMMON = (
     "select",
     "seed",
 )
-STAGE = register(Stage("pretrain", PretrainConfig, _run, version=3, common=COMMON, distributed=True))
+STAGE = register(Stage("pretrain", PretrainConfig, _run, version=4, common=COMMON, distributed=True))

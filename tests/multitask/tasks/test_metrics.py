@@ -97,6 +97,15 @@ def test_correlations_of_perfect_predictions():
     assert regression_metrics(1 - labels, labels)["pearson"] == pytest.approx(-1)
 
 
+def test_correlations_of_fp32_are_added_in_float64():
+    draws = np.random.default_rng(0)
+    labels = draws.normal(5, size=3000).astype(np.float32)
+    predictions = (labels + draws.normal(size=3000)).astype(np.float32)
+    x, y = (values - np.mean(values, dtype=np.float64) for values in (predictions, labels))
+    expected = math.fsum(x * y) / math.sqrt(math.fsum(x * x) * math.fsum(y * y))
+    assert regression_metrics(predictions, labels)["pearson"] == pytest.approx(expected, rel=3000 * 2**-53)
+
+
 SCORES = st.floats(0, 1) | st.sampled_from([0.5, np.nextafter(0.5, 1), np.nextafter(0.5, 0), 1.0])
 
 

@@ -13,7 +13,7 @@ from minbert.config import BertConfig
 from minbert.model import BertModel
 from multitask.training.config import OptimizerConfig
 from multitask.training.loop import LoopConfig
-from multitask.training.optimizer import MovingAverage, build_adamw, learning_rate_factor
+from multitask.training.optimizer import MovingAverage, Optimizer, build_adamw, learning_rate_factor
 from tests.multitask.training.toy import (
     EPOCHS,
     OPTIMIZER,
@@ -80,6 +80,23 @@ def test_each_layer_has_a_share_of_the_rate_of_the_layer_above_it() -> None:
     assert len({*rates.values()}) == 14  # twelve layers, the embeddings and the heads
 
 
+@pytest.mark.parametrize("kind", ["equal", "random"])
+def test_the_norm_of_millions_of_gradients_is_that_of_float64(kind):
+    shapes = [(30522, 384), (1536, 384), (384,)]  # all-minilm-l6-v2's table of words, a layer, a bias
+    module = nn.ParameterList([nn.Parameter(torch.empty(shape)) for shape in shapes])
+    draws = torch.Generator().manual_seed(0)
+    for parameter in module:
+        made = torch.full(parameter.shape, 1e-3) if kind == "equal" else torch.randn(parameter.shape, generator=draws)
+        parameter.grad = made
+    exact = np.sqrt(sum(np.square(parameter.grad.numpy(), dtype=np.float64).sum() for parameter in module))
+    norm = Optimizer(module, OptimizerConfig(clip=exact / 2), 1).clip()
+    # A row's sum of 384 squares rounds at most 384 times in fp32, each time by a share of 2^-24; the root halves it.
+    tolerance = 384 * 2**-24 / 2
+    assert norm.item() == pytest.approx(exact, rel=tolerance)
+    clipped = np.sqrt(sum(np.square(parameter.grad.numpy(), dtype=np.float64).sum() for parameter in module))
+    assert clipped == pytest.approx(exact / 2, rel=tolerance + 2**-24)  # the gradients are rounded once more
+
+
 @pytest.mark.parametrize("decay", [0.0, 0.8, 0.999])
 def test_the_average_is_the_closed_form(decay: float) -> None:
     random = np.random.default_rng(0)
@@ -93,6 +110,20 @@ def test_the_average_is_the_closed_form(decay: float) -> None:
         with average.in_place():
             np.testing.assert_allclose(parameter.detach(), shares @ weights[:step] / shares.sum(), rtol=1e-12)
         np.testing.assert_array_equal(parameter.detach(), values)
+
+
+def test_steps_that_change_a_weight_little_are_not_lost() -> None:
+    """In fp32, weights that rise by the last digit in each step would hardly move their average."""
+    decay, steps = 0.999, 5000
+    weights = 1 + np.float32(2**-23) * np.arange(1, steps + 1, dtype=np.float32)
+    parameter = nn.Parameter(torch.ones(1))
+    average = MovingAverage([parameter], decay)
+    for step, weight in enumerate(weights, start=1):
+        parameter.data.fill_(float(weight))
+        average.update(step)
+    shares = decay ** np.arange(steps - 1.0, -1, -1)
+    with average.in_place():  # rounds once, to fp32; steps in float64 round 2^29 times less
+        np.testing.assert_allclose(parameter.detach(), shares @ weights / shares.sum(), rtol=1.001 * 2**-24)
 
 
 def test_averages_are_evaluated_and_kept_and_training_goes_on_without_them(tmp_path: Path) -> None:
