@@ -53,6 +53,12 @@ def settings(cls: type[T]) -> type[T]:
     return made
 
 
+def help_texts(kind: type) -> dict[str, str]:
+    """The docstrings under the fields of settings, inherited ones included."""
+    fields = [vars(base).get("__pydantic_fields__", {}) for base in reversed(kind.__mro__)]
+    return {name: " ".join(f.description.split()) for found in fields for name, f in found.items() if f.description}
+
+
 def read_as(kind: Any, text: str, place: object = "") -> Any:
     """The value of a type (a dataclass, `list[str]` and so on) that a JSON text holds.
 

@@ -22,31 +22,34 @@
 # vectors `[pairs, dim]`. `pairs.excluded` is true where a column is not a negative of a row.
 
 # %%
-from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import relu
 
+from minbert.settings import settings
 from multitask.objectives.base import Objective, Pairs, register
-from multitask.objectives.parameters import number
 
 
 @register("top_k")
-@dataclass(frozen=True)
+@settings
 class TopK(Objective):
     """mean_i [mean of the k largest s_ij (j≠i) − s_ii + m]_+."""
 
-    margin: float = number(0.5, least=0, most=2, help="margin m between two cosines")
-    k: float = number(4, least=1, most=64, help="number of hardest negatives")
+    margin: Annotated[float, Field(ge=0, le=2)] = 0.5
+    """Margin m between two cosines."""
+    k: Annotated[int, Field(ge=1, le=64)] = 4
+    """Number of hardest negatives."""
 
     def loss(self, pairs: Pairs) -> Tensor:
         cosines = (pairs.u @ pairs.v.T).masked_fill(pairs.excluded, -1)  # [pairs, pairs]
-        hardest = cosines.topk(min(int(self.k), len(cosines) - 1)).values  # [pairs, k]
+        hardest = cosines.topk(min(self.k, len(cosines) - 1)).values  # [pairs, k]
         return relu(hardest.mean(-1) - pairs.positive + self.margin).mean()
 
 
 # %% [markdown]
-# `register` makes it known by its name. `number` declares a parameter with its range, so a value out of range is refused in one line.
+# `register` makes it known by its name. `Field` gives a parameter's range, so a value out of range is refused in one line.
 #
 # ## Its gradient
 #

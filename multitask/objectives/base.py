@@ -1,13 +1,14 @@
 """What every objective shares: the call, the checks, the registry. The formulas are in the other files.
 
-To add an objective, write one class in any file of this package. `number` and `choice` declare its parameters:
+To add an objective, write one class in any file of this package. Its fields are its parameters:
 
     @register("name")
-    @dataclass(frozen=True)
+    @settings
     class Name(Objective):
         "The formula in the symbols of `NOTATION`, then the source: paper, section."
 
-        temperature: float = number(0.05, above=0, help="temperature τ of the softmax")
+        temperature: Annotated[float, Field(gt=0)] = 0.05
+        "Temperature τ of the softmax."
 
         def loss(self, pairs: Pairs) -> Tensor: ...
 """
@@ -22,9 +23,10 @@ import torch
 from torch import Tensor
 
 from minbert.errors import InputError
+from minbert.settings import help_texts, settings
 from multitask.objectives.alignment_uniformity import unit
 from multitask.objectives.negatives import diagonal_mask
-from multitask.objectives.parameters import parameters, text_of
+from multitask.objectives.parameters import expected, parameters, text_of
 
 NOTATION = """u_i, v_i: unit embeddings of the anchor and the positive of pair i, of N pairs
 s_ij = u_i·v_j, sg: stop-gradient, [x]_+ = max(x, 0)"""
@@ -58,7 +60,7 @@ class Pairs:
         return self.excluded if self.false_negatives is None else self.excluded | self.excluded.T
 
 
-@dataclass(frozen=True)
+@settings
 class Objective:
     """A loss over a batch of sentence pairs. It holds parameters, has no state and does not depend on a model."""
 
@@ -136,11 +138,6 @@ class Objective:
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{f.name}={getattr(self, f.name)}' for f in fields(self))})"
-
-    def __post_init__(self) -> None:
-        for name, parameter in parameters(type(self)).items():
-            value = parameter.checked(getattr(self, name), self.name)
-            object.__setattr__(self, name, value)  # the class is frozen; this stores 1 as 1.0
 
     def _pairs(
         self,
@@ -225,9 +222,12 @@ def build_objective(name: str, /, **given: Any) -> Objective:
     declared = parameters(kind)
     for parameter in given:
         if parameter not in declared:
-            valid = "; ".join(f"{p.name}: {p.expected}" for p in declared.values())
+            valid = "; ".join(f"{name}: {expected(field)}" for name, field in declared.items())
             raise InputError(f'{name} has no parameter "{parameter}"; it takes {valid or "none"}')
-    return kind(**given)
+    try:
+        return kind(**given)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
 
 
 def describe(name: str) -> str:
@@ -241,9 +241,10 @@ def describe(name: str) -> str:
     inherited = [f"{base.__name__} (base class):\n{inspect.cleandoc(base.__doc__)}" for base in bases if base.__doc__]
     inputs = [f"Labels: {kind.takes_labels}", f"Hard negatives: {'optional' if kind.takes_hard_negatives else 'none'}"]
     lines = ["Parameters:" if parameters(kind) else "Parameters: none"]
-    for parameter in parameters(kind).values():
-        default = text_of(parameter.default)
-        lines += [f"  {parameter.name}: {parameter.expected}; default {default}", f"      {parameter.help}"]
+    texts = help_texts(kind)
+    for parameter, field in parameters(kind).items():
+        default = text_of(field.default)
+        lines += [f"  {parameter}: {expected(field)}; default {default}", f"      {texts.get(parameter, '')}"]
     paragraphs = [name, inspect.cleandoc(kind.__doc__ or ""), *inherited, f"Notation:\n{NOTATION}"]
     return "\n\n".join([*paragraphs, "\n".join(inputs), "\n".join(lines)])
 

@@ -4,19 +4,20 @@ Source: the baselines of "On the Inadequacy of Optimizing Alignment and Uniformi
 Representations" (ICLR 2023).
 """
 
-from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import Field
 from torch import Tensor
 
+from minbert.settings import settings
 from multitask.objectives.alignment_uniformity import alignment, uniformity
 from multitask.objectives.base import Objective, Pairs, register
 from multitask.objectives.margin_triplets import Hinge
 from multitask.objectives.negatives import only_negatives, zero_if_empty
-from multitask.objectives.parameters import number
 
 
 @register("dcl")
-@dataclass(frozen=True)
+@settings
 class DecoupledContrastive(Objective):
     """mean_i (−s_ii/τ + log Σ_{j≠i} e^{s_ij/τ}).
 
@@ -25,7 +26,8 @@ class DecoupledContrastive(Objective):
     Source: Decoupled Contrastive Learning (Yeh et al. 2021).
     """
 
-    temperature: float = number(0.05, above=0, help="temperature τ of the exponentials")
+    temperature: Annotated[float, Field(gt=0)] = 0.05
+    """Temperature τ of the exponentials."""
 
     def loss(self, pairs: Pairs) -> Tensor:
         return decoupled_losses(pairs, self.temperature).mean()
@@ -35,14 +37,15 @@ class DecoupledContrastive(Objective):
 
 
 @register("dcl_positive")
-@dataclass(frozen=True)
+@settings
 class DecoupledContrastivePositive(Hinge):
     """mean_i [−s_ii/τ + log Σ_{j≠i} e^{s_ij/τ}]_+: `dcl`, where an anchor with a loss below 0 contributes 0.
 
     Source: Decoupled Contrastive Learning (Yeh et al. 2021), with the cut added.
     """
 
-    temperature: float = number(0.05, above=0, help="temperature τ of the exponentials")
+    temperature: Annotated[float, Field(gt=0)] = 0.05
+    """Temperature τ of the exponentials."""
 
     def excess(self, pairs: Pairs) -> Tensor:
         return decoupled_losses(pairs, self.temperature)
@@ -58,7 +61,7 @@ def decoupled_losses(pairs: Pairs, temperature: float) -> Tensor:
 
 
 @register("align_uniform")
-@dataclass(frozen=True)
+@settings
 class AlignUniform(Objective):
     """(1−λ)·mean_i‖u_i−v_i‖^α + λ·(2t + ½[log mean_{i<j} e^{−t‖u_i−u_j‖²} + log mean_{i<j} e^{−t‖v_i−v_j‖²}]).
 
@@ -67,13 +70,12 @@ class AlignUniform(Objective):
     Source: Wang & Isola 2020.
     """
 
-    uniformity_weight: float = number(
-        0.5, least=0, most=1, help="weight λ of the uniformity term; the alignment term has 1 − λ"
-    )
-    alpha: float = number(
-        2.0, least=1, help="exponent α of the alignment distance; below 1 the gradient would be infinite at u_i = v_i"
-    )
-    t: float = number(2.0, above=0, help="sharpness t of the Gaussian kernel")
+    uniformity_weight: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Weight λ of the uniformity term; the alignment term has 1 − λ."""
+    alpha: Annotated[float, Field(ge=1)] = 2.0
+    """Exponent α of the alignment distance; below 1 the gradient would be infinite at u_i = v_i."""
+    t: Annotated[float, Field(gt=0)] = 2.0
+    """Sharpness t of the Gaussian kernel."""
 
     def loss(self, pairs: Pairs) -> Tensor:
         excluded, weight = pairs.excluded_within, self.uniformity_weight

@@ -1,18 +1,19 @@
 """The gradient paradigm as a loss: its gradient is made of a gate, weights over negatives and a ratio."""
 
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from minbert.settings import settings
 from multitask.objectives.base import Objective, Pairs, register
 from multitask.objectives.components import dissipation_gate, weight_logits
 from multitask.objectives.negatives import only_negatives
-from multitask.objectives.parameters import number
 
 
 @register("gradient")
-@dataclass(frozen=True)
+@settings
 class GradientParadigm(Objective):
     """half(u, sg(v)) + half(v, sg(u)), with the gradient GD_i · Σ_{j≠i} W_ij (v_j − r·v_i) of an anchor in the first.
 
@@ -27,14 +28,14 @@ class GradientParadigm(Objective):
     Gradient" (arXiv 2402.18281), section 3.
     """
 
-    dissipation: float | None = number(
-        0.30, least=-2, most=2, help="margin m of the dissipation gate; none: every row passes"
-    )
-    weight: float = number(0.05, above=0, help="temperature τ of the weights W over negatives")
-    ratio: float = number(1.0, least=0, help="ratio r of the pull on the positive to the push from the negatives")
-    power: float | None = number(
-        None, least=0, help="exponent p of the weights W_ij ∝ max(s_ij, 1e-4)^p, which replace the softmax; 0: uniform"
-    )
+    dissipation: Annotated[float | None, Field(ge=-2, le=2)] = 0.30
+    """Margin m of the dissipation gate; none: every row passes."""
+    weight: Annotated[float, Field(gt=0)] = 0.05
+    """Temperature τ of the weights W over negatives."""
+    ratio: Annotated[float, Field(ge=0)] = 1.0
+    """Ratio r of the pull on the positive to the push from the negatives."""
+    power: Annotated[float | None, Field(ge=0)] = None
+    """Exponent p of the weights W_ij ∝ max(s_ij, 1e-4)^p, which replace the softmax; 0: uniform."""
 
     def loss(self, pairs: Pairs) -> Tensor:
         similarity = pairs.u.detach() @ pairs.v.detach().T

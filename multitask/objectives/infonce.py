@@ -1,21 +1,21 @@
 """InfoNCE and its variants: cross-entropy over the cosine similarities of a batch."""
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from minbert.errors import InputError
+from minbert.settings import settings
 from multitask.objectives.alignment_uniformity import arccos
 from multitask.objectives.base import Objective, Pairs, register
-from multitask.objectives.parameters import number
 
 
 @register("infonce")
-@dataclass(frozen=True)
+@settings
 class InfoNCE(Objective):
     """mean_i −log softmax_j(s_ij/τ)[i].
 
@@ -24,10 +24,10 @@ class InfoNCE(Objective):
     Source: SimCSE (arXiv 2104.08821), equations 1 and 5.
     """
 
-    temperature: float = number(0.05, above=0, help="temperature τ of the softmax")
-    hard_negative_weight: float = number(
-        0.0, help="added to the logit of a pair's own hard negative; other than 0 it needs one hard negative per pair"
-    )
+    temperature: Annotated[float, Field(gt=0)] = 0.05
+    """Temperature τ of the softmax."""
+    hard_negative_weight: float = 0.0
+    """Added to the logit of a pair's own hard negative; other than 0 it needs one hard negative per pair."""
     takes_hard_negatives: ClassVar[bool] = True
 
     def similarity(self, pairs: Pairs) -> Tensor:
@@ -60,14 +60,15 @@ class InfoNCE(Objective):
 
 
 @register("mnrl")
-@dataclass(frozen=True)
+@settings
 class MultipleNegativesRanking(Objective):
     """mean_i −log softmax_j(scale·s_ij)[i]: `infonce` with temperature 1/scale.
 
     Source: MultipleNegativesRankingLoss of sentence-transformers.
     """
 
-    scale: float = number(20.0, above=0, help="factor of the cosines, 1/τ")
+    scale: Annotated[float, Field(gt=0)] = 20.0
+    """Factor of the cosines, 1/τ."""
     takes_hard_negatives: ClassVar[bool] = True
 
     def loss(self, pairs: Pairs) -> Tensor:
@@ -78,14 +79,15 @@ class MultipleNegativesRanking(Objective):
 
 
 @register("arccon")
-@dataclass(frozen=True)
+@settings
 class ArcCon(InfoNCE):
     """`infonce` with s_ii replaced by cos(θ_ii + angle), where θ_ii = arccos s_ii.
 
     Source: ArcCSE (Zhang et al. 2022), equation 3.
     """
 
-    angle: float = number(math.radians(10), least=0, most=math.pi, help="angular margin in radians, added to θ_ii")
+    angle: Annotated[float, Field(ge=0, le=math.pi)] = math.radians(10)
+    """Angular margin in radians, added to θ_ii."""
 
     def similarity(self, pairs: Pairs) -> Tensor:
         similarity = super().similarity(pairs)

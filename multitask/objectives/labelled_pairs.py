@@ -1,19 +1,19 @@
 """Objectives that learn from labelled pairs: graded similarity, and duplicate or not."""
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from minbert.settings import settings
 from multitask.objectives.base import Objective, Pairs, register
 from multitask.objectives.negatives import only_negatives
-from multitask.objectives.parameters import choice, number
 
 
 @register("cosine")
-@dataclass(frozen=True)
+@settings
 class CosineRegression(Objective):
     """mean_i (s_ii − y_i)², where y_i in [0, 1] is the gold similarity of pair i.
 
@@ -28,7 +28,7 @@ class CosineRegression(Objective):
 
 
 @register("quora_pairs")
-@dataclass(frozen=True)
+@settings
 class LabelledPairs(Objective):
     """The mean of a contrastive loss over pairs with label 1 (duplicates) and label 0 (not duplicates).
 
@@ -47,8 +47,10 @@ class LabelledPairs(Objective):
     "literal"; the bounded form is not in the report.
     """
 
-    temperature: float = number(0.05, above=0, help="temperature τ of the softmax")
-    form: Literal["bounded", "literal"] = choice("bounded", help="loss of the pairs with label 0")
+    temperature: Annotated[float, Field(gt=0)] = 0.05
+    """Temperature τ of the softmax."""
+    form: Literal["bounded", "literal"] = "bounded"
+    """Loss of the pairs with label 0."""
     takes_labels: ClassVar = "0 or 1"
 
     def loss(self, pairs: Pairs) -> Tensor:

@@ -1,16 +1,17 @@
 """Triplet losses with a margin on each anchor's hardest negative: by inner product, distance and angle."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import replace
+from typing import Annotated, Self
 
+from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import relu
 
+from minbert.settings import settings
 from multitask.objectives.alignment_uniformity import arccos
 from multitask.objectives.base import Objective, Pairs, register
 from multitask.objectives.negatives import hardest
-from multitask.objectives.parameters import number
 
 
 class Hinge(Objective):
@@ -31,7 +32,7 @@ class Hinge(Objective):
 
 
 @register("mpt")
-@dataclass(frozen=True)
+@settings
 class MarginProductTriplet(Hinge):
     """mean_i [max_{j≠i} s_ij − s_ii + m]_+.
 
@@ -39,7 +40,8 @@ class MarginProductTriplet(Hinge):
     Representations" (ICLR 2023).
     """
 
-    margin: float = number(0.23, least=0, most=2, help="margin m between two cosines")
+    margin: Annotated[float, Field(ge=0, le=2)] = 0.23
+    """Margin m between two cosines."""
 
     def excess(self, pairs: Pairs) -> Tensor:
         return hardest(pairs.u @ pairs.v.T, pairs.excluded) - pairs.positive + self.margin
@@ -49,7 +51,7 @@ class MarginProductTriplet(Hinge):
 
 
 @register("met")
-@dataclass(frozen=True)
+@settings
 class MarginEuclideanTriplet(Hinge):
     """mean_i [d_ii − min_{j≠i} d_ij + m]_+ with d_ij = sqrt(max(2 − 2 s_ij, 1e-4)).
 
@@ -57,7 +59,8 @@ class MarginEuclideanTriplet(Hinge):
     Representations" (ICLR 2023).
     """
 
-    margin: float = number(0.45, least=0, most=2, help="margin m between two distances of unit vectors")
+    margin: Annotated[float, Field(ge=0, le=2)] = 0.45
+    """Margin m between two distances of unit vectors."""
 
     def excess(self, pairs: Pairs) -> Tensor:
         # The distance falls as the cosine rises, so the nearest negative is the most similar one.
@@ -73,7 +76,7 @@ def _distance(cosine: Tensor) -> Tensor:
 
 
 @register("mat")
-@dataclass(frozen=True)
+@settings
 class MarginAngularTriplet(Hinge):
     """mean_i [θ_ii − min_{j≠i} θ_ij + m·π]_+ with θ_ij = arccos s_ij.
 
@@ -81,7 +84,8 @@ class MarginAngularTriplet(Hinge):
     Representations" (ICLR 2023).
     """
 
-    margin: float = number(0.15, least=0, most=1, help="margin m between two angles, in units of π")
+    margin: Annotated[float, Field(ge=0, le=1)] = 0.15
+    """Margin m between two angles, in units of π."""
 
     def excess(self, pairs: Pairs) -> Tensor:
         nearest = hardest(pairs.u @ pairs.v.T, pairs.excluded)

@@ -1,16 +1,15 @@
 """One gradient from the dissipation, the weights and the ratio of up to three losses."""
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor
 
+from minbert.settings import settings
 from multitask.objectives.alignment_uniformity import arccos
 from multitask.objectives.base import Objective, Pairs, register
 from multitask.objectives.closed_forms import DISSIPATIONS, RATIOS, WEIGHTS, Negatives
 from multitask.objectives.negatives import only_negatives
-from multitask.objectives.parameters import choice
 
 Loss = Literal["infonce", "arccon", "mpt", "met", "mat"]
 SMALLEST = 0.01
@@ -18,7 +17,7 @@ SMALLEST = 0.01
 
 
 @register("mixed")
-@dataclass(frozen=True)
+@settings
 class Mixed(Objective):
     """mean_i GD_i Σ_{j≠i} W_ij (s_ij − r_i s_ii), where GD, W and r have no gradient.
 
@@ -29,9 +28,12 @@ class Mixed(Objective):
     Source: the paradigm of arXiv 2402.18281, section 3; the mixture is not in the paper.
     """
 
-    dissipation_of: Loss = choice("infonce", help="the loss that the gradient dissipation GD is from")
-    weight_of: Loss = choice("infonce", help="the loss that the weights W over negatives are from")
-    ratio_of: Loss = choice("infonce", help="the loss that the ratio r is from")
+    dissipation_of: Loss = "infonce"
+    """The loss that the gradient dissipation GD is from."""
+    weight_of: Loss = "infonce"
+    """The loss that the weights W over negatives are from."""
+    ratio_of: Loss = "infonce"
+    """The loss that the ratio r is from."""
 
     def loss(self, pairs: Pairs) -> Tensor:
         similarity = pairs.u @ pairs.v.T

@@ -1,25 +1,21 @@
 """Losses that do not contrast positives with negatives, optionally modified by dissipation, weight and ratio."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import replace
+from typing import Annotated, Self
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from minbert.errors import InputError
+from minbert.settings import AtLeastZero, settings
 from multitask.objectives.base import Objective, Pairs, register
 from multitask.objectives.components import dissipation_gate, weight_logits
 from multitask.objectives.negatives import only_negatives, zero_if_empty
-from multitask.objectives.parameters import number
 
 
-def _weight_of_spreading(default: float) -> Any:
-    """The field for λ, whose default differs between the losses."""
-    return number(default, least=0, help="weight λ of the term that spreads a view")
-
-
-@dataclass(frozen=True)
+@settings
 class NonContrastive(Objective):
     """The plain loss has none of the three components. `dissipation`, `weight` and `ratio` each add one.
 
@@ -35,14 +31,14 @@ class NonContrastive(Objective):
     Gradient" (arXiv 2402.18281), section 4.
     """
 
-    uniformity_weight: float = _weight_of_spreading(1.0)
-    dissipation: float | None = number(None, least=0, most=2, help="margin m of the dissipation gate; none: no gate")
-    weight: float | None = number(
-        None, above=0, help="temperature τ of softmax weights over negatives; none: the plain loss's weights"
-    )
-    ratio: float | None = number(
-        None, least=0, help="ratio r of the pull on the positive to the push from the negatives; none: the plain pull"
-    )
+    uniformity_weight: AtLeastZero = 1.0
+    """Weight λ of the term that spreads a view."""
+    dissipation: Annotated[float | None, Field(ge=0, le=2)] = None
+    """Margin m of the dissipation gate; none: no gate."""
+    weight: Annotated[float | None, Field(gt=0)] = None
+    """Temperature τ of softmax weights over negatives; none: the plain loss's weights."""
+    ratio: Annotated[float | None, Field(ge=0)] = None
+    """Ratio r of the pull on the positive to the push from the negatives; none: the plain pull."""
 
     def loss(self, pairs: Pairs) -> Tensor:
         if self.dissipation is not None:
@@ -70,7 +66,7 @@ class NonContrastive(Objective):
 
 
 @register("mhe")
-@dataclass(frozen=True)
+@settings
 class MinimumHypersphericalEnergy(NonContrastive):
     """λ(U_u + U_v) + r Σ_i a_i (c^u_i + c^v_i)/2, with a_i = 2 − 2 u_i·v_i.
 
@@ -79,7 +75,7 @@ class MinimumHypersphericalEnergy(NonContrastive):
     Without `ratio`, r = 1.
     """
 
-    uniformity_weight: float = _weight_of_spreading(10.0)
+    uniformity_weight: AtLeastZero = 10.0
 
     def gated_loss(self, pairs: Pairs) -> Tensor:
         distance = 2 - 2 * pairs.positive
@@ -98,7 +94,7 @@ class MinimumHypersphericalEnergy(NonContrastive):
 
 
 @register("mhs")
-@dataclass(frozen=True)
+@settings
 class MaximumHypersphericalSeparation(NonContrastive):
     """−λ(mean h^u + mean h^v) + mean_i a_i (c^u_i + c^v_i)/2, with a_i = 2 − 2 u_i·v_i.
 
@@ -127,7 +123,7 @@ class MaximumHypersphericalSeparation(NonContrastive):
         return separation.masked_fill(alone, 0), pull
 
 
-@dataclass(frozen=True)
+@settings
 class GradientForm(NonContrastive):
     """V(u, v) + V(v, u) with V(x, y) = Σ_i [pos_i + λ Σ_j W_ij x_i·sg(x_j)]. Only its gradient has a meaning.
 
@@ -138,15 +134,13 @@ class GradientForm(NonContrastive):
     With `ratio`, pos_i = −λ r (Σ_{j≠i} W_ij) x_i·y_i.
     """
 
-    uniformity_weight: float = _weight_of_spreading(30.0)
-    power: float | None = number(
-        None, least=0, help="exponent p of power weights over negatives, instead of `weight`; 0: uniform; none: off"
-    )
+    uniformity_weight: AtLeastZero = 30.0
+    power: Annotated[float | None, Field(ge=0)] = None
+    """Exponent p of power weights over negatives, instead of `weight`; 0: uniform; none: off."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.weight is not None and self.power is not None:
-            raise InputError(f"{self.name}: weight and power are two forms of one component; give one of them")
+            raise InputError("weight and power are two forms of one component; give one of them")
 
     def reference(self, x: Tensor, y: Tensor) -> Tensor:
         """The view z from which V(x, y) takes its weights  # [pairs, dim]."""
@@ -188,7 +182,7 @@ class GradientForm(NonContrastive):
 
 
 @register("vicreg")
-@dataclass(frozen=True)
+@settings
 class VICReg(GradientForm):
     """VICReg in gradient form: the reference view is x, and plain pos_i = −(2/N) x_i·sg(y_i).
 
@@ -203,7 +197,7 @@ class VICReg(GradientForm):
 
 
 @register("barlow_twins")
-@dataclass(frozen=True)
+@settings
 class BarlowTwins(GradientForm):
     """Barlow Twins in gradient form: the reference view is y.
 

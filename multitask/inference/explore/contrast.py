@@ -2,15 +2,15 @@
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from minbert.errors import InputError
+from minbert.settings import help_texts
 from multitask.evaluation.gradient_probe import GradientComponents, probe
 from multitask.evaluation.probe_encoder import training_mode
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -18,7 +18,7 @@ from multitask.objectives import OBJECTIVES, Objective, describe, unit
 from multitask.objectives.gradient_paradigm import GradientParadigm
 from multitask.objectives.mixed_components import Mixed
 from multitask.objectives.noncontrastive import GradientForm
-from multitask.objectives.parameters import Parameter, parameters
+from multitask.objectives.parameters import bounds, choices, optional, parameters
 
 MOST_SENTENCES = 12
 ONLY_GRADIENTS = (GradientParadigm, GradientForm, Mixed)
@@ -159,27 +159,26 @@ class ObjectiveForm:
 def objective_forms() -> list[ObjectiveForm]:
     """The objectives whose gradient the probe can decompose: those without labels."""
     return [
-        ObjectiveForm(name, describe(name), tuple(found for p in parameters(kind).values() if (found := control(p))))
+        ObjectiveForm(name, describe(name), tuple(controls(kind)))
         for name, kind in OBJECTIVES.items()
         if kind.takes_labels == "none"
     ]
 
 
-def control(parameter: Parameter) -> Control | None:
-    """The control of a parameter; None for one without bounds: it weighs hard negatives, which the page has not."""
-    bounds: dict[str, Any] = dict(parameter.metadata)
-    if "least" not in bounds:
-        return Control(parameter.name, parameter.help, parameter.default, get_args(parameter.kind))
-    most = bounds["most"]
-    if bounds["above"] == 0:
-        start = parameter.default or 0.05
-        high = most if most < math.inf else start * WIDTH
-        found = Control(parameter.name, parameter.help, parameter.default, (), start / WIDTH, high, True, start)
-    elif bounds["least"] > -math.inf:
-        low = bounds["least"]
-        start = low + 0.3 if parameter.default is None else parameter.default
-        high = most if most < math.inf else max(4 * start, low + 4)
-        found = Control(parameter.name, parameter.help, parameter.default, (), low, high, False, start)
-    else:
-        return None
-    return replace(found, optional=type(None) in get_args(parameter.kind))
+def controls(kind: type[Objective]) -> Iterator[Control]:
+    """The controls of an objective's parameters, but for the weight of hard negatives, which the page has not."""
+    texts = help_texts(kind)
+    for name, parameter in parameters(kind).items():
+        default, limits = parameter.default, bounds(parameter)
+        high = limits.get("le", math.inf)
+        found = Control(name, texts[name], default, choices(parameter), optional=optional(parameter))
+        if found.choices:
+            yield found
+        elif "gt" in limits:
+            start = default or 0.05
+            high = min(high, start * WIDTH)
+            yield replace(found, low=start / WIDTH, high=high, logarithmic=True, start=start)
+        elif "ge" in limits:
+            low = limits["ge"]
+            start = low + 0.3 if default is None else default
+            yield replace(found, low=low, high=high if high < math.inf else max(4 * start, low + 4), start=start)

@@ -137,7 +137,7 @@ def test_a_wrong_objective_is_one_line(command: str, capsys: pytest.CaptureFixtu
     assert error.startswith('error: vicreg has no parameter "tau"; it takes uniformity_weight: a number at least 0;')
     assert error.count("\n") == 1
     assert main([command, "--objective", "infonce:temperature=0"]) == 2
-    assert capsys.readouterr().err == "error: infonce: temperature is 0.0; expected a number above 0\n"
+    assert capsys.readouterr().err == "error: infonce: temperature is 0.0; expected above 0\n"
 
 
 def test_help_imports_nothing_heavy() -> None:

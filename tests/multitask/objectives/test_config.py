@@ -78,12 +78,8 @@ def test_changed_parameters_are_those_that_differ_from_the_defaults() -> None:
     [
         ("infonse", 'unknown objective "infonse"; expected one of: align_uniform, arccon, .*vicreg$'),
         ("infonce:tau=0.05", 'infonce has no parameter "tau"; it takes temperature: a number above 0; hard_negative'),
-        ("infonce:temperature=-1", "infonce: temperature is -1.0; expected a number above 0$"),
-        ("infonce:temperature=none", "infonce: temperature is None; expected a number above 0$"),
-        ("infonce:temperature=warm", "infonce: temperature is 'warm'; expected a number above 0$"),
-        ("infonce:temperature=nan", "infonce: temperature is nan; expected a number above 0$"),
+        ("infonce:temperature=-1", "infonce: temperature is -1.0; expected above 0$"),
         ("vicreg:weight=1,power=2", "weight and power are two forms"),
-        ("mixed:ratio_of=3", 'ratio_of is 3.0; expected "infonce" or'),
         ("vicreg:ratio=1,ratio=2", "vicreg: ratio is given twice"),
         ("vicreg:", 'objective "vicreg:": "" is not PARAMETER=VALUE; expected, for example, vicreg:dissipation=0.3,'),
         ("vicreg:0.3", '"0.3" is not PARAMETER=VALUE'),

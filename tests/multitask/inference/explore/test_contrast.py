@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from minbert.errors import InputError
+from minbert.settings import help_texts
 from multitask.evaluation.gradient_probe import probe
 from multitask.evaluation.probe_encoder import probe_checkpoint
 from multitask.inference.explore.contrast import (
     contrast,
-    control,
+    controls,
     different_sentences,
     dropout_views,
     objective_forms,
@@ -133,7 +134,7 @@ def test_every_place_of_a_slider_is_a_valid_value(name):
     (form,) = [form for form in objective_forms() if form.name == name]
     for found in form.controls:
         parameter = declared[found.name]
-        assert (found.default, found.help) == (parameter.default, parameter.help)
+        assert (found.default, found.help) == (parameter.default, help_texts(OBJECTIVES[name])[found.name])
         values = found.choices or (found.low, found.start, found.high)
         for value in (*values, *([None] if found.optional else [])):
             build_objective(name, **{found.name: value})
@@ -147,7 +148,7 @@ def test_only_the_weight_of_hard_negatives_has_no_slider():
     missing = {
         name
         for kind in WITHOUT_LABELS
-        for name, parameter in parameters(OBJECTIVES[kind]).items()
-        if control(parameter) is None
+        for name in parameters(OBJECTIVES[kind])
+        if name not in {control.name for control in controls(OBJECTIVES[kind])}
     }
     assert missing == {"hard_negative_weight"}
