@@ -293,8 +293,8 @@ def test_scores_that_are_not_finite_are_refused() -> None:
 @pytest.mark.parametrize(
     "settings_, complaint",
     [
-        ({"share": 0.0}, "share is 0.0; expected 0.01 to 0.99"),
-        ({"share": 1.0}, "share is 1.0; expected 0.01 to 0.99"),
+        ({"share": 0.0}, "share is 0.0"),
+        ({"share": 1.0}, "share is 1.0"),
         ({"uniformity_weight": 1.5}, "uniformity_weight is 1.5"),
         ({"rounds": 0}, "rounds is 0"),
         ({"score": "random", "signed": True}, "signed goes with gradients; scores by random have no sign"),

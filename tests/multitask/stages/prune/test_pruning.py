@@ -278,4 +278,4 @@ def test_the_command_prints_what_is_left(tiny_encoder, small_data, tmp_path, cap
     assert main(["export", "--model", folder, "--output", str(tmp_path / "exported")]) == 2
     assert "pruned, and transformers cannot represent that" in capsys.readouterr().err
     assert main([*arguments, "--share", "1"]) == 2
-    assert "share is 1.0; expected 0.01 to 0.99" in capsys.readouterr().err
+    assert "share is 1.0" in capsys.readouterr().err
