@@ -23,6 +23,7 @@ _WORDS = {
     "Input should be": "expected",
     "a valid array": "a list",
     "a valid string": "text",
+    "a valid integer": "a whole number",
     "a valid ": "a ",
     "greater than or equal to": "at least",
     "less than or equal to": "at most",

@@ -19,8 +19,8 @@ import numpy as np
 
 from minbert.errors import InputError
 from minbert.files import atomic_file
+from minbert.settings import read_as
 from multitask.evaluation.statistics import LEVEL
-from multitask.runs.records import parse_record
 
 if TYPE_CHECKING:
     import pandas
@@ -260,7 +260,7 @@ class Results:
         about = (found.schema.metadata or {}).get(METADATA)
         if about is None or not found.schema.remove_metadata().equals(_schema()):
             raise _foreign(path, "another Parquet file")
-        described: _Descriptions = parse_record(about.decode(errors="replace"), _Descriptions, path)
+        described: _Descriptions = read_as(_Descriptions, about.decode(errors="replace"), path)
         if described.version != VERSION:
             raise _foreign(path, "written by another version")
         lines = [Line(**line) for line in found.to_pylist()]
@@ -349,7 +349,7 @@ def _cell(lines: Sequence[Line]) -> Cell:
 
 
 def _point(text: str, path: Path) -> Mapping[str, Any]:
-    values = parse_record(text, dict[str, Any], path)
+    values = read_as(dict[str, Any], text, path)
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 

@@ -14,6 +14,7 @@ from minbert.errors import InputError
 from minbert.files import atomic_folder, read_json, write_json
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
+from minbert.settings import read_as
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.models.config import HeadsConfig
 from multitask.models.model_folder import DESCRIPTION, HEADS, resolve_pooling, stored_max_length
@@ -21,7 +22,6 @@ from multitask.models.pooling import PoolingMethod, pool
 from multitask.models.prediction_heads import build_heads, pair_input
 from multitask.models.predictions import Prediction, Sentence, predict_rows
 from multitask.runs.artefact import is_run, locate_model
-from multitask.runs.records import parse_record
 from multitask.runtime.device import Runtime, start
 from multitask.runtime.options import Device, Precision
 from multitask.tasks.declarations import COURSE, load_tasks, task_of
@@ -167,7 +167,7 @@ class MultitaskModel(nn.Module):
             raise InputError(f"{path}: not a description of a multitask model ({error})") from None
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
-        heads: HeadsConfig = parse_record(json.dumps(named), HeadsConfig, path)
+        heads: HeadsConfig = read_as(HeadsConfig, json.dumps(named), path)
         max_length = stored_max_length(folder)
         if pooling not in get_args(PoolingMethod):
             raise InputError(f"{path}: pooling is {pooling!r}; expected {' or '.join(get_args(PoolingMethod))}")

@@ -22,9 +22,10 @@ from typing import Any
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
 from minbert.files import read_text, sha256_of_file, write_json, write_text
+from minbert.settings import read_as
 from multitask.runs.locks import exclusive
 from multitask.runs.machine import machine_name
-from multitask.runs.records import parse_record, read_record
+from multitask.runs.records import read_record
 from multitask.runs.run_hash import FORMAT_VERSION, RunKey
 
 DONE = "DONE"
@@ -175,7 +176,7 @@ class Artefact:
         path = self.folder / "metrics.jsonl"
         found: list[dict[str, Any]] = []
         for number, line in enumerate(read_text(path).splitlines(), start=1):
-            found.append(vars(parse_record(line, MetricsLine, Path(f"{path}:{number}"))))
+            found.append(vars(read_as(MetricsLine, line, Path(f"{path}:{number}"))))
             if found[-1]["scores"].keys() != found[0]["scores"].keys():
                 expected = ", ".join(found[0]["scores"])
                 raise InputError(f"{path}:{number}: other scores than in the first line; expected {expected}")

@@ -5,16 +5,13 @@ Records of a complete run are vouched for by its DONE. Other records are sealed:
 
 import json
 from dataclasses import dataclass
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minbert.errors import InputError
 from minbert.files import read_json, read_text, write_json
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+from minbert.settings import adapter, read_as
 
 
 def read_record(path: Path, kind: Any) -> Any:
@@ -23,21 +20,7 @@ def read_record(path: Path, kind: Any) -> Any:
     Raises:
         InputError: the file does not exist, is too large, is not UTF-8, or does not hold this type.
     """
-    return parse_record(read_text(path), kind, path)
-
-
-def parse_record(text: str, kind: Any, path: Path) -> Any:
-    """The same of a text from the file."""
-    from pydantic import ValidationError
-
-    try:
-        return adapter(kind).validate_json(text, strict=True, extra="forbid")
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = "".join(f"{part}: " for part in first["loc"])
-        raise InputError(f"{path}: {place}{first['msg']}") from None
-    except InputError as error:  # a dataclass refuses its values
-        raise InputError(f"{path}: {error}") from None
+    return read_as(kind, read_text(path), path)
 
 
 @dataclass(frozen=True)
@@ -63,16 +46,8 @@ def read_sealed(path: Path, kind: Any) -> Any:
     sealed = read_record(path, _Sealed)
     if _hash(path.name, sealed.record) != sealed.sha256:
         raise InputError(f"{path}: damaged; its hash does not fit its content and name")
-    return parse_record(json.dumps(sealed.record), kind, path)
+    return read_as(kind, json.dumps(sealed.record), path)
 
 
 def _hash(name: str, record: Any) -> str:
     return sha256(json.dumps([name, record], sort_keys=True).encode()).hexdigest()
-
-
-@cache
-def adapter(kind: Any) -> "TypeAdapter[Any]":
-    """What reads and writes a type. To make one takes longer than to read a file with it."""
-    from pydantic import TypeAdapter  # a slow import, which no help needs
-
-    return TypeAdapter(kind)

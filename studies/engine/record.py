@@ -9,9 +9,10 @@ from typing import Any
 
 from minbert.errors import InputError
 from minbert.files import read_json
+from minbert.settings import read_as
 from multitask.runs.artefact import Artefact, check_names
 from multitask.runs.garbage import write_keep_list
-from multitask.runs.records import parse_record, read_sealed, write_sealed
+from multitask.runs.records import read_sealed, write_sealed
 from multitask.runs.run_hash import FORMAT_VERSION
 from studies.engine.table import MAIN_TASKS, OWN_TASKS, Table
 
@@ -176,7 +177,7 @@ class Record:
             found = read_sealed(path, dict[str, Any])
             if (found.get("schema"), found.get("format_version")) != (SCHEMA, FORMAT_VERSION):
                 raise InputError(f"{path}: written by another version")
-            record: Record = parse_record(json.dumps(found), cls, path)
+            record: Record = read_as(cls, json.dumps(found), path)
             check_names([name for run in record.runs for name in (run.model, run.evaluation)], path)
             check_names(record.artefacts(), path)
         except InputError as error:

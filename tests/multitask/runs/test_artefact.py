@@ -265,7 +265,7 @@ def test_the_best_checkpoints_are_names_by_score(tmp_path, content):
     artefact = place(tmp_path)
     write_json(artefact.folder / "best.json", content)
     artefact.finish()
-    with pytest.raises(InputError, match=r"best\.json: .*Input should be"):
+    with pytest.raises(InputError, match=r"best\.json: .*expected"):
         artefact.model_folder()
 
 

@@ -128,7 +128,7 @@ def test_gc_leaves_a_run_that_a_person_asked_for_unless_it_is_named(recipes: Rec
 def test_gc_removes_nothing_on_the_word_of_a_damaged_list(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (runs / "keep" / "experiments-sample.json").write_text("[1]")
     assert main(["experiments", "gc", "--delete", "--runs", str(runs)]) == 2
-    assert "experiments-sample.json: Input should be an object; delete it and run" in capsys.readouterr().err
+    assert "experiments-sample.json: expected an object; delete it and run" in capsys.readouterr().err
     assert len(list(runs.glob("*/DONE"))) == 5
 
 
