@@ -36,10 +36,10 @@ from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import locate_model
 from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.stages.common import Start
-from multitask.stages.dropout_views_and_pairs import load_contrastive
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import Pretraining
 from multitask.tasks.training_sentences import training_sentences
+from multitask.training.contrastive_source import load_contrastive
 from multitask.training.optimizer import Optimizer
 from multitask.training.trainable import Batch
 
@@ -62,7 +62,7 @@ class OurSteps:
             max_length=TOKENS,
         )
         module = nn.ModuleDict({"encoder": encoder, "projection": nn.Identity()})
-        source, _ = load_contrastive("unlabelled", data, config, tokenizer, module["projection"], None, TOKENS)
+        source = load_contrastive("unlabelled", data, config, tokenizer, module["projection"], None, TOKENS)
         begin = Start(MODEL, data, encoder, tokenizer, "mean")
         self.problem = Pretraining(module, begin, {"unlabelled": source}, None, config, runtime)
         self.optimizer = Optimizer(module.train(), config.optimizer, steps)

@@ -25,9 +25,9 @@ from minbert import BertModel, load_tokenizer
 from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.runtime.options import Device, Precision
 from multitask.stages.common import Start
-from multitask.stages.dropout_views_and_pairs import build_projection, load_contrastive
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import Pretraining
+from multitask.training.contrastive_source import build_projection, load_contrastive
 from multitask.training.trainable import Batch
 
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
@@ -45,9 +45,7 @@ def prepare(
     encoder = BertModel(replace(SHAPES[shape], vocab_size=tokenizer.vocabulary_size))
     config = PretrainConfig(chunk=chunk, select="last", max_length=32)
     projection = build_projection(config.projection, encoder.config.hidden_size)
-    source, _ = load_contrastive(
-        "unlabelled", data, config, tokenizer, projection, config.train_limit, config.max_length
-    )
+    source = load_contrastive("unlabelled", data, config, tokenizer, projection, config.train_limit, config.max_length)
     module = nn.ModuleDict({"encoder": encoder, "projection": projection}).to(runtime.device).train()
     return Pretraining(
         module, Start(shape, data, encoder, tokenizer, "cls"), {"unlabelled": source}, None, config, runtime

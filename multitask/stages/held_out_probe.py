@@ -4,13 +4,8 @@ Training batches are probed as the objective sees them: projected, and after the
 the embeddings are the encoder's own, which are what a user gets, of sentences of the similarity dev set.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from minbert.model import BertModel
@@ -22,40 +17,25 @@ from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.runtime.device import Runtime, generator_states, restore_generators
 from multitask.runtime.random_streams import generator, torch_seed
 
-if TYPE_CHECKING:
-    from multitask.stages.pretrain import PretrainConfig
 
-
-@dataclass(frozen=True)
 class HeldOut:
-    """Held-out sentences, and the objective whose gradient is probed.
+    """Different first sentences of the similarity dev set, always the same, and the objective to probe.
 
-    Args:
-        tokens: of each sentence; all sentences differ.
-        objective: an objective without labels.
+    Raises:
+        InputError: the set has fewer sentences than `count`, or the objective learns from labels.
     """
 
-    tokens: Sequence[NDArray[Any]]
-    objective: Objective
-
-    @classmethod
-    def of(cls, dev: LabelledData, config: "PretrainConfig") -> Self:
-        """As many different first sentences of the similarity dev set as the configuration wants, always the same.
-
-        Raises:
-            InputError: the set has fewer, or the objective learns from labels.
-        """
-        wanted, objective = config.probe_held_out, config.objective.build()
-        assert wanted is not None, "the configuration asks for held-out sentences"
+    def __init__(self, dev: LabelledData, objective: Objective, count: int) -> None:
         if objective.takes_labels != "none":
             raise InputError(f"{objective.name} learns from labels; leave out --probe-held-out")
         rows = list({text: row for row, text in enumerate(dev.examples.sentences[0])}.values())
-        if len(rows) < wanted:
+        if len(rows) < count:
             raise InputError(
-                f"{dev.examples.source}: has {len(rows)} different sentences; expected --probe-held-out {wanted}"
+                f"{dev.examples.source}: has {len(rows)} different sentences; expected --probe-held-out {count}"
             )
-        chosen = np.sort(generator(0, "probed dev sentences").permutation(rows)[:wanted])
-        return cls([dev.columns[0][row] for row in chosen], objective)
+        chosen = np.sort(generator(0, "probed dev sentences").permutation(rows)[:count])
+        self.tokens = [dev.columns[0][row] for row in chosen]
+        self.objective = objective
 
     def probe(self, encoder: BertModel, pooling: PoolingMethod, seed: int, runtime: Runtime) -> dict[str, float]:
         """Scalars by name, of two dropout views. Draws the same dropout each time, and no other random numbers."""

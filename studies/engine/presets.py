@@ -12,9 +12,9 @@ from multitask.stages.evaluate import SuitesConfig
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.fuse import REPORT, FuseConfig
 from multitask.stages.mlm import MlmConfig
-from multitask.stages.pretrain import ContrastiveConfig, PretrainConfig
+from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.prune import PruneConfig
-from multitask.training.config import OptimizerConfig
+from multitask.training.config import ContrastiveConfig, OptimizerConfig
 from studies.engine.experiments import Experiment, all_experiments, choose
 from studies.engine.recipes import Recipes
 

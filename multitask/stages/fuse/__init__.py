@@ -10,8 +10,8 @@ from multitask.models.config import HeadsConfig
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import COMMON, FinetuneConfig, scores_of_epochs
-from multitask.stages.pretrain import ContrastiveConfig
 from multitask.stages.registry import Stage, register
+from multitask.training.config import ContrastiveConfig
 
 REPORT = FinetuneConfig(tasks=("sentiment",), untrained=("paraphrase", "similarity"), heads=HeadsConfig(sharing="none"))
 """The report's supervision: sentiment is trained, and pairs need no head."""

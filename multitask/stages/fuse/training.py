@@ -16,14 +16,14 @@ from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions
 from multitask.stages.common import train_once
-from multitask.stages.dropout_views_and_pairs import (
+from multitask.stages.finetune.training import Finetuning, Prepared, prepare
+from multitask.stages.fuse import STAGE, FuseConfig
+from multitask.training.contrastive_source import (
     ContrastiveSource,
     build_projection,
     contrastive_batches,
     load_contrastive,
 )
-from multitask.stages.finetune.training import Finetuning, Prepared, prepare
-from multitask.stages.fuse import STAGE, FuseConfig
 from multitask.training.loop import LoopConfig
 from multitask.training.source import Source, losses_of
 from multitask.training.trainable import Batch, Losses, Update
@@ -54,13 +54,13 @@ def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: 
         views[name] = load_contrastive(
             name, data, config.contrastive, begin.tokenizer, projection, limit, found.config.max_length
         )
-    problem = Fusing(found, config, {name: source for name, (source, _) in views.items()}, projection)
-    inputs = {**found.inputs, "views": {name: fingerprint for name, (_, fingerprint) in views.items()}}
+    problem = Fusing(found, config, views, projection)
+    inputs = {**found.inputs, "views": {name: source.fingerprint for name, source in views.items()}}
     supervised = found.config
     loop = LoopConfig(
         supervised.epochs, supervised.optimizer, supervised.patience, watch_every=supervised.conflicts_every
     )
-    sentences = {**found.sentences, **{_views(name): source.sentences for name, (source, _) in views.items()}}
+    sentences = {**found.sentences, **{_views(name): source.sentences for name, source in views.items()}}
     seen = begin.trained_on, sentences
     key, labels = STAGE.key(config, inputs), begin.labels(data)
     return train_once(key, problem, loop, supervised.seed, labels, *seen, options, found.runtime)

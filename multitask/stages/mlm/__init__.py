@@ -14,15 +14,7 @@ from multitask.models.config import Pooling
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage, register
-from multitask.training.config import OptimizerConfig
-
-
-@settings
-class MaskingConfig:
-    """Which tokens are masked (Devlin et al. 2019, section 3.1)."""
-
-    mask_share: Annotated[float, Field(ge=1e-6, le=1)] = 0.15
-    """Share of the tokens to predict. Of these, 80% are masked, 10% replaced by random tokens, 10% left unchanged."""
+from multitask.training.config import MaskingConfig, OptimizerConfig
 
 
 @settings

@@ -23,10 +23,10 @@ from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator, torch_seed
 from multitask.stages.common import Start, begin_stage, train_once
-from multitask.stages.masked_words import MaskedSource
 from multitask.stages.mlm import STAGE, MlmConfig, ShapeConfig
 from multitask.tasks.training_sentences import training_sentences
 from multitask.training.loop import LoopConfig
+from multitask.training.masked_words import MaskedSource
 from multitask.training.source import losses_of
 from multitask.training.trainable import Batch, Evaluation, Losses, Update
 

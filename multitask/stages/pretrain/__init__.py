@@ -12,12 +12,8 @@ from minbert.settings import AtLeastZero, Count, Seed, settings
 from multitask.models.config import Pooling
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions
-from multitask.stages.contrastive_config import ContrastiveConfig
-from multitask.stages.mlm import MaskingConfig
 from multitask.stages.registry import Stage, register
-from multitask.training.config import OptimizerConfig
-
-__all__ = ["HELD_OUT", "STAGE", "ContrastiveConfig", "PretrainConfig"]
+from multitask.training.config import ContrastiveConfig, MaskingConfig, OptimizerConfig
 
 HELD_OUT = "held out"
 """What metrics.jsonl puts before statistics of held-out sentences, in place of a source's name."""

@@ -18,6 +18,7 @@ from minbert.packing import PackedBatch
 from multitask.data.examples import Rows
 from multitask.data.labelled_data import LabelledData
 from multitask.evaluation.embedding_geometry import DIGITS, alignment_of_positives, uniformity_in_chunks
+from multitask.evaluation.gradient_probe import probe
 from multitask.evaluation.sts_scores import unit_vectors
 from multitask.evaluation.task_scores import labels_of
 from multitask.models.compute_in_batches import compute_in_batches
@@ -28,21 +29,21 @@ from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.stages.common import Start, begin_stage, train_once
-from multitask.stages.dropout_views_and_pairs import (
-    ContrastiveSource,
-    build_projection,
-    contrastive_batches,
-    load_contrastive,
-)
 from multitask.stages.held_out_probe import HeldOut
-from multitask.stages.masked_words import MaskedSource
 from multitask.stages.pretrain import HELD_OUT, STAGE, PretrainConfig
 from multitask.tasks.declarations import task_named
 from multitask.tasks.kinds import Cosine
 from multitask.tasks.metrics import correlation_metrics
 from multitask.tasks.read_examples import load_rows
+from multitask.training.contrastive_source import (
+    ContrastiveSource,
+    build_projection,
+    contrastive_batches,
+    load_contrastive,
+)
 from multitask.training.gradient_cache import backward_in_chunks
 from multitask.training.loop import LoopConfig
+from multitask.training.masked_words import MaskedSource
 from multitask.training.source import Source, losses_of
 from multitask.training.trainable import Batch, Evaluation, Losses, Update
 
@@ -70,7 +71,7 @@ def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, o
     module.to(runtime.device)
     begin.encoder.embeddings.requires_grad_(not config.freeze_embeddings)
     limits = config.train_limit, config.max_length
-    loaded = {
+    sources = {
         name: load_contrastive(name, data, config, begin.tokenizer, projection, *limits, config.partners)
         for name in config.sources
     }
@@ -83,11 +84,10 @@ def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, o
     inputs = {
         **begin.identity(),
         **runtime.describe(),
-        "training": {name: fingerprint for name, (_, fingerprint) in loaded.items()},
+        "training": {name: source.fingerprint for name, source in sources.items()},
         "dev": {} if dev is None else {"similarity": dev.examples.fingerprint},
         "heads": [sha256_of_file(path) for path in heads_files(begin.folder, begin.pooling)],
     }
-    sources = {name: source for name, (source, _) in loaded.items()}
     problem = Pretraining(module, begin, sources, dev, config, runtime, has_positives)
     loop = LoopConfig(
         config.epochs, config.optimizer, evaluate_every=config.evaluate_every, watch_every=config.probe_every
@@ -131,7 +131,9 @@ class Pretraining:
         self.contrastive = sources
         self.sources: dict[str, Source] = dict(sources)
         self.weights = dict.fromkeys(sources, 1.0)
-        self.held_out = None if dev is None or config.probe_held_out is None else HeldOut.of(dev, config)
+        self.held_out = None
+        if dev is not None and config.probe_held_out is not None:
+            self.held_out = HeldOut(dev, config.objective.build(), config.probe_held_out)
         if config.mlm_weight:
             head, words = module["mlm"], begin.encoder.embeddings.word
             assert isinstance(head, MaskedLanguageHead)
@@ -143,7 +145,7 @@ class Pretraining:
                 self.weights[_masked(name)] = config.mlm_weight
 
     def plan(self, epoch: int) -> Sequence[Update]:
-        """One source after another, in random order. Sorting by length would give hard negatives similar lengths."""
+        """One source after another, each in random order."""
         updates: list[Update] = []
         for name, source in self.contrastive.items():
             for rows in contrastive_batches(
@@ -201,8 +203,8 @@ class Pretraining:
         source = self.contrastive[name]
         if source.labels is not None:
             return {}
-        assert source.probe is not None, "the step has computed the loss"
-        seen = source.probe().summary()
+        assert source.compared is not None, "the step has computed the loss"
+        seen = probe(source.objective, *source.compared).summary()
         found = {f"{name} {key}": value for key, value in seen.items()}
         if self.held_out is not None:
             begin = self.begin

@@ -24,7 +24,6 @@ from multitask.data.read_unlabelled_files import SENTENCES, TRIPLETS, read_texts
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
-from multitask.stages.dropout_views_and_pairs import ContrastiveSource
 from multitask.stages.ensemble import EnsembleConfig
 from multitask.stages.ensemble.combining import ensemble
 from multitask.stages.finetune import FinetuneConfig
@@ -39,6 +38,7 @@ from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Split
 from multitask.training.config import OptimizerConfig
+from multitask.training.contrastive_source import ContrastiveSource
 from multitask.training.source import TaskSource
 
 SHARED_DATA = os.environ.get("MINBERT_SHARED_DATA")

@@ -36,12 +36,13 @@ from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
 from multitask.stages.fuse import REPORT, FuseConfig
 from multitask.stages.fuse.training import fuse
-from multitask.stages.masked_words import MaskedSource
 from multitask.stages.mlm import MlmConfig
 from multitask.stages.mlm.training import mlm
-from multitask.stages.pretrain import ContrastiveConfig, PretrainConfig
+from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import pretrain
 from multitask.tasks.declarations import MAIN_TASKS
+from multitask.training.config import ContrastiveConfig
+from multitask.training.masked_words import MaskedSource
 from multitask.training.trainable import Batch, Watchable
 from tests.conftest import ROOT
 

@@ -39,7 +39,7 @@ from multitask.tasks.read_examples import load_rows
 from multitask.training import gradient_cache
 from multitask.training.config import OptimizerConfig
 from multitask.training.optimizer import Optimizer
-from multitask.training.trainable import Losses, Trainable, Update
+from multitask.training.trainable import Trainable
 
 META = torch.device("meta")
 STEPS = 2
@@ -49,14 +49,17 @@ WAITS = {
     "config",
     "dualproj",
     "fairgrad",
+    "famo",
+    "geometric_mean",
     "gradvac",
     "imtl_g",
     "mgda",
     "nash_mtl",
     "pcgrad",
+    "random",
     "upgrad",
 }
-"""Schedulers whose aggregator reads the products of the tasks' gradients in each step."""
+"""Schedulers that wait in each step: torchjd reads products of gradients or losses, or sets the generators."""
 LABELLED = {"cosine", "quora_pairs"}
 """Objectives that learn from labels; no source but quora has any."""
 
@@ -90,11 +93,11 @@ class Stepped(BaseException):
 def on_meta(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stages compute on meta, and instead of training take a few steps."""
 
-    def step(trainable: Trainable, backward: Callable[[Trainable, Update], Losses], *_: Any) -> None:
+    def step(trainable: Trainable, *_: Any) -> None:
         trainable.module.train()
         for update in trainable.plan(0)[:STEPS]:
             with NoWaitingCopies():
-                losses = backward(trainable, update)
+                losses = trainable.backward(update)
             gradients = [p.grad for p in trainable.module.parameters() if p.grad is not None]
             assert gradients
             found = (*losses.terms.values(), *losses.watched.values(), *gradients)
@@ -126,10 +129,10 @@ def test_fine_tuning(run, scheduler):
 
 
 @pytest.mark.parametrize("scheduler", sorted(WAITS))
-def test_some_schedulers_wait_for_their_aggregator_only(run, scheduler):
+def test_some_schedulers_wait_for_torchjd_only(run, scheduler):
     with pytest.raises((RuntimeError, NotImplementedError), match="meta") as raised:
         run(finetune, FinetuneConfig(MAIN_TASKS, scheduler=scheduler))
-    assert "_aggregate" in {entry.name for entry in raised.traceback}
+    assert {"_aggregate", "backward"} & {entry.name for entry in raised.traceback if "schedulers" in str(entry.path)}
 
 
 def test_fine_tuning_with_flash_attention(run, monkeypatch):
@@ -203,12 +206,12 @@ def test_a_stray_tensor_would_be_found():
     ids=["finetune", "pretrain", "pretrain in chunks", "mlm", "fuse"],
 )
 def test_steps_on_cuda_never_wait_for_it(stage, config, tiny_encoder, sample_data, tmp_path, monkeypatch):
-    def step(trainable: Trainable, backward: Callable[[Trainable, Update], Losses], *_: Any) -> None:
+    def step(trainable: Trainable, *_: Any) -> None:
         optimizer = Optimizer(trainable.module.train(), OptimizerConfig(), 0)
         for number, update in enumerate(trainable.plan(0)[:3]):
             torch.cuda.set_sync_debug_mode("error" if number else "default")  # libraries start in the first step
             try:
-                backward(trainable, update)
+                trainable.backward(update)
                 optimizer.clip()
                 optimizer.step(number)
             finally:

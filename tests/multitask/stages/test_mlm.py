@@ -31,13 +31,13 @@ from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import torch_seed
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
-from multitask.stages.mlm import MaskingConfig, MlmConfig, ShapeConfig
+from multitask.stages.mlm import MlmConfig, ShapeConfig
 from multitask.stages.mlm import training as stage
 from multitask.stages.mlm.training import MaskedTraining, mlm
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.training_sentences import training_sentences
-from multitask.training.config import OptimizerConfig
+from multitask.training.config import MaskingConfig, OptimizerConfig
 from multitask.training.optimizer import build_adamw
 
 CONFIG = MlmConfig(batch_size=8, dev_share=0.2, optimizer=OptimizerConfig(learning_rate=1e-3))

@@ -33,21 +33,20 @@ from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.common import Start
-from multitask.stages.contrastive_config import NegativesConfig
-from multitask.stages.dropout_views_and_pairs import ContrastiveSource, build_projection, load_contrastive
 from multitask.stages.evaluate import EvaluateConfig
 from multitask.stages.evaluate.scoring import evaluate_on_dev
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
 from multitask.stages.held_out_probe import HeldOut
-from multitask.stages.masked_words import MaskedSource
 from multitask.stages.mlm import MlmConfig
 from multitask.stages.mlm.training import mlm
 from multitask.stages.pretrain import HELD_OUT, PretrainConfig
 from multitask.stages.pretrain.training import Pretraining, pretrain
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
-from multitask.training.config import OptimizerConfig
+from multitask.training.config import NegativesConfig, OptimizerConfig
+from multitask.training.contrastive_source import ContrastiveSource, build_projection, load_contrastive
+from multitask.training.masked_words import MaskedSource
 from multitask.training.optimizer import build_adamw
 
 CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
@@ -70,7 +69,7 @@ def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathF
 
 
 def load(name: str, data: Path, tiny: Path, config: PretrainConfig = CONFIG) -> ContrastiveSource:
-    return load_contrastive(name, data, config, load_tokenizer(str(tiny)), nn.Identity(), config.train_limit, None)[0]
+    return load_contrastive(name, data, config, load_tokenizer(str(tiny)), nn.Identity(), config.train_limit, None)
 
 
 def stage(tiny: Path, data: Path, config: PretrainConfig, dropout: float | None = None) -> Pretraining:
@@ -84,7 +83,7 @@ def stage(tiny: Path, data: Path, config: PretrainConfig, dropout: float | None 
         module["mlm"] = MaskedLanguageHead(encoder.config)
     tokenizer = load_tokenizer(str(tiny))
     sources = {
-        n: load_contrastive(n, data, config, tokenizer, projection, config.train_limit, config.max_length)[0]
+        n: load_contrastive(n, data, config, tokenizer, projection, config.train_limit, config.max_length)
         for n in config.sources
     }
     begin = Start("tiny", tiny, encoder, tokenizer, "mean")
@@ -366,7 +365,7 @@ def test_held_out_sentences_are_embedded_without_the_projection(data: Path, tiny
     encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
     encoder.set_dropout(0.0)
     dev = LabelledData.tokenised(rows, tokenizer, None, joint=False)
-    found = HeldOut.of(dev, config)
+    found = HeldOut(dev, config.objective.build(), 8)
     assert len({tokens.tobytes() for tokens in found.tokens}) == 8
     state = torch.get_rng_state()
     seen = found.probe(encoder.train(), "mean", 0, RUNTIME)
@@ -392,7 +391,7 @@ def test_held_out_sentences_must_exist_and_have_an_objective_without_labels(
     rows = load_rows(load_tasks(data)["similarity"], "dev")
     dev = LabelledData.tokenised(rows, load_tokenizer(str(tiny_encoder)), None, joint=False)
     with pytest.raises(InputError, match="cosine learns from labels; leave out --probe-held-out"):
-        HeldOut.of(dev, labelled)
+        HeldOut(dev, labelled.objective.build(), 8)
     with pytest.raises(InputError, match="probe_held_out"):
         replace(CONFIG, probe_held_out=8)
 
@@ -654,7 +653,7 @@ def test_partners_have_the_same_label_and_no_negative_has_it(tiny_encoder: Path,
     config = replace(CONFIG, partners=partners)
     source = load_contrastive(
         "sentiment", data, config, load_tokenizer(str(tiny_encoder)), nn.Identity(), 30, None, partners
-    )[0]
+    )
     _, rows = load_training_rows(load_tasks(data)["sentiment"])
     label_of = dict(zip(rows.sentences[0], rows.labels, strict=True))
     ids = {tuple(load_tokenizer(str(tiny_encoder)).encode([text])[0]): text for text in label_of}
@@ -685,8 +684,8 @@ def test_the_gate_rate_counts_the_negatives_that_the_loss_has(tiny_encoder: Path
     views = torch.randn(2, 30, 8, generator=torch.Generator().manual_seed(0))
     rates = {}
     for kept in (1, 29):
-        source = load("unlabelled", data, tiny_encoder, replace(config, sampling=NegativesConfig("random", kept)))
-        source.mask_duplicates = False
+        sampling = NegativesConfig("random", kept)
+        source = load("unlabelled", data, tiny_encoder, replace(config, sampling=sampling, mask_duplicates=False))
         rates[kept] = float(source.loss_of_views(views, np.arange(30))[1]["gate rate"])
     everyone = load("unlabelled", data, tiny_encoder, config).objective.gate_rate(*views)
     assert rates[29] == float(everyone)

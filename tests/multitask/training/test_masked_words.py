@@ -14,7 +14,7 @@ from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.data.tokenize_and_truncate import Tokens
 from multitask.runtime.device import start
-from multitask.stages.masked_words import MaskedSource
+from multitask.training.masked_words import MaskedSource
 from multitask.training.source import losses_of
 from multitask.training.trainable import Batch
 from tests.conftest import SPECIALS

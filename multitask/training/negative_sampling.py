@@ -13,7 +13,7 @@ from multitask.data.examples import Rows
 from multitask.objectives import unit
 from multitask.objectives.negatives import diagonal_mask, only_negatives
 from multitask.runtime.random_streams import torch_seed
-from multitask.stages.contrastive_config import NegativesConfig
+from multitask.training.config import NegativesConfig
 
 Excluded = Tensor
 """True where column j is not a negative of row i  # [rows, rows] bool."""
@@ -25,8 +25,8 @@ def excluded_negatives(
     """What is excluded from a batch's negatives, besides what is excluded already; None if nothing is.
 
     Args:
-        anchors: embeddings  # [rows, dim].
-        positives: embeddings  # [rows, dim].
+        anchors: embeddings [rows, dim].
+        positives: embeddings [rows, dim].
         rows: numbers of the batch's rows, which decide what is random.
         excluded: negatives that are known to be false; None if there are none.
         config: the way and its parameters.

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from multitask.objectives.config import ObjectiveConfig
-from multitask.stages.contrastive_config import NegativesConfig
-from multitask.stages.negative_sampling import excluded_negatives
+from multitask.training.config import NegativesConfig
+from multitask.training.negative_sampling import excluded_negatives
 
 
 def batch(rows: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:

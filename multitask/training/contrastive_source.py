@@ -1,0 +1,178 @@
+"""A source for contrastive training: it holds paired sentences, the objective and the projection."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from minbert.errors import InputError
+from minbert.tokenizer import Tokenizer
+from multitask.data.contamination import hash_sentences
+from multitask.data.examples import Rows
+from multitask.data.shuffle_and_batch import epoch_rows
+from multitask.data.tokenize_and_truncate import tokenise
+from multitask.objectives import Objective, alignment, uniformity, unit
+from multitask.objectives.infonce import InfoNCE
+from multitask.objectives.labelled_pairs import LabelledPairs
+from multitask.runtime import distributed
+from multitask.tasks.kinds import labels_to_tensor
+from multitask.training.config import ContrastiveConfig
+from multitask.training.negative_sampling import excluded_negatives
+from multitask.training.paired_sentences import PairedSentences, read_paired_sentences
+from multitask.training.source import BatchLoss, Encoded, Inputs, Source
+
+Compared = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
+"""What an objective compares: anchors, positives, hard negatives, and the masks of their false negatives."""
+
+
+class ContrastiveSource(Source):
+    """Rows of two or three sentences: an anchor, its positive and optionally a hard negative.
+
+    A single column of sentences gives two views of each that differ by dropout (SimCSE).
+
+    Args:
+        paired: the sentences.
+        objective: the loss on the projected embeddings.
+        projection: maps embeddings to the vectors that the objective compares.
+        tokenizer: the start weights' tokenizer.
+        max_length: maximum number of tokens of a sentence; None: the encoder's limit.
+        config: which other sentences are negatives.
+    """
+
+    def __init__(
+        self,
+        paired: PairedSentences,
+        objective: Objective,
+        projection: nn.Module,
+        tokenizer: Tokenizer,
+        max_length: int | None,
+        config: ContrastiveConfig,
+    ) -> None:
+        self.objective = objective
+        self.projection = projection
+        self.config = config
+        self.labels = paired.labels
+        self.fingerprint = paired.fingerprint
+        # Hashes [rows] of the sentences of each distinct column, to record the training data.
+        self.sentences = tuple(hash_sentences(column) for column in paired.columns)
+        columns = [tokenise(column, tokenizer, max_length) for column in paired.columns]
+        numbers: dict[str, int] = {}
+        # One number per row for each column; equal sentences have equal numbers, also across columns.
+        identities = [np.array([numbers.setdefault(text, len(numbers)) for text in texts]) for texts in paired.columns]
+        if paired.groups is not None:
+            identities = [paired.groups] * 2
+        views = 2 if len(columns) == 1 else 1
+        self.columns, self.identities = columns * views, identities * views
+        self.lengths = np.sum([tokens.lengths for tokens in self.columns], axis=0)
+        self.compared: Compared | None = None  # of the last batch, without gradients
+
+    def inputs(self, rows: Rows) -> Inputs:
+        ids = [tokens[row] for tokens in self.columns for row in rows]
+        return Inputs(ids, [np.zeros_like(sequence) for sequence in ids], None)
+
+    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> BatchLoss:
+        return BatchLoss(*self.loss_of_views(self.project(encoded.embeddings), rows))
+
+    def project(self, embeddings: Tensor) -> Tensor:
+        """[columns * rows, hidden] -> [columns, rows, dim] fp32."""
+        return self.projection(embeddings).float().unflatten(0, (len(self.columns), -1))
+
+    def loss_of_views(self, views: Tensor, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss on projected embeddings [columns, own rows, dim] of a batch's rows, and values to monitor."""
+        anchors, positives, *more = distributed.gather(views, len(rows), dim=1).unbind()
+        hard = more[0] if more else None
+        duplicates, hard_duplicates = self._duplicates(rows, views.device)
+        excluded = excluded_negatives(anchors, positives, rows, duplicates, self.config.sampling)
+        labels = None if self.labels is None else labels_to_tensor(self.labels[rows], views.device)
+        loss = self.objective(anchors, positives, hard, labels, excluded, hard_duplicates)
+        anchors, positives = anchors.detach(), positives.detach()
+        self.compared = anchors, positives, None if hard is None else hard.detach(), excluded, hard_duplicates
+        return loss, self._watched(anchors, positives, duplicates, excluded)
+
+    def _duplicates(self, rows: Rows, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
+        """Masks [rows, rows] of false negatives among positives and among hard negatives; None for an empty mask.
+
+        Positive j is a false negative of row i if it equals one of i's two sentences or has the same anchor.
+        """
+        if not self.config.mask_duplicates:
+            return None, None
+        anchor, positive, *hard = (identity[rows] for identity in self.identities)
+        own = [anchor[:, None], positive[:, None]]
+        among_positives = (positive == own[0]) | (positive == own[1]) | (anchor == own[0])
+        np.fill_diagonal(among_positives, val=False)
+        among_hard = (hard[0] == own[0]) | (hard[0] == own[1]) if hard else np.zeros((0, 0), bool)
+
+        def mask(found: NDArray[np.bool_]) -> Tensor | None:
+            return torch.from_numpy(found).to(device, non_blocking=True) if found.any() else None
+
+        return mask(among_positives), mask(among_hard)
+
+    @torch.no_grad()
+    def _watched(
+        self, anchors: Tensor, positives: Tensor, duplicates: Tensor | None, excluded: Tensor | None
+    ) -> dict[str, Tensor]:
+        u, v = unit(anchors), unit(positives)
+        with torch.autocast(u.device.type, enabled=False):
+            similarity = u @ v.T
+            spread = uniformity(u)
+        count = len(u)
+        watched = {
+            "alignment": alignment(u, v),
+            "uniformity": spread,
+            "positive cosine": similarity.diagonal().mean(),
+            "negative cosine": (similarity.sum() - similarity.trace()) / max(count * (count - 1), 1),
+            "duplicates": similarity.new_zeros(()) if duplicates is None else duplicates.any(dim=1).float().mean(),
+        }
+        gate = self.objective.gate_rate(anchors, positives, excluded)
+        return watched if gate is None else {**watched, "gate rate": gate}
+
+
+def load_contrastive(
+    name: str,
+    data: Path,
+    config: ContrastiveConfig,
+    tokenizer: Tokenizer,
+    projection: nn.Module,
+    train_limit: int | None,
+    max_length: int | None,
+    partners: int | None = None,
+) -> ContrastiveSource:
+    """A contrastive source by name; the arguments are those of `read_paired_sentences` and `ContrastiveSource`.
+
+    Raises:
+        InputError: a file is missing or malformed, or the objective cannot use the source.
+    """
+    paired = read_paired_sentences(name, data, train_limit, partners, config.negative_pairs != "left_out")
+    objective = config.objective.build()
+    if name == "quora" and config.negative_pairs != "left_out":
+        if type(objective) is not InfoNCE:
+            raise InputError(
+                f"quora's negative pairs go with infonce, not {objective.name}; try --negative-pairs left_out"
+            )
+        objective = LabelledPairs(objective.temperature, config.negative_pairs)
+    if (paired.labels is None) != (objective.takes_labels == "none"):
+        raise InputError(f"{objective.name} learns from labels, which {name} does not have; choose another objective")
+    return ContrastiveSource(paired, objective, projection, tokenizer, max_length, config)
+
+
+def build_projection(kind: Literal["mlp", "linear", "none"], width: int) -> nn.Module:
+    """The head between embedding and objective; it is discarded after the stage (report, section 4.1, after SimCLR)."""
+    if kind == "none":
+        return nn.Identity()
+    if kind == "linear":
+        return nn.Linear(width, width)
+    return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+
+
+def contrastive_batches(name: str, size: int, epoch: int, batch_size: int, quora_share: float, seed: int) -> list[Rows]:
+    """A source's batches for one epoch (from 0), in random order and with mixed lengths; Quora is down-sampled.
+
+    Sorting by length would give hard negatives similar lengths.
+    """
+    share = quora_share if name in ("quora", "paraphrase") else 1.0
+    rows = epoch_rows(size, max(round(share * size), 1), epoch, seed, f"{name} views")
+    # A last batch of one row has no negatives, so it is dropped; other epochs use its row.
+    return [rows[s : s + batch_size] for s in range(0, len(rows), batch_size) if len(rows) - s > 1]
