@@ -20,7 +20,6 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from minbert.errors import InputError
 from minbert.files import atomic_file, read_arrays, sha256_of_file
 from multitask.runs.artefact import is_run
 
@@ -145,12 +144,7 @@ class TrainedOn:
         path = folder / RECORD
         if not path.is_file():
             return None
-        version = read_arrays(path, "version")["version"]
-        if version.shape or version.dtype.kind not in "iu":
-            raise InputError(
-                f"{path}: damaged (its version is no number); delete it and run the command of this run again"
-            )
-        if version != VERSION:
+        if read_arrays(path, "version")["version"].tolist() != VERSION:
             return None
         arrays = read_arrays(path, "sentences", "pairs", "unknown")
         return cls(arrays["sentences"], arrays["pairs"], tuple(arrays["unknown"].tolist()))

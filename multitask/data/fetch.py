@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -53,7 +53,13 @@ class PublishedFile:
 def load_sources() -> list[PublishedFile]:
     """The published files, in the order of `sources.toml`."""
     sets = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
-    return [_source(name, entry, file) for name, entry in sets.items() for file in entry["files"]]
+    found = []
+    for name, entry in sets.items():
+        for file in entry["files"]:
+            url = entry["base_url"] + file.get("remote", file["file"])
+            kind: Literal["sha256", "git_blob"] = "sha256" if "sha256" in file else "git_blob"
+            found.append(PublishedFile(name, entry["terms"], file["file"], url, kind, file[kind], file.get("size")))
+    return found
 
 
 def fetch(
@@ -90,12 +96,6 @@ def fetch(
     for source in missing:
         _download(source, destination / source.file, timeout_seconds, pause_seconds)
     return [destination / source.file for source in wanted]
-
-
-def _source(name: str, entry: dict[str, Any], file: dict[str, Any]) -> PublishedFile:
-    url = entry["base_url"] + file.get("remote", file["file"])
-    kind: Literal["sha256", "git_blob"] = "sha256" if "sha256" in file else "git_blob"
-    return PublishedFile(name, entry["terms"], file["file"], url, kind, file[kind], file.get("size"))
 
 
 def _is_present(source: PublishedFile, path: Path) -> bool:

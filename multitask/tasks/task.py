@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from minbert.errors import InputError
+from minbert.settings import adapter
 from multitask.data.examples import Examples
 from multitask.data.problems import listed, quote
 from multitask.data.tables import Dialect, Row, Source
@@ -115,14 +116,9 @@ class Task(ABC):
         Args:
             tuned: whether to include what was chosen on the dev set.
         """
-        left_out = WHERE if tuned else (*WHERE, *TUNED)
-        found: dict[str, Any] = {"kind": self.kind}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            default = field.default_factory() if field.default_factory is not MISSING else field.default
-            if field.name not in left_out and value != default:
-                found[field.name] = list(value) if isinstance(value, tuple) else value
-        return found
+        left_out = {*WHERE, *([] if tuned else TUNED)}
+        fields = adapter(type(self)).dump_python(self, mode="json", exclude_defaults=True, exclude=left_out)
+        return {"kind": self.kind, **fields}
 
     @property
     @abstractmethod

@@ -1,7 +1,4 @@
-"""Every reader takes any bytes: it gives what it reads, or one line that names the file; never another exception.
-
-`test_tables` has the same property for rows in every format.
-"""
+"""Every reader takes any bytes: it gives what it reads, or one line that names the file; never another exception."""
 
 import json
 from collections.abc import Callable
@@ -20,10 +17,12 @@ from minbert.errors import InputError
 from minbert.files import read_arrays, read_toml
 from minbert.tokenizer import load_tokenizer
 from multitask.data.read_unlabelled_files import PAIRS, SENTENCES, TRIPLETS, read_texts
+from multitask.data.tables import Source, open_table
 from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS, DataSet
 from multitask.models.model_folder import stored_max_length
 from multitask.tasks.declarations import load_tasks
 from tests.conftest import ROOT
+from tests.multitask.data.test_tables import NAMES, contents
 from tests.multitask.evaluation.folder import write_sts, write_transfer
 
 
@@ -32,7 +31,15 @@ def read_set(entry: DataSet[Any], path: Path) -> object:
     return entry.read(entry.paths(folder))
 
 
+def read_rows(path: Path) -> None:
+    rows = list(open_table(Source(str(path))).rows)
+    json.dumps([row for _, row in rows], ensure_ascii=False, default=str).encode()  # all text is text
+
+
+ROWS = [{"text": 'a "b" 😀', "label": 1}, {"text": ", \t", "label": -2}]
+TABLES = {f"table{name}": contents(name, ROWS) for name in NAMES}
 READERS: dict[str, Callable[[Path], object]] = {
+    **dict.fromkeys(TABLES, read_rows),
     "captions.txt": partial(read_texts, layout=SENTENCES),
     "nli_triplets.csv": partial(read_texts, layout=TRIPLETS),
     "sts-dev.csv": partial(read_texts, layout=PAIRS),
@@ -57,6 +64,8 @@ def case(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("sample/captions.txt", "sample/nli_triplets.csv", "sample/sts-dev.csv", "own/tasks.toml"):
         lines = (ROOT / "data" / name).read_bytes().splitlines(keepends=True)
         (folder / Path(name).name).write_bytes(b"".join(lines[: None if name.endswith("toml") else 7]))
+    for name, content in TABLES.items():
+        (folder / name).write_bytes(content)
     (folder / "settings.toml").write_text('seed = 3\nstart = "a"\ntasks = ["b", "c"]\n[optimizer]\nclip = 1.5e-3\n')
     np.savez(folder / "arrays.npz", first=np.arange(3), second=np.array(["a"]))
     (folder / "encoder").mkdir()
@@ -75,7 +84,8 @@ def damaged(draw: st.DrawFn, original: bytes) -> bytes:
     if (way := draw(st.sampled_from(ways))) == "bytes":
         return draw(st.binary(max_size=200) | st.text('ab01.,"\t\n\r \u2028', max_size=200).map(str.encode))
     if way == "value":
-        return json.dumps(with_other_value(draw, json.loads(original))).encode()
+        first = original.partition(b"\n{")[0]  # of JSON lines the first line
+        return json.dumps(with_other_value(draw, json.loads(first))).encode() + original[len(first) :]
     content = original
     for edit in draw(st.lists(st.sampled_from(["set", "cut", "insert", "delete", "repeat"]), min_size=1, max_size=3)):
         at, length = draw(st.integers(0, len(content))), draw(st.sampled_from([1, 1, 4, 64]))

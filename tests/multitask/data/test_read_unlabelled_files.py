@@ -2,8 +2,6 @@
 
 import gzip
 import hashlib
-import os
-from pathlib import Path
 
 import pytest
 
@@ -57,17 +55,3 @@ def test_bad_files_are_refused(tmp_path, layout, content, place):
     with pytest.raises(InputError) as caught:
         read_texts(path, layout)
     assert str(caught.value).startswith(f"{path}{place}")
-
-
-REAL_DATA = os.environ.get("MINBERT_SHARED_DATA")
-
-
-@pytest.mark.skipif(REAL_DATA is None, reason="MINBERT_SHARED_DATA does not name a folder with the real data")
-def test_real_triplets_pairs_and_sentences_have_their_known_rows():
-    folder = Path(REAL_DATA)
-    for path, layout, rows in (
-        ("nli/nli_triplets.csv", TRIPLETS, 62_544),
-        ("quora/positive_pairs.tsv", PAIRS, 63_837),
-        ("unlabelled/sentences.txt", SENTENCES, 87_048),
-    ):
-        assert len(read_texts(folder / path, layout).columns[0]) == rows

@@ -84,50 +84,6 @@ def test_a_table_comes_back_as_it_was_written(folder, name, rows):
         assert [row for _, row in table.rows] == expected
 
 
-@pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=40)
-@given(
-    rows=ROWS,
-    edits=st.lists(st.tuples(st.integers(0, 2**20), st.binary(max_size=1), st.integers(0, 1)), min_size=1),
-)
-def test_a_damaged_table_is_read_or_refused_in_one_line(folder, name, rows, edits):
-    content = contents(name, rows)
-    for place, inserted, removed in edits:
-        at = place % (len(content) + 1)
-        content = content[:at] + inserted + content[at + removed :]
-    assert_read_or_refused(write(folder, content, f"data{name}"))
-    assert_read_or_refused(write(folder, content[: edits[0][0] % len(content)] if content else b"", f"cut{name}"))
-
-
-@settings(max_examples=200)
-@given(
-    body=st.one_of(
-        st.lists(st.text('ab "\r\n,\t', max_size=9), max_size=4).map("\n".join).map(str.encode),
-        st.text('ab01.,"\t\n\r \u2028', max_size=200).map(str.encode),
-        st.recursive(
-            st.none() | st.booleans() | st.floats() | st.integers() | st.text("a\ud800\0\n"),
-            lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["text", "label"]), inner),
-        ).map(lambda value: json.dumps(value).encode()),
-        st.binary(max_size=200),
-    ),
-    name=st.sampled_from(NAMES),
-)
-def test_any_bytes_are_read_or_refused_in_one_line(folder, body, name):
-    assert_read_or_refused(write(folder, body, f"data{name}"))
-
-
-def assert_read_or_refused(path: Path) -> None:
-    try:
-        for number, row in rows_of(path):
-            assert number >= 1
-            assert isinstance(row, dict)
-            json.dumps(row, ensure_ascii=False, default=str).encode()  # all text is text
-    except InputError as error:
-        message = str(error)
-        assert len(message.splitlines()) == 1
-        assert message.startswith(f"{path}:")
-
-
 # Delimited text.
 
 

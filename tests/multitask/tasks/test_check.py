@@ -2,13 +2,12 @@
 
 import gzip
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 from minbert.errors import InputError
-from minbert.tokenizer import Tokenizer, load_tokenizer
+from minbert.tokenizer import Tokenizer
 from multitask.tasks.check import DataReport, check_data
 from tests.conftest import SPECIALS, word_piece
 
@@ -122,30 +121,12 @@ def test_many_problems_of_one_file_are_cut_short(tmp_path, tokenizer):
     assert problems[-1] == f"{path}: and 4 more problems"
 
 
-def test_a_file_with_nothing_but_problems_is_reported(tmp_path, tokenizer):
-    path = tmp_path / "ids-sst-train.csv"
-    path.write_text("")
-    report = check_data(tmp_path, tokenizer)
-    assert report.problems == [f"{path}: the file is empty; expected a header line and rows"]
-    assert report.files == []
-    assert report.render()
-
-
 def test_a_missing_or_foreign_folder_is_refused(tmp_path, tokenizer):
     with pytest.raises(InputError, match="no such folder"):
         check_data(tmp_path / "absent", tokenizer)
     (tmp_path / "notes.md").write_text("x")
     with pytest.raises(InputError, match=r"no data file; expected some of ids-sst-train\.csv, quora-train\.csv"):
         check_data(tmp_path, tokenizer)
-
-
-@pytest.mark.skipif("MINBERT_SHARED_DATA" not in os.environ, reason="no folder with the real data")
-def test_real_files_have_no_problem_and_quora_splits_share_no_question(tiny_encoder):
-    folder = Path(os.environ["MINBERT_SHARED_DATA"]) / "cs224n"
-    report = check_data(folder, load_tokenizer(str(tiny_encoder)))
-    assert report.problems == []
-    assert [shared for first, _, shared in report.overlaps if first.startswith("paraphrase")] == [0, 0, 0]
-    assert {file.name: file.rows for file in report.files}["ids-sst-train.csv"] == 8544
 
 
 # Tasks files.

@@ -186,12 +186,6 @@ def test_a_file_that_is_no_tasks_file_is_refused(tmp_path, content):
         load_tasks(path)
 
 
-def test_a_folder_is_no_tasks_file(tmp_path):
-    (tmp_path / "folder.toml").mkdir()
-    with pytest.raises(InputError, match=r"folder\.toml: a folder; expected a tasks file"):
-        load_tasks(tmp_path / "folder.toml")
-
-
 def test_tasks_are_chosen_by_name(tmp_path):
     path = declare(tmp_path, TOPIC)
     assert list(chosen_tasks(path, ("topic",))) == ["topic"]

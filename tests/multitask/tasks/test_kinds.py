@@ -14,8 +14,8 @@ from minbert.errors import InputError
 from multitask.data.examples import Examples
 from multitask.models.config import HeadsConfig
 from multitask.models.prediction_heads import build_heads
-from multitask.tasks.declarations import MAIN_TASKS, load_tasks, task_named, task_of
-from multitask.tasks.kinds import MultiLabel, labels_to_tensor
+from multitask.tasks.declarations import MAIN_TASKS, load_tasks, task_of
+from multitask.tasks.kinds import MultiLabel
 from multitask.tasks.task import Task, selecting
 
 ROWS = 9
@@ -121,12 +121,6 @@ def test_estimates_are_probabilities_or_shares_of_the_range(generator):
         np.testing.assert_allclose(TASKS[task].estimate(outputs), expected, rtol=1e-12)
 
 
-def test_decisions_on_estimates():
-    assert TASKS["sentiment"].decide(np.array([[0.1, 0.2, 0.4, 0.3, 0], [0.6, 0.4, 0, 0, 0]])).tolist() == [2, 0]
-    assert TASKS["paraphrase"].decide(np.array([0.1, 0.5, 0.51])).tolist() == [0, 0, 1]
-    assert TASKS["similarity"].decide(np.array([0, 0.5, 1])).tolist() == [0, 2.5, 5]
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_score_is_the_courses_measure_and_one_of_perfect_predictions(task, generator):
     outputs, labels = draw(TASKS[task], generator)
@@ -140,16 +134,9 @@ def test_score_is_the_courses_measure_and_one_of_perfect_predictions(task, gener
 
 
 def test_the_courses_tasks_have_files_of_their_own():
-    assert {name: task.prediction_file for name, task in TASKS.items()} == {
-        "sentiment": "sst",
-        "paraphrase": "para",
-        "similarity": "sts",
-        "reviews": "cfimdb",
-    }
+    assert [task.prediction_file for task in TASKS.values()] == ["sst", "para", "sts", "cfimdb"]
     assert len({str(task.train) for task in TASKS.values()}) == len(TASKS)
     assert set(MAIN_TASKS) == set(TASKS) - {"reviews"}
-    with pytest.raises(InputError, match='unknown task "mood"; expected one of: sentiment, paraphrase, similarity'):
-        task_named("data", "mood")
 
 
 # Classification.
@@ -200,21 +187,11 @@ def test_the_order_of_classes_is_declared_or_learned():
 
 
 @pytest.mark.parametrize(
-    ("labels", "classes", "problem"),
-    [
-        ([0, 0], ("a", "b"), "no training row of train.csv has the label b"),
-        ([0, 0], ("a",), "train.csv has only the label a; expected two or more"),
-        (
-            range(1001),
-            tuple(map(str, range(1001))),
-            "train.csv has 1,001 different labels in c; expected at most 1,000",
-        ),
-    ],
+    ("labels", "classes"), [([0, 0], ("a", "b")), ([0, 0], ("a",)), (range(1001), tuple(map(str, range(1001))))]
 )
-def test_training_rows_must_have_every_class(labels, classes, problem):
-    with pytest.raises(InputError) as caught:
+def test_training_rows_must_have_every_class(labels, classes):
+    with pytest.raises(InputError, match=r"^tasks\.topic: .*train\.csv"):
         declared("classification").learned(examples(labels, classes))
-    assert str(caught.value).startswith(f"tasks.topic: {problem}")
 
 
 # Several labels a row.
@@ -286,24 +263,16 @@ def test_a_range_is_learned_and_predictions_may_leave_it():
 
 
 @pytest.mark.parametrize(
-    ("written", "problem"),
+    ("bounds", "written", "told"),
     [
-        ("6", "expected a number from 1 to 5"),
-        (0.9, "expected a number from 1 to 5"),
-        ("4,5", r"expected a number from 1 to 5 \(decimal point, not comma\)"),
-        ("nan", "expected a number from 1 to 5"),
-        (True, "expected a number from 1 to 5"),
+        *(({"range": [1, 5]}, written, "expected a number from 1 to 5") for written in ("6", 0.9, "nan", True)),
+        ({"range": [1, 5]}, "4,5", r"expected a number from 1 to 5 \(decimal point, not comma\)"),
+        *(({}, written, "expected a number") for written in ("inf", "1e999", float("inf"), 10**400)),
     ],
 )
-def test_numbers_outside_the_range_are_refused(written, problem):
-    with pytest.raises(ValueError, match=f"^{problem}$"):
-        declared("regression", range=[1, 5]).labels_from({"c": written})
-
-
-@pytest.mark.parametrize("written", ["inf", "1e999", float("inf"), 10**400])
-def test_infinite_labels_are_refused_without_a_range_too(written):
-    with pytest.raises(ValueError, match=r"^expected a number$"):
-        declared("regression").labels_from({"c": written})
+def test_numbers_outside_the_range_are_refused(bounds, written, told):
+    with pytest.raises(ValueError, match=f"^{told}$"):
+        declared("regression", **bounds).labels_from({"c": written})
 
 
 def test_models_are_never_selected_on_an_error():
@@ -323,10 +292,3 @@ def test_a_task_may_have_the_name_of_an_attribute_of_modules():
     again = build_heads(tasks, 8, HeadsConfig())
     again.load_state_dict(heads.state_dict())
     torch.testing.assert_close(dict(again.named_parameters()), dict(heads.named_parameters()))
-
-
-def test_labels_become_a_tensor_on_the_device():
-    labels = np.array([1, 0, 2.4], np.float32)
-    tensor = labels_to_tensor(labels, torch.device("cpu"))
-    assert tensor.dtype == torch.float32
-    assert tensor.tolist() == labels.tolist()
