@@ -23,7 +23,6 @@ from minbert.files import atomic_file, sha256_of_file
 LOGGER = logging.getLogger("multitask")
 ATTEMPTS = 5
 CHUNK = 1 << 16  # bytes
-LARGEST = 4 * 2**30  # bytes of a file whose size is not known
 TRANSIENT = {408, 429, 500, 502, 503, 504}  # HTTP statuses after which another attempt may succeed
 
 
@@ -144,7 +143,7 @@ def _receive(source: PublishedFile, temporary: Path, timeout_seconds: float) -> 
 
     Raises:
         OSError, HTTPException: the connection failed or ended early.
-        InputError: the server sends more than the file has, or another file.
+        InputError: the server sends another file.
     """
     with urlopen(source.url, timeout=timeout_seconds) as response, temporary.open("wb") as file:
         length = response.headers.get("Content-Length")
@@ -152,9 +151,7 @@ def _receive(source: PublishedFile, temporary: Path, timeout_seconds: float) -> 
         received = 0
         with tqdm(desc=source.file, total=total, unit="B", unit_scale=True, disable=None) as bar:
             while chunk := response.read(CHUNK):
-                if (received := received + len(chunk)) > (most := source.size or LARGEST):
-                    raise InputError(f"{source.url}: sends more than the {most:,} bytes that are expected; stopped")
-                file.write(chunk)
+                received += file.write(chunk)
                 bar.update(len(chunk))
     if total is not None and received < total:
         raise ConnectionError(f"connection cut after {received:,} of {total:,} bytes")

@@ -7,7 +7,6 @@ playing a guitar.", "A man plays a flute.") -> 2.4.
 
 import math
 import sys
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -73,9 +72,13 @@ class Labelled(Task):
         return tuple(map(str, self.labels))
 
     @property
-    @abstractmethod
     def log_odds(self) -> bool:
         """Whether each output is the log odds of a distribution of its own. If not, all are logits of one softmax."""
+        return self.kind == "multilabel" or (self.pair and len(self.labels) == 2)
+
+    @property
+    def outputs(self) -> int:
+        return 1 if self.pair and self.log_odds else len(self.labels)
 
     def learned(self, training: Examples) -> Self:
         assert training.labels is not None, "training rows have labels"
@@ -93,12 +96,10 @@ class Labelled(Task):
             raise self.problem(f"no training row of {training.source} has the label {listed(missing)}")
         weights = self.class_weights
         if weights == "balanced":
-            weights = tuple(self._balanced(counts, len(training)).tolist())
+            several = training.labels.ndim == 2
+            others = np.maximum(len(training) - counts, 1)
+            weights = tuple((others / counts if several else len(training) / (len(names) * counts)).tolist())
         return replace(self, labels=names, class_weights=weights)
-
-    @abstractmethod
-    def _balanced(self, counts: NDArray[np.int64], rows: int) -> NDArray[np.float64]:
-        """Weights of the classes, given the number of rows of each class and of all."""
 
     def divergence(self, first: Tensor, second: Tensor) -> Tensor:
         if self.log_odds:
@@ -142,14 +143,6 @@ class Classification(Labelled):
 
     metric: Literal["accuracy", "macro_f1", "matthews"] = "accuracy"
 
-    @property
-    def outputs(self) -> int:
-        return len(self.labels)
-
-    @property
-    def log_odds(self) -> bool:
-        return False
-
     def labels_from(self, row: Row) -> str | None:
         name = canonical(row.get(self.label_columns[0]))
         return None if name is None else self._check_label(sys.intern(name))  # one object a class, not one a row
@@ -158,9 +151,6 @@ class Classification(Labelled):
         names = self.names or class_order(labels)
         numbers = {name: index for index, name in enumerate(names)}
         return np.array([numbers[name] for name in labels], np.float32), names
-
-    def _balanced(self, counts: NDArray[np.int64], rows: int) -> NDArray[np.float64]:
-        return rows / (len(counts) * counts)
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         weight = None if self.class_weights is None else outputs.new_tensor(self.class_weights)
@@ -182,14 +172,6 @@ class PairClassification(Classification):
     """A pair belongs to one of several classes: cross-entropy loss. Two classes have one logit between them."""
 
     kind: ClassVar[str] = "pair_classification"
-
-    @property
-    def outputs(self) -> int:
-        return 1 if self.log_odds else len(self.labels)
-
-    @property
-    def log_odds(self) -> bool:
-        return len(self.labels) == 2
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         if not self.log_odds:
@@ -233,14 +215,6 @@ class MultiLabel(Labelled):
         if len(self.thresholds) not in (0, len(self.labels)):
             raise InputError(f"thresholds are {list(self.thresholds)}; expected one number a label, or none")
 
-    @property
-    def outputs(self) -> int:
-        return len(self.labels)
-
-    @property
-    def log_odds(self) -> bool:
-        return True
-
     def labels_from(self, row: Row) -> tuple[str, ...] | None:
         if isinstance(self.label, str):
             found = parts(row.get(self.label), self.label_separator)
@@ -255,9 +229,6 @@ class MultiLabel(Labelled):
     def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
         names = self.names or class_order({name for row in labels for name in row})
         return np.array([[name in row for name in names] for row in labels], np.float32), names
-
-    def _balanced(self, counts: NDArray[np.int64], rows: int) -> NDArray[np.float64]:
-        return np.maximum(rows - counts, 1) / counts
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         weight = None if self.class_weights is None else outputs.new_tensor(self.class_weights)

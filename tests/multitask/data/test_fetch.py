@@ -177,10 +177,3 @@ def test_the_list_of_sources_is_complete_and_pinned():
         )
         assert len(bytes.fromhex(source.checksum)) == {"sha256": 32, "git_blob": 20}[source.kind]
         assert source.terms
-
-
-def test_a_server_that_sends_more_than_the_file_has_is_stopped(server, tmp_path):
-    server.content, server.says_length = CONTENT * 4, False
-    with pytest.raises(InputError, match=r"sends more than the 300,000 bytes that are expected; stopped"):
-        fetch([server.source()], tmp_path, pause_seconds=0)
-    assert not list(tmp_path.iterdir())
