@@ -13,8 +13,8 @@ from multitask.models.config import Pooling
 class Export:
     """Write a model and its tokenizer as a folder that other libraries load.
 
-    Without --with-heads it is the encoder alone, for sentence embeddings. With --with-heads it predicts the tasks: all
-    of them as ONNX, or one classification task for AutoModelForSequenceClassification of transformers.
+    Without --with-heads it is the encoder alone, for sentence embeddings. With --with-heads, an ONNX file predicts all
+    tasks.
     """
 
     model: str
@@ -25,9 +25,7 @@ class Export:
     """`transformers`: for AutoModel and AutoTokenizer; `sentence-transformers`: with pooling and a model card, for
     SentenceTransformer; `onnx`: model.onnx from token ids to embeddings, checked with ONNX Runtime."""
     with_heads: bool = False
-    """Export predictions of the tasks instead of embeddings. Not for sentence-transformers."""
-    task: str | None = None
-    """The task to export with its head to transformers. Default: the model's only task."""
+    """Export predictions of the tasks instead of embeddings. Only with --to onnx."""
     data: Path | None = None
     """Folder with the course's files: an ONNX export with heads is checked and scored on its dev sets. Without it,
     the export is checked on generated sentences."""
@@ -44,14 +42,11 @@ class Export:
     """Scale every embedding to length 1. Not for transformers."""
 
     def __post_init__(self) -> None:
-        onnx_with_heads = self.with_heads and self.to == "onnx"
-        if self.with_heads and self.to == "sentence-transformers":
-            raise InputError("--with-heads is for --to onnx or --to transformers; sentence-transformers has no heads")
+        if self.with_heads and self.to != "onnx":
+            raise InputError(f"--with-heads is for --to onnx, not for {self.to}, which has no such heads")
         if self.with_heads and (self.normalize or self.pooling != "auto"):
             raise InputError("--pooling and --normalize are for embeddings; the tasks' heads have their own pooling")
-        if self.task is not None and not (self.with_heads and self.to == "transformers"):
-            raise InputError("--task is for --to transformers --with-heads; an ONNX export has all tasks")
-        if (self.int8 or self.data or self.tasks_file) and not onnx_with_heads:
+        if (self.int8 or self.data or self.tasks_file) and not self.with_heads:
             raise InputError("--int8, --data and --tasks-file are for --to onnx --with-heads")
         if self.int8 and not (self.data or self.tasks_file):
             raise InputError("--int8 needs --data or --tasks-file: it shows its loss of score on their dev sets")
@@ -85,7 +80,6 @@ def _export_encoder(options: Export) -> None:
 
 def _export_tasks(options: Export) -> None:
     from multitask.data.contamination import TrainedOn
-    from multitask.inference.export_classifier import export_classifier
     from multitask.inference.export_heads import export_onnx_with_heads, report_text
     from multitask.models.multitask_model import MultitaskModel
     from multitask.runs.artefact import locate_model
@@ -93,11 +87,8 @@ def _export_tasks(options: Export) -> None:
     folder = locate_model(options.model, options.revision)
     model = MultitaskModel.load(folder, "cpu", "fp32")
     trained_on = TrainedOn.of_folder(folder, options.model)
-    if options.to == "transformers":
-        export_classifier(model, options.task, options.output, trained_on)
-    else:
-        data = options.tasks_file or options.data
-        print(report_text(export_onnx_with_heads(model, options.output, trained_on, data, options.int8)))
+    data = options.tasks_file or options.data
+    print(report_text(export_onnx_with_heads(model, options.output, trained_on, data, options.int8)))
 
 
 COMMAND = Command("export", Export, export)

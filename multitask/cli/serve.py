@@ -17,7 +17,7 @@ from multitask.inference.serve.limits import Limits
 from multitask.runtime.options import Computing
 
 TOKEN = "MULTITASK_TOKEN"
-PACKAGES = ("fastapi", "httptools", "prometheus_client", "uvicorn")
+PACKAGES = ("fastapi", "prometheus_client", "uvicorn")
 
 
 @settings
@@ -52,7 +52,6 @@ def serve(options: Serve) -> int:
 
     from multitask.inference.explore.routes import add_page
     from multitask.inference.serve.app import create_app
-    from multitask.inference.serve.connection import connections
     from multitask.inference.serve.guard import LOOPBACK
     from multitask.inference.serve.served_model import load_served
     from multitask.runtime.device import keep_few_kernels
@@ -75,7 +74,6 @@ def serve(options: Serve) -> int:
         app,
         host=options.host,
         port=options.port,
-        http=connections(options.limits),
         access_log=False,  # /metrics counts
         log_config=None,
         server_header=False,

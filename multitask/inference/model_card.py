@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from minbert.download_checkpoint import BUNDLED, weights_file
 from minbert.files import read_json, sha256_of_file
@@ -45,6 +45,17 @@ class ListedScore:
     of_embeddings: bool  # otherwise it is a score of a head, which an export does not include
     trained_on: str = ""  # how many of the rows the model was trained on
 
+    def of_hub(self) -> EvalResult:
+        """The score as the hub's front matter has it."""
+        return EvalResult(
+            task_type="semantic-similarity",
+            dataset_type=self.task,
+            dataset_name=self.task,
+            dataset_split=self.data,
+            metric_type=self.metric,
+            metric_value=self.value,
+        )
+
 
 def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normalize: bool) -> str:
     """The card as Markdown with YAML front matter, the format of the Hugging Face hub.
@@ -60,20 +71,24 @@ def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normal
     roots = roots or [name if revision is None else f"{name}@{revision}"]
     trained_on = TrainedOn.of_folder(folder, name)
     bases = [_hub_id(root) for root in roots]
-    template = Environment(
-        loader=PackageLoader("multitask", "inference"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # Markdown
-    ).get_template("model_card.md.jinja")
-    return template.render(
-        title=stages[-1].artefact if stages else folder.resolve().name if Path(name).exists() else name,
+    title = stages[-1].artefact if stages else folder.resolve().name if Path(name).exists() else name
+    scores = _scores(folder)
+    front = ModelCardData(
+        model_name=title,
+        language="en",
+        library_name="sentence-transformers",
+        pipeline_tag="sentence-similarity",
+        tags=["sentence-transformers", "sentence-similarity", "feature-extraction"],
         base_model=bases[0] if len(bases) == 1 else None,
+        eval_results=[score.of_hub() for score in scores if score.of_embeddings] or None,
+    )
+    card = ModelCard.from_template(
+        front,
+        template_path=str(Path(__file__).with_name("model_card.md.jinja")),
+        title=title,
         roots=[without_folders(root) for root in roots],
         stages=stages,
-        scores=_scores(folder),
+        scores=scores,
         limits=list(_limits(stages, trained_on)),
         trained_on=trained_on,
         encoder=encoder,
@@ -82,10 +97,10 @@ def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normal
         weights=sha256_of_file(weights_file(folder)),
         normalize=normalize,
         to_json=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
-        quoted=lambda text: json.dumps(text, ensure_ascii=False),
         text=markdown_text,
         code=markdown_code,
     )
+    return str(card)
 
 
 def _chain(name: Path) -> tuple[list[ChainRun], list[str]]:

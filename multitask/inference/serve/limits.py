@@ -21,8 +21,7 @@ class Limits:
     queue: Count = 4096
     """Most texts that wait for each model. A request that does not fit is answered with 503 and Retry-After."""
     timeout: Annotated[float, Field(ge=0.001)] = 30.0
-    """Seconds until a request that is still waiting is answered with 504. Its headers, and then its body, may take as
-    long to arrive, and the client to read the answer."""
+    """Seconds until a request that is still waiting is answered with 504. Its body may take as long to arrive."""
 
     def __post_init__(self) -> None:
         if self.queue < self.texts:

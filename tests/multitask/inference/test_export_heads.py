@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,14 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask.cli.main import main
-from multitask.data.contamination import RECORD, TrainedOn
+from multitask.data.contamination import TrainedOn
 from multitask.inference import export_heads
-from multitask.inference.export_classifier import export_classifier
 from multitask.inference.export_heads import export_onnx_with_heads
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
@@ -220,89 +218,13 @@ def test_int8_is_smaller_and_its_score_is_that_of_its_predictions(onnx, tiny_enc
     assert 0 < np.abs(int8 - fp32).max() < 0.1
 
 
-# transformers.
-
-
-def classifier(folder: Path, sentences: list[str]) -> tuple[np.ndarray, Mapping[int, str]]:
-    """Logits and names of classes, as a user of transformers computes them."""
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    encoded = tokenizer(sentences, padding=True, truncation=True, return_tensors="pt")
-    with torch.no_grad():
-        return model(**encoded).logits.numpy(), model.config.id2label
-
-
-@pytest.mark.parametrize("heads", [HeadsConfig(), HeadsConfig(head_hidden_size=7), HeadsConfig("none")], ids=str)
-def test_transformers_classifies_as_the_model_does(tiny_encoder, tmp_path, heads):
-    model = build(tiny_encoder, tiny_encoder, heads, "cls")
-    with torch.no_grad():
-        model.encoder.embeddings.token_type.weight.normal_()  # must not be lost
-    export_classifier(model, "linear", tmp_path / "out", NOTHING)
-    logits, names = classifier(tmp_path / "out", SENTENCES)
-    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    values = expected(model, "linear", SENTENCES)
-    assert np.ptp(values, axis=0).max() > 1e-3
-    np.testing.assert_allclose(probabilities, values, atol=1e-5)
-    assert names == {0: "bad", 1: "good", 2: "so-so"}
-    assert (tmp_path / "out" / RECORD).is_file()
-
-
-def test_the_bundled_encoder_becomes_a_pipeline(tmp_path):
-    from transformers import pipeline
-
-    model = build(BertModel.from_pretrained("all-minilm-l6-v2"), Path("all-minilm-l6-v2"), pooling="cls", max_length=16)
-    model.save(tmp_path / "model")
-    to = ["--to", "transformers", "--with-heads", "--task", "linear"]
-    assert main(["export", "--model", str(tmp_path / "model"), "--output", str(tmp_path / "out"), *to]) == 0
-    found = pipeline("text-classification", str(tmp_path / "out"), device="cpu")(SENTENCES, truncation=True)
-    ours = predict_rows(model, SENTENCES, ["linear"], start("cpu", "fp32"))["linear"]
-    assert [row["label"] for row in found] == [row.label for row in ours]
-    np.testing.assert_allclose([row["score"] for row in found], [row.probability for row in ours], atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("settings", "task", "message"),
-    [
-        ({"pooling": "mean"}, "linear", "read the first token's state, and the model's pooling is mean; use --to onnx"),
-        ({}, "two", "its kind is pair_classification, and only classification of one sentence can"),
-        ({}, "tags", "its kind is multilabel"),
-        ({}, "bounded", "its kind is regression"),
-        ({"heads": HeadsConfig(head_hidden_size=33)}, "linear", "as many hidden units as the encoder, 32, .* needs 33"),
-        (
-            {"encoder": {"layer_norm_eps": 1e-5}},
-            "linear",
-            "layer_norm_eps is 1e-05, and transformers' DistilBERT has 1e-12",
-        ),
-        ({"encoder": {"model_type": "roberta"}}, "linear", "have a BERT encoder, and this is a roberta"),
-        ({}, "toxicity", 'the model has no task "toxicity"; it has linear, two'),
-        ({}, None, "classifiers have one task; name it with --task: linear, two"),
-    ],
-)
-def test_a_head_that_transformers_cannot_represent_is_refused(tiny_encoder, tmp_path, settings, task, message):
-    changed = replace(BertConfig.from_file(tiny_encoder / "config.json"), **settings.get("encoder", {}))
-    pooling, heads = settings.get("pooling", "cls"), settings.get("heads", HeadsConfig())
-    model = build(BertModel(changed), tiny_encoder, heads, pooling)
-    with pytest.raises(InputError, match=message):
-        export_classifier(model, task, tmp_path / "out", NOTHING)
-    assert not any(tmp_path.iterdir())
-
-
-def test_a_pruned_classifier_is_refused(tiny_encoder, tmp_path):
-    config = replace(BertConfig.from_file(tiny_encoder / "config.json"), layer_heads=(1, 4))
-    with pytest.raises(InputError, match="pruned, and transformers cannot represent that; use --to onnx"):
-        export_classifier(build(BertModel(config), tiny_encoder, pooling="cls"), "linear", tmp_path / "out", NOTHING)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--int8"], "--int8, --data and --tasks-file are for --to onnx --with-heads"),
         (["--to", "onnx", "--with-heads", "--int8"], "--int8 needs --data or --tasks-file"),
-        (["--to", "onnx", "--with-heads", "--task", "linear"], "--task is for --to transformers --with-heads"),
-        (["--to", "sentence-transformers", "--with-heads"], "--with-heads is for --to onnx or --to transformers"),
-        (["--with-heads", "--normalize"], "--pooling and --normalize are for embeddings"),
+        (["--with-heads"], "--with-heads is for --to onnx"),
+        (["--to", "onnx", "--with-heads", "--normalize"], "--pooling and --normalize are for embeddings"),
         (["--to", "onnx", "--with-heads"], "not a fine-tuned model, as it has no multitask.json"),
     ],
 )

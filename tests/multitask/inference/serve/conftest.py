@@ -15,7 +15,6 @@ from torch import Tensor
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import load_tokenizer
-from multitask.inference.serve.connection import connections
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
 from multitask.tasks.declarations import task_of
@@ -69,8 +68,7 @@ def gated(tiny_encoder: Path) -> Iterator[Gated]:
 @contextmanager
 def served(app: FastAPI) -> Iterator[str]:
     """The URL of a server of this application."""
-    http = connections(app.state.service.limits)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, http=http, log_config=None, timeout_graceful_shutdown=20))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=20))
     thread = threading.Thread(target=server.run)
     thread.start()
     eventually(lambda: server.started or not thread.is_alive())

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx2
@@ -18,7 +17,6 @@ from multitask.cli.arguments import parse
 from multitask.cli.main import main
 from multitask.cli.serve import COMMAND, Serve, serve
 from multitask.inference.serve.app import create_app
-from multitask.inference.serve.connection import LARGEST_HEAD, Connection
 from multitask.inference.serve.limits import Limits
 from tests.conftest import ROOT
 from tests.multitask.inference.serve.conftest import build, eventually, served
@@ -96,16 +94,6 @@ def connect(url: str) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=60)
 
 
-def receive(client: socket.socket, end: bytes) -> bytes:
-    """An answer that ends with these bytes."""
-    answer = b""
-    while not answer.endswith(end):
-        received = client.recv(2**16)
-        assert received
-        answer += received
-    return answer
-
-
 def until_the_end(client: socket.socket) -> bytes:
     """What a server sends until it closes the connection."""
     answer = b""
@@ -115,19 +103,6 @@ def until_the_end(client: socket.socket) -> bytes:
     except ConnectionError:
         pass
     return answer
-
-
-def takes(client: socket.socket) -> bool:
-    """Whether the server's end of the connection is open."""
-    try:
-        client.sendall(b"G")
-    except ConnectionError:
-        return False
-    return True
-
-
-CLOSING = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-CHUNKED = b"POST /v1/embed HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def head(length: int) -> bytes:
@@ -159,139 +134,6 @@ def test_a_body_that_does_not_arrive_is_not_waited_for(gated):
         answer = until_the_end(client)
         assert answer.startswith(b"HTTP/1.1 408")
         assert b'{"error":"the body did not arrive in 0.3 s"}' in answer
-
-
-def closes(client: socket.socket, piece: bytes) -> bytes:
-    """What a server answers to a client that sends a piece ten times a second, until it closes the connection."""
-    client.settimeout(0.1)
-    answer, end = b"", time.monotonic() + 20
-    while time.monotonic() < end:
-        try:
-            client.sendall(piece)
-            received = client.recv(4096)
-        except TimeoutError:
-            continue
-        except ConnectionError:
-            return answer
-        if not received:
-            return answer
-        answer += received
-    pytest.fail("the connection is still open")
-
-
-@pytest.mark.parametrize("piece", [b"", b"a", b"\r\n"], ids=["silence", "letters", "empty lines"])
-@pytest.mark.parametrize("again", [False, True], ids=["first", "second"])
-def test_headers_that_do_not_arrive_are_not_waited_for(model, piece, again):
-    """Of the first request of a connection, and of one after an answer."""
-    with served(create_app({"tiny": model}, Limits(timeout=0.5))) as url, connect(url) as client:
-        if again:
-            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert receive(client, b"ok").startswith(b"HTTP/1.1 200")
-        if piece == b"a":
-            client.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
-        assert closes(client, piece) == b""
-        assert asyncio.run(ask(url, ["time"])).status_code == 200
-
-
-def test_the_time_for_headers_is_not_that_of_the_answer(gated):
-    """Each takes more than half of the limit."""
-    gated.gate.set()
-    with served(create_app({"tiny": gated}, Limits(timeout=3))) as url, connect(url) as client:
-        hold(gated)
-        request = head(len(body := b'{"texts": ["time"]}')) + body
-        for piece in (request[:30], request[30:60], request[60:]):
-            time.sleep(0.6)
-            client.sendall(piece)
-        eventually(lambda: gated.batches == [1])
-        time.sleep(1.6)
-        gated.gate.set()
-        assert client.recv(65536).startswith(b"HTTP/1.1 200")
-
-
-def test_endless_headers_are_cut_off(model):
-    with served(create_app({"tiny": model}, Limits())) as url, connect(url) as client:
-        with pytest.raises(ConnectionError):
-            client.sendall(b"GET /healthz HTTP/1.1\r\nX: " + b"a" * 10_000_000)
-        assert asyncio.run(ask(url, ["time"])).status_code == 200
-
-
-@pytest.mark.parametrize(("length", "accepted"), [(LARGEST_HEAD - 100, True), (LARGEST_HEAD, False)])
-@pytest.mark.parametrize("header", [b"X: %s\r\n", b"%s"], ids=["one", "many"])
-def test_a_head_that_is_too_large_is_refused_also_when_it_arrives_at_once(model, header, length, accepted):
-    headers = header % (b"a:\r\n" * (length // 4) if header == b"%s" else b"a" * length)
-    with served(create_app({"tiny": model}, Limits())) as url, connect(url) as client:
-        client.sendall(CLOSING.replace(b"Host", headers + b"Host"))
-        assert until_the_end(client).startswith(b"HTTP/1.1 200") == accepted
-
-
-@pytest.mark.parametrize("token", [None, "secret"], ids=["accepted", "refused"])
-def test_endless_trailers_are_cut_off(model, token):
-    with served(create_app({"tiny": model}, Limits(), token)) as url, connect(url) as client:
-        with pytest.raises(ConnectionError):
-            client.sendall(CHUNKED + b"0\r\n" + b"a:b\r\n" * 1_000_000)
-        assert httpx2.get(f"{url}/healthz").status_code == 200
-
-
-def test_chunks_and_trailers_that_are_larger_than_a_head_in_all_are_answered(model):
-    """Each piece arrives on its own; what counts is the size since the last piece of the body."""
-    text = b" " * 40_000
-    with served(create_app({"tiny": model}, Limits())) as url, connect(url) as client:
-        for piece in (CHUNKED, b'12\r\n{"texts": ["time"]\r\n', b"9c40\r\n%s\r\n" % text, b"9c40\r\n%s\r\n" % text):
-            client.sendall(piece)
-            time.sleep(0.05)
-        for piece in (b"1\r\n}\r\n0\r\n", b"A: %s\r\n" % text, b"\r\n", CLOSING):
-            client.sendall(piece)
-            time.sleep(0.05)
-        assert until_the_end(client).count(b"HTTP/1.1 200") == 2
-
-
-def test_a_body_that_goes_on_after_its_answer_is_not_read_for_ever(model):
-    with served(create_app({"tiny": model}, Limits(timeout=0.5), "secret")) as url, connect(url) as client:
-        client.sendall(CHUNKED)
-        assert closes(client, b"1\r\na\r\n").startswith(b"HTTP/1.1 401")
-
-
-def test_requests_that_follow_each_other_without_waiting_are_answered(model):
-    """The body before a head does not count as part of the head."""
-    body = b'{"texts": ["time"]' + b" " * 80_000 + b"}"
-    request = head(len(body)) + body
-    with served(create_app({"tiny": model}, Limits())) as url, connect(url) as client:
-        client.sendall(request + request[:30])
-        time.sleep(0.1)
-        client.sendall(request[30:60])
-        time.sleep(0.1)
-        client.sendall(request[60:] + CLOSING)
-        assert until_the_end(client).count(b"HTTP/1.1 200") == 3
-
-
-def test_requests_are_not_read_ahead(model, monkeypatch):
-    """Otherwise those of a client that sends faster than it is answered fill the memory."""
-    waiting: list[int] = []
-    read = Connection.data_received
-
-    def observed(connection: Connection, data: bytes) -> None:
-        waiting.append(len(connection.pipeline))
-        read(connection, data)
-
-    monkeypatch.setattr(Connection, "data_received", observed)
-    with served(create_app({"tiny": model}, Limits())) as url, connect(url) as client:
-        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n" % (b"a" * 5_000) * 200 + CLOSING)
-        assert until_the_end(client).count(b"HTTP/1.1 200") == 201
-    assert len(waiting) > 2
-    assert set(waiting) == {0}
-
-
-@pytest.mark.parametrize("reads", [False, True])
-def test_an_answer_that_is_not_read_is_not_kept_for_ever(model, reads):
-    """The answers together are larger than the system's buffers."""
-    requests = 400
-    with served(create_app({"tiny": model}, Limits(timeout=3 if reads else 0.3))) as url, connect(url) as client:
-        client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * requests + CLOSING)
-        time.sleep(0.5)
-        if reads:
-            assert until_the_end(client).count(b"HTTP/1.1 200") == requests + 1
-        else:
-            eventually(lambda: not takes(client))
 
 
 def test_a_body_that_stops_half_way_is_no_failure(gated):
