@@ -50,7 +50,6 @@ def explore(options: Explore) -> int:
     from multitask.inference.explore.explorer import load_dev_sets
     from multitask.inference.explore.routes import add_page
     from multitask.inference.serve.app import create_app
-    from multitask.inference.serve.connection import connections
     from multitask.inference.serve.guard import LOOPBACK
     from multitask.inference.serve.served_model import load_served
     from multitask.runtime.device import keep_few_kernels
@@ -79,7 +78,6 @@ def explore(options: Explore) -> int:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         config = uvicorn.Config(
             app,
-            http=connections(limits),
             access_log=False,
             log_config=None,
             server_header=False,
