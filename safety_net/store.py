@@ -94,7 +94,7 @@ class Net:
         Returns:
             its output.
         """
-        out = self.scratch / f"streams/{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+        out = self.scratch / f"streams/{os.getpid()}-{digest(name)}"  # each chain has its own process
         out.parent.mkdir(exist_ok=True)
 
         def work() -> None:
