@@ -1,18 +1,47 @@
 """What a model's folder says about the model in addition to its encoder: pooling, sentence length and heads."""
 
+import json
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from minbert.download_checkpoint import HUB_EXTRAS, weights_file
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file, write_json
-from multitask.models.config import Pooling
+from minbert.settings import read_as, settings
+from multitask.models.config import HeadsConfig, Pooling
 from multitask.models.pooling import PoolingMethod
 
 DESCRIPTION = "multitask.json"
 HEADS = "heads.safetensors"
 POOLING = Path("1_Pooling", "config.json")  # as sentence-transformers names it
+
+
+@settings
+class Description:
+    """What multitask.json says of a fine-tuned model."""
+
+    tasks: dict[str, Any]
+    """The tasks' declarations by name."""
+    pooling: PoolingMethod
+    heads: HeadsConfig
+    max_length: Annotated[int, Field(ge=3, lt=2**31)] | None = None
+    """Longer sentences, in tokens, are cut; None: at the encoder's limit."""
+
+
+def read_description(folder: Path) -> Description | None:
+    """What multitask.json says; None if a folder has none. Raises InputError if it is damaged."""
+    path = folder / DESCRIPTION
+    if not path.is_file():
+        return None
+    stored = read_json(path, dict)
+    if isinstance(tasks := stored.get("tasks"), list):  # version 0.1 names tasks of the course
+        stored["tasks"] = {str(name): None for name in tasks}
+    if isinstance(heads := stored.get("heads"), dict) and "hidden_size" in heads:  # its name in version 0.1
+        heads["head_hidden_size"] = heads.pop("hidden_size")
+    return read_as(Description, json.dumps(stored), path)
 
 
 def file_hashes(folder: Path) -> dict[str, str]:
@@ -26,9 +55,8 @@ def file_hashes(folder: Path) -> dict[str, str]:
 
 def heads_files(folder: Path, pooling: PoolingMethod) -> list[Path]:
     """The files that turn an encoder's folder into a `MultitaskModel`; none if its heads expect another pooling."""
-    path = folder / DESCRIPTION
-    fits = path.is_file() and read_json(path, dict).get("pooling") == pooling
-    return [path, folder / HEADS] if fits else []
+    found = read_description(folder)
+    return [folder / DESCRIPTION, folder / HEADS] if found and found.pooling == pooling else []
 
 
 def stored_max_length(folder: Path) -> int | None:
@@ -36,13 +64,12 @@ def stored_max_length(folder: Path) -> int | None:
 
     Longer sentences are cut.
     """
-    # Newer versions of sentence-transformers use the tokenizer's setting; an older setting still takes precedence.
-    places = [("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")]
-    if (folder / DESCRIPTION).is_file():
-        places = [(DESCRIPTION, "max_length")]
-    elif not (folder / "modules.json").is_file():
+    if (found := read_description(folder)) is not None:
+        return found.max_length
+    if not (folder / "modules.json").is_file():
         return None
-    for name, key in places:
+    # Newer versions of sentence-transformers use the tokenizer's setting; an older setting still takes precedence.
+    for name, key in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
         length = read_json(folder / name, dict).get(key) if (folder / name).is_file() else None
         if length is not None and (type(length) is not int or length < 3):
             raise InputError(f"{folder / name}: {key} is {length!r:.60}; expected a number of tokens from 3")
@@ -58,10 +85,8 @@ def resolve_pooling(pooling: Pooling, folder: Path) -> PoolingMethod:
     """
     if pooling != "auto":
         return pooling
-    if (folder / DESCRIPTION).is_file():
-        stored = read_json(folder / DESCRIPTION, dict).get("pooling")
-        if stored in get_args(PoolingMethod):
-            return stored
+    if (found := read_description(folder)) is not None:
+        return found.pooling
     return "mean" if "mean" in stored_pooling(folder) else "cls"
 
 

@@ -1,30 +1,28 @@
 """MultitaskModel: an encoder, a pooling and one head for each task. Transformers can read the saved encoder."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from minbert.checkpoint import read_tensors, write_tensors
 from minbert.errors import InputError
-from minbert.files import atomic_folder, read_json, write_json
+from minbert.files import atomic_folder, write_json
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
-from minbert.settings import read_as
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.models.config import HeadsConfig
-from multitask.models.model_folder import DESCRIPTION, HEADS, resolve_pooling, stored_max_length
+from multitask.models.model_folder import DESCRIPTION, HEADS, Description, read_description, resolve_pooling
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.models.prediction_heads import build_heads, pair_input
 from multitask.models.predictions import Prediction, Sentence, predict_rows
 from multitask.runs.artefact import is_run, locate_model
 from multitask.runtime.device import Runtime, start
 from multitask.runtime.options import Device, Precision
-from multitask.tasks.declarations import COURSE, load_tasks, task_of
+from multitask.tasks.declarations import COURSE, task_named, task_of
 from multitask.tasks.kinds import Regression
 from multitask.tasks.task import Task
 
@@ -134,13 +132,9 @@ class MultitaskModel(nn.Module):
             self.tokenizer.save(temporary)
             # Heads may share layers. safetensors needs each tensor once; loading restores the sharing.
             write_tensors(self._own_heads(), temporary / HEADS)
-            description = {
-                "tasks": {name: task.declaration() for name, task in self.tasks.items()},
-                "pooling": self.pooling,
-                "heads": asdict(self.heads_config),
-                "max_length": self.max_length,
-            }
-            write_json(temporary / DESCRIPTION, description)
+            tasks = {name: task.declaration() for name, task in self.tasks.items()}
+            description = Description(tasks, self.pooling, self.heads_config, self.max_length)
+            write_json(temporary / DESCRIPTION, asdict(description))
 
     @classmethod
     def load(cls, run_or_folder: str | Path, device: Device = "auto", precision: Precision = "auto") -> Self:
@@ -155,26 +149,17 @@ class MultitaskModel(nn.Module):
             InputError: the run is not complete or keeps no model, or the folder is no such model or is damaged.
         """
         folder = locate_model(run_or_folder) if is_run(run_or_folder) else Path(run_or_folder)
-        path = folder / DESCRIPTION
-        if not path.is_file():
+        path, found = folder / DESCRIPTION, read_description(folder)
+        if found is None:
             raise InputError(f"{folder}: not a fine-tuned model, as it has no {DESCRIPTION}; pass a run of finetune")
-        description = read_json(path)
         try:
-            tasks, pooling = _tasks(description["tasks"]), description["pooling"]
-            renamed = {"hidden_size": "head_hidden_size"}  # the name in older models
-            named = {renamed.get(name, name): value for name, value in description["heads"].items()}
-        except (TypeError, KeyError, AttributeError) as error:
-            raise InputError(f"{path}: not a description of a multitask model ({error})") from None
+            tasks = {name: _task(name, declaration) for name, declaration in found.tasks.items()}
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
-        heads: HeadsConfig = read_as(HeadsConfig, json.dumps(named), path)
-        max_length = stored_max_length(folder)
-        if pooling not in get_args(PoolingMethod):
-            raise InputError(f"{path}: pooling is {pooling!r}; expected {' or '.join(get_args(PoolingMethod))}")
         encoder, tokenizer = BertModel.from_pretrained(str(folder)), load_tokenizer(str(folder))
-        if (max_length or 0) > tokenizer.max_length:
-            raise InputError(f"{path}: max_length is {max_length!r:.60}; the encoder takes 3 to {tokenizer.max_length}")
-        model = cls(encoder, tokenizer, tasks, pooling, heads, max_length)
+        if (found.max_length or 0) > tokenizer.max_length:
+            raise InputError(f"{path}: max_length is {found.max_length}; the encoder takes 3 to {tokenizer.max_length}")
+        model = cls(encoder, tokenizer, tasks, found.pooling, found.heads, found.max_length)
         state = read_tensors(folder / HEADS)
         if set(state) != set(own := model._own_heads()) or any(state[n].shape != own[n].shape for n in state):
             raise InputError(f"{folder / HEADS}: its tensors do not fit {path.name}")
@@ -204,14 +189,9 @@ def tasks_to_score(model: MultitaskModel, folder: Path) -> dict[str, Task]:
     }
 
 
-def _tasks(stored: Any) -> dict[str, Task]:
-    """The tasks of a model's description; older models name tasks of the course."""
-    if isinstance(stored, list):
-        course = load_tasks(COURSE)
-        if unknown := set(stored) - set(course):
-            raise InputError(f"unknown tasks {', '.join(sorted(unknown))}; the course's are {', '.join(course)}")
-        return {name: course[name] for name in stored}
-    return {name: task_of(name, declaration) for name, declaration in stored.items()}
+def _task(name: str, declaration: Any) -> Task:
+    """A task of a model's description; version 0.1 only names tasks of the course."""
+    return task_of(name, declaration) if declaration is not None else task_named(COURSE, name)
 
 
 def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:

@@ -41,14 +41,15 @@ class Residual(nn.Module):
 
 
 class SentenceHead(nn.Module):
-    """One sentence -> class logits [rows, classes], or a number of a regression [rows]."""
+    """An MLP on one embedding, of a sentence or a jointly encoded pair: [rows, outputs]; [rows] of one output."""
 
-    def __init__(self, mlp: nn.Module) -> None:
+    def __init__(self, mlp: nn.Module, bounded: bool = False) -> None:
         super().__init__()
         self.mlp = mlp
+        self.bounded = bounded
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        return _squeezed(self.mlp(embeddings), bounded=False)
+        return _squeezed(self.mlp(embeddings), self.bounded)
 
 
 class CosineHead(nn.Module):
@@ -90,18 +91,6 @@ class FeatureHead(nn.Module):
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
         features = torch.cat([(first - second).abs(), first * second, first + second], dim=1)
         return _squeezed(self.mlp(features), self.bounded)
-
-
-class JointHead(nn.Module):
-    """An MLP on the embedding of a jointly encoded pair, [rows, outputs]; [rows] of one output."""
-
-    def __init__(self, mlp: nn.Module, bounded: bool) -> None:
-        super().__init__()
-        self.mlp = mlp
-        self.bounded = bounded
-
-    def forward(self, joint: Tensor) -> Tensor:
-        return _squeezed(self.mlp(joint), self.bounded)
 
 
 def _squeezed(outputs: Tensor, bounded: bool) -> Tensor:
@@ -162,7 +151,7 @@ def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> Heads:
         if pairs == "features":
             return FeatureHead(Mlp(3 * width, hidden, task.outputs, config.dropout), bounded)
         if pairs == "joint":
-            return JointHead(Mlp(width, hidden, task.outputs, config.dropout), bounded)
+            return SentenceHead(Mlp(width, hidden, task.outputs, config.dropout), bounded)
         if bounded or (config.sharing == "none" and task.outputs == 1):
             return CosineHead(transform())
         return BilinearHead(transform(), size, task.outputs)

@@ -195,8 +195,6 @@ DAMAGES = {
     "half a description": shorten(DESCRIPTION),
     "a description that is a list": lambda folder: (folder / DESCRIPTION).write_text("[]"),
     "unknown task": describe(tasks=["sentiment", "irony"]),
-    "unknown heads setting": describe(heads={"colour": "red"}),
-    "illegal sharing": describe(heads={"sharing": "everything"}),
     "illegal pooling": describe(pooling="max"),
     "no heads": lambda folder: (folder / HEADS).unlink(),
     "half the heads": shorten(HEADS),

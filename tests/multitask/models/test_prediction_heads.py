@@ -12,7 +12,6 @@ from multitask.models.prediction_heads import (
     BilinearHead,
     CosineHead,
     FeatureHead,
-    JointHead,
     Mlp,
     SentenceHead,
     build_heads,
@@ -151,7 +150,7 @@ def test_feature_head_is_symmetric_and_reads_all_three_features(bounded):
 
 @pytest.mark.parametrize("bounded", [False, True])
 def test_joint_head(bounded):
-    head, x = JointHead(Mlp(WIDTH, HIDDEN, 1, 0.3), bounded).eval(), draw(ROWS, WIDTH)
+    head, x = SentenceHead(Mlp(WIDTH, HIDDEN, 1, 0.3), bounded).eval(), draw(ROWS, WIDTH)
     expected = head.mlp(x)[:, 0]
     torch.testing.assert_close(head(x), expected.sigmoid() if bounded else expected)
 
@@ -170,12 +169,12 @@ def test_residual_heads_begin_with_the_embeddings_own_geometry(sharing):
 
 
 @pytest.mark.parametrize(
-    "similarity, kind", [("embeddings", CosineHead), ("features", FeatureHead), ("joint", JointHead)]
+    "similarity, kind", [("embeddings", CosineHead), ("features", FeatureHead), ("joint", SentenceHead)]
 )
 def test_similarity_may_read_its_pairs_differently(similarity, kind):
     heads = build(pairs="joint", similarity_pairs=similarity)
     assert type(heads["similarity"]) is kind
-    assert type(heads["paraphrase"]) is JointHead
+    assert type(heads["paraphrase"]) is SentenceHead
 
 
 @pytest.mark.parametrize("pairs", ["features", "joint"])

@@ -199,6 +199,9 @@ def test_identity_changes_with(tiny, tiny_encoder, change):
     assert other.identity != tiny.identity
 
 
+DESCRIBED = {"tasks": {}, "pooling": "mean", "heads": {}}
+
+
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
@@ -206,8 +209,8 @@ def test_identity_changes_with(tiny, tiny_encoder, change):
         ({"sentence_bert_config.json": {}, "tokenizer_config.json": {"model_max_length": 7}}, 7),
         ({"sentence_bert_config.json": {"max_seq_length": None}}, 64),
         ({"tokenizer_config.json": {"model_max_length": int(1e30)}}, 64),
-        ({"multitask.json": {"max_length": 12}, "sentence_bert_config.json": {"max_seq_length": 9}}, 12),
-        ({"multitask.json": {"max_length": None}}, 64),
+        ({"multitask.json": {**DESCRIBED, "max_length": 12}, "sentence_bert_config.json": {"max_seq_length": 9}}, 12),
+        ({"multitask.json": DESCRIBED}, 64),
     ],
 )
 def test_sentences_are_cut_as_the_folder_says(tiny_encoder, tmp_path, files, expected):
