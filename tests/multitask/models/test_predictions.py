@@ -7,7 +7,7 @@ import torch
 from minbert.errors import InputError
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
-from multitask.models.predictions import columns_of, estimate_rows
+from multitask.models.predictions import columns_of
 from tests.multitask.declared import model_of_every_kind
 
 SINGLES = ["The band seemed to have a good time.", "", "It falls short. " * 5, "time"]
@@ -77,13 +77,6 @@ def test_no_rows_give_no_predictions(model):
     assert model.predict("similar", []) == model.predict("topic", []) == []
     with pytest.raises(InputError, match='no task "sentiment"'):
         model.predict("sentiment", [])
-
-
-def test_the_order_of_rows_does_not_matter(model):
-    there = estimate_rows(model, SINGLES)
-    back = estimate_rows(model, SINGLES[::-1])
-    for task in there:
-        np.testing.assert_allclose(there[task], back[task][::-1], atol=1e-6)
 
 
 @pytest.mark.parametrize(
