@@ -21,7 +21,8 @@ from minbert.remove_heads_and_neurons import without_units
 from multitask.data.read_unlabelled_files import SENTENCES, read_texts
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.stages.prune import PruneConfig
-from multitask.stages.prune.importance_scores import choose, random_scores
+from multitask.stages.prune.pruning import choose
+from multitask.training.importance_scores import random_scores
 
 SHARES = (0.0, 0.2, 0.5, 0.9)
 

@@ -30,9 +30,9 @@ from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator
 from multitask.stages.common import begin_stage
 from multitask.stages.prune import PruneConfig
-from multitask.stages.prune.importance_scores import AlignUniformSource, scored_batches, sensitivity
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
+from multitask.training.importance_scores import AlignUniformSource, scored_batches, sensitivity
 
 BATCH_SIZES = (16, 32, 128)
 """What batches of 64 are compared with."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from minbert.config import BertConfig
 from minbert.download_checkpoint import weights_file
 from minbert.errors import InputError
 from minbert.files import atomic_file, sha256_of_file, write_json
@@ -36,17 +37,16 @@ from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.stages.common import Start, begin_stage
 from multitask.stages.prune import STAGE, PruneConfig
-from multitask.stages.prune.importance_scores import (
+from multitask.tasks.declarations import load_tasks, task_named
+from multitask.tasks.kinds import POSITIVE
+from multitask.tasks.read_examples import load_rows
+from multitask.training.importance_scores import (
     AlignUniformSource,
-    choose,
     magnitude,
     random_scores,
     scored_batches,
     sensitivity,
 )
-from multitask.tasks.declarations import load_tasks, task_named
-from multitask.tasks.kinds import POSITIVE
-from multitask.tasks.read_examples import load_rows
 from multitask.training.source import Source, TaskSource
 
 logger = logging.getLogger("multitask")
@@ -193,6 +193,77 @@ def _gradient(
     batches = scored_batches(drawn_rows(len(source), config.train_limit), config.batch_size, config.seed)
     encoder.to(runtime.device)
     return lambda factors: sensitivity(encoder, pooling, source, batches, factors, config.signed, runtime)
+
+
+def choose(shape: BertConfig, score: Callable[[Units], Units], config: PruneConfig) -> tuple[Units, Units]:
+    """Score the units and remove the lowest or the highest, in several rounds; later rounds mask what is removed.
+
+    Args:
+        shape: configuration of the encoder.
+        score: maps factors (1 for remaining units, 0 for removed ones) to scores.
+        config: which units, what share of them, over all layers or within each, and the number of rounds.
+
+    Returns:
+        The units to keep (bool), and each unit's score in the round that removed it, or in the last round.
+    """
+    kept, scores = Units.full(shape, 1, torch.bool), Units.full(shape, 0.0)
+    for number in range(1, config.rounds + 1):
+        fresh = score(kept.map(lambda left: left.float()))
+        if not all(values.isfinite().all() for values in fresh.tensors):
+            raise InputError("the units' scores are not finite; the start weights are damaged")
+        scores = _combined(lambda left, new, old: torch.where(left, new, old), kept, fresh, scores)
+        even = config.normalize_scores
+        ranked = _combined(lambda left, new: _normalized(new, left), kept, scores) if even else scores
+        if config.order == "highest":
+            ranked = ranked.map(torch.neg)
+        share = config.share * number / config.rounds
+        pooled = config.scope == "global"
+        if config.what != "neurons":
+            kept = replace(kept, heads=drop_lowest(ranked.heads, kept.heads, share, pooled, spare_last=True))
+        if config.what != "heads":
+            kept = replace(kept, neurons=drop_lowest(ranked.neurons, kept.neurons, share, pooled, spare_last=False))
+    return kept, scores
+
+
+def drop_lowest(
+    scores: Sequence[Tensor], kept: Sequence[Tensor], share: float, pooled: bool, spare_last: bool
+) -> tuple[Tensor, ...]:
+    """Drop the lowest-scoring units until the given share of all units is gone, or no other unit may go.
+
+    Args:
+        scores: layers x [units].
+        kept: layers x [units] bool, the units that remain so far.
+        share: share of all units to be gone in total, including those dropped earlier.
+        pooled: rank units over all layers; otherwise within each layer.
+        spare_last: always keep the highest-scoring unit of each layer.
+
+    Returns:
+        layers x [units] bool, the units that remain afterwards.
+    """
+    if not pooled:
+        layers = zip(scores, kept, strict=True)
+        return tuple(drop_lowest([rank], [left], share, True, spare_last)[0] for rank, left in layers)
+    values, left = torch.cat(list(scores)), torch.cat(list(kept))
+    free, sizes = left.clone(), [len(layer) for layer in kept]
+    if spare_last:
+        for part, rank in zip(free.split(sizes), scores, strict=True):
+            part[rank.masked_fill(~part, -torch.inf).argmax()] = False
+    candidates = free.nonzero().flatten()
+    order = candidates[values[candidates].argsort(stable=True)]
+    left[order[: max(round(share * len(left)) - int((~left).sum()), 0)]] = False
+    return left.split(sizes)
+
+
+def _combined(function: Callable[..., Tensor], *units: Units) -> Units:
+    """Apply a function to the values of several `Units`, layer by layer."""
+    heads = tuple(map(function, *(unit.heads for unit in units)))
+    return Units(heads, tuple(map(function, *(unit.neurons for unit in units))))
+
+
+def _normalized(scores: Tensor, left: Tensor) -> Tensor:
+    """A layer's scores divided by the norm of the remaining units' scores (Michel et al. 2019, section 4.1)."""
+    norm = scores[left].norm()
+    return scores / norm if norm > 0 else scores
 
 
 def _write_scores(path: Path, scores: Units, kept: Units) -> None:

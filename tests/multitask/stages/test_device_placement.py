@@ -33,11 +33,11 @@ from multitask.stages.mlm import MlmConfig
 from multitask.stages.mlm.training import mlm
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import pretrain
-from multitask.stages.prune.importance_scores import AlignUniformSource, sensitivity
 from multitask.tasks.declarations import MAIN_TASKS, task_named
 from multitask.tasks.read_examples import load_rows
 from multitask.training import gradient_cache
 from multitask.training.config import OptimizerConfig
+from multitask.training.importance_scores import AlignUniformSource, sensitivity
 from multitask.training.optimizer import Optimizer
 from multitask.training.trainable import Trainable
 

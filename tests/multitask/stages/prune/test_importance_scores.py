@@ -18,17 +18,10 @@ from minbert.tokenizer import load_tokenizer
 from multitask.data.labelled_data import LabelledData
 from multitask.runtime.device import start
 from multitask.stages.prune import PruneConfig
-from multitask.stages.prune.importance_scores import (
-    SOURCE,
-    AlignUniformSource,
-    choose,
-    drop_lowest,
-    magnitude,
-    random_scores,
-    sensitivity,
-)
+from multitask.stages.prune.pruning import choose, drop_lowest
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
+from multitask.training.importance_scores import SOURCE, AlignUniformSource, magnitude, random_scores, sensitivity
 from multitask.training.source import losses_of
 from multitask.training.trainable import Batch
 

@@ -1,4 +1,4 @@
-"""Importance scores of an encoder's units (attention heads and feed-forward neurons), and the choice of removed units.
+"""Importance scores of an encoder's units: attention heads and feed-forward neurons.
 
 A factor m = 1 multiplies a unit's output. The gradient of a loss with respect to m predicts, to first order, how much
 removing the unit changes the loss: ΔL = −∂L/∂m.
@@ -6,16 +6,13 @@ removing the unit changes the loss: ΔL = −∂L/∂m.
 Sources: Michel et al. 2019, arXiv 1905.10650, section 4.1; SparseCSE, arXiv 2311.03881 (the loss).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from minbert.config import BertConfig
-from minbert.errors import InputError
 from minbert.model import BertModel, Layer
 from minbert.remove_heads_and_neurons import Units, masked
 from multitask.data.examples import Rows
@@ -24,7 +21,6 @@ from multitask.models.pooling import PoolingMethod
 from multitask.objectives import alignment, uniformity, unit
 from multitask.runtime.device import Runtime
 from multitask.runtime.random_streams import generator, torch_seed
-from multitask.stages.prune import PruneConfig
 from multitask.tasks.kinds import POSITIVE
 from multitask.training.source import BatchLoss, Encoded, Inputs, Source, losses_of
 from multitask.training.trainable import Batch
@@ -83,13 +79,15 @@ def sensitivity(
 ) -> Units:
     """Mean over batches of |∂L/∂m|, or of −∂L/∂m if signed: the first-order change of the loss if the unit is removed.
 
+    Without the sign, harmful units score as high as equally helpful ones.
+
     Args:
         encoder: in eval mode on the runtime's device.
-        pooling: sentence embedding from the first token or the mean.
+        pooling: of the embeddings that the source reads.
         source: computes the loss of a batch.
         batches: rows of the source.
         factors: m, at which the gradient is taken: 1, or 0 for masked units.
-        signed: keep the sign; otherwise harmful units score as high as equally helpful ones.
+        signed: keep the sign.
         runtime: device and precision.
 
     Returns:
@@ -127,77 +125,3 @@ def random_scores(shape: BertConfig, seed: int) -> Units:
     """Scores of an encoder's units, drawn uniformly from 0 to 1."""
     generator = torch.Generator().manual_seed(torch_seed(seed, "random scores"))
     return Units.full(shape, 0.0).map(lambda values: torch.rand(len(values), generator=generator))
-
-
-def choose(shape: BertConfig, score: Callable[[Units], Units], config: PruneConfig) -> tuple[Units, Units]:
-    """Score the units and remove the lowest or the highest, in several rounds; later rounds mask what is removed.
-
-    Args:
-        shape: configuration of the encoder.
-        score: maps factors (1 for remaining units, 0 for removed ones) to scores.
-        config: which units, what share of them, over all layers or within each, and the number of rounds.
-
-    Returns:
-        The units to keep (bool), and each unit's score in the round that removed it, or in the last round.
-
-    Raises:
-        InputError: some scores are not finite.
-    """
-    kept, scores = Units.full(shape, 1, torch.bool), Units.full(shape, 0.0)
-    for number in range(1, config.rounds + 1):
-        fresh = score(kept.map(lambda left: left.float()))
-        if not all(values.isfinite().all() for values in fresh.tensors):
-            raise InputError("the units' scores are not finite; the start weights are damaged")
-        scores = _combined(lambda left, new, old: torch.where(left, new, old), kept, fresh, scores)
-        even = config.normalize_scores
-        ranked = _combined(lambda left, new: _normalized(new, left), kept, scores) if even else scores
-        if config.order == "highest":
-            ranked = ranked.map(torch.neg)
-        share = config.share * number / config.rounds
-        pooled = config.scope == "global"
-        if config.what != "neurons":
-            kept = replace(kept, heads=drop_lowest(ranked.heads, kept.heads, share, pooled, spare_last=True))
-        if config.what != "heads":
-            kept = replace(kept, neurons=drop_lowest(ranked.neurons, kept.neurons, share, pooled, spare_last=False))
-    return kept, scores
-
-
-def drop_lowest(
-    scores: Sequence[Tensor], kept: Sequence[Tensor], share: float, pooled: bool, spare_last: bool
-) -> tuple[Tensor, ...]:
-    """Drop the lowest-scoring units until the given share of all units is gone, or no other unit may go.
-
-    Args:
-        scores: layers x [units].
-        kept: layers x [units] bool, the units that remain so far.
-        share: share of all units to be gone in total, including those dropped earlier.
-        pooled: rank units over all layers; otherwise within each layer.
-        spare_last: always keep the highest-scoring unit of each layer.
-
-    Returns:
-        layers x [units] bool, the units that remain afterwards.
-    """
-    if not pooled:
-        layers = zip(scores, kept, strict=True)
-        return tuple(drop_lowest([rank], [left], share, True, spare_last)[0] for rank, left in layers)
-    values, left = torch.cat(list(scores)), torch.cat(list(kept))
-    free, sizes = left.clone(), [len(layer) for layer in kept]
-    if spare_last:
-        for part, rank in zip(free.split(sizes), scores, strict=True):
-            part[rank.masked_fill(~part, -torch.inf).argmax()] = False
-    candidates = free.nonzero().flatten()
-    order = candidates[values[candidates].argsort(stable=True)]
-    left[order[: max(round(share * len(left)) - int((~left).sum()), 0)]] = False
-    return left.split(sizes)
-
-
-def _combined(function: Callable[..., Tensor], *units: Units) -> Units:
-    """Apply a function to the values of several `Units`, layer by layer."""
-    heads = tuple(map(function, *(unit.heads for unit in units)))
-    return Units(heads, tuple(map(function, *(unit.neurons for unit in units))))
-
-
-def _normalized(scores: Tensor, left: Tensor) -> Tensor:
-    """A layer's scores divided by the norm of the remaining units' scores (Michel et al. 2019, section 4.1)."""
-    norm = scores[left].norm()
-    return scores / norm if norm > 0 else scores
