@@ -5,7 +5,6 @@ import json
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,11 +29,10 @@ from multitask.runtime.options import RunOptions
 from multitask.stages.finetune.training import finetune
 from multitask.stages.fuse import REPORT, FuseConfig
 from multitask.stages.fuse import training as stage
-from multitask.stages.fuse.training import Fusing, fuse
+from multitask.stages.fuse.training import fuse
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.training.config import OptimizerConfig
-from multitask.training.optimizer import build_adamw
 from multitask.training.trainable import Update
 from tests.conftest import COURSE_TASKS, task_file
 
@@ -59,26 +57,14 @@ def varied(config: FuseConfig, **changes) -> FuseConfig:
 
 
 @pytest.fixture
-def run(tiny_encoder: Path, small_data: Path, tmp_path: Path) -> Run:
-    def call(config: FuseConfig = CONFIG, folder: str = "runs", **changes) -> Artefact:
-        options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / folder, **changes)
-        return fuse(str(tiny_encoder), small_data, config, options)
-
-    return call
+def run(run_stage):
+    return lambda config=CONFIG, **arguments: run_stage(fuse, config, **arguments)
 
 
 @pytest.fixture
-def problem(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[[FuseConfig], Fusing]:
+def fusing(problem):
     """What the stage hands to the training loop."""
-
-    def call(config: FuseConfig = CONFIG) -> Fusing:
-        with monkeypatch.context() as patch:
-            patch.setattr(stage, "train_once", lambda key, problem, *rest: SimpleNamespace(problem=problem))
-            found = run(config).problem
-        found.module.train()
-        return found
-
-    return call
+    return lambda config=CONFIG: problem(fuse, config)
 
 
 def names(updates: list[Update]) -> list[tuple[str, ...]]:
@@ -103,10 +89,10 @@ def file_sentences(data: Path, task: str, rows: list[int]) -> list[str]:
 # The plan.
 
 
-def test_each_supervised_update_is_followed_by_its_views_and_then_come_the_unlabelled(problem) -> None:
+def test_each_supervised_update_is_followed_by_its_views_and_then_come_the_unlabelled(fusing):
     config = varied(CONFIG, epochs=3, quora_share=0.25)
-    fusing = problem(config)
-    epochs = [list(fusing.plan(epoch)) for epoch in range(3)]
+    found = fusing(config)
+    epochs = [list(found.plan(epoch)) for epoch in range(3)]
     supervised = -(-ROWS // 12)
     for plan in epochs:
         expected = [("sentiment",), ("sentiment views",)] * supervised
@@ -117,43 +103,41 @@ def test_each_supervised_update_is_followed_by_its_views_and_then_come_the_unlab
             assert labelled.rows.tolist() == views.rows.tolist()
     quora = [row for plan in epochs for (batch,) in plan if batch.source == "paraphrase views" for row in batch.rows]
     assert len(quora) == len(set(quora)) == 3 * 32  # other rows each epoch
-    assert [[b.rows.tolist() for b in u] for u in fusing.plan(1)] == [[b.rows.tolist() for b in u] for u in epochs[1]]
+    assert [[b.rows.tolist() for b in u] for u in found.plan(1)] == [[b.rows.tolist() for b in u] for u in epochs[1]]
 
 
-def test_one_step_joins_labels_and_views(problem) -> None:
+def test_one_step_joins_labels_and_views(fusing):
     config = varied(CONFIG, tasks=("sentiment", "similarity"), untrained=(), unlabelled=("paraphrase",), steps="one")
-    plan = list(problem(config).plan(0))
+    plan = list(fusing(config).plan(0))
     joined = ("sentiment", "similarity", "sentiment views", "similarity views")
     assert names(plan) == [joined] * 6 + [("paraphrase views",)]  # 6% of 128 sentences are one batch
 
 
-def test_other_schedulers_keep_the_views_behind_their_batch(problem) -> None:
+def test_other_schedulers_keep_the_views_behind_their_batch(fusing):
     config = varied(CONFIG, tasks=("sentiment", "similarity"), untrained=(), unlabelled=())
-    plan = names(list(problem(varied(config, scheduler="batch_round_robin")).plan(0)))
+    plan = names(list(fusing(varied(config, scheduler="batch_round_robin")).plan(0)))
     assert {len(update) for update in plan} == {1}
     assert [(f"{name} views",) for (name,) in plan[::2]] == plan[1::2]
 
 
 @pytest.mark.parametrize(("pairs", "limit"), [("embeddings", None), ("joint", None), ("embeddings", 30)])
-def test_views_are_the_batchs_own_sentences_and_of_pairs_both(
-    pairs: str, limit: int | None, problem, tiny_encoder: Path, small_data: Path
-) -> None:
+def test_views_are_the_batchs_own_sentences_and_of_pairs_both(pairs, limit, fusing, tiny_encoder, small_data):
     tasks = ("sentiment", "paraphrase", "similarity")
     heads = HeadsConfig(sharing="separate", pairs=pairs)
     config = varied(CONFIG, tasks=tasks, untrained=(), unlabelled=(), heads=heads, steps="one", train_limit=limit)
-    fusing, tokenizer = problem(config), load_tokenizer(str(tiny_encoder))
-    update = fusing.plan(0)[2]
+    found, tokenizer = fusing(config), load_tokenizer(str(tiny_encoder))
+    update = found.plan(0)[2]
     assert len(update) == 6
     for labelled, views in zip(update[:3], update[3:], strict=True):
         texts = file_sentences(small_data, labelled.source, labelled.rows.tolist())
         assert len(texts) == len(labelled.rows) * (1 if labelled.source == "sentiment" else 2)
         encoded = [ids.tolist() for ids in tokenizer.encode(texts)]
-        assert [ids.tolist() for ids in fusing.view_sources[views.source].inputs(views.rows).ids] == encoded * 2
+        assert [ids.tolist() for ids in found.view_sources[views.source].inputs(views.rows).ids] == encoded * 2
 
 
-def test_a_limit_holds_for_labels_and_for_views(problem) -> None:
+def test_a_limit_holds_for_labels_and_for_views(fusing):
     config = varied(CONFIG, train_limit=10, tasks=("similarity",), untrained=(), unlabelled=("similarity", "sentiment"))
-    plan = problem(config).plan(0)
+    plan = fusing(config).plan(0)
     rows = {
         name: sorted({row for update in plan for b in update if b.source == name for row in b.rows.tolist()})
         for name in ("similarity", "similarity views", "sentiment views")
@@ -171,7 +155,7 @@ def test_a_limit_holds_for_labels_and_for_views(problem) -> None:
 
 
 @pytest.mark.parametrize("objective", ["infonce", "vicreg"])
-def test_one_step_has_the_gradient_of_the_sum(objective: str, problem) -> None:
+def test_one_step_has_the_gradient_of_the_sum(objective, fusing):
     config = varied(
         CONFIG,
         tasks=("sentiment", "similarity"),
@@ -185,46 +169,46 @@ def test_one_step_has_the_gradient_of_the_sum(objective: str, problem) -> None:
         heads=PLAIN,
         objective=ObjectiveConfig(objective),
     )
-    fusing = problem(config)
-    update = fusing.plan(0)[1]
-    losses = fusing.backward(update)
-    found = gradients(fusing.module)
-    fusing.module.zero_grad(set_to_none=True)
+    found = fusing(config)
+    update = found.plan(0)[1]
+    losses = found.backward(update)
+    summed = gradients(found.module)
+    found.module.zero_grad(set_to_none=True)
 
     def embeddings(task: str, rows: np.ndarray) -> Tensor:
-        data = fusing.training[task]
+        data = found.training[task]
         alone = [torch.from_numpy(column[row].astype(np.int64))[None] for column in data.columns for row in rows]
-        return torch.stack([fusing.model.encoder(ids).last_hidden_state[0].mean(dim=0) for ids in alone])
+        return torch.stack([found.model.encoder(ids).last_hidden_state[0].mean(dim=0) for ids in alone])
 
     supervised, contrastive = {}, {}
     for batch in update[:2]:
         embedded = embeddings(batch.source, batch.rows)
-        labels = torch.from_numpy(fusing.training[batch.source].examples.labels[batch.rows])
+        labels = torch.from_numpy(found.training[batch.source].examples.labels[batch.rows])
         if batch.source == "sentiment":
-            logits = fusing.model.heads["sentiment"](embedded)
+            logits = found.model.heads["sentiment"](embedded)
             supervised["sentiment"] = nn.functional.cross_entropy(logits, labels.long())
         else:
             cosine = nn.functional.cosine_similarity(*embedded.chunk(2))
             supervised["similarity"] = nn.functional.mse_loss(cosine, labels / 5)
-        projected = fusing.module["projection"](embedded)
+        projected = found.module["projection"](embedded)
         contrastive[batch.source] = build_objective(objective)(projected, projected)
     total = (supervised["sentiment"] + 3.0 * supervised["similarity"]) / 2
     (total + 0.3 * (contrastive["sentiment"] + contrastive["similarity"]) / 2).backward()
     for name, loss in supervised.items():
         torch.testing.assert_close(losses.terms[name], loss, rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(losses.terms[f"{name} views"], contrastive[name], rtol=1e-4, atol=1e-6)
-    expected = gradients(fusing.module)
-    assert found.keys() == expected.keys()
-    assert {name.split(".")[0] for name in found} == {"encoder", "heads", "projection"}
+    expected = gradients(found.module)
+    assert summed.keys() == expected.keys()
+    assert {name.split(".")[0] for name in summed} == {"encoder", "heads", "projection"}
     for name, gradient in expected.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-5)
-    once = sum(int(fusing.training[batch.source].lengths[batch.rows].sum()) for batch in update[:2])
+        torch.testing.assert_close(summed[name], gradient, rtol=1e-3, atol=1e-5)
+    once = sum(int(found.training[batch.source].lengths[batch.rows].sum()) for batch in update[:2])
     assert losses.tokens == 3 * once  # with labels, and in two views
 
 
-def test_two_steps_are_the_two_parts_of_the_one(problem) -> None:
+def test_two_steps_are_the_two_parts_of_the_one(fusing):
     config = varied(CONFIG, encoder_dropout=0.0, heads=PLAIN)
-    one, two = problem(varied(config, steps="one")), problem(config)
+    one, two = fusing(varied(config, steps="one")), fusing(config)
     one.backward(one.plan(0)[0])
     for update in two.plan(0)[:2]:  # gradients add up as no optimizer steps between
         two.backward(update)
@@ -234,15 +218,15 @@ def test_two_steps_are_the_two_parts_of_the_one(problem) -> None:
         torch.testing.assert_close(gradient, expected[name], rtol=1e-5, atol=1e-6)
 
 
-def test_unlabelled_views_leave_the_heads_alone(problem) -> None:
-    fusing = problem()
-    last = fusing.plan(0)[-1]
+def test_unlabelled_views_leave_the_heads_alone(fusing):
+    found = fusing()
+    last = found.plan(0)[-1]
     assert names([last]) == [("similarity views",)]
-    fusing.backward(last)
-    assert {name.split(".")[0] for name in gradients(fusing.module)} == {"encoder", "projection"}
+    found.backward(last)
+    assert {name.split(".")[0] for name in gradients(found.module)} == {"encoder", "projection"}
 
 
-def test_without_contrastive_weight_it_is_fine_tuning(run: Run, tiny_encoder: Path, small_data: Path) -> None:
+def test_without_contrastive_weight_it_is_fine_tuning(run, tiny_encoder, small_data):
     config = varied(CONFIG, contrastive_weight=0.0, unlabelled=(), steps="one", encoder_dropout=0.0, heads=PLAIN)
     config = varied(config, optimizer=OptimizerConfig(learning_rate=1e-3, clip=None))  # a norm over more numbers rounds
     fused = run(config)
@@ -252,20 +236,10 @@ def test_without_contrastive_weight_it_is_fine_tuning(run: Run, tiny_encoder: Pa
     assert [line["scores"] for line in fused.history()] == [line["scores"] for line in tuned.history()]
 
 
-def test_the_projection_has_the_heads_learning_rate(problem) -> None:
-    fusing = problem()
-    optimizer = build_adamw(fusing.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
-    rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
-    assert {rates[id(p)] for p in fusing.model.encoder.parameters()} == {1e-5}
-    others = [*fusing.model.heads.parameters(), *fusing.module["projection"].parameters()]
-    assert {rates[id(p)] for p in others} == {1e-3}
-    assert len(rates) == len([*fusing.model.encoder.parameters(), *others])
-
-
 # The run.
 
 
-def test_steps_scores_and_what_is_kept(run: Run, small_data: Path) -> None:
+def test_steps_scores_and_what_is_kept(run, small_data):
     two, one = run(), run(varied(CONFIG, steps="one"))
     assert [line["step"] for line in two.history()] == [6 + 6 + 1 + 11]
     assert [line["step"] for line in one.history()] == [6 + 1 + 11]
@@ -290,57 +264,20 @@ def test_steps_scores_and_what_is_kept(run: Run, small_data: Path) -> None:
     assert inputs["views"]["similarity"] == load_rows(load_tasks(small_data)["similarity"], "train").identity
 
 
-def test_the_same_seed_gives_the_same_bits_and_another_does_not(run: Run) -> None:
-    first, second, other = run(), run(folder="again"), run(varied(CONFIG, seed=1))
-    assert first.folder.name == second.folder.name != other.folder.name
-    assert weights(first) == weights(second)
-    assert not {*weights(first)} & {*weights(other)}
-
-
-@pytest.mark.parametrize(("cut", "steps"), [(1, "two"), (2, "two"), (14, "two"), (5, "one")])
-def test_resumed_run_ends_in_the_same_bits(cut: int, steps: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = varied(CONFIG, steps=steps, epochs=2, train_limit=30)
-    whole = run(config, folder="whole")
-    backward, calls = Fusing.backward, []
-
-    def failing(self, update):
-        calls.append(update)
-        if len(calls) == cut + 1:
-            raise KeyboardInterrupt
-        return backward(self, update)
-
-    monkeypatch.setattr(Fusing, "backward", failing)
-    with pytest.raises(KeyboardInterrupt):
-        run(config, save_every=0.0)
-    monkeypatch.setattr(Fusing, "backward", backward)
-    resumed = run(config, save_every=0.0)
-    assert weights(whole) == weights(resumed)
-    assert [line["scores"] for line in whole.history()] == [line["scores"] for line in resumed.history()]
-
-
-def test_it_learns_both(run: Run) -> None:
-    config = varied(
-        CONFIG, epochs=15, train_limit=32, unlabelled=(), pooling="mean", heads=PLAIN, optimizer=OptimizerConfig(5e-3)
-    )
-    history = run(config).history()
-    for name, factor in (("sentiment", 0.8), ("sentiment views", 0.8)):
-        assert history[-1]["training"][name] < factor * history[0]["training"][name]
-
-
-def test_conflicts_are_watched_where_asked_for(run: Run) -> None:
+def test_conflicts_are_watched_where_asked_for(run):
     config = varied(CONFIG, tasks=("sentiment", "similarity"), untrained=(), unlabelled=(), conflicts_every=2)
     (line,) = run(config).history()
     assert -1 <= line["training"]["cosine sentiment/similarity"] <= 1
 
 
-def test_unknown_sources_and_objectives_that_need_labels_are_refused(run: Run) -> None:
+def test_unknown_sources_and_objectives_that_need_labels_are_refused(run):
     with pytest.raises(InputError, match='unknown source "mood"'):
         run(varied(CONFIG, unlabelled=("mood",)))
     with pytest.raises(InputError, match="cosine learns from labels, which sentiment does not have"):
         run(varied(CONFIG, objective=ObjectiveConfig("cosine")))
 
 
-def test_the_command(tiny_encoder: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_command(tiny_encoder, small_data, tmp_path, capsys):
     where = ["--start", str(tiny_encoder), "--data", str(small_data), "--runs", str(tmp_path), "--device", "cpu"]
     settings = [
         "--epochs",
@@ -375,7 +312,7 @@ def tasks_of(folder: Path, **kinds: str) -> Path:
     return folder / "tasks.toml"
 
 
-def test_declared_tasks_are_all_trained_on_labels(tiny_encoder, tmp_path, capsys) -> None:
+def test_declared_tasks_are_all_trained_on_labels(tiny_encoder, tmp_path, capsys):
     file = tasks_of(tmp_path, topic="classification", value="regression")
     where = ["--start", str(tiny_encoder), "--tasks-file", str(file), "--runs", str(tmp_path / "runs")]
     assert main(["fuse", *where, "--device", "cpu", "--epochs", "1"]) == 0
@@ -387,7 +324,7 @@ def test_declared_tasks_are_all_trained_on_labels(tiny_encoder, tmp_path, capsys
 
 
 @pytest.mark.parametrize("option", ["--tasks", "--untrained", "--unlabelled"])
-def test_a_named_task_that_the_tasks_file_lacks_is_refused(option, tiny_encoder, tmp_path, capsys) -> None:
+def test_a_named_task_that_the_tasks_file_lacks_is_refused(option, tiny_encoder, tmp_path, capsys):
     file = tasks_of(tmp_path, topic="classification", value="regression")
     where = ["--start", str(tiny_encoder), "--tasks-file", str(file), "--runs", str(tmp_path / "runs")]
     assert main(["fuse", *where, "--device", "cpu", option, "sentiment"]) == 2
@@ -396,7 +333,7 @@ def test_a_named_task_that_the_tasks_file_lacks_is_refused(option, tiny_encoder,
     assert not (tmp_path / "runs").exists()
 
 
-def test_defaults_name_the_tasks_of_the_report_that_are_declared(small_data, tmp_path) -> None:
+def test_defaults_name_the_tasks_of_the_report_that_are_declared(small_data, tmp_path):
     assert stage.STAGE.defaults(small_data) == FuseConfig()  # so the course's runs keep their hashes
     some = stage.STAGE.defaults(
         tasks_of(tmp_path, sentiment="classification", similarity="regression", topic="regression")
@@ -407,7 +344,7 @@ def test_defaults_name_the_tasks_of_the_report_that_are_declared(small_data, tmp
     assert (none.finetune.tasks, none.finetune.untrained, none.unlabelled) == ((), (), ())
 
 
-def test_settings_and_options_come_before_the_defaults_for_the_data(tiny_encoder, tmp_path, capsys) -> None:
+def test_settings_and_options_come_before_the_defaults_for_the_data(tiny_encoder, tmp_path, capsys):
     file = tasks_of(tmp_path, topic="classification", value="regression")
     (tmp_path / "settings.toml").write_text('tasks = ["value"]\nepochs = 1\nunlabelled = ["topic"]\n')
     where = ["--start", str(tiny_encoder), "--tasks-file", str(file), "--runs", str(tmp_path / "runs")]

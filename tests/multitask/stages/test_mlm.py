@@ -4,10 +4,9 @@ import csv
 import json
 import math
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +28,7 @@ from multitask.models.model_folder import resolve_pooling
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import torch_seed
+from multitask.stages import common
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
 from multitask.stages.mlm import MlmConfig, ShapeConfig
@@ -38,7 +38,6 @@ from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.training_sentences import training_sentences
 from multitask.training.config import MaskingConfig, OptimizerConfig
-from multitask.training.optimizer import build_adamw
 
 CONFIG = MlmConfig(batch_size=8, dev_share=0.2, optimizer=OptimizerConfig(learning_rate=1e-3))
 LINES = 40
@@ -46,42 +45,23 @@ LINES = 40
 disable_progress_bar()
 
 
-@pytest.fixture(scope="module")
-def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small data with a little unlabelled text, of which no line is there twice."""
-    folder = shutil.copytree(small_data, tmp_path_factory.mktemp("mlm") / "data")
-    lines = dict.fromkeys((sample_data / "sentences.txt").read_text(encoding="utf-8").splitlines())
-    (folder / "sentences.txt").write_text("\n".join(islice(lines, LINES)) + "\n", encoding="utf-8")
-    return folder
-
-
-Run = Callable[..., Artefact]
+@pytest.fixture
+def run(run_stage):
+    return lambda config=CONFIG, **arguments: run_stage(mlm, config, **arguments)
 
 
 @pytest.fixture
-def run(tiny_encoder: Path, data: Path, tmp_path: Path) -> Run:
-    def call(
-        config: MlmConfig = CONFIG, folder: str = "runs", start: Path = tiny_encoder, data: Path = data, **changes
-    ) -> Artefact:
-        return mlm(
-            str(start), data, config, RunOptions(device="cpu", precision="fp32", runs=tmp_path / folder, **changes)
-        )
-
-    return call
-
-
-@pytest.fixture
-def trained(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., MaskedTraining]:
+def trained(run, monkeypatch):
     """What a run trained, as it was at the end: the artefact keeps the best state only."""
     made: list[MaskedTraining] = []
+    train = common.train
 
-    class Remembered(MaskedTraining):
-        def __init__(self, *arguments) -> None:
-            super().__init__(*arguments)
-            made.append(self)
+    def remember(problem: MaskedTraining, *rest: Any) -> None:
+        made.append(problem)
+        train(problem, *rest)
 
-    def call(config: MlmConfig = CONFIG, **changes) -> MaskedTraining:
-        monkeypatch.setattr(stage, "MaskedTraining", Remembered)
+    def call(config: MlmConfig = CONFIG, **changes: Any) -> MaskedTraining:
+        monkeypatch.setattr(common, "train", remember)
         run(config, **changes)
         return made[-1]
 
@@ -99,7 +79,7 @@ def texts(problem: MaskedTraining, tokens: Tokens) -> list[str]:
 # What is trained on.
 
 
-def test_different_sentences_are_trained_on_or_held_out(data: Path, trained, tiny_encoder: Path) -> None:
+def test_different_sentences_are_trained_on_or_held_out(trained, tiny_encoder, data):
     lines = (data / "sentences.txt").read_text(encoding="utf-8").splitlines()
     problem = trained()
     training, dev = texts(problem, problem.training.tokens[0]), texts(problem, problem.dev)
@@ -114,7 +94,7 @@ def test_different_sentences_are_trained_on_or_held_out(data: Path, trained, tin
     assert texts(other_seed, other_seed.dev) == dev
 
 
-def test_held_out_sentences_leave_no_trace_in_the_weights(data: Path, run: Run, trained, tmp_path: Path) -> None:
+def test_held_out_sentences_leave_no_trace_in_the_weights(run, trained, data, tmp_path):
     held_out = trained(folder="first")
     before = weights(run(folder="first"))
     lines = (data / "sentences.txt").read_text(encoding="utf-8").splitlines()
@@ -135,7 +115,7 @@ def test_held_out_sentences_leave_no_trace_in_the_weights(data: Path, run: Run, 
     assert after(in_dev.index(False)) != before
 
 
-def test_sources_are_read_to_their_limit_and_repeated_sentences_once(data: Path, trained) -> None:
+def test_sources_are_read_to_their_limit_and_repeated_sentences_once(trained, data):
     config = replace(CONFIG, sources=("similarity", "sentiment", "similarity"), train_limit=5, dev_share=0.0)
     problem = trained(config)
     expected = []
@@ -150,7 +130,7 @@ def test_sources_are_read_to_their_limit_and_repeated_sentences_once(data: Path,
     assert sorted(found[row].tolist() for row in range(len(found))) == sorted(ids.tolist() for ids in encoded)
 
 
-def test_training_sentences_of_pairs_are_all_first_then_all_second_ones(data: Path) -> None:
+def test_training_sentences_of_pairs_are_all_first_then_all_second_ones(data):
     with (data / "quora-train.csv").open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines, delimiter="\t"))
     found, fingerprint = training_sentences("paraphrase", data)
@@ -171,7 +151,7 @@ def test_training_sentences_of_pairs_are_all_first_then_all_second_ones(data: Pa
 # Evaluation.
 
 
-def test_the_kept_model_has_the_recorded_dev_metrics_in_transformers(run: Run, trained) -> None:
+def test_the_kept_model_has_the_recorded_dev_metrics_in_transformers(run, trained):
     problem = trained()
     artefact = run()
     (line,) = artefact.history()
@@ -192,7 +172,7 @@ def test_the_kept_model_has_the_recorded_dev_metrics_in_transformers(run: Run, t
     assert line["scores"] == {"mlm": -line["dev"]["mlm"]["loss"]}
 
 
-def test_dev_batches_count_by_their_words_to_predict(trained, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dev_batches_count_by_their_words_to_predict(trained, monkeypatch):
     problem = trained()
     problem.module.eval()
     monkeypatch.setattr(stage, "TOKENS_PER_BATCH", {"cpu": 30})
@@ -208,7 +188,7 @@ def test_dev_batches_count_by_their_words_to_predict(trained, monkeypatch: pytes
     assert problem.evaluate().metrics["mlm"]["loss"] == pytest.approx(sum(losses) / sum(words), rel=1e-6)
 
 
-def test_evaluations_use_no_randomness(run: Run, trained) -> None:
+def test_evaluations_use_no_randomness(run, trained):
     config = replace(CONFIG, epochs=2)
     once = trained(config)
     often = trained(replace(config, evaluate_every=1))
@@ -227,13 +207,13 @@ def test_evaluations_use_no_randomness(run: Run, trained) -> None:
     [({"dev_share": 0.0}, 10), ({"masking": MaskingConfig(1e-6)}, 8)],
     ids=["no sentences", "no words"],
 )
-def test_without_anything_to_score_the_last_state_is_kept(run: Run, changes: dict, steps: int) -> None:
+def test_without_anything_to_score_the_last_state_is_kept(changes, steps, run):
     artefact = run(replace(CONFIG, epochs=2, **changes))
     assert [line["scores"] for line in artefact.history()] == [{}, {}]
     assert json.loads((artefact.folder / "best.json").read_text()) == {"last": f"step-{steps:07d}"}
 
 
-def test_a_diverging_run_ends_with_metrics(run: Run) -> None:
+def test_a_diverging_run_ends_with_metrics(run):
     (line,) = run(replace(CONFIG, optimizer=OptimizerConfig(learning_rate=30.0))).history()
     assert line["dev"]["mlm"]["loss"] > 1000
     assert math.isfinite(line["dev"]["mlm"]["perplexity"])
@@ -242,54 +222,10 @@ def test_a_diverging_run_ends_with_metrics(run: Run) -> None:
 # Training.
 
 
-def test_it_learns(run: Run) -> None:
-    config = replace(CONFIG, epochs=25, dev_share=0.1, optimizer=OptimizerConfig(learning_rate=1e-2))
-    history = run(config).history()
-    assert history[0]["training"]["mlm"] > 5
-    assert history[-1]["training"]["mlm"] < 0.8 * history[0]["training"]["mlm"]
-    assert history[-1]["training"]["mlm accuracy"] > history[0]["training"]["mlm accuracy"]
-
-
-def test_the_same_seed_gives_the_same_bits_and_another_does_not(run: Run) -> None:
-    first, second, other = run(), run(folder="again"), run(replace(CONFIG, seed=1))
-    assert first.folder.name == second.folder.name != other.folder.name
-    assert weights(first) == weights(second) != weights(other)
-
-
-@pytest.mark.parametrize("cut", [1, 3, 6])
-def test_resumed_run_ends_in_the_same_bits(cut: int, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = replace(CONFIG, epochs=2, evaluate_every=3)
-    whole = run(config, folder="whole")
-    losses, calls = MaskedTraining.losses, []
-
-    def failing(self, update):
-        calls.append(update)
-        if len(calls) == cut + 1:
-            raise KeyboardInterrupt
-        return losses(self, update)
-
-    monkeypatch.setattr(MaskedTraining, "losses", failing)
-    with pytest.raises(KeyboardInterrupt):
-        run(config, save_every=0.0)
-    monkeypatch.setattr(MaskedTraining, "losses", losses)
-    resumed = run(config, save_every=0.0)
-    assert weights(whole) == weights(resumed)
-    assert [line["dev"] for line in whole.history()] == [line["dev"] for line in resumed.history()]
-
-
-def test_the_head_has_the_heads_learning_rate(trained) -> None:
-    problem = trained()
-    optimizer = build_adamw(problem.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
-    rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
-    assert {rates[id(p)] for p in problem.begin.encoder.parameters()} == {1e-5}  # with the output matrix
-    assert {rates[id(p)] for p in problem.head.parameters()} == {1e-3}
-    assert len(rates) == len(list(problem.begin.encoder.parameters())) + 5
-
-
 # From where to where.
 
 
-def test_the_artefact_is_a_checkpoint_here_and_in_transformers(run: Run, data: Path, tiny_encoder: Path) -> None:
+def test_the_artefact_is_a_checkpoint_here_and_in_transformers(run, data):
     artefact = run(replace(CONFIG, pooling="mean"))
     folder = artefact.model_folder()
     encoder = BertModel.from_pretrained(str(folder))
@@ -305,7 +241,7 @@ def test_the_artefact_is_a_checkpoint_here_and_in_transformers(run: Run, data: P
     assert inputs["pooling"] == "mean"
 
 
-def test_a_second_run_goes_on_with_the_head_of_the_first(run: Run, trained) -> None:
+def test_a_second_run_goes_on_with_the_head_of_the_first(run, trained):
     first = run(replace(CONFIG, epochs=3))
     no_steps = OptimizerConfig(learning_rate=0.0)
     second = trained(replace(CONFIG, optimizer=no_steps), start=first.folder)
@@ -316,7 +252,7 @@ def test_a_second_run_goes_on_with_the_head_of_the_first(run: Run, trained) -> N
     assert second.evaluate().scores["mlm"] == pytest.approx(best, rel=1e-6)
 
 
-def test_from_scratch_takes_sizes_and_no_weights(run: Run, tiny_encoder: Path, tmp_path: Path) -> None:
+def test_from_scratch_takes_sizes_and_no_weights(run, tiny_encoder, tmp_path):
     shape = ShapeConfig(hidden_size=24, num_hidden_layers=1, num_attention_heads=2)
     config = replace(CONFIG, from_scratch=True, shape=shape)
     artefact = run(config)
@@ -338,7 +274,7 @@ def test_from_scratch_takes_sizes_and_no_weights(run: Run, tiny_encoder: Path, t
     assert BertConfig.from_file(given.model_folder() / "config.json").intermediate_size == 40
 
 
-def test_from_scratch_in_the_starts_own_size_is_random(run: Run, tiny_encoder: Path) -> None:
+def test_from_scratch_in_the_starts_own_size_is_random(run, tiny_encoder):
     frozen = replace(CONFIG, from_scratch=True, optimizer=OptimizerConfig(learning_rate=0.0))
     start = BertModel.from_pretrained(str(tiny_encoder))
     one, other = (BertModel.from_pretrained(str(run(replace(frozen, seed=seed)).model_folder())) for seed in (1, 2))
@@ -349,9 +285,7 @@ def test_from_scratch_in_the_starts_own_size_is_random(run: Run, tiny_encoder: P
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_from_scratch_in_a_family_has_a_vocabulary_of_the_training_sentences(
-    run: Run, tiny_encoder: Path, data: Path, tmp_path: Path, family: str
-) -> None:
+def test_from_scratch_in_a_family_has_a_vocabulary_of_the_training_sentences(family, run, tiny_encoder, data):
     config = replace(CONFIG, from_scratch=True, shape=ShapeConfig(model_type=family, num_hidden_layers=1))
     artefact = run(config)
     folder = artefact.model_folder()
@@ -380,9 +314,7 @@ def test_from_scratch_in_a_family_has_a_vocabulary_of_the_training_sentences(
     assert BertConfig.from_file(run(other, start=folder).model_folder() / "config.json").max_length == start.max_length
 
 
-def test_held_out_sentences_are_not_learned_from(
-    run: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_held_out_sentences_are_not_learned_from(run, monkeypatch):
     seen = []
 
     def train(family: str, sentences: list[str], size: int, length: int) -> Tokenizer:
@@ -396,7 +328,7 @@ def test_held_out_sentences_are_not_learned_from(
     assert label == "random, with a tokenizer learned here"
 
 
-def test_from_scratch_leaves_a_starts_pruning_behind(run: Run, tiny_encoder: Path, tmp_path: Path) -> None:
+def test_from_scratch_leaves_a_starts_pruning_behind(run, tiny_encoder, tmp_path):
     config = BertConfig.from_file(tiny_encoder / "config.json")
     pruned = shutil.copytree(tiny_encoder, tmp_path / "pruned")
     BertModel(replace(config, layer_heads=(4, 1), layer_intermediate_sizes=(64, 3))).save(pruned)
@@ -405,7 +337,7 @@ def test_from_scratch_leaves_a_starts_pruning_behind(run: Run, tiny_encoder: Pat
     assert BertConfig.from_file(stored) == replace(config, num_hidden_layers=1)
 
 
-def test_sizes_without_from_scratch_and_sizes_that_do_not_fit_are_refused(run: Run) -> None:
+def test_sizes_without_from_scratch_and_sizes_that_do_not_fit_are_refused(run):
     for shape in (ShapeConfig(num_hidden_layers=2), ShapeConfig(model_type="roberta")):
         with pytest.raises(InputError, match="a shape is given, but the start weights have their own"):
             MlmConfig(shape=shape)
@@ -413,7 +345,7 @@ def test_sizes_without_from_scratch_and_sizes_that_do_not_fit_are_refused(run: R
         run(replace(CONFIG, from_scratch=True, shape=ShapeConfig(hidden_size=30)))
 
 
-def test_nothing_to_train_on_is_refused(run: Run, tmp_path: Path) -> None:
+def test_nothing_to_train_on_is_refused(run, tmp_path):
     (tmp_path / "sentences.txt").write_text("one sentence\n", encoding="utf-8")
     (line,) = run(replace(CONFIG, dev_share=0.5), data=tmp_path).history()  # half a sentence rounds to none
     assert line["scores"] == {}
@@ -421,7 +353,7 @@ def test_nothing_to_train_on_is_refused(run: Run, tmp_path: Path) -> None:
         run(replace(CONFIG, sources=("nli",)))
 
 
-def test_the_command(tiny_encoder: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_command(tiny_encoder, data, tmp_path, capsys):
     command = ["mlm", "--start", str(tiny_encoder), "--data", str(data), "--runs", str(tmp_path / "runs")]
     sizes = ["--hidden-size", "16", "--num-hidden-layers", "1"]
     settings = ["--sources", "unlabelled", "similarity", "--mask-share", "0.3", "--device", "cpu"]

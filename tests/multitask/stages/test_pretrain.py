@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from itertools import combinations, islice
+from itertools import combinations
 from pathlib import Path
 from shutil import copytree
 
@@ -32,7 +32,6 @@ from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
-from multitask.stages.common import Start
 from multitask.stages.evaluate import EvaluateConfig
 from multitask.stages.evaluate.scoring import evaluate_on_dev
 from multitask.stages.finetune import FinetuneConfig
@@ -45,85 +44,72 @@ from multitask.stages.pretrain.training import Pretraining, pretrain
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.training.config import NegativesConfig, OptimizerConfig
-from multitask.training.contrastive_source import ContrastiveSource, build_projection, load_contrastive
+from multitask.training.contrastive_source import ContrastiveSource, load_contrastive
 from multitask.training.masked_words import MaskedSource
-from multitask.training.optimizer import build_adamw
 
 CONFIG = PretrainConfig(batch_size=8, select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
 RUNTIME = start("cpu", "fp32")
 
 
-@pytest.fixture(scope="module")
-def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small data with a little unlabelled text, triplets and paraphrases."""
-    folder = tmp_path_factory.mktemp("contrastive")
-    for path in small_data.iterdir():
-        (folder / path.name).write_bytes(path.read_bytes())
-    for name in ("sentences.txt", "nli_triplets.csv"):
-        with (sample_data / name).open(encoding="utf-8", newline="") as file:
-            (folder / name).write_text("".join(islice(file, 41)), encoding="utf-8", newline="")
-    triplets = read_texts(folder / TRIPLETS.file, TRIPLETS)
-    lines = ["sentence1\tsentence2", *map("\t".join, zip(*triplets.columns[:2], strict=True))]
-    (folder / "positive_pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return folder
+@pytest.fixture
+def load(data, tiny_encoder):
+    """Load a source by name."""
+
+    def call(name: str, config: PretrainConfig = CONFIG, data: Path = data) -> ContrastiveSource:
+        limits = config.train_limit, config.max_length, config.partners
+        return load_contrastive(name, data, config, load_tokenizer(str(tiny_encoder)), nn.Identity(), *limits)
+
+    return call
 
 
-def load(name: str, data: Path, tiny: Path, config: PretrainConfig = CONFIG) -> ContrastiveSource:
-    return load_contrastive(name, data, config, load_tokenizer(str(tiny)), nn.Identity(), config.train_limit, None)
+@pytest.fixture
+def pretraining(problem):
+    """What the stage hands to the training loop, with mean pooling and, if one is given, another dropout."""
+
+    def call(config: PretrainConfig, dropout: float | None = None) -> Pretraining:
+        found = problem(pretrain, replace(config, pooling="mean"))
+        if dropout is not None:
+            found.begin.encoder.set_dropout(dropout)
+        return found
+
+    return call
 
 
-def stage(tiny: Path, data: Path, config: PretrainConfig, dropout: float | None = None) -> Pretraining:
-    torch.manual_seed(0)
-    encoder = BertModel.from_pretrained(str(tiny))
-    if dropout is not None:
-        encoder.set_dropout(dropout)
-    projection = build_projection(config.projection, 32)
-    module = nn.ModuleDict({"encoder": encoder, "projection": projection}).train()
-    if config.mlm_weight:
-        module["mlm"] = MaskedLanguageHead(encoder.config)
-    tokenizer = load_tokenizer(str(tiny))
-    sources = {
-        n: load_contrastive(n, data, config, tokenizer, projection, config.train_limit, config.max_length)
-        for n in config.sources
-    }
-    begin = Start("tiny", tiny, encoder, tokenizer, "mean")
-    return Pretraining(module, begin, sources, None, config, RUNTIME)
-
-
-def run(tiny: Path, data: Path, runs: Path, config: PretrainConfig = CONFIG, **options) -> Artefact:
-    return pretrain(str(tiny), data, config, RunOptions(device="cpu", precision="fp32", runs=runs, **options))
+@pytest.fixture
+def run(run_stage):
+    return lambda config=CONFIG, **arguments: run_stage(pretrain, config, **arguments)
 
 
 def text(source: ContrastiveSource, tiny: Path, column: int, row: int) -> str:
     return load_tokenizer(str(tiny)).backend.decode(source.columns[column][row].tolist())
 
 
-def test_a_text_file_is_a_source_by_its_name(data: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+def test_a_text_file_is_a_source_by_its_name(load, tiny_encoder, data, tmp_path):
     (tmp_path / "news.txt").write_bytes((data / "sentences.txt").read_bytes())
-    unlabelled, news = load("unlabelled", data, tiny_encoder), load("news.txt", tmp_path, tiny_encoder)
+    unlabelled, news = load("unlabelled"), load("news.txt", data=tmp_path)
     rows = range(len(unlabelled))
     assert [text(news, tiny_encoder, 0, r) for r in rows] == [text(unlabelled, tiny_encoder, 0, r) for r in rows]
 
 
-def test_sources_hold_the_rows_of_their_files(data: Path, tiny_encoder: Path) -> None:
+def test_sources_hold_the_rows_of_their_files(load, data):
     quora = load_rows(load_tasks(data)["paraphrase"], "train")
     positives = int((quora.labels == 1).sum())
-    expected = {"unlabelled": (41, 2), "nli": (40, 3), "pairs": (40, 2), "quora": (64, 2), "sentiment": (64, 2)}
+    expected = {"unlabelled": (40, 2), "nli": (40, 3), "pairs": (40, 2), "quora": (64, 2), "sentiment": (64, 2)}
     expected |= {"paraphrase": (128, 2), "similarity": (128, 2)}
     for name, (rows, columns) in expected.items():
-        source = load(name, data, tiny_encoder)
+        source = load(name)
         assert (len(source), len(source.columns)) == (rows, columns), name
-    kept = load("quora", data, tiny_encoder, replace(CONFIG, negative_pairs="left_out"))
+    kept = load("quora", replace(CONFIG, negative_pairs="left_out"))
     assert (len(kept), kept.labels, kept.objective.name) == (positives, None, "infonce")
-    labelled = load("quora", data, tiny_encoder, replace(CONFIG, negative_pairs="literal"))
+    labelled = load("quora", replace(CONFIG, negative_pairs="literal"))
     assert (labelled.objective.name, labelled.objective.form) == ("quora_pairs", "literal")
     assert labelled.labels.tolist() == quora.labels.tolist()
 
 
-def test_pairs_left_out_are_not_found_in_the_token_cache_of_all_pairs(data: Path, tiny_encoder: Path) -> None:
+def test_pairs_left_out_are_not_found_in_the_token_cache_of_all_pairs(load):
     limited = replace(CONFIG, train_limit=20)
-    everything = load("quora", data, tiny_encoder, limited)
-    positives = load("quora", data, tiny_encoder, replace(limited, negative_pairs="left_out"))
+    everything = load("quora", limited)
+    positives = load("quora", replace(limited, negative_pairs="left_out"))
     assert len(everything) == len(positives) == 20
     first = [[tokens[row].tolist() for row in range(20)] for tokens in (everything.columns[0], positives.columns[0])]
     assert first[0] != first[1]
@@ -137,40 +123,38 @@ def test_pairs_left_out_are_not_found_in_the_token_cache_of_all_pairs(data: Path
         ("mood", "infonce", 'unknown source "mood"'),
     ],
 )
-def test_objectives_that_a_source_cannot_serve(
-    source: str, objective: str, message: str, data: Path, tiny_encoder: Path
-) -> None:
+def test_objectives_that_a_source_cannot_serve(source, objective, message, load):
     with pytest.raises(InputError, match=message):
-        load(source, data, tiny_encoder, replace(CONFIG, objective=ObjectiveConfig(objective)))
+        load(source, replace(CONFIG, objective=ObjectiveConfig(objective)))
 
 
-def test_triplets_keep_their_columns_in_order(data: Path, tiny_encoder: Path) -> None:
+def test_triplets_keep_their_columns_in_order(load, tiny_encoder, data):
     triplets = read_texts(data / TRIPLETS.file, TRIPLETS)
-    source, tokenizer = load("nli", data, tiny_encoder), load_tokenizer(str(tiny_encoder))
+    source, tokenizer = load("nli"), load_tokenizer(str(tiny_encoder))
     rows = np.array([5, 0, 17])
     expected = [ids for column in triplets.columns for ids in tokenizer.encode([column[row] for row in rows])]
     assert [ids.tolist() for ids in source.inputs(rows).ids] == [ids.tolist() for ids in expected]
 
 
-def test_false_negatives_against_brute_force(tiny_encoder: Path, tmp_path: Path) -> None:
+def test_false_negatives_against_brute_force(load, tmp_path):
     rows = [("a", "b", "c"), ("a", "d", "b"), ("e", "b", "a"), ("f", "a", "g"), ("f", "h", "h"), ("i", "j", "k")]
     header = "sent0,sent1,hard_neg"
     (tmp_path / "nli_triplets.csv").write_text("\n".join([header, *map(",".join, rows)]) + "\n", encoding="utf-8")
-    source = load("nli", tmp_path, tiny_encoder)
+    source = load("nli", data=tmp_path)
     positives, hard = source._duplicates(np.arange(6), torch.device("cpu"))
     for i, (anchor, positive, _) in enumerate(rows):
         for j, (other_anchor, other_positive, other_hard) in enumerate(rows):
             expected = i != j and (other_positive in (anchor, positive) or other_anchor == anchor)
             assert positives[i, j].item() == expected, (i, j)
             assert hard[i, j].item() == (other_hard in (anchor, positive)), (i, j)
-    unmasked = load("nli", tmp_path, tiny_encoder, replace(CONFIG, mask_duplicates=False))
+    unmasked = load("nli", replace(CONFIG, mask_duplicates=False), tmp_path)
     assert unmasked._duplicates(np.arange(6), torch.device("cpu")) == (None, None)
 
 
 @pytest.mark.parametrize("name", ["unlabelled", "nli", "quora"])
-def test_loss_is_the_objective_on_each_sentence_encoded_alone(name: str, data: Path, tiny_encoder: Path) -> None:
+def test_loss_is_the_objective_on_each_sentence_encoded_alone(name, pretraining):
     config = replace(CONFIG, sources=(name,), projection="mlp")
-    problem = stage(tiny_encoder, data, config, dropout=0.0)
+    problem = pretraining(config, dropout=0.0)
     (update, *_) = problem.plan(0)
     rows, source = update[0].rows, problem.contrastive[name]
     projection = problem.module["projection"]
@@ -196,19 +180,19 @@ def test_loss_is_the_objective_on_each_sentence_encoded_alone(name: str, data: P
     assert watched["uniformity"] == pytest.approx(np.log(np.mean(kernel)), abs=1e-5)
 
 
-def test_two_views_differ_by_dropout_only(data: Path, tiny_encoder: Path) -> None:
-    with_dropout = stage(tiny_encoder, data, CONFIG)
+def test_two_views_differ_by_dropout_only(pretraining):
+    with_dropout = pretraining(CONFIG)
     update = with_dropout.plan(0)[0]
     assert 0 < with_dropout.losses(update).watched["unlabelled alignment"] < 4
-    without = stage(tiny_encoder, data, CONFIG, dropout=0.0)
+    without = pretraining(CONFIG, dropout=0.0)
     assert without.losses(update).watched["unlabelled alignment"] == pytest.approx(0, abs=1e-9)
 
 
-def test_chunks_change_memory_and_not_the_gradient(data: Path, tiny_encoder: Path) -> None:
+def test_chunks_change_memory_and_not_the_gradient(pretraining):
     config = replace(CONFIG, sources=("nli",), batch_size=14)
     gradients = []
     for chunk in (None, 4):
-        problem = stage(tiny_encoder, data, replace(config, chunk=chunk), dropout=0.0)
+        problem = pretraining(replace(config, chunk=chunk), dropout=0.0)
         losses = problem.backward(problem.plan(0)[0])
         gradients.append({name: p.grad for name, p in problem.module.named_parameters() if p.grad is not None})
         assert losses.tokens == sum(problem.contrastive["nli"].lengths[problem.plan(0)[0][0].rows])
@@ -217,9 +201,9 @@ def test_chunks_change_memory_and_not_the_gradient(data: Path, tiny_encoder: Pat
         torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-5, atol=1e-6)
 
 
-def test_epochs_take_the_sources_in_order_and_a_share_of_quora(data: Path, tiny_encoder: Path) -> None:
+def test_epochs_take_the_sources_in_order_and_a_share_of_quora(pretraining):
     config = replace(CONFIG, sources=("quora", "sentiment", "similarity"), quora_share=0.25)
-    problem = stage(tiny_encoder, data, config)
+    problem = pretraining(config)
     epochs = [problem.plan(epoch) for epoch in range(4)]
     names = [batch.source for (batch,) in epochs[0]]
     assert names == ["quora"] * 2 + ["sentiment"] * 8 + ["similarity"] * 16
@@ -227,34 +211,8 @@ def test_epochs_take_the_sources_in_order_and_a_share_of_quora(data: Path, tiny_
     assert sorted(quora) == list(range(64))  # four quarters see every pair once
 
 
-@pytest.mark.parametrize(("cut", "mlm_weight"), [(1, 0.1), (2, 0.0), (4, 0.1)])
-def test_resumed_run_ends_in_the_same_bits(
-    cut: int, mlm_weight: float, data: Path, tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = replace(CONFIG, select="similarity", evaluate_every=2, chunk=3, mlm_weight=mlm_weight, probe_every=2)
-    whole = run(tiny_encoder, data, tmp_path / "whole", config)
-    backward, calls = Pretraining.backward, []
-
-    def failing(self, update):
-        calls.append(update)
-        if len(calls) == cut + 1:
-            raise KeyboardInterrupt
-        return backward(self, update)
-
-    monkeypatch.setattr(Pretraining, "backward", failing)
-    with pytest.raises(KeyboardInterrupt):
-        run(tiny_encoder, data, tmp_path / "cut", config, save_every=0.0)
-    monkeypatch.setattr(Pretraining, "backward", backward)
-    resumed = run(tiny_encoder, data, tmp_path / "cut", config, save_every=0.0)
-    weights = [sha256_of_file(artefact.model_folder() / "model.safetensors") for artefact in (whole, resumed)]
-    assert weights[0] == weights[1]
-    np.testing.assert_equal(split_lines(whole), split_lines(resumed))
-
-
-def test_kept_encoder_has_the_recorded_score_and_starts_a_fine_tuning(
-    data: Path, tiny_encoder: Path, tmp_path: Path
-) -> None:
-    artefact = run(tiny_encoder, data, tmp_path, replace(CONFIG, select="similarity", pooling="mean", epochs=2))
+def test_kept_encoder_has_the_recorded_score_and_starts_a_fine_tuning(run, tiny_encoder, data, tmp_path):
+    artefact = run(replace(CONFIG, select="similarity", pooling="mean", epochs=2))
     best = max(line["scores"]["similarity"] for line in artefact.history())
     assert resolve_pooling("auto", artefact.model_folder()) == "mean"
     encoder = SentenceEncoder.load(artefact.folder, device="cpu", precision="fp32")
@@ -266,12 +224,6 @@ def test_kept_encoder_has_the_recorded_score_and_starts_a_fine_tuning(
     tuned = finetune(str(artefact.folder), data, config, options)
     from_plain = finetune(str(tiny_encoder), data, config, options)
     assert tuned.folder != from_plain.folder
-
-
-def test_training_raises_the_contrast_on_what_it_trains_on(data: Path, tiny_encoder: Path, tmp_path: Path) -> None:
-    config = replace(CONFIG, sources=("pairs",), epochs=20, projection="none", optimizer=OptimizerConfig(5e-3))
-    history = run(tiny_encoder, data, tmp_path, config).history()
-    assert history[-1]["training"]["pairs"] < 0.7 * history[0]["training"]["pairs"]
 
 
 # With a look at the gradient of the embeddings.
@@ -292,11 +244,9 @@ def split_lines(artefact: Artefact) -> tuple[list[dict], list[dict]]:
 
 
 @pytest.mark.parametrize("chunk", [None, 3])
-def test_probing_changes_no_bits(chunk: int | None, data: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+def test_probing_changes_no_bits(chunk, run):
     config = replace(CONFIG, sources=("nli", "quora"), train_limit=24, epochs=2, chunk=chunk)
-    plain, probing = (
-        run(tiny_encoder, data, tmp_path, replace(config, probe_every=every), name=str(every)) for every in (None, 2)
-    )
+    plain, probing = (run(replace(config, probe_every=every), name=str(every)) for every in (None, 2))
     weights = [sha256_of_file(artefact.model_folder() / "model.safetensors") for artefact in (plain, probing)]
     assert weights[0] == weights[1]
     (nothing, lines), (probed, same) = split_lines(plain), split_lines(probing)
@@ -308,8 +258,8 @@ def test_probing_changes_no_bits(chunk: int | None, data: Path, tiny_encoder: Pa
 
 
 @pytest.mark.parametrize("chunk", [None, 3])
-def test_what_is_probed_is_the_gradient_of_the_step(chunk: int | None, data: Path, tiny_encoder: Path) -> None:
-    problem = stage(tiny_encoder, data, replace(CONFIG, sources=("nli",), chunk=chunk), dropout=0.0)
+def test_what_is_probed_is_the_gradient_of_the_step(chunk, pretraining):
+    problem = pretraining(replace(CONFIG, sources=("nli",), chunk=chunk), dropout=0.0)
     update = problem.plan(0)[0]
     problem.backward(update)
     before, state = gradients_in_place(problem), torch.get_rng_state()
@@ -333,9 +283,9 @@ def gradients_in_place(problem: Pretraining) -> dict[str, torch.Tensor]:
     return {name: p.grad.clone() for name, p in problem.module.named_parameters() if p.grad is not None}
 
 
-def test_a_batch_without_any_gradient_is_probed_too(data: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+def test_a_batch_without_any_gradient_is_probed_too(run):
     objective = ObjectiveConfig.of("gradient", dissipation=-2.0)  # no anchor passes
-    (line,) = split_lines(run(tiny_encoder, data, tmp_path, replace(CONFIG, objective=objective, probe_every=1)))[0]
+    (line,) = split_lines(run(replace(CONFIG, objective=objective, probe_every=1)))[0]
     assert line["unlabelled dissipated anchors"] == 1
     assert "unlabelled ratio" not in line
 
@@ -344,11 +294,9 @@ def test_a_batch_without_any_gradient_is_probed_too(data: Path, tiny_encoder: Pa
 
 
 @pytest.mark.parametrize("select", ["similarity", "last"])
-def test_probing_held_out_sentences_changes_no_bits(
-    select: str, data: Path, tiny_encoder: Path, tmp_path: Path
-) -> None:
+def test_probing_held_out_sentences_changes_no_bits(select, run):
     config = replace(CONFIG, select=select, probe_every=2)
-    plain, probing = (run(tiny_encoder, data, tmp_path, replace(config, probe_held_out=count)) for count in (None, 8))
+    plain, probing = (run(replace(config, probe_held_out=count)) for count in (None, 8))
     assert plain.folder != probing.folder
     weights = [sha256_of_file(artefact.model_folder() / "model.safetensors") for artefact in (plain, probing)]
     assert weights[0] == weights[1]
@@ -359,7 +307,7 @@ def test_probing_held_out_sentences_changes_no_bits(
         assert {**after, "training": training, "seconds": None} == {**before, "seconds": None}
 
 
-def test_held_out_sentences_are_embedded_without_the_projection(data: Path, tiny_encoder: Path) -> None:
+def test_held_out_sentences_are_embedded_without_the_projection(tiny_encoder, data):
     config = replace(CONFIG, probe_every=1, probe_held_out=8)
     rows = load_rows(load_tasks(data)["similarity"], "dev")
     encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
@@ -381,12 +329,10 @@ def test_held_out_sentences_are_embedded_without_the_projection(data: Path, tiny
     assert first["alignment"] > 0.01
 
 
-def test_held_out_sentences_must_exist_and_have_an_objective_without_labels(
-    data: Path, tiny_encoder: Path, tmp_path: Path
-) -> None:
+def test_held_out_sentences_must_exist_and_have_an_objective_without_labels(run, tiny_encoder, data):
     config = replace(CONFIG, probe_every=1, probe_held_out=10_000)
     with pytest.raises(InputError, match="different sentences; expected --probe-held-out 10000"):
-        run(tiny_encoder, data, tmp_path, config)
+        run(config)
     labelled = replace(config, objective=ObjectiveConfig("cosine"), probe_held_out=8)
     rows = load_rows(load_tasks(data)["similarity"], "dev")
     dev = LabelledData.tokenised(rows, load_tokenizer(str(tiny_encoder)), None, joint=False)
@@ -405,8 +351,8 @@ def gradients(problem: Pretraining) -> dict[str, torch.Tensor]:
     return found
 
 
-def test_masked_words_are_asked_for_in_the_same_sentences_each_read_once(data: Path, tiny_encoder: Path) -> None:
-    problem = stage(tiny_encoder, data, replace(CONFIG, sources=("unlabelled", "nli"), mlm_weight=0.1))
+def test_masked_words_are_asked_for_in_the_same_sentences_each_read_once(pretraining):
+    problem = pretraining(replace(CONFIG, sources=("unlabelled", "nli"), mlm_weight=0.1))
     for update in problem.plan(0):
         contrastive, masked = update
         assert masked.source == f"{contrastive.source} mlm"
@@ -414,14 +360,14 @@ def test_masked_words_are_asked_for_in_the_same_sentences_each_read_once(data: P
     for name, views in (("unlabelled", 2), ("nli", 1)):  # unlabelled sentences make two views, triplets none
         lengths = problem.contrastive[name].lengths
         assert (problem.sources[f"{name} mlm"].lengths * views == lengths).all()
-    assert "mlm" not in stage(tiny_encoder, data, CONFIG).module
-    assert {len(update) for update in stage(tiny_encoder, data, CONFIG).plan(0)} == {1}
+    assert "mlm" not in pretraining(CONFIG).module
+    assert {len(update) for update in pretraining(CONFIG).plan(0)} == {1}
 
 
 @pytest.mark.parametrize("name", ["unlabelled", "nli"])
-def test_auxiliary_loss_adds_its_weighted_gradient(name: str, data: Path, tiny_encoder: Path) -> None:
+def test_auxiliary_loss_adds_its_weighted_gradient(name, pretraining):
     config = replace(CONFIG, sources=(name,), mlm_weight=0.3)
-    problem = stage(tiny_encoder, data, config, dropout=0.0)
+    problem = pretraining(config, dropout=0.0)
     update = problem.plan(0)[0]
     torch.manual_seed(3)
     losses = problem.backward(update)
@@ -445,9 +391,7 @@ def test_auxiliary_loss_adds_its_weighted_gradient(name: str, data: Path, tiny_e
         torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_chunks_do_not_change_the_gradient_of_the_auxiliary_loss(
-    data: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_do_not_change_the_gradient_of_the_auxiliary_loss(pretraining, monkeypatch):
     def every_third(source: MaskedSource, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         places = torch.arange(1, len(ids), 3)
         return ids.index_fill(0, places, source.tokenizer.mask_token_id), places
@@ -457,7 +401,7 @@ def test_chunks_do_not_change_the_gradient_of_the_auxiliary_loss(
     config = replace(CONFIG, sources=("nli",), batch_size=14, mlm_weight=0.3, max_length=6)
     found, losses = [], []
     for chunk in (None, 4):
-        problem = stage(tiny_encoder, data, replace(config, chunk=chunk), dropout=0.0)
+        problem = pretraining(replace(config, chunk=chunk), dropout=0.0)
         assert (problem.contrastive["nli"].lengths == 18).all()
         losses.append(problem.backward(problem.plan(0)[0]))
         found.append(gradients(problem))
@@ -469,26 +413,14 @@ def test_chunks_do_not_change_the_gradient_of_the_auxiliary_loss(
         torch.testing.assert_close(found[1][name], gradient, rtol=1e-5, atol=1e-6)
 
 
-def test_projection_and_masked_head_have_the_heads_learning_rate(data: Path, tiny_encoder: Path) -> None:
-    problem = stage(tiny_encoder, data, replace(CONFIG, mlm_weight=0.1))
-    optimizer = build_adamw(problem.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
-    rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
-    assert {rates[id(p)] for p in problem.begin.encoder.parameters()} == {1e-5}
-    heads = [*problem.module["projection"].parameters(), *problem.module["mlm"].parameters()]
-    assert {rates[id(p)] for p in heads} == {1e-3}
-    assert len(rates) == len([*problem.begin.encoder.parameters(), *heads])
-
-
-def test_auxiliary_loss_begins_with_the_heads_of_an_mlm_run_and_keeps_none(
-    data: Path, tiny_encoder: Path, tmp_path: Path
-) -> None:
+def test_auxiliary_loss_begins_with_the_heads_of_an_mlm_run_and_keeps_none(run, tiny_encoder, data, tmp_path):
     options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
     config = MlmConfig(batch_size=4, epochs=15, optimizer=OptimizerConfig(learning_rate=1e-2))
     begin = mlm(str(tiny_encoder), data, config, options)
     frozen = replace(CONFIG, mlm_weight=0.1, optimizer=OptimizerConfig(learning_rate=0.0))
     seen = []
     for weights in (begin.folder, tiny_encoder):
-        artefact = run(weights, data, tmp_path, frozen)
+        artefact = run(frozen, start=weights)
         seen.append(artefact.history()[-1]["training"]["unlabelled mlm"])
         assert {path.name for path in artefact.model_folder().iterdir()} == {
             *("config.json", "model.safetensors", "tokenizer.json", "1_Pooling")
@@ -498,7 +430,7 @@ def test_auxiliary_loss_begins_with_the_heads_of_an_mlm_run_and_keeps_none(
     assert not MaskedLanguageHead.of_checkpoint(artefact.model_folder(), encoder.config).bias.any()
 
 
-def test_curves_and_scores_take_cosines_as_they_are(data: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+def test_curves_and_scores_take_cosines_as_they_are(run, tiny_encoder, data, tmp_path):
     dev = load_rows(load_tasks(data)["similarity"], "dev")
     tiny = SentenceEncoder.load(tiny_encoder, pooling="mean", device="cpu", precision="fp32")
     vectors = tiny.encode(dev.sentences[0])
@@ -508,12 +440,9 @@ def test_curves_and_scores_take_cosines_as_they_are(data: Path, tiny_encoder: Pa
     encoder = BertModel.from_pretrained(str(tiny_encoder))
     encoder.layers[-1].output_norm.bias.data -= torch.from_numpy(vectors.mean(0))
     encoder.save(centred)
-    artefact = run(
-        centred,
-        data,
-        tmp_path,
-        replace(CONFIG, select="similarity", pooling="mean", optimizer=OptimizerConfig(learning_rate=0.0)),
-    )
+    still = OptimizerConfig(learning_rate=0.0)
+    config = replace(CONFIG, select="similarity", pooling="mean", optimizer=still)
+    artefact = run(config, start=centred)
     options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
     scored = evaluate_on_dev(str(artefact.folder), data, EvaluateConfig(), options).folder
     with np.load(scored / "predictions.npz") as arrays:
@@ -523,15 +452,13 @@ def test_curves_and_scores_take_cosines_as_they_are(data: Path, tiny_encoder: Pa
     assert pearson == pytest.approx(line["dev"]["similarity"]["pearson"], abs=1e-5)
 
 
-def test_evaluations_measure_alignment_of_similar_pairs_and_uniformity_of_different_sentences(
-    data: Path, tiny_encoder: Path, tmp_path: Path
-) -> None:
+def test_alignment_is_of_similar_pairs_and_uniformity_of_different_sentences(run, tiny_encoder, data, tmp_path):
     data = Path(copytree(data, tmp_path / "with-rows-twice"))
     header, *lines = (data / "sts-dev.csv").read_text(encoding="utf-8").splitlines()
     twice = [line.replace("\t", "\tagain-", 1) for line in lines[:8]]  # the second column is the id
     (data / "sts-dev.csv").write_text("\n".join([header, *lines, *twice]) + "\n", encoding="utf-8")
     still = replace(CONFIG, select="similarity", pooling="mean", optimizer=OptimizerConfig(learning_rate=0.0))
-    [line] = run(tiny_encoder, data, tmp_path, still).history()
+    [line] = run(still, data=data).history()
     dev = load_rows(load_tasks(data)["similarity"], "dev")
     tiny = SentenceEncoder.load(tiny_encoder, pooling="mean", device="cpu", precision="fp32")
     place = {text: tiny.encode([text])[0] for column in dev.sentences for text in column}
@@ -546,12 +473,12 @@ def test_evaluations_measure_alignment_of_similar_pairs_and_uniformity_of_differ
     assert measured["uniformity"] == pytest.approx(math.log(np.mean(spread)), abs=1e-4)
 
 
-def test_pairs_with_scores_of_another_range_have_no_alignment(data: Path, tiny_encoder: Path, tmp_path: Path) -> None:
+def test_pairs_with_scores_of_another_range_have_no_alignment(run, data, tmp_path):
     data = Path(copytree(data, tmp_path / "other"))
     (data / "pairs.csv").write_text("a,b,c\nA film.,A movie.,90\nA film.,A cat.,10\nA dog.,A cat.,30\n")
     declared = ['text = ["a", "b"]', 'label = "c"', "range = [0, 100]", 'train = "pairs.csv"', 'dev = "pairs.csv"']
     (data / "tasks.toml").write_text("\n".join(["[tasks.similarity]", 'kind = "cosine"', *declared, ""]))
-    [line] = run(tiny_encoder, data / "tasks.toml", tmp_path, replace(CONFIG, select="similarity")).history()
+    [line] = run(replace(CONFIG, select="similarity"), data=data / "tasks.toml").history()
     assert line["dev"]["similarity"].keys() == {"pearson", "spearman"}
 
 
@@ -563,15 +490,13 @@ def test_pairs_with_scores_of_another_range_have_no_alignment(data: Path, tiny_e
     ],
     ids=["without positive pairs", "with one sentence"],
 )
-def test_a_measure_is_left_out_if_its_sentences_are_missing(
-    pairs: list[str], measured: set[str], data: Path, tiny_encoder: Path, tmp_path: Path
-) -> None:
+def test_a_measure_is_left_out_if_its_sentences_are_missing(pairs, measured, run, data, tmp_path):
     data = Path(copytree(data, tmp_path / "few"))
     (data / "train.csv").write_text("a,b,c\nA film.,A movie.,4\nA film.,A cat.,1\n")
     (data / "dev.csv").write_text("\n".join(["a,b,c", *pairs, ""]))
     declared = ['text = ["a", "b"]', 'label = "c"', "range = [0, 5]", 'train = "train.csv"', 'dev = "dev.csv"']
     (data / "tasks.toml").write_text("\n".join(["[tasks.similarity]", 'kind = "cosine"', *declared, ""]))
-    [line] = run(tiny_encoder, data / "tasks.toml", tmp_path, replace(CONFIG, select="similarity")).history()
+    [line] = run(replace(CONFIG, select="similarity"), data=data / "tasks.toml").history()
     assert line["dev"]["similarity"].keys() == {"pearson", "spearman", *measured}
 
 
@@ -588,10 +513,8 @@ def tuned(data: Path, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("select", ["similarity", "last"])
-def test_heads_are_kept_as_they_are_and_scored_on_the_new_encoder(
-    select: str, tuned: Artefact, tiny_encoder: Path, data: Path, tmp_path: Path
-) -> None:
-    artefact = run(tuned.folder, data, tmp_path, replace(CONFIG, select=select))
+def test_heads_are_kept_as_they_are_and_scored_on_the_new_encoder(select, run, tuned, tiny_encoder, data, tmp_path):
+    artefact = run(replace(CONFIG, select=select), start=tuned.folder)
     before, after = tuned.model_folder(), artefact.model_folder()
     for name in ("multitask.json", "heads.safetensors"):
         assert (after / name).read_bytes() == (before / name).read_bytes()
@@ -610,50 +533,47 @@ def test_heads_are_kept_as_they_are_and_scored_on_the_new_encoder(
     assert [line for line in stored["unknown"] if str(tiny_encoder) in line]
 
 
-def test_heads_that_read_another_pooling_are_left_out(tuned: Artefact, data: Path, tmp_path: Path) -> None:
-    artefact = run(tuned.folder, data, tmp_path, replace(CONFIG, pooling="cls"))
+def test_heads_that_read_another_pooling_are_left_out(run, tuned):
+    artefact = run(replace(CONFIG, pooling="cls"), start=tuned.folder)
     assert not {path.name for path in artefact.model_folder().iterdir()} & {"multitask.json", "heads.safetensors"}
     with pytest.raises(InputError, match="not a fine-tuned model"):
         MultitaskModel.load(artefact.model_folder())
     assert resolve_pooling("auto", artefact.model_folder()) == "cls"
 
 
-def test_other_heads_on_the_same_encoder_are_another_artefact(tuned: Artefact, data: Path, tmp_path: Path) -> None:
+def test_other_heads_on_the_same_encoder_are_another_artefact(run, tuned, tmp_path):
     config = replace(CONFIG, optimizer=OptimizerConfig(learning_rate=0.0), pooling="mean")
-    same_encoder = run(tuned.folder, data, tmp_path, config)
+    same_encoder = run(config, start=tuned.folder)
     assert (same_encoder.model_folder() / "heads.safetensors").is_file()
     (encoder_only := tmp_path / "encoder-only").mkdir()
     for path in tuned.model_folder().iterdir():
         if path.name not in ("multitask.json", "heads.safetensors"):
             (encoder_only / path.name).write_bytes(path.read_bytes())
-    without = run(encoder_only, data, tmp_path, config)
+    without = run(config, start=encoder_only)
     assert without.folder != same_encoder.folder
     assert not (without.model_folder() / "heads.safetensors").exists()
 
 
-def test_frozen_embeddings_stay_and_the_layers_learn(tiny_encoder: Path, data: Path, tmp_path: Path) -> None:
+def test_frozen_embeddings_stay_and_the_layers_learn(run, tiny_encoder):
     config = replace(CONFIG, freeze_embeddings=True, optimizer=OptimizerConfig(learning_rate=1e-3))
-    trained = load_file(run(tiny_encoder, data, tmp_path, config).model_folder() / "model.safetensors")
+    trained = load_file(run(config).model_folder() / "model.safetensors")
     start = load_file(tiny_encoder / "model.safetensors")
     changed = {name for name in trained if not torch.equal(trained[name], start[name])}
     assert changed
     assert not {name for name in changed if "embeddings." in name}
 
 
-def test_fewer_negatives_train_other_weights(tiny_encoder: Path, data: Path, tmp_path: Path) -> None:
+def test_fewer_negatives_train_other_weights(run):
     weights = []
     for negatives in (NegativesConfig(), NegativesConfig("hardest", negatives_kept=1)):
         config = replace(CONFIG, sampling=negatives, optimizer=OptimizerConfig(learning_rate=1e-3))
-        weights.append((run(tiny_encoder, data, tmp_path, config).model_folder() / "model.safetensors").read_bytes())
+        weights.append((run(config).model_folder() / "model.safetensors").read_bytes())
     assert weights[0] != weights[1]
 
 
 @pytest.mark.parametrize("partners", [1, 3, 40])
-def test_partners_have_the_same_label_and_no_negative_has_it(tiny_encoder: Path, data: Path, partners: int) -> None:
-    config = replace(CONFIG, partners=partners)
-    source = load_contrastive(
-        "sentiment", data, config, load_tokenizer(str(tiny_encoder)), nn.Identity(), 30, None, partners
-    )
+def test_partners_have_the_same_label_and_no_negative_has_it(partners, load, tiny_encoder, data):
+    source = load("sentiment", replace(CONFIG, partners=partners, train_limit=30))
     _, rows = load_training_rows(load_tasks(data)["sentiment"])
     label_of = dict(zip(rows.sentences[0], rows.labels, strict=True))
     ids = {tuple(load_tokenizer(str(tiny_encoder)).encode([text])[0]): text for text in label_of}
@@ -672,21 +592,19 @@ def test_partners_have_the_same_label_and_no_negative_has_it(tiny_encoder: Path,
     ("source", "message"),
     [("similarity", "a cosine has no sentences of one label"), ("nli", "needs sources that are tasks, not .nli.")],
 )
-def test_partners_need_a_classification_of_sentences(
-    tiny_encoder: Path, data: Path, tmp_path: Path, source: str, message: str
-) -> None:
+def test_partners_need_a_classification_of_sentences(source, message, run):
     with pytest.raises(InputError, match=message):
-        run(tiny_encoder, data, tmp_path, replace(CONFIG, sources=(source,), partners=2))
+        run(replace(CONFIG, sources=(source,), partners=2))
 
 
-def test_the_gate_rate_counts_the_negatives_that_the_loss_has(tiny_encoder: Path, data: Path) -> None:
+def test_the_gate_rate_counts_the_negatives_that_the_loss_has(load):
     config = replace(CONFIG, objective=ObjectiveConfig.of("mpt", margin=0.6))
     views = torch.randn(2, 30, 8, generator=torch.Generator().manual_seed(0))
     rates = {}
     for kept in (1, 29):
         sampling = NegativesConfig("random", kept)
-        source = load("unlabelled", data, tiny_encoder, replace(config, sampling=sampling, mask_duplicates=False))
+        source = load("unlabelled", replace(config, sampling=sampling, mask_duplicates=False))
         rates[kept] = float(source.loss_of_views(views, np.arange(30))[1]["gate rate"])
-    everyone = load("unlabelled", data, tiny_encoder, config).objective.gate_rate(*views)
+    everyone = load("unlabelled", config).objective.gate_rate(*views)
     assert rates[29] == float(everyone)
     assert rates[1] < rates[29]

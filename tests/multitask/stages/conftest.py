@@ -1,0 +1,75 @@
+"""What tests of stages share: data for every source, options, and what a stage hands to the training loop."""
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from multitask.data.read_unlabelled_files import PAIRS, TRIPLETS, read_texts
+from multitask.runs.artefact import Artefact
+from multitask.runtime.options import RunOptions
+from multitask.stages import common
+from multitask.training.trainable import Trainable
+
+Run = Callable[..., Artefact]
+
+
+class Stop(BaseException):
+    """Nothing is trained."""
+
+
+@pytest.fixture(scope="session")
+def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small data with 40 unlabelled sentences, of which no two are equal, 40 triplets and 40 pairs."""
+    folder = tmp_path_factory.mktemp("data")
+    for path in small_data.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    lines = dict.fromkeys((sample_data / "sentences.txt").read_text(encoding="utf-8").splitlines())
+    (folder / "sentences.txt").write_text("\n".join(islice(lines, 40)) + "\n", encoding="utf-8")
+    with (sample_data / TRIPLETS.file).open(encoding="utf-8", newline="") as file:
+        (folder / TRIPLETS.file).write_text("".join(islice(file, 41)), encoding="utf-8", newline="")
+    anchors, positives, _ = read_texts(folder / TRIPLETS.file, TRIPLETS).columns
+    pairs = ["\t".join(row) for row in (PAIRS.columns, *zip(anchors, positives, strict=True))]
+    (folder / PAIRS.file).write_text("\n".join(pairs) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def run_stage(tiny_encoder: Path, data: Path, tmp_path: Path) -> Run:
+    """Run a stage on the tiny encoder and the data, unless others are named."""
+
+    def call(
+        stage: Callable[..., Artefact],
+        config: Any,
+        folder: str = "runs",
+        start: Path = tiny_encoder,
+        data: Path = data,
+        **changes: Any,
+    ) -> Artefact:
+        options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / folder, **changes)
+        return stage(str(start), data, config, options)
+
+    return call
+
+
+@pytest.fixture
+def problem(run_stage: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """What a stage hands to the training loop, in training mode."""
+
+    def call(stage: Callable[..., Artefact], config: Any, **arguments: Any) -> Any:
+        found: list[Trainable] = []
+
+        def train(trainable: Trainable, *_: Any) -> None:
+            found.append(trainable)
+            raise Stop
+
+        with monkeypatch.context() as patch:
+            patch.setattr(common, "train", train)
+            with pytest.raises(Stop):
+                run_stage(stage, config, folder="not-trained", **arguments)
+        found[0].module.train()
+        return found[0]
+
+    return call

@@ -1,0 +1,136 @@
+"""What holds for every stage that trains: equal bits for equal seeds, also after a cut; rates; losses that fall."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from minbert.files import read_json, sha256_of_file
+from multitask.models.config import HeadsConfig
+from multitask.runs.artefact import Artefact
+from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.finetune.training import finetune
+from multitask.stages.fuse import REPORT, FuseConfig
+from multitask.stages.fuse.training import fuse
+from multitask.stages.mlm import MlmConfig
+from multitask.stages.mlm.training import mlm
+from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.pretrain.training import pretrain
+from multitask.training.config import OptimizerConfig, RegularisationConfig
+from multitask.training.optimizer import Optimizer, build_adamw
+
+FAST = OptimizerConfig(learning_rate=1e-3)
+FINETUNE = FinetuneConfig(epochs=2, batch_size=12, optimizer=FAST)
+PRETRAIN = PretrainConfig(batch_size=8, epochs=2, optimizer=FAST)
+FUSE = FuseConfig(replace(REPORT, epochs=2, batch_size=12, train_limit=30, optimizer=FAST))
+BOTH = RegularisationConfig(smart_weight=1.0, r_drop_weight=1.0)
+CASES: dict[str, tuple[Any, Any]] = {
+    "finetune": (finetune, FINETUNE),
+    "regularised": (finetune, replace(FINETUNE, regularisation=BOTH)),
+    "averaged": (finetune, replace(FINETUNE, optimizer=replace(FAST, ema_decay=0.7, layer_decay=0.5))),
+    "pretrain": (pretrain, PRETRAIN),
+    "all of pretrain": (pretrain, replace(PRETRAIN, evaluate_every=2, chunk=3, mlm_weight=0.1, probe_every=2)),
+    "mlm": (mlm, MlmConfig(batch_size=8, epochs=2, dev_share=0.2, evaluate_every=3, optimizer=FAST)),
+    "fuse": (fuse, FUSE),
+    "fuse in one step": (fuse, replace(FUSE, steps="one")),
+}
+
+
+def with_seed(config: Any, seed: int) -> Any:
+    return (
+        replace(config, finetune=replace(config.finetune, seed=seed))
+        if isinstance(config, FuseConfig)
+        else replace(config, seed=seed)
+    )
+
+
+def weights(artefact: Artefact) -> dict[str, str]:
+    """Checksums of all kept weights."""
+    found = artefact.folder.glob("checkpoints/*/*.safetensors")
+    return {str(path.relative_to(artefact.folder)): sha256_of_file(path) for path in found}
+
+
+def history(artefact: Artefact) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl but for their times."""
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in artefact.history()]
+
+
+class Cut(Exception):  # noqa: N818
+    """Stands for a kill."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_that_was_cut_ends_as_if_it_had_not_been(case, run_stage, monkeypatch):
+    whole, step = run_stage(*CASES[case], folder="whole"), Optimizer.step
+    for at in (1, 4, 5):
+
+        def cut(self: Optimizer, number: int, at: int = at) -> None:
+            if number == at:
+                raise Cut
+            step(self, number)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Optimizer, "step", cut)
+            with pytest.raises(Cut):
+                run_stage(*CASES[case], folder=f"cut-{at}", save_every=0.0)
+        torch.manual_seed(99)  # the generator comes from the saved state
+        resumed = run_stage(*CASES[case], folder=f"cut-{at}")
+        assert resumed.folder.name == whole.folder.name
+        assert weights(resumed) == weights(whole)
+        assert read_json(resumed.folder / "best.json") == read_json(whole.folder / "best.json")
+        np.testing.assert_equal(history(resumed), history(whole))
+
+
+@pytest.mark.parametrize("case", ["finetune", "pretrain", "mlm", "fuse"])
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(case, run_stage):
+    stage, config = CASES[case]
+    first, again, other = (
+        run_stage(stage, config),
+        run_stage(stage, config, folder="again"),
+        run_stage(stage, with_seed(config, 1)),
+    )
+    assert first.folder.name == again.folder.name != other.folder.name
+    assert weights(first) == weights(again)
+    assert not {*weights(first).values()} & {*weights(other).values()}
+    np.testing.assert_equal(history(first), history(again))
+
+
+@pytest.mark.parametrize("case", ["finetune", "all of pretrain", "mlm", "fuse"])
+def test_what_is_not_the_encoder_has_the_heads_learning_rate(case, problem):
+    found = problem(*CASES[case])
+    optimizer = build_adamw(found.module, OptimizerConfig(learning_rate=1e-5, head_learning_rate=1e-3))
+    rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    encoder = {id(p) for p in found.module["encoder"].parameters()}
+    assert {rates[name] for name in encoder} == {1e-5}
+    assert {rate for name, rate in rates.items() if name not in encoder} == {1e-3}
+    assert len(rates) == len(list(found.module.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("stage", "config", "losses"),
+    [
+        (pretrain, replace(PRETRAIN, sources=("pairs",), select="last", epochs=20, projection="none"), {"pairs": 0.7}),
+        (mlm, MlmConfig(batch_size=8, epochs=25, dev_share=0.1), {"mlm": 0.8}),
+        (
+            fuse,
+            replace(
+                FUSE,
+                finetune=replace(FUSE.finetune, epochs=15, pooling="mean", heads=HeadsConfig("none", dropout=0.0)),
+                unlabelled=(),
+            ),
+            {"sentiment": 0.8, "sentiment views": 0.8},
+        ),
+    ],
+    ids=["pretrain", "mlm", "fuse"],
+)
+def test_losses_fall(stage, config, losses, run_stage):
+    optimizer = OptimizerConfig(learning_rate=1e-2 if stage is mlm else 5e-3)
+    if stage is fuse:
+        config = replace(config, finetune=replace(config.finetune, optimizer=optimizer))
+    else:
+        config = replace(config, optimizer=optimizer)
+    first, *_, last = (line["training"] for line in run_stage(stage, config).history())
+    for name, share in losses.items():
+        assert last[name] < share * first[name]
