@@ -21,13 +21,13 @@ from minbert.errors import InputError
 from minbert.files import read_text, write_text
 from multitask.runs.artefact import without_folders
 from scripts.refresh_study_pages import BEGIN, PAGES, STUDY, numbered
-from studies.report.curves_as_data import save_curves
+from studies.report.scores_as_data import save_curves
 from studies.report.sections import CURVES
-from studies.results import Description, Results
+from studies.results import Description, Results, TableScores
 
 CLAIMS = "claims"
 FIGURES = "figures/study"
-LINKS = re.compile(r"\[study\.html\]\(study\.html\).*?whole report\.", re.DOTALL)
+LINKS = re.compile(r"\[The report\]\(report\.md\) has all tables\.")
 """What study.md says of the report's other files."""
 SECTION = re.compile(r"^(?=## )", re.MULTILINE)
 FIGURE = re.compile(r"\]\(study/((?P<section>[\w-]+)-\d+\.svg)\)")
@@ -51,13 +51,18 @@ def publish_tables(report: Path, name: str, pages: Path) -> None:
         raise InputError(f"no page in {pages} has a line <!-- results: {name} TABLE ... -->")
     file = pages / "results" / f"{name}.parquet"
     earlier = Results.load(file).tables if file.is_file() else ()
-    of_report = [replace(of, data=without_folders(of.data)) for of in Results.load(report / "results.parquet").tables]
+    of_report = list(map(_without_folders, Results.load(report / "results.parquet").tables))
     known = Results(tuple({of.description.table: of for of in (*earlier, *of_report)}.values()))
     Results(tuple(map(known.table, keys))).save(file)
     _publish_curves(report / "curves.parquet", pages / "results" / "curves" / file.name, keys)
     for of in of_report:
         if of.description.table in keys:
             _publish_figures(report, of.description, pages / "figures", name)
+
+
+def _without_folders(table: TableScores) -> TableScores:
+    """The table without the folder in which its data lay."""
+    return replace(table, lines=table.lines.assign(data=table.lines.data.map(without_folders)))
 
 
 def _publish_curves(new: Path, file: Path, tables: Collection[str]) -> None:

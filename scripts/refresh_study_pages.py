@@ -5,7 +5,7 @@ A page says where the tables of a file go:
     <!-- results: NAME TABLE ... -->
     <!-- end of results -->
 
-Whatever stands between these lines is replaced by figures, sentences and tables of docs/studies/results/NAME.parquet,
+Whatever stands between these lines is replaced by the figures and tables of docs/studies/results/NAME.parquet,
 each with its command. It stays as it is while there is no such file. `multitask report` writes such a file as
 report/results.parquet.
 """
@@ -16,23 +16,20 @@ import sys
 from functools import partial
 from html import unescape
 from itertools import count, takewhile
-from math import isfinite
 from pathlib import Path
 
 from minbert.errors import InputError
 from minbert.files import read_text, write_text
-from multitask.evaluation.markup import markdown_cell, markdown_text
+from multitask.evaluation.markup import markdown_text
 from multitask.runs.artefact import without_folders
 from studies.engine.record import duration
 from studies.engine.table import OWN_TASKS
-from studies.report.figures import standalone
-from studies.report.forest_plot import Picture, forest_plot
-from studies.report.format import score
-from studies.report.further_columns import ABOUT_RANK, METRICS, RANK
-from studies.report.meaning import first_stage, meaning, significant_sizes
+from studies.report.figures import Picture, standalone
+from studies.report.pictures import table_pictures
+from studies.report.scores_as_data import FURTHER
 from studies.report.sections import CURVES
-from studies.report.sweeps import sweeps
-from studies.results import Cell, Results, TableScores
+from studies.report.text import score_table
+from studies.results import Results, TableScores
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "studies"
@@ -64,7 +61,7 @@ def refresh(pages: Path) -> list[Path]:
         figures: Figures = {}
         filled = PLACE.sub(partial(_filled, pages=pages, figures=figures), text)
         for file, picture in figures.items():
-            write_text(pages / file, standalone(picture.svg))
+            write_text(pages / file, standalone(picture))
         if filled != text:
             write_text(page, filled)
             written.append(page)
@@ -86,21 +83,17 @@ def _filled(place: re.Match[str], pages: Path, figures: Figures) -> str:
 
 
 def _section(table: TableScores, name: str, pages: Path, figures: Figures) -> str:
-    """A table's heading, figures, sentences, numbers and command."""
-    about = table.description
-    pictures = {about.name: forest_plot(table)}
-    pictures |= {f"{about.name}-{parameter}": picture for parameter, picture in sweeps(table).items()}
-    files = {f"figures/{name}-{file}.svg": picture for file, picture in pictures.items()}
-    figures |= files
-    drawn = "".join(f"![{markdown_text(picture.description)}]({file})\n\n" for file, picture in files.items())
+    """A table's heading, figures, numbers and command."""
+    about, pictures = table.description, table_pictures(table, f"figures/{name}-")
+    figures |= pictures
+    drawn = "".join(f"![{markdown_text(picture.title)}]({file})\n\n" for file, picture in pictures.items())
     folder, of_table = pages / "figures", f"{name}-{about.name}"
     curves = _brought(folder / f"{of_table}{CURVES}.svg")
     images = "".join([curves, drawn, *map(_brought, numbered(folder, f"{of_table}{STUDY}"))])
-    return (
-        f"### {about.title}\n\n{about.note.strip()}\n\n{images}"
-        f"**What this means.** {markdown_text(meaning(table))}\n\n{_table(table)}\n{_origin(table, name)}\n"
-        f"{_command(table)}\n"
-    )
+    measures = [place for place, column in enumerate(about.columns) if column.metric in FURTHER]
+    numbers = score_table(table, list(dict.fromkeys([*table.pictured, *measures])))
+    note = markdown_text(about.note)
+    return f"### {about.title}\n\n{note}\n\n{images}{numbers}\n{_origin(table, name)}\n{_command(table)}\n"
 
 
 def numbered(folder: Path, name: str) -> list[Path]:
@@ -118,58 +111,28 @@ def _brought(figure: Path) -> str:
     return f"![{title}](figures/{figure.name})\n\n" + (f"{caption}\n\n" if caption else "")
 
 
-def _table(table: TableScores) -> str:
-    """Means ± standard deviations over seeds with intervals, the published scores, and measures without tests."""
-    measures = [place for place, column in enumerate(table.description.columns) if column.metric in METRICS]
-    shown = list(dict.fromkeys([*table.pictured, *measures]))
-    columns = [table.description.columns[place] for place in shown]
-    published = {p for p in shown if any(c and c.published is not None for c in (r.cells[p] for r in table.rows))}
-    header, rule = ["Row"], ["---"]
-    for place, column in zip(shown, columns, strict=True):
-        header += [column.heading, *(["Published"] if place in published else [])]
-        rule += ["---:", *(["---:"] if place in published else [])]
-    lines = [header, rule]
-    for row in table.rows:
-        line = [markdown_cell(row.label)]
-        for place in shown:
-            cell = row.cells[place]
-            line += [_ours(cell), *([score(cell and cell.published)] if place in published else [])]
-        lines.append(line)
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _ours(cell: Cell | None) -> str:
-    if cell is None or not cell.values:
-        return "–"
-    if not isfinite(cell.mean):
-        return score(cell.mean)
-    deviation = "" if cell.deviation is None else f" ± {cell.deviation:.3f}"
-    interval = "" if cell.low is None else f" [{score(cell.low)}, {score(cell.high)}]"
-    return f"{score(cell.mean)}{deviation}{interval}"
-
-
 def _origin(table: TableScores, name: str) -> str:
     """What the numbers are means of, and what they took."""
-    rank = f"{ABOUT_RANK} " if any(column.metric == RANK for column in table.description.columns) else ""
-    unlike = [column.heading for place in table.pictured if not (column := table.description.columns[place]).alike]
-    own = f"Rows vary differently over seeds in {', '.join(unlike)}: each row has its own variance there. "
-    sizes, spent = markdown_text(significant_sizes(table)), table.description.spent
+    spent = table.description.spent
     machines = f", on {', '.join(spent.machines)}" if spent.machines else ""
+    test = (
+        r" \*: p < 0.05 against the reference row, corrected for all tests of the table."
+        if table.description.reference
+        else ""
+    )
     return (
-        "Means ± standard deviations over seeds, with 95% intervals. "
-        f"{markdown_text(first_stage(table))} "
-        f"{own if unlike else ''}{rank}{f'{sizes} ' if sizes else ''}"
-        f"The {spent.stages} stages took {duration(spent.seconds)} one after the other{markdown_text(machines)}. "
-        f"[Every score as data](results/{name}.parquet).\n"
+        f"Means ± standard deviations over seeds, with 95% intervals. **Bold**: the best mean.{test} "
+        f"Start weights: {markdown_text(table.start)}. {spent.stages} stages, {duration(spent.seconds)} one after the "
+        f"other{markdown_text(machines)}. [Every score as data](results/{name}.parquet).\n"
     )
 
 
 def _command(table: TableScores) -> str:
     """What the numbers were made by."""
     suites = "--suites-data SENTEVAL " if any(c.task in ("STS", "Transfer") for c in table.description.columns) else ""
-    seeds = table.seeds[-1] if table.seeds else 1
+    seeds = max(1, int(table.cells.seeds.max()))
     if table.preset == OWN_TASKS:
-        what = f"--tasks-file {shlex.quote(without_folders(table.data))} --start {table.start}"
+        what = f"--tasks-file {shlex.quote(without_folders(str(table.lines.data.iloc[0])))} --start {table.start}"
     else:
         what = f"{table.preset} --start {table.start} --data FOLDER {suites}--tables {table.description.table}"
     return (

@@ -7,77 +7,55 @@
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from itertools import groupby
-from math import nan
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
-from statistics import fmean
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Final, Self
 
-import numpy as np
+import pandas
+import pyarrow
+from pyarrow import parquet
 
 from minbert.errors import InputError
 from minbert.files import atomic_file
 from minbert.settings import read_as
 from multitask.evaluation.statistics import LEVEL
 
-if TYPE_CHECKING:
-    import pandas
-    import pyarrow
-
-    from studies.engine.table import Point
-
-VERSION = 3
-"""Of the file's metadata. Version 1 had neither `Spent` nor `Column.alike`, version 2 no `Column.significant_from`."""
+VERSION = 4
+"""Of the file. Version 3 had none of the columns `difference_low`, `difference_high` and `seen`."""
+READABLE = (3, VERSION)
 METADATA = b"minbert-multitask results"
 """Key of the tables' descriptions in the file's metadata."""
 RANDOM_WEIGHTS = "random weights"
 """The start of a row whose first stage trains an encoder from scratch. Settings such as the pooling, and the tokenizer
 unless the stage learns one, are those of the preset's start weights."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of the file: the score of one seed, with what is known of the mean over all seeds of its row.
-
-    Args:
-        preset: name of the preset that was run.
-        start: the start weights of the row, or `RANDOM_WEIGHTS`.
-        data: folder of the data, or a tasks file.
-        study: the folder in `studies/` that has the table; None for tasks of one's own.
-        table: the table's key.
-        row: the row's key in the table.
-        label: the row's name for readers.
-        point: the row's parameters as a JSON object.
-        seed: None if the row has a published score only, or no score at all.
-        task: the task, or the name of a mean over tasks.
-        metric: what is measured.
-        value: the seed's score; NaN if it is undefined, None if there is none.
-        low: lower end of the 95% interval of the row's mean over seeds; None if there is no interval.
-        high: its upper end.
-        difference: of the means of the row and of the table's reference row; None if they are not compared.
-        p: of the hypothesis that there is no difference, corrected for all tests of the table.
-        published: the paper's score.
-    """
-
-    preset: str
-    start: str
-    data: str
-    study: str | None
-    table: str
-    row: str
-    label: str
-    point: str
-    seed: int | None
-    task: str
-    metric: str
-    value: float | None
-    low: float | None
-    high: float | None
-    difference: float | None
-    p: float | None
-    published: float | None
+_TEXT, _FLOAT = pyarrow.string(), pyarrow.float64()
+LINE: Final[dict[str, pyarrow.DataType]] = {
+    "preset": _TEXT,  # name of the preset that was run
+    "start": _TEXT,  # start weights of the row, or RANDOM_WEIGHTS
+    "data": _TEXT,  # folder of the data, or a tasks file
+    "study": _TEXT,  # the folder in studies/ that has the table; missing for tasks of one's own
+    "table": _TEXT,  # the table's key
+    "row": _TEXT,  # the row's key in the table
+    "label": _TEXT,  # the row's name for readers
+    "point": _TEXT,  # the row's parameters as a JSON object
+    "seed": pyarrow.int64(),  # missing if the row has a published score only, or no score at all
+    "task": _TEXT,  # the task, or the name of a mean over tasks
+    "metric": _TEXT,  # what is measured
+    "value": _FLOAT,  # the seed's score; missing if it is undefined
+    "low": _FLOAT,  # ends of the 95% interval of the row's mean over seeds
+    "high": _FLOAT,
+    "difference": _FLOAT,  # of the means of the row and of the table's reference row; missing if not compared
+    "p": _FLOAT,  # of the hypothesis that there is no difference, corrected for all tests of the table
+    "published": _FLOAT,  # the paper's score
+    "difference_low": _FLOAT,  # ends of the 95% interval of the difference
+    "difference_high": _FLOAT,
+    "seen": pyarrow.bool_(),  # whether the row's models were trained on some of the scored examples
+}
+"""The columns of the file, with their types. A line is the score of one seed, with what is known of its row's mean."""
+OF_CELL = list(LINE)[12:]
+"""The columns that all seeds of a row share."""
 
 
 @dataclass(frozen=True)
@@ -108,45 +86,6 @@ class Column:
     contrary: int = 0
     alike: bool = True
     significant_from: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A row's scores in a column; see `Line`. `values` has one score for each seed."""
-
-    seeds: tuple[int, ...] = ()
-    values: tuple[float, ...] = ()
-    low: float | None = None
-    high: float | None = None
-    difference: float | None = None
-    p: float | None = None
-    published: float | None = None
-
-    @property
-    def mean(self) -> float:
-        """Over seeds; NaN without scores."""
-        return fmean(self.values) if self.values else nan
-
-    @property
-    def deviation(self) -> float | None:
-        """Sample standard deviation over seeds; None with less than two."""
-        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
-
-    @property
-    def significant(self) -> bool:
-        """Whether it differs from the reference row's at the 5% level."""
-        return self.p is not None and self.p < LEVEL
-
-
-@dataclass(frozen=True)
-class RowScores:
-    """A row of a table: its key, name, parameters, start weights, and a cell for each column; None without a score."""
-
-    key: str
-    label: str
-    point: "Point"
-    start: str
-    cells: tuple[Cell | None, ...]
 
 
 @dataclass(frozen=True)
@@ -185,53 +124,65 @@ class Description:
     note: str
     reference: str | None
     columns: tuple[Column, ...]
-    spent: Spent = Spent()
+    spent: Spent = field(default_factory=Spent)
     start: str | None = None
 
 
 @dataclass(frozen=True)
 class TableScores:
-    """A table with all its scores. The first three arguments are those of `Line`."""
+    """A table with all its scores.
 
-    preset: str
-    data: str
-    study: str | None
+    Args:
+        description: of the table.
+        lines: of the file, those of this table.
+    """
+
     description: Description
-    rows: tuple[RowScores, ...]
+    lines: pandas.DataFrame
+
+    @cached_property
+    def rows(self) -> pandas.DataFrame:
+        """Label, start weights and parameters (`point`, a mapping) by the row's key, in the table's order."""
+        rows = self.lines.drop_duplicates("row").set_index("row")[["label", "start", "point"]]
+        return rows.assign(point=[_point(text) for text in rows.point])
+
+    @cached_property
+    def cells(self) -> pandas.DataFrame:
+        """A line for each row and column, by the row's key and the column's place; both in the table's order.
+
+        Columns: `mean` and sample standard `deviation` over seeds, `seeds` (how many), `values`, then the columns of
+        the file that seeds share, and `significant`. A mean is missing without seeds, and where it is undefined.
+        """
+        places = {(column.task, column.metric): place for place, column in enumerate(self.description.columns)}
+        place = [places[key] for key in zip(self.lines.task, self.lines.metric, strict=True)]
+        cells = self.lines.assign(place=place).groupby(["row", "place"], sort=False)
+        found = cells[OF_CELL].first()
+        seeds, values = cells.seed.count(), cells.value.agg(lambda of: tuple(of.dropna()))
+        undefined = values.map(len) < seeds
+        mean, deviation = cells.value.mean().mask(undefined), cells.value.std().mask(undefined)
+        found = found.assign(mean=mean, deviation=deviation, seeds=seeds, values=values)
+        found = found.reindex([(row, at) for row in self.rows.index for at in range(len(places))])
+        values = found["values"].map(lambda of: of if isinstance(of, tuple) else ())
+        return found.assign(seeds=found.seeds.fillna(0).astype(int), values=values, significant=found.p < LEVEL)
+
+    def column(self, place: int) -> pandas.DataFrame:
+        """The cells of a column by the row's key."""
+        return self.cells.xs(place, level="place")
+
+    @property
+    def preset(self) -> str:
+        """Name of the preset that was run."""
+        return str(self.lines.preset.iloc[0])
 
     @property
     def start(self) -> str:
         """The preset's start weights."""
-        return self.description.start or self.rows[0].start
+        return self.description.start or str(self.lines.start.iloc[0])
 
     @property
     def pictured(self) -> list[int]:
         """Places of the columns that are pictured."""
         return [place for place, column in enumerate(self.description.columns) if column.pictured]
-
-    @property
-    def seeds(self) -> list[int]:
-        """The different numbers of seeds that cells have, in order."""
-        return sorted({len(cell.seeds) for row in self.rows for cell in row.cells if cell and cell.seeds})
-
-    @property
-    def reference(self) -> RowScores | None:
-        """The row that the others are compared with."""
-        return next((row for row in self.rows if row.key == self.description.reference), None)
-
-    def lines(self) -> Iterator[Line]:
-        """The table's lines in the file: one for each score, and one for each cell without any."""
-        for row in self.rows:
-            for column, cell in zip(self.description.columns, row.cells, strict=True):
-                yield from self._lines(row, column, cell or Cell())
-
-    def _lines(self, row: RowScores, column: Column, cell: Cell) -> Iterator[Line]:
-        whose = (self.preset, row.start, self.data, self.study, self.description.table, row.key, row.label)
-        what = (column.task, column.metric)
-        means = (cell.low, cell.high, cell.difference, cell.p, cell.published)
-        point = json.dumps(dict(row.point), ensure_ascii=False)
-        for seed, value in zip(cell.seeds or (None,), cell.values or (None,), strict=True):
-            yield Line(*whose, point, seed, *what, value, *means)
 
 
 @dataclass(frozen=True)
@@ -247,51 +198,42 @@ class Results:
         Raises:
             InputError: it does not exist, is not a file of results, or another version wrote it.
         """
-        import pyarrow
-        import pyarrow.parquet
-
         path = Path(path)
         if not path.is_file():
             raise InputError(f"{path}: no such file; `multitask report` writes results.parquet")
         try:
-            found = pyarrow.parquet.read_table(path)
+            found = parquet.read_table(path)
         except (pyarrow.ArrowException, OSError) as error:
             raise _foreign(path, f"not a Parquet file ({str(error).splitlines()[0]:.80})") from None
         about = (found.schema.metadata or {}).get(METADATA)
-        if about is None or not found.schema.remove_metadata().equals(_schema()):
+        if about is None or any(LINE.get(one.name) != one.type for one in found.schema):
             raise _foreign(path, "another Parquet file")
         described: _Descriptions = read_as(_Descriptions, about.decode(errors="replace"), path)
-        if described.version != VERSION:
+        if described.version not in READABLE:
             raise _foreign(path, "written by another version")
-        lines = [Line(**line) for line in found.to_pylist()]
-        by_table = {key: list(of) for key, of in groupby(lines, key=lambda line: line.table)}
-        if by_table.keys() != {one.table for one in described.tables}:
+        if not set(list(LINE)[:17]) <= set(found.column_names):
+            raise _foreign(path, "another Parquet file")
+        lines = frame_of(found)
+        if set(lines.table) != {one.table for one in described.tables}:
             raise _foreign(path, "lines of other tables than its metadata describe")
-        return cls(tuple(_table(one, by_table[one.table], path) for one in described.tables))
+        for one in described.tables:
+            known = {(column.task, column.metric) for column in one.columns}
+            of_table = lines[lines.table == one.table]
+            if stray := sorted(set(zip(of_table.task, of_table.metric, strict=True)) - known):
+                raise _foreign(path, f"table {one.table} has no column {' '.join(stray[0])}")
+        return cls(tuple(TableScores(one, lines[lines.table == one.table]) for one in described.tables))
 
     def save(self, path: Path) -> None:
         """Write the file, atomically."""
-        import pyarrow.parquet
-
         descriptions = _Descriptions(VERSION, tuple(table.description for table in self.tables))
         about = json.dumps(asdict(descriptions), ensure_ascii=False).encode()
+        lines = pyarrow.Table.from_pandas(self.to_pandas(), pyarrow.schema(list(LINE.items())), preserve_index=False)
         with atomic_file(path) as temporary:
-            pyarrow.parquet.write_table(self._arrow().replace_schema_metadata({METADATA: about}), temporary)
+            parquet.write_table(lines.replace_schema_metadata({METADATA: about}), temporary)
 
-    def to_pandas(self) -> "pandas.DataFrame":
-        """The scores as a table with the columns of `Line`: a line for each score, and for each cell without any.
-
-        Raises:
-            InputError: pandas is not installed.
-        """
-        try:
-            import pandas
-        except ImportError:
-            raise InputError("to_pandas needs pandas; install it with: pip install pandas") from None
-        import pyarrow
-
-        whole = {pyarrow.int64(): pandas.Int64Dtype()}  # a missing seed must not turn the others into fractions
-        return self._arrow().to_pandas(types_mapper=whole.get)
+    def to_pandas(self) -> pandas.DataFrame:
+        """The scores as a table with the columns of `LINE`: a line for each score, and for each cell without any."""
+        return pandas.concat([table.lines for table in self.tables] or [frame_of(())], ignore_index=True)
 
     def table(self, key: str) -> TableScores:
         """A table. Raises InputError if there is none with this key."""
@@ -300,12 +242,17 @@ class Results:
             raise InputError(f"no table {key}; there are {', '.join(found)}")
         return found[key]
 
-    def _arrow(self) -> "pyarrow.Table":
-        import pyarrow
 
-        lines = [line for table in self.tables for line in table.lines()]
-        columns = {field.name: [getattr(line, field.name) for line in lines] for field in fields(Line)}
-        return pyarrow.table(columns, _schema())
+def frame_of(lines: pyarrow.Table | tuple[Mapping[str, Any], ...] | list[dict[str, Any]]) -> pandas.DataFrame:
+    """Lines as a frame with all columns of `LINE`; those that lines lack are empty."""
+    if not isinstance(lines, pyarrow.Table):
+        lines = pyarrow.Table.from_pylist(list(lines), pyarrow.schema(list(LINE.items())))
+    for name, kind in LINE.items():
+        if name not in lines.column_names:
+            lines = lines.append_column(name, pyarrow.nulls(len(lines), kind))
+    # A missing seed must not turn the others into fractions.
+    kinds = {pyarrow.int64(): pandas.Int64Dtype(), pyarrow.bool_(): pandas.BooleanDtype()}
+    return lines.select(list(LINE)).to_pandas(types_mapper=kinds.get)
 
 
 @dataclass(frozen=True)
@@ -316,41 +263,8 @@ class _Descriptions:
     tables: tuple[Description, ...]
 
 
-def _schema() -> "pyarrow.Schema":
-    """The types of the columns, which are those of `Line`."""
-    import pyarrow
-
-    types: dict[Any, Any] = {str: pyarrow.string(), str | None: pyarrow.string(), int | None: pyarrow.int64()}
-    return pyarrow.schema([(field.name, types.get(field.type, pyarrow.float64())) for field in fields(Line)])
-
-
-def _table(description: Description, lines: Sequence[Line], path: Path) -> TableScores:
-    """A table from its lines. Raises InputError if a line is of no column."""
-    places = {(column.task, column.metric): place for place, column in enumerate(description.columns)}
-    if stray := next((line for line in lines if (line.task, line.metric) not in places), None):
-        raise _foreign(path, f"table {description.table} has no column {stray.task} {stray.metric}")
-    rows = []
-    for key, of_row in groupby(lines, key=lambda line: line.row):
-        found = list(of_row)
-        cells: list[Cell | None] = [None] * len(places)
-        for column, of_cell in groupby(found, key=lambda line: (line.task, line.metric)):
-            cell = _cell(list(of_cell))
-            cells[places[column]] = None if cell == Cell() else cell
-        rows.append(RowScores(key, found[0].label, _point(found[0].point, path), found[0].start, tuple(cells)))
-    first = lines[0]
-    return TableScores(first.preset, first.data, first.study, description, tuple(rows))
-
-
-def _cell(lines: Sequence[Line]) -> Cell:
-    first, scored = lines[0], [line for line in lines if line.seed is not None and line.value is not None]
-    seeds, values = tuple(line.seed for line in scored), tuple(line.value for line in scored)
-    means = (first.low, first.high, first.difference, first.p, first.published)
-    return Cell(seeds, values, *means)  # type: ignore[arg-type]  # none of them is None
-
-
-def _point(text: str, path: Path) -> Mapping[str, Any]:
-    values = read_as(dict[str, Any], text, path)
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+def _point(text: str) -> Mapping[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in json.loads(text).items()}
 
 
 def _foreign(path: Path, what: str) -> InputError:

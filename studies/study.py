@@ -4,17 +4,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 import studies
 
 if TYPE_CHECKING:  # the engine reads this module, and must not import what draws figures
+    import pandas
+
     from studies.engine.experiments import Experiment
     from studies.engine.recipes import Recipes
+    from studies.report.claims import Numbers
     from studies.report.preset_results import PresetResults
     from studies.report.sections import Section
-    from studies.report.verdicts import Judged
 
 
 @dataclass(frozen=True)
@@ -44,19 +47,29 @@ class Study:
     """The object `STUDY` of a folder's module `study`.
 
     Args:
+        folder: the folder; its file `claims.toml` has the papers' claims, if it has any.
         tables: a function for each table, from a preset's recipes to the table and the recipes of its rows.
         papers: the papers whose claims are checked.
-        judge: from results to the papers' claims with their verdicts.
         sections: makers of the page's sections; each returns None if its results are missing.
+        numbers: from results to further kinds of numbers that claims are about; see `claims.judge`.
     """
 
+    folder: Path
     tables: "tuple[Callable[[Recipes], Experiment], ...]"
     papers: tuple[Paper, ...] = ()
-    judge: "Callable[[PresetResults], list[Judged]]" = lambda results: []
     sections: "tuple[Callable[[PresetResults], Section | None], ...]" = ()
+    numbers: "Callable[[PresetResults], dict[str, Numbers]]" = lambda results: {}
+
+    def judge(self, results: "PresetResults") -> "pandas.DataFrame":
+        """The papers' claims with their verdicts, as `claims.judge` gives them."""
+        from studies.report.claims import judge, read_claims
+
+        file = self.folder / "claims.toml"
+        claims = read_claims(file) if file.is_file() else ()
+        return judge(claims, results.finished_tables, self.numbers(results))
 
 
-def studies_by_name() -> "dict[str, Study]":
+def studies_by_name() -> dict[str, Study]:
     """The studies of all folders here, by the folder's name."""
     names = [module.name for module in iter_modules(studies.__path__) if module.ispkg]
     return {name: import_module(f"studies.{name}.study").STUDY for name in names if find_spec(f"studies.{name}.study")}

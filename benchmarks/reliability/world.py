@@ -164,5 +164,5 @@ def is_temporary(name: str) -> bool:
 def quick_reports() -> Iterator[None]:
     """Reports resample little and draw nothing within the block: both take most of their time, and touch no file."""
     few = patch.object(run_results, "resampled_scores", partial(resampled_scores, samples=100))
-    with few, patch.object(figures, "render_panels", lambda *_: Markup("<svg></svg>")):
+    with few, patch.object(figures, "render", lambda *_: Markup("<svg></svg>")):
         yield

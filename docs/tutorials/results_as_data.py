@@ -58,5 +58,5 @@ panels[0].set_ylim(len(labels) - 0.5, -0.5)
 figure.tight_layout();
 
 # %% [markdown]
-# `Results` also has the tables as Python objects, in the order of their rows: see [Python](../reference/python.md#studies.results.Results).
+# `Results` also has each table by itself, with a line for each row and column: see [Python](../reference/python.md#studies.results.TableScores).
 # [Intervals and tests](../concepts/intervals-and-tests.md) explains what the intervals mean.

@@ -5,18 +5,20 @@ of S is 2 b_S (Box, Hunter and Hunter 2005, chapter 5). For one factor it is the
 with it off. For two it is half of the growth of one's effect when the other is switched on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
+from typing import Any
+
+import pandas
 
 from multitask.evaluation.statistics import Uncertain
 from studies.gradient_paradigm.tables_of_losses import COMPONENTS, LABELS, NON_CONTRASTIVE
-from studies.report import figures
-from studies.report.comparisons import Comparison, compared
-from studies.report.format import interval, signed, verdict
+from studies.report.claims import LEAST_SEEDS
+from studies.report.figures import Picture, intervals
 from studies.report.preset_results import PresetResults
-from studies.report.sections import Illustration, Section
-from studies.report.table_results import TableResults
-from studies.report.verdicts import LEAST_SEEDS, difference
+from studies.report.sections import Section, as_intervals
+from studies.report.table_results import TableResults, compared
+from studies.report.text import difference
 
 Cell = frozenset[str]
 """The factors that are on."""
@@ -40,67 +42,40 @@ def effect(factors: Sequence[str], of: Sequence[str]) -> dict[Cell, float]:
     return {cell: (-1.0) ** len(set(of) - cell) / 2 ** (len(factors) - 1) for cell in cells}
 
 
-def effects_of_components(results: TableResults) -> dict[str, dict[str, Comparison]]:
-    """Main effects and then interactions of the components, for each loss with scores of all its cells.
+def effects_of_components(results: TableResults) -> pandas.DataFrame:
+    """Main effects and then interactions of the components by loss and effect, as one family of tests.
 
-    p is corrected over all effects of all losses (Holm 1979). Interactions need `LEAST_SEEDS` seeds of every cell.
+    For each loss with scores of all its cells. Interactions need `LEAST_SEEDS` seeds of every cell.
     """
-    found: dict[tuple[str, str], Uncertain] = {}
+    found: dict[tuple[Any, ...], Uncertain] = {}
     for loss in NON_CONTRASTIVE:
         points = {row.key: row.point for row in results.table.rows if row.point["loss"] == loss}
-        cells = {frozenset(_on(point["components"])): key for key, point in points.items()}
+        cells = {frozenset(point["components"]): key for key, point in points.items()}  # type: ignore[arg-type]
         factors = [name for name in COMPONENTS if any(name in cell for cell in cells)]
         for of in subsets(factors)[1:]:
-            weights = effect(factors, of)
-            if not weights.keys() <= cells.keys():
-                continue
-            fewest = min(len(results.runs.get(cells[cell], ())) for cell in weights)
-            contrast = difference(results, {cells[cell]: weight for cell, weight in weights.items()})
+            weights = {cells.get(cell, ""): weight for cell, weight in effect(factors, of).items()}
+            fewest = min(len(results.runs.get(row, ())) for row in weights)
+            contrast = results.difference(weights, "similarity")
             if contrast is not None and (len(of) == 1 or fewest >= LEAST_SEEDS):
                 found[loss, " × ".join(of)] = contrast
-    tests = compared(found)
-    return {
-        loss: {name: test for (of, name), test in tests.items() if of == loss}
-        for loss in NON_CONTRASTIVE
-        if any(of == loss for of, _ in tests)
-    }
-
-
-def _on(components: object) -> tuple[str, ...]:
-    assert isinstance(components, tuple), "the table's points have tuples of components"
-    return components
+    return compared(found)
 
 
 def factorial_section(results: PresetResults) -> Section | None:
-    """A forest of effects for each loss, and a table of all effects."""
-    if TABLE not in results.finished_tables:
+    """A panel of effects for each loss, and a table of all effects."""
+    table = results.finished_tables.get(TABLE)
+    if table is None or not len(effects := effects_of_components(table)):
         return None
-    table = results.finished_tables[TABLE]
-    found = effects_of_components(table)
-    if not found:
-        return None
-    rows = [("Loss", "Effect", "On the score")]
-    for loss, effects in found.items():
-        for name, e in effects.items():
-            told = f"{signed(e.difference)} {interval(e)}, {verdict(e, 'effect')}{table.seeds_note}"
-            rows.append((LABELS[loss], name, told))
+    panels = {LABELS[str(loss)]: as_intervals(of.droplevel(0)) for loss, of in effects.groupby(level=0, sort=False)}
+    lines = [(LABELS[loss], name, difference(e).replace("\\", "")) for (loss, name), e in effects.iterrows()]
+    title = "Effects of components on similarity"
     return Section(
         TABLE,
         "Do the components act by themselves or together?",
         "Beyond the papers: every subset of the components that a loss can have. A main effect is the mean score with "
         "the component on less the mean score with it off, over all settings of the others. An interaction is half of "
-        "the growth of one's effect when the other is switched on; it needs three seeds. Filled marks: uncorrected "
-        "intervals exclude zero.",
-        tuple(_forest(LABELS[loss], effects, table.seeds_note) for loss, effects in found.items()),
-        table=tuple(rows),
+        "the growth of one's effect when the other is switched on; it needs three seeds. Filled marks: significant "
+        "after the correction for all effects.",
+        (Picture(intervals(panels, title, dict.fromkeys(panels, 0.0)), title),),
+        pandas.DataFrame(lines, columns=["Loss", "Effect", "On the score"]),
     )
-
-
-def _forest(loss: str, effects: Mapping[str, Comparison], note: str) -> Illustration:
-    described = ", ".join(
-        f"{name} {signed(e.difference)} ({signed(e.low)} to {signed(e.high)})" for name, e in effects.items()
-    )
-    bounds = {name: (e.difference, e.low, e.high) for name, e in effects.items()}
-    description = f"Effects of components in {loss}: {described}."
-    svg = figures.forest(bounds, "effect on similarity", description, loss)
-    return Illustration(svg, f"{loss}: effects and their 95% intervals{note}.")

@@ -44,7 +44,7 @@ def simulate(config: SimulationConfig, options: RunOptions) -> Artefact:
     """Simulate on the CPU, in fp32, unless the artefact is there already.
 
     The artefact holds simulations.npz (read by `Simulations.load`) and conjectures.json (read by
-    `simulation_outcomes.from_json`). `simulation_claims` decides the papers' claims from them.
+    `simulation_outcomes.from_json`). `claims.toml` decides the papers' claims from them.
 
     Args:
         config: sizes and seed.

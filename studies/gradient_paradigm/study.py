@@ -1,16 +1,18 @@
 """The study of the two gradient papers: simulations, tables, claims and figures."""
 
+from functools import partial
+from pathlib import Path
+
 from studies.engine.experiments import Experiment, experiment
 from studies.engine.recipes import Recipes
 from studies.engine.table import Row
 from studies.gradient_paradigm import INADEQUACY, UNIFIED, tables_of_losses, tables_of_sweeps, training_figures
-from studies.gradient_paradigm.simulation_claims import judged_simulations
+from studies.gradient_paradigm.simulated_numbers import rates, simulated
 from studies.gradient_paradigm.simulation_figures import simulation_section
-from studies.gradient_paradigm.simulation_outcomes import read_simulations
+from studies.gradient_paradigm.simulation_outcomes import Estimate, Simulations, read_simulations
 from studies.gradient_paradigm.tables_of_losses import DESCRIBED
-from studies.gradient_paradigm.training_claims import TRAINED_CLAIMS
+from studies.report.claims import Numbers
 from studies.report.preset_results import PresetResults
-from studies.report.verdicts import Judged, judge
 from studies.study import Study
 
 
@@ -20,15 +22,20 @@ def simulations(recipes: Recipes) -> Experiment:
     return experiment(**DESCRIBED["simulations"], lines=[(row, recipes.simulations())])
 
 
-def _judge(results: PresetResults) -> list[Judged]:
+def numbers_of(simulations: Simulations | None, estimates: list[Estimate] | None) -> dict[str, Numbers]:
+    """The numbers of simulations and of random configurations that claims are about."""
+    return {"simulated": partial(simulated, simulations), "rate": partial(rates, estimates)}
+
+
+def _numbers(results: PresetResults) -> dict[str, Numbers]:
     stage = results.last_stage("simulations")
-    simulated = (None, None) if stage is None else read_simulations(results.folder / stage.artefact)
-    return judged_simulations(*simulated) + judge(TRAINED_CLAIMS, results.finished_tables)
+    return numbers_of(*((None, None) if stage is None else read_simulations(results.folder / stage.artefact)))
 
 
 STUDY = Study(
+    Path(__file__).parent,
     (simulations, *tables_of_losses.TABLES, *tables_of_sweeps.TABLES),
     (UNIFIED, INADEQUACY),
-    _judge,
     (simulation_section, *training_figures.SECTIONS),
+    _numbers,
 )

@@ -5,10 +5,9 @@ refuted if the interval shows the opposite. A statement that something is better
 difference is surely smaller than the margin, so that both count as equal. That is one of the two one-sided tests (TOST,
 Schuirmann 1987); the other one, that it is not worse either, does not matter for such a statement.
 
-`Every` and `Some` combine statements. If all must hold, each is tested at the full level (Berger 1982), and the
-opposite, that some statement fails, at the level divided by their number. If some statement suffices, the levels are
-the other way round. A claim that stays open names the numbers whose 95% interval would have shown or refuted them, with
-their interval at the corrected level.
+`Combined` statements must all hold, or at least one of them. If all must hold, each is tested at the full level (Berger
+1982), and the opposite, that some statement fails, at the level divided by their number. If some statement suffices,
+the levels are the other way round.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +16,10 @@ from math import inf
 from typing import Protocol
 
 from multitask.evaluation.statistics import LEVEL
-from studies.report.format import signed
+from studies.report.text import signed
+
+SHOWN = 4
+"""The most numbers of a combined statement that are told. Of more, the one that decides is told."""
 
 
 class Quantity(Protocol):
@@ -41,6 +43,10 @@ class Statement(Protocol):
     def text(self) -> str:
         """What was found."""
 
+    @property
+    def sure(self) -> float:
+        """By how much the interval lies beyond the bound; negative if it does not."""
+
     def shown(self, level: float = LEVEL) -> bool:
         """Whether it holds."""
 
@@ -54,208 +60,168 @@ class Statement(Protocol):
         """What only the correction for several tests leaves open, with its interval at the corrected level."""
 
 
-def _distance(least: tuple[float, str]) -> float:
-    return least[0]
-
-
 @dataclass(frozen=True)
-class Above:
-    """A number is above a bound.
+class Bound:
+    """A number is above a bound, or below it.
 
     Args:
         name: of the number.
         number: with its interval.
-        bound: what it must exceed.
-        margin: it is refuted if it is surely below bound + margin, unless it is shown: a small, sure effect is one.
+        bound: what it must exceed, or fall below.
+        above: whether it must exceed it.
+        margin: it is refuted if it surely does not reach the bound by so much, unless it is shown: a small, sure effect
+            is one.
         form: a number as text.
     """
 
     name: str
     number: Quantity
     bound: float = 0.0
+    above: bool = True
     margin: float = 0.0
     form: Callable[[float], str] = signed
 
     @property
     def text(self) -> str:
-        """`InfoNCE over VICReg +0.030 [+0.020, +0.040]`."""
-        return f"{self._named(self.number.value)} {self._interval(LEVEL)}"
+        return self._named(self.number.value, LEVEL)
 
-    def _interval(self, level: float) -> str:
+    @property
+    def sure(self) -> float:
+        return self._reach(LEVEL)[0]
+
+    def _reach(self, level: float) -> tuple[float, float]:
+        """By how much the interval's near and far end are beyond the bound, in the direction that it must be."""
         low, high = self.number.interval(level)
-        return f"[{self.form(low)}, {self.form(high)}]"
+        return (low - self.bound, high - self.bound) if self.above else (self.bound - high, self.bound - low)
+
+    def _named(self, value: float, level: float | None = None) -> str:
+        bounds = "" if level is None else f" [{', '.join(map(self.form, self.number.interval(level)))}]"
+        return f"{self.name} {self.form(value)}{bounds}".lstrip()
 
     def shown(self, level: float = LEVEL) -> bool:
-        """Whether the interval is above the bound."""
-        return self.number.interval(level)[0] > self.bound
+        return self._reach(level)[0] > 0
 
     def refuted(self, level: float = LEVEL) -> bool:
-        """Whether the interval is below bound + margin, and the number is not surely above the bound."""
-        return self.number.interval(level)[1] < self.bound + self.margin and not self.shown()
+        return self._reach(level)[1] < self.margin and not self.shown()
 
     def least(self, level: float = LEVEL) -> tuple[float, str]:
-        """The smallest value that could have been shown to be above the bound."""
-        value = self.number.detectable(self.bound, level)
-        return value - self.bound, self._named(value)
-
-    def _named(self, value: float) -> str:
-        return f"{self.name} {self.form(value)}".lstrip()
+        distance = self.number.detectable(self.bound, level) - self.bound
+        return distance, self._named(self.bound + distance if self.above else self.bound - distance)
 
     def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
         """The number, if its 95% interval shows or refutes it, and those of these levels do neither."""
         if self.shown(show) or self.refuted(refute) or not (self.shown() or self.refuted()):
             return []
         level = show if self.shown() else refute
-        return [f"{self.name} {self._interval(level)} at {1 - level:.1%}".lstrip()]
+        return [f"{self._named(self.number.value, level)} at {1 - level:.1%}"]
 
 
 @dataclass(frozen=True)
-class Below(Above):
-    """A number is below a bound; it is refuted if it is surely above bound − margin."""
+class Combined:
+    """All statements hold, or at least one of them (`every` is False).
 
-    def shown(self, level: float = LEVEL) -> bool:
-        """Whether the interval is below the bound."""
-        return self.number.interval(level)[1] < self.bound
-
-    def refuted(self, level: float = LEVEL) -> bool:
-        """Whether the interval is above bound − margin, and the number is not surely below the bound."""
-        return self.number.interval(level)[0] > self.bound - self.margin and not self.shown()
-
-    def least(self, level: float = LEVEL) -> tuple[float, str]:
-        """The largest value that could have been shown to be below the bound: as far from it as one above."""
-        distance = self.number.detectable(self.bound, level) - self.bound
-        return distance, self._named(self.bound - distance)
-
-
-@dataclass(frozen=True)
-class Every:
-    """All statements hold."""
+    Args:
+        parts: the statements.
+        every: whether all must hold.
+        note: added to what was found.
+    """
 
     parts: Sequence[Statement]
+    every: bool
+    note: str = ""
+
+    def _levels(self, show: float, refute: float) -> tuple[float, float]:
+        """The levels at which each part is shown and refuted."""
+        count = max(len(self.parts), 1)
+        return (show, refute / count) if self.every else (show / count, refute)
 
     @property
     def text(self) -> str:
-        """What was found of each."""
-        return "; ".join(part.text for part in self.parts)
+        """What was found of each; of many, the one that decides."""
+        found = "; ".join(part.text for part in self.parts)
+        if len(self.parts) > SHOWN:
+            which, choose = ("least", min) if self.every else ("most", max)
+            found = f"{which} sure of {len(self.parts)}: {choose(self.parts, key=lambda part: part.sure).text}"
+        return "; ".join(filter(None, (found, self.note)))
+
+    @property
+    def sure(self) -> float:
+        found = [part.sure for part in self.parts]
+        return min(found, default=inf) if self.every else max(found, default=-inf)
 
     def shown(self, level: float = LEVEL) -> bool:
-        """Whether all are shown."""
-        return all(part.shown(level) for part in self.parts)
+        found = [part.shown(self._levels(level, level)[0]) for part in self.parts]
+        return all(found) if self.every else any(found)
 
     def refuted(self, level: float = LEVEL) -> bool:
-        """Whether one is refuted, corrected for their number."""
-        return any(part.refuted(level / len(self.parts)) for part in self.parts)
+        found = [part.refuted(self._levels(level, level)[1]) for part in self.parts]
+        return any(found) if self.every else all(found)
 
     def least(self, level: float = LEVEL) -> tuple[float, str]:
-        """Of the part that is hardest to show, of those that are not shown."""
-        return max(
-            (part.least(level) for part in self.parts if not part.shown(level)), key=_distance, default=(0.0, "")
-        )
+        """Of the part that is hardest to show, of those that are not shown; or of the one that is easiest."""
+        each, _ = self._levels(level, level)
+        found = [part.least(each) for part in self.parts if not (self.every and part.shown(each))]
+        choose, nothing = (max, (0.0, "")) if self.every else (min, (inf, "nothing"))
+        return choose(found, key=lambda least: least[0], default=nothing)
 
     def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
-        """Of all parts, unless one is refuted."""
-        if self.refuted(refute):
+        if self.refuted(refute) if self.every else self.shown(show):
             return []
-        return [number for part in self.parts for number in part.open(show, refute / len(self.parts))]
+        return [number for part in self.parts for number in part.open(*self._levels(show, refute))]
 
 
 @dataclass(frozen=True)
-class Some:
-    """At least one of the statements holds."""
+class Limited:
+    """A statement that results can show only (`shows`), or refute only, because they lack something (`why`)."""
 
-    parts: Sequence[Statement]
+    statement: Statement
+    why: str
+    shows: bool
 
     @property
     def text(self) -> str:
-        """What was found of each."""
-        return "; ".join(part.text for part in self.parts)
+        return f"{self.statement.text}; {self.why}"
+
+    @property
+    def sure(self) -> float:
+        return self.statement.sure
 
     def shown(self, level: float = LEVEL) -> bool:
-        """Whether one is shown, corrected for their number."""
-        return any(self.each_shown(level))
-
-    def each_shown(self, level: float = LEVEL) -> list[bool]:
-        """For each statement whether it is shown, corrected for their number."""
-        return [part.shown(level / len(self.parts)) for part in self.parts]
+        return self.shows and self.statement.shown(level)
 
     def refuted(self, level: float = LEVEL) -> bool:
-        """Whether all are refuted."""
-        return all(part.refuted(level) for part in self.parts)
+        return not self.shows and self.statement.refuted(level)
 
     def least(self, level: float = LEVEL) -> tuple[float, str]:
-        """Of the part that is easiest to show."""
-        parts = (part.least(level / len(self.parts)) for part in self.parts)
-        return min(parts, key=_distance, default=(inf, "nothing"))
+        return self.statement.least(level) if self.shows else (inf, "")
 
     def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
-        """Of all parts, unless one is shown."""
-        if self.shown(show):
-            return []
-        return [number for part in self.parts for number in part.open(show / len(self.parts), refute)]
+        return self.statement.open(show, refute)
 
 
 @dataclass(frozen=True)
 class Opposed:
-    """A statement whose opposite is a statement of its own."""
+    """A statement whose opposite is a statement of its own, about other numbers; so neither is ever left open."""
 
     statement: Statement
     opposite: Statement
 
     @property
     def text(self) -> str:
-        """What was found of the statement."""
         return self.statement.text
 
+    @property
+    def sure(self) -> float:
+        return self.statement.sure
+
     def shown(self, level: float = LEVEL) -> bool:
-        """Whether the statement is shown."""
         return self.statement.shown(level)
 
     def refuted(self, level: float = LEVEL) -> bool:
-        """Whether the opposite is shown."""
         return self.opposite.shown(level)
 
     def least(self, level: float = LEVEL) -> tuple[float, str]:
-        """Of the statement."""
         return self.statement.least(level)
 
     def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
-        """Nothing: the statement and its opposite are about other numbers."""
         return []
-
-
-@dataclass(frozen=True)
-class Limited:
-    """A statement that results can show only, or refute only.
-
-    Args:
-        statement: the statement.
-        why: what the results lack; empty if they lack nothing.
-        shows: whether they can show it anyway.
-        refutes: whether they can refute it anyway.
-    """
-
-    statement: Statement
-    why: str
-    shows: bool = False
-    refutes: bool = False
-
-    @property
-    def text(self) -> str:
-        """What was found, and what is lacking."""
-        return "; ".join(filter(None, (self.statement.text, self.why)))
-
-    def shown(self, level: float = LEVEL) -> bool:
-        """Whether it holds."""
-        return (self.shows or not self.why) and self.statement.shown(level)
-
-    def refuted(self, level: float = LEVEL) -> bool:
-        """Whether its opposite holds."""
-        return (self.refutes or not self.why) and self.statement.refuted(level)
-
-    def least(self, level: float = LEVEL) -> tuple[float, str]:
-        """Of the statement; nothing if the results cannot show it."""
-        return (inf, "") if self.why and not self.shows else self.statement.least(level)
-
-    def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
-        """Of the statement."""
-        return self.statement.open(show, refute)

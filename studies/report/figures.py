@@ -3,7 +3,9 @@
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
@@ -19,13 +21,12 @@ from numpy.typing import NDArray
 # Mid-tones with a contrast of at least 3 to white and to near-black. Each has a marker for readers who see no colours.
 COLOURS = ("#3b82d6", "#d9731a", "#2f9e6e", "#9b6ad6", "#d6455d", "#7f8790", "#a88a00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # one more than colours, so that the eighth line looks like no other
-GLYPHS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★")
-
 GRADED = LinearSegmentedColormap.from_list("graded", [COLOURS[0], COLOURS[3], COLOURS[4], COLOURS[1]])
-
-
-Bounded = tuple[float, float, float]
-"""A value, its lower and its upper bound."""
+OURS, PUBLISHED = COLOURS[0], COLOURS[1]
+ACROSS = 4
+"""The most panels beside each other."""
+LETTERS = 11
+"""Letters of a legend in an inch."""
 
 # matplotlib has no currentColor. Text and axes are drawn in this colour, which the SVG replaces by currentColor.
 INK = "#010203"
@@ -40,11 +41,36 @@ STYLE: dict[Any, Any] = {
     "ytick.color": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.titlesize": 11,
+    "axes.titlesize": 10,
     "grid.color": INK,
     "grid.alpha": 0.15,
     "legend.frameon": False,
 }
+DASHED: dict[str, Any] = {"color": INK, "alpha": 0.4, "linewidth": 1, "linestyle": "--"}
+
+Points = Sequence[tuple[float, float, float, float]]
+"""A line: place, value, lower and upper bound of each point. Bounds are NaN or the value itself without any."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A row of `intervals`: a value with its bounds, single values that it is a mean of, and a published value."""
+
+    value: float
+    low: float
+    high: float
+    singles: Sequence[float] = ()
+    published: float = np.nan
+    hollow: bool = False
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An SVG, its alternative text, and a caption."""
+
+    svg: Markup
+    title: str
+    caption: str = ""
 
 
 def line_style(place: int, colours: Sequence[str] = COLOURS) -> dict[str, Any]:
@@ -52,310 +78,240 @@ def line_style(place: int, colours: Sequence[str] = COLOURS) -> dict[str, Any]:
     return {"color": colours[place % len(colours)], "marker": MARKERS[place % len(MARKERS)]}
 
 
-LARGE = 5.6, 3.6
-"""Inches of a panel with a legend."""
+def over_seeds(seeds: Sequence[Sequence[tuple[float, float]]]) -> Points:
+    """The mean over seeds with one standard deviation to each side, from places and values of each seed.
+
+    Early stopping may end seeds at different places: the shortest decides.
+    """
+    shortest = min(seeds, key=len)
+    values = np.array([[value for _, value in seed[: len(shortest)]] for seed in seeds])  # [seeds, points]
+    mean = values.mean(0)
+    spread = values.std(0, ddof=1) if len(seeds) > 1 else np.zeros_like(mean)
+    return [(at, m, m - s, m + s) for (at, _), m, s in zip(shortest, mean, spread, strict=True)]
 
 
-def learning_curve(
-    title: str, curves: Mapping[int, Sequence[Sequence[float]]], description: str, legend: Sequence[str] = ()
+def lines(
+    panels: Mapping[str, Mapping[str, Points]],
+    xlabel: str,
+    title: str,
+    *,
+    ylabel: str = "",
+    places: Sequence[str] = (),
+    bars: bool = False,
+    connected: bool = True,
+    graded: bool = False,
+    scale: tuple[str, str] = ("linear", "linear"),
+    size: tuple[float, float] = (2.8, 2.1),
+    level: float | None = None,
 ) -> Markup:
-    """Dev score after every epoch: the mean over seeds, with a band of one standard deviation.
+    """Lines with bands or bars between their bounds, a panel for each quantity, and one legend above all.
 
     Args:
-        title: of the panel.
-        curves: a line's place, which decides its colour and mark -> for each seed its score after every epoch.
-        description: alternative text.
-        legend: a name for every place, for a large panel with a legend.
+        panels: a panel's title -> a line's name -> its points.
+        xlabel: what the places are.
+        title: alternative text.
+        ylabel: what the values are.
+        places: names of the places 0, 1 and so on; otherwise places are numbers.
+        bars: draw bars instead of bands.
+        connected: draw lines between the points.
+        graded: colour the lines by their order, for values of a parameter.
+        scale: of the x and the y axis. A logarithmic axis has no band where it would reach below 0.
+        size: inches of a panel.
+        level: draw a dashed line here.
     """
+    names = list(dict.fromkeys(name for of in panels.values() for name in of))
+    colours = [to_hex(colour) for colour in GRADED(np.linspace(0, 1, len(names)))] if graded else COLOURS
+    wide, high = min(len(panels), ACROSS - 1), -(-len(panels) // (ACROSS - 1))
+    columns = max(1, int(size[0] * wide * LETTERS / (4 + max(map(len, names), default=0))))
 
-    def draw(axes: Axes) -> None:
-        for place, seeds in curves.items():
-            numbered = [list(enumerate(seed, start=1)) for seed in seeds]
-            _mean_and_band(axes, place, numbered, COLOURS, legend[place] if legend else None)
-        several = any(len(seeds) > 1 for seeds in curves.values())
-        axes.set(title=title, xlabel="epoch (bands: one standard deviation)" if several else "epoch")
-        if legend:
-            axes.set_ylabel("overall dev score")
-            axes.legend()
+    def draw(figure: Figure) -> None:
+        drawn = figure.subplots(high, wide, squeeze=False)
+        for axes in drawn.flat[len(panels) :]:
+            axes.remove()
+        for axes, (heading, of) in zip(drawn.flat, panels.items(), strict=False):
+            axes.set(title=fill(heading, 40), xscale=scale[0], yscale=scale[1])
+            for name in of:
+                style = {"markersize": 3.5, "linewidth": 1.2, **line_style(names.index(name), colours)}
+                _line(axes, of[name], name, {**style, "linestyle": "-" if connected else "none"}, bars)
+            if level is not None:
+                axes.axhline(level, **DASHED)
+            if places:
+                axes.set_xticks(range(len(places)), places, rotation=45 if max(map(len, places)) > 3 else 0)
+            elif scale[0] == "linear":
+                axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.tick_params(labelsize=8)
+            axes.grid(axis="y")
+        figure.supxlabel(xlabel, fontsize=10)
+        figure.supylabel(ylabel, fontsize=10)
+        labelled = {n: h for axes in figure.axes for h, n in zip(*axes.get_legend_handles_labels(), strict=True)}
+        if len(labelled) > 1:
+            figure.legend(labelled.values(), labelled, loc="outside upper left", ncols=columns, fontsize=9)
 
-    return render(draw, LARGE if legend else (3.2, 2.4), description)
+    return render(draw, (size[0] * wide, 0.5 + 0.2 * -(-len(names) // columns) + size[1] * high), title)
 
 
-def _mean_and_band(
-    axes: Axes, place: int, seeds: Sequence[Sequence[tuple[int, float]]], colours: Sequence[str], label: str | None
-) -> None:
-    """A line of the mean over seeds, with a band of one standard deviation. Its place decides its colour and mark.
+def _line(axes: Axes, points: Points, name: str, style: dict[str, Any], bars: bool) -> None:
+    x, y, low, high = np.array(points, float).T if len(points) else np.empty((4, 0))
+    if bars:
+        axes.errorbar(x, y, yerr=[y - low, high - y], label=name, capsize=2, **style)
+        return
+    axes.plot(x, y, label=name, **style)
+    drawn = low > 0 if axes.get_yscale() == "log" else None
+    axes.fill_between(x, low, high, drawn, color=style["color"], alpha=0.16, linewidth=0)
 
-    A logarithmic axis has no band where it would reach below 0.
+
+def intervals(
+    panels: Mapping[str, Mapping[str, Interval]], title: str, marked: Mapping[str, float] | None = None
+) -> Markup:
+    """A row with value and interval for each name, the first at the top; panels beside each other share the names.
+
+    Args:
+        panels: a panel's title -> a row's name -> its interval.
+        title: alternative text.
+        marked: a panel's title -> where it has a dashed line.
     """
-    shortest = min(seeds, key=len)  # early stopping may end seeds at different epochs
-    x = [at for at, _ in shortest]
-    values = np.array([[value for _, value in seed[: len(x)]] for seed in seeds])  # [seeds, points]
-    mean, style = values.mean(0), line_style(place, colours)
-    axes.plot(x, mean, **style, markersize=4, linewidth=1.2, label=label)
-    if len(seeds) > 1:
-        spread = values.std(0, ddof=1)
-        drawn = mean > spread if axes.get_yscale() == "log" else None
-        axes.fill_between(x, mean - spread, mean + spread, drawn, color=style["color"], alpha=0.15, linewidth=0)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(visible=True, axis="y")
+    names = list(dict.fromkeys(name for of in panels.values() for name in of))
+    labels = [fill(name, 40) for name in names]
+    heights = [1 + label.count("\n") for label in labels]
+    places = {name: sum(heights[:n]) + (heights[n] - 1) / 2 for n, name in enumerate(names)}
+    wide, high = min(len(panels), ACROSS), -(-len(panels) // ACROSS)
+    # The layout is given: matplotlib's search for one takes longer than the drawing.
+    left = 0.07 * max(len(part) for label in labels for part in label.split("\n")) + 0.15
+    panel, rows, top, bottom, between = {1: 3.6, 2: 2.6, 3: 2.0, 4: 1.7}[wide], 0.3 * sum(heights), 0.35, 0.6, 0.25
+    width, height = left + panel * wide + between * (wide - 1) + 0.15, top + high * (rows + bottom)
+    margins = {"left": left / width, "right": 1 - 0.15 / width, "wspace": between / panel}
+    margins |= {"bottom": bottom / height, "top": 1 - top / height, "hspace": bottom / rows}
+
+    def draw(figure: Figure) -> None:
+        drawn = figure.subplots(high, wide, sharey=True, squeeze=False)
+        for axes in drawn.flat[len(panels) :]:
+            axes.remove()
+        for axes, (heading, of) in zip(drawn.flat, panels.items(), strict=False):
+            for name, found in of.items():
+                _interval(axes, places[name], found)
+            if marked and heading in marked:
+                axes.axvline(marked[heading], zorder=0, **DASHED)
+            axes.set(ylim=(sum(heights) - 0.5, -0.5))
+            axes.set_xlabel(fill(heading, 24), fontsize=9)
+            axes.xaxis.set_major_locator(MaxNLocator(4))
+            axes.tick_params(axis="x", labelsize=8)
+            axes.tick_params(axis="y", length=0, labelsize=9)
+            axes.grid(axis="x")
+        for axes in drawn[:, 0]:
+            axes.set_yticks(list(places.values()), labels)
+        of_all = [found for of in panels.values() for found in of.values()]
+        marks = drawn[0, 0].plot([], [], "o-", color=OURS, markersize=5, label="mean and 95% interval")
+        if any(len(found.singles) > 1 for found in of_all):
+            marks += drawn[0, 0].plot([], [], ".", color=OURS, alpha=0.45, label="each seed")
+        if any(np.isfinite(found.published) for found in of_all):
+            marks += drawn[0, 0].plot([], [], "D", color=PUBLISHED, markerfacecolor="none", label="published")
+        figure.legend(handles=marks, loc="upper left", ncols=4, fontsize=9, borderaxespad=0)
+
+    return render(draw, (width, height), title, margins)
 
 
-def confusion_matrix(counts: Sequence[Sequence[int]], description: str) -> Markup:
-    """Rows are gold classes, columns are predicted classes. A deeper colour is a larger share of the row."""
-    matrix = np.asarray(counts)
-    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
-
-    def draw(axes: Axes) -> None:
-        for (gold, predicted), count in np.ndenumerate(matrix):
-            cell = Rectangle(
-                (predicted - 0.5, gold - 0.5), 1, 1, facecolor=COLOURS[0], alpha=0.75 * float(shares[gold, predicted])
-            )
-            axes.add_patch(cell)
-            axes.text(predicted, gold, str(count), ha="center", va="center")
-        axes.set(xlim=(-0.5, len(matrix) - 0.5), ylim=(len(matrix) - 0.5, -0.5), aspect="equal")
-        axes.set(xticks=range(len(matrix)), yticks=range(len(matrix)), xlabel="predicted", ylabel="gold")
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
-
-    return render(draw, (3.4, 3.2), description)
+def _interval(axes: Axes, place: float, found: Interval) -> None:
+    if len(found.singles) > 1:  # below their mean, so that it does not hide them
+        axes.plot(found.singles, [place + 0.28] * len(found.singles), ".", color=OURS, alpha=0.45, markersize=5)
+    axes.plot([found.low, found.high], [place, place], color=OURS, linewidth=1.6)
+    axes.plot(found.value, place, "o", color=OURS, markersize=5, markerfacecolor="none" if found.hollow else OURS)
+    axes.plot(found.published, place, "D", color=PUBLISHED, markerfacecolor="none", markersize=6)
 
 
-def heat_maps(
-    panels: Mapping[str, NDArray[np.float64]],
+def matrices(
+    panels: Mapping[str, NDArray[Any]],
+    texts: Mapping[str, NDArray[Any]],
     rows: Sequence[str],
     columns: Sequence[str],
-    ylabel: str,
-    xlabel: str,
-    description: str,
+    labels: tuple[str, str],
+    title: str,
 ) -> Markup:
-    """Shares in percent by row and column. A deeper colour is a larger share.
+    """Shares by row and column. A deeper colour is a larger share.
 
     Args:
         panels: a panel's title -> shares of 0 to 1, [rows, columns].
+        texts: what stands in their cells, [rows, columns] each.
         rows: their names, the first at the top.
         columns: their names.
-        ylabel: what the rows are.
-        xlabel: what the columns are.
-        description: alternative text.
+        labels: what columns and rows are.
+        title: alternative text.
     """
 
     def draw(figure: Figure) -> None:
-        for axes, (title, matrix) in zip(
-            figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
-        ):
+        drawn = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, (heading, matrix) in zip(drawn, panels.items(), strict=True):
             for (row, column), share in np.ndenumerate(matrix):
-                corner = (column - 0.5, row - 0.5)
-                axes.add_patch(Rectangle(corner, 1, 1, facecolor=COLOURS[0], alpha=0.75 * float(share)))
-                axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=8)
-            axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5), title=title)
+                corner, alpha = (column - 0.5, row - 0.5), 0.75 * float(share)
+                axes.add_patch(Rectangle(corner, 1, 1, facecolor=OURS, alpha=alpha))
+                axes.text(column, row, str(texts[heading][row, column]), ha="center", va="center", fontsize=8)
+            axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5), title=heading)
+            axes.set(xlabel=labels[0], ylabel=labels[1])
             axes.set_xticks(range(len(columns)), columns)
             axes.set_yticks(range(len(rows)), rows)
-            axes.set(xlabel=xlabel, ylabel=ylabel)
             axes.tick_params(length=0)
             axes.spines[:].set_visible(False)
 
-    return render_panels(draw, (len(panels) * (1 + 0.33 * len(columns)), 0.9 + 0.28 * len(rows)), description)
+    return render(draw, (len(panels) * (1 + 0.36 * len(columns)), 1 + 0.34 * len(rows)), title)
 
 
-def scatter(labels: NDArray[np.float32], predictions: NDArray[np.float32], description: str) -> Markup:
+def scatter(labels: NDArray[Any], predictions: NDArray[Any], title: str) -> Markup:
     """Predicted against gold values, and the line of equal values."""
 
-    def draw(axes: Axes) -> None:
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
         ends = [min(0.0, labels.min(), predictions.min()), max(labels.max(), predictions.max())]
-        axes.plot(ends, ends, color=INK, alpha=0.4, linewidth=1, linestyle="--")
-        axes.scatter(labels, predictions, s=10, color=COLOURS[0], alpha=0.6, linewidths=0)
+        axes.plot(ends, ends, **DASHED)
+        axes.scatter(labels, predictions, s=10, color=OURS, alpha=0.6, linewidths=0)
         axes.set(xlabel="gold", ylabel="predicted")
 
-    return render(draw, (3.4, 3.2), description)
+    return render(draw, (3.4, 3.2), title)
 
 
-def forest(estimates: Mapping[str, Bounded], xlabel: str, description: str, title: str) -> Markup:
-    """A row with value and interval for each difference, the first at the top. Marks of intervals without 0 are filled.
-
-    Args:
-        estimates: a row's name -> value, lower and upper bound.
-        xlabel: what the values are.
-        description: alternative text.
-        title: of the panel.
-    """
-
-    def draw(axes: Axes) -> None:
-        for place, (value, low, high) in enumerate(estimates.values()):
-            filled = COLOURS[0] if low > 0 or high < 0 else "none"
-            axes.plot([low, high], [place, place], color=COLOURS[0], linewidth=1.6)
-            axes.plot(value, place, "o", markersize=6, markerfacecolor=filled, markeredgecolor=COLOURS[0])
-        axes.axvline(0, color=INK, alpha=0.4, linewidth=1, linestyle="--")
-        axes.set_yticks(range(len(estimates)), list(estimates))
-        axes.set(title=title, ylim=(len(estimates) - 0.5, -0.5), xlabel=xlabel)
-        axes.grid(axis="x")
-
-    return render(draw, (4.2, 0.9 + 0.27 * len(estimates)), description)
-
-
-def sweep(
-    lines: Mapping[str, Sequence[tuple[float, float | None] | None]],
-    places: Sequence[str],
-    xlabel: str,
-    ylabel: str,
-    description: str,
-    ordered: bool = True,
-) -> Markup:
-    """Means over seeds at equidistant places, with bars of one standard deviation.
-
-    Args:
-        lines: a line's name -> mean and deviation at each place, None if missing.
-        places: their names.
-        xlabel: of the places.
-        ylabel: of the means.
-        description: alternative text.
-        ordered: whether to connect the places.
-    """
-    turned = max(map(len, places)) > 6
-
-    def draw(axes: Axes) -> None:
-        for number, (name, points) in enumerate(lines.items()):
-            there = [(place, *point) for place, point in enumerate(points) if point is not None]
-            axes.errorbar(
-                [place for place, _, _ in there],
-                [mean for _, mean, _ in there],
-                yerr=[deviation or 0 for _, _, deviation in there],
-                label=name, **line_style(number), markersize=4, linewidth=1.2, capsize=2,
-                linestyle="-" if ordered else "none",
-            )  # fmt: skip
-        axes.set_xticks(range(len(places)), places, rotation=25 if turned else 0, ha="right" if turned else "center")
-        axes.set(xlabel=xlabel, ylabel=ylabel)
-        axes.grid(axis="y")
-        if len(lines) > 1:
-            _legend(axes)
-
-    return render(draw, (4.2, 2.7 + 0.15 * len(lines) + 0.4 * turned), description)
-
-
-def bands(
-    panels: Mapping[str, Mapping[str, Sequence[Bounded | None]]], places: Sequence[str], xlabel: str, description: str
-) -> Markup:
-    """Values at equidistant places with a band between their bounds, up to three panels beside each other.
-
-    Args:
-        panels: a panel's title -> a line's name -> value and bounds at each place, None if missing.
-        places: their names.
-        xlabel: of the places.
-        description: alternative text.
-    """
-    wide = min(len(panels), 3)
-    rows = -(-len(panels) // 3)
-
-    def draw(figure: Figure) -> None:
-        drawn = figure.subplots(rows, wide, sharex=True, squeeze=False)
-        for axes in drawn.flat[len(panels) :]:
-            axes.remove()
-        for axes, (title, lines) in zip(drawn.flat, panels.items(), strict=False):
-            for number, (name, points) in enumerate(lines.items()):
-                there = [(place, *point) for place, point in enumerate(points) if point is not None]
-                if not there:
-                    continue
-                at, values, low, high = zip(*there, strict=True)
-                style = line_style(number)
-                axes.plot(at, values, **style, markersize=3, linewidth=1.2, label=name)
-                axes.fill_between(at, low, high, color=style["color"], alpha=0.18, linewidth=0)
-            axes.set_title(title, fontsize=10)
-            axes.set_xticks(range(len(places)), places, fontsize=8, rotation=45)
-            axes.tick_params(axis="y", labelsize=8)
-            axes.tick_params(labelbottom=True)
-            axes.grid(axis="y")
-        figure.supxlabel(f"{xlabel} (bands: 95% intervals)", fontsize=10)
-        labelled = (axes.get_legend_handles_labels() for axes in drawn.flat[: len(panels)])
-        handles, names = max(labelled, key=lambda found: len(found[1]))
-        figure.legend(handles, names, loc="outside upper left", ncols=len(names) if wide > 1 else 1, fontsize=9)
-
-    return render_panels(draw, (2.8 * wide, 0.5 + 2.1 * rows), description)
-
-
-def trajectories(
-    lines: Mapping[str, Sequence[Sequence[tuple[int, float]]]],
-    ylabel: str,
-    description: str,
-    graded: bool = False,
-    logarithmic: bool = False,
-) -> Markup:
-    """A value over the steps of training: the mean over seeds, with a band of one standard deviation.
-
-    Args:
-        lines: a line's name -> for each seed, steps and values.
-        ylabel: what the values are.
-        description: alternative text.
-        graded: colour the lines by their order, for values of a parameter.
-        logarithmic: whether the values are on a logarithmic axis.
-    """
-    colours = [to_hex(colour) for colour in GRADED(np.linspace(0, 1, len(lines)))] if graded else COLOURS
-
-    def draw(axes: Axes) -> None:
-        axes.set(xlabel="step", ylabel=ylabel, yscale="log" if logarithmic else "linear")
-        for place, (name, seeds) in enumerate(lines.items()):
-            _mean_and_band(axes, place, seeds, colours, name)
-        _legend(axes)
-
-    return render(draw, (4.2, 3.4), description)
-
-
-def _legend(axes: Axes) -> None:
-    """A legend above the axes, in as many columns as fit."""
-    handles, names = axes.get_legend_handles_labels()
-    columns = 4 if max(map(len, names)) < 8 else 2
-    axes.figure.legend(handles, names, loc="outside upper left", ncols=columns, fontsize=9)
-
-
-def render(draw: Callable[[Axes], None], inches: tuple[float, float], description: str) -> Markup:
-    """A figure of one panel as an <svg> element."""
-    return render_panels(lambda figure: draw(figure.subplots()), inches, description)
-
-
-def render_panels(
+def render(
     draw: Callable[[Figure], None],
     inches: tuple[float, float],
-    description: str,
+    title: str,
     margins: Mapping[str, float] | None = None,
 ) -> Markup:
-    """A figure as an <svg> element.
+    """A figure as an <svg> element with its alternative text.
 
     Args:
         draw: draws the panels.
         inches: width and height.
-        description: alternative text.
-        margins: as `Figure.subplots_adjust` takes them. If None, matplotlib searches for a layout, which can
-            take longer than the drawing.
+        title: alternative text. Figures of one page have different ones.
+        margins: as `Figure.subplots_adjust` takes them. If None, matplotlib searches for a layout.
     """
     # The salt makes ids differ between the figures of a page, and makes a figure equal in every run.
-    with mpl.rc_context({**STYLE, "svg.hashsalt": description}):
+    with mpl.rc_context({**STYLE, "svg.hashsalt": title}):
         figure = Figure(figsize=inches, layout=None if margins else "constrained")
         if margins:
             figure.subplots_adjust(**margins)
         draw(figure)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    return Markup(_inline(buffer.getvalue(), description))
+    return Markup(_inline(buffer.getvalue(), title, inches[0]))
 
 
-def _inline(document: str, description: str) -> str:
+def _inline(document: str, title: str, width: float) -> str:
     """The <svg> element without prologue, metadata, namespaces, unused ids and size, with INK as currentColor."""
     svg = document[document.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r' (xmlns(:xlink)?|version|width|height)="[^"]*"', "", svg[: svg.index(">")]) + svg[svg.index(">") :]
     svg = re.sub(r' id="[A-Za-z][\w.]*_\d+"', "", svg)
     svg = svg.replace(INK, "currentColor")
-    text = escape(description)
-    return svg.replace("<svg", f'<svg role="img" aria-label="{text}"', 1).replace(">", f"><title>{text}</title>", 1)
+    text = escape(title)
+    head = f'<svg role="img" style="max-width: {width:.1f}in" aria-label="{text}"'
+    return svg.replace("<svg", head, 1).replace(">", f"><title>{text}</title>", 1)
 
 
-def standalone(svg: str, caption: str = "") -> str:
-    """An <svg> element as the text of a file: with namespaces, size, and a text colour for light and dark viewers.
+def standalone(picture: Picture) -> str:
+    """A picture as the text of a file: with namespaces, size, and a text colour for light and dark viewers.
 
-    A caption becomes the file's <desc>, from which pages can take it.
+    The caption becomes the file's <desc>, from which pages can take it.
     """
     namespaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     style = "<style>svg { color: #1b1f24 } @media (prefers-color-scheme: dark) { svg { color: #e6e9ed } }</style>"
-    about = f"<desc>{escape(caption)}</desc>" if caption else ""
-    head, _, rest = str(svg).partition(">")  # Markup would escape what is inserted
+    about = f"<desc>{escape(picture.caption)}</desc>" if picture.caption else ""
+    head, _, rest = str(picture.svg).partition(">")  # Markup would escape what is inserted
     size = re.sub(r'.*viewBox="0 0 (\S+) (\S+)".*', r'width="\1pt" height="\2pt"', head, flags=re.DOTALL)
     return f"{head.replace('<svg', f'<svg {namespaces} {size}', 1)}>{style}{about}{rest}\n"

@@ -1,30 +1,31 @@
-"""The report of a preset: a self-contained page, the same as Markdown, and LaTeX tables, from the artefacts alone."""
+"""The report of a preset: pages, LaTeX tables, pictures and data, from the artefacts alone."""
 
 import json
-from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pandas
+
 from minbert.files import read_json, write_text
-from multitask.evaluation import markup
+from multitask.evaluation.markup import SEEN, markdown_text
 from multitask.evaluation.statistics import SAMPLES
-from studies.engine.record import duration
-from studies.engine.table import OVERALL
-from studies.report import format as formats
-from studies.report.comparisons import Agreement
-from studies.report.cost import StageDetails, cost_of, stages_of
-from studies.report.curves_as_data import curves_as_data, save_curves
-from studies.report.figures import COLOURS, GLYPHS, standalone
-from studies.report.forest_plot import forest_plot
-from studies.report.further_columns import about, further_columns
-from studies.report.meaning import first_stage, meaning, significant_sizes
+from multitask.evaluation.text_tables import capitalized
+from studies.report.figures import Picture, standalone
+from studies.report.pages import html_page, markdown_page, section_markdown, section_pictures
+from studies.report.pictures import table_pictures
 from studies.report.preset_results import PresetResults
-from studies.report.scores_as_data import scores_as_data
-from studies.report.sections import CURVES, SECTIONS, learning_curves, overall_curves
-from studies.report.study_page import write_study
+from studies.report.scores_as_data import curves_as_data, save_curves, scores_as_data
+from studies.report.sections import CURVES, SECTIONS, learning_curves
 from studies.report.table_results import TableResults
-from studies.report.templates import environment
-from studies.results import Results
+from studies.report.text import difference, difference_table, latex_table, markdown_table, score, score_table, signed
+from studies.results import TableScores
+from studies.study import all_studies
+
+MARKS = {"reproduced": "✓", "not reproduced": "✗", "undecided": "?", "not tested here": "–", "theorem": "∎"}
+SILENT = ("not tested here", "theorem")
+"""Verdicts that need no results."""
 
 
 def write_report(runs: Path, preset: str, output: Path) -> Path:
@@ -33,7 +34,7 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
     Args:
         runs: folder of all artefacts.
         preset: name of the preset that was run.
-        output: folder to write to; LaTeX tables go into its folder `tables`, pictures of report.md into `figures`.
+        output: folder to write to; LaTeX tables go into its folder `tables`, pictures into `figures` and `study`.
 
     Returns:
         The page.
@@ -41,88 +42,170 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
     Raises:
         InputError: the preset was never run.
     """
-    results = PresetResults.read(runs, preset)
-    stages, data = stages_of(results), scores_as_data(results)
-    warnings = [*results.record.notes, *_warnings(results, stages)]
-    shown = {**_shown(results, data), "warnings": warnings, "study": write_study(results, warnings, output)}
+    results, drawn = PresetResults.read(runs, preset), dict[str, Picture]()
+    stages, data = _stages(results), scores_as_data(results)
     data.save(output / "results.parquet")
     save_curves(curves_as_data(results), output / "curves.parquet")
-    drawn = {**shown["pictures"], **{f"{name}{CURVES}": picture for name, picture in shown["curves"].items()}}
-    for name, picture in drawn.items():
-        write_text(output / "figures" / f"{name}.svg", standalone(picture.svg))
-    for found in _tables(results):
-        text = environment("latex").get_template("table.tex.jinja").render(results=found, **shown)
-        write_text(output / "tables" / f"{found.table.name}.tex", text)
-    write_text(output / "report.md", environment("markdown").get_template("report.md.jinja").render(**shown))
-    page = environment("html").get_template("report.html.jinja")
-    html = page.render(
-        **shown,
-        stages=stages,
-        sections=[section for build in SECTIONS if (section := build(results))],
-        learning_curves=learning_curves,
-        legend=lambda place: (GLYPHS[place % len(GLYPHS)], COLOURS[place % len(COLOURS)]),
-        to_json=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
-    )
-    write_text(output / "index.html", html)
+    scores = {table.description.table: table for table in data.tables}
+    tables = [_table(found, scores.get(found.table.key)) for found in results.tables]
+    for found in results.tables:
+        if found.table.kind == "table" and found.table.key in scores:
+            text = latex_table(scores[found.table.key], results.record.subject)
+            write_text(output / "tables" / f"{found.table.name}.tex", text)
+    for table in tables:
+        drawn |= table.pictures | ({table.curves_file: table.curves} if table.curves else {})
+    warnings = [*results.record.notes, *_warnings(results, [json.loads(stage["config"]) for stage in stages])]
+    sections = [section for build in SECTIONS if (section := build(results))]
+    drawn |= {path: of for section in sections for path, of in section_pictures(section, "figures").items()}
+    shown = {
+        "tables": tables,
+        "record": results.record,
+        "warnings": warnings,
+        "sections": [SimpleNamespace(title=of.title, markdown=section_markdown(of, "figures")) for of in sections],
+        "stages": stages,
+        "study": _write_study(results, warnings, output),
+        "samples": SAMPLES,
+        "seen": SEEN,
+    }
+    _write(output, "report", "index", shown, drawn)
     return output / "index.html"
 
 
-def _tables(results: PresetResults) -> list[TableResults]:
-    """Those that are shown as tables, not as curves."""
-    return [found for found in results.tables if found.table.kind == "table"]
+def _write(output: Path, name: str, html: str, shown: dict[str, Any], drawn: dict[str, Picture]) -> None:
+    """A page in both formats, and its figures."""
+    for path, picture in drawn.items():
+        write_text(output / path, standalone(picture))
+    write_text(output / f"{name}.md", markdown_page(f"{name}.md.jinja", **shown, suffix="md"))
+    page = markdown_page(f"{name}.md.jinja", **shown, suffix="html").replace("](report.html)", "](index.html)")
+    write_text(output / f"{html}.html", html_page(page, drawn))
 
 
-def _shown(results: PresetResults, data: Results) -> dict[str, Any]:
-    """What the templates of all formats need."""
-    tables = _tables(results)
-    names = {found.table.name for found in tables}
-    pictured = {table.description.name: table for table in data.tables if table.description.name in names}
-    curves = {found.table.name: overall_curves(found) for found in results.tables if found.table.kind == "curves"}
-    overall = [o for found in results.tables for o in found.orderings if o.column == OVERALL]
-    return {
+def _write_study(results: PresetResults, warnings: list[str], output: Path) -> bool:
+    """Write study.html and study.md if a claim was tested or a section has figures. Returns whether it did."""
+    studies = all_studies()
+    judged = pandas.concat([study.judge(results) for study in studies], ignore_index=True)
+    sections = [section for study in studies for build in study.sections if (section := build(results))]
+    if not sections and judged.status.isin(SILENT).all():
+        return False
+    papers = {paper.key: paper for study in studies for paper in study.papers}
+    names = judged.paper.map(lambda key: papers[key].citation)
+    names += judged.kind.eq("beyond the paper").map({True: ", beyond the paper", False: ""})
+    order = names.loc[judged.paper.sort_values(key=lambda of: of.map(list(papers).index), kind="stable").index].unique()
+    counts = pandas.crosstab(names, judged.status).reindex(order).reindex(columns=list(MARKS), fill_value=0)
+    counts.columns = [capitalized(status) for status in MARKS]
+    shown = {
         "record": results.record,
-        "tables": results.tables,
-        "compared": [found for found in tables if found.orderings],
-        "agreement_of_all": Agreement.of(overall),
-        "cost": cost_of(results),
-        "samples": SAMPLES,
-        "format": formats,
-        "duration": duration,
-        "markup": markup,
-        "Latex": markup.Latex,
-        "further_columns": further_columns,
-        "about": about,
-        "pictures": {name: forest_plot(table) for name, table in pictured.items()},
-        "curves": {name: drawn for name, drawn in curves.items() if drawn},
-        "suffix_of_curves": CURVES,
-        "meanings": {name: meaning(table) for name, table in pictured.items()},
-        "first_stages": {name: first_stage(table) for name, table in pictured.items()},
-        "significant_sizes": {name: significant_sizes(table) for name, table in pictured.items()},
+        "warnings": warnings,
+        "counts": markdown_table(counts.astype(str).rename_axis("Claims of").reset_index()),
+        "papers": [(papers[key], _claims(of)) for key, of in judged.groupby("paper", sort=False)],
+        "sections": [SimpleNamespace(markdown=section_markdown(section, "study")) for section in sections],
     }
+    drawn = {path: picture for section in sections for path, picture in section_pictures(section, "study").items()}
+    _write(output, "study", "study", shown, drawn)
+    return True
 
 
-def _warnings(results: PresetResults, stages: Sequence[StageDetails]) -> list[str]:
-    """What a reader must know in addition to the preset's notes."""
-    found = []
-    seeds = {len(runs) for found in results.tables for runs in found.runs.values() if runs}
-    if seeds == {1}:
-        found.append(
-            "Every row was trained with a single seed, so there is no spread over seeds. Intervals and tests tell how "
-            "these models would differ on other dev examples, not whether another seed would give the same result."
-        )
-    elif any(len(set(map(len, filter(None, found.runs.values())))) > 1 for found in results.tables):
-        found.append("Some rows of a table have fewer seeds than others.")
-    unknown = {line for _, run in results.finished_runs.values() for line in run.evaluation.get("unknown", ())}
-    found += [f"Not known of the training data: {line}." for line in sorted(unknown)]
-    configs = [stage.config for stage in stages]
-    configs += [read_json(run.evaluation_folder / "config.json") for _, run in results.finished_runs.values()]
-    sizes = [
-        meaning.format(" or ".join(f"{size:,}" for size in sorted(values)))
-        for name, meaning in SUB_SAMPLED.items()
-        if (values := {config[name] for config in configs if config.get(name) is not None})
+def _claims(judged: pandas.DataFrame) -> str:
+    """Claims of a paper with their verdicts."""
+    beyond = judged.kind.eq("beyond the paper").map({True: "*Beyond the paper.* ", False: ""})
+    columns = {
+        "Verdict": judged.status.map(MARKS) + " " + judged.status,
+        "Claim": beyond + judged.text.map(markdown_text) + " (" + judged.section.map(markdown_text) + ")",
+        "Criterion": judged.criterion.map(markdown_text),
+        "Found": judged.evidence.map(markdown_text),
+    }
+    return markdown_table(pandas.DataFrame(columns), 4)
+
+
+def _table(found: TableResults, scores: TableScores | None) -> SimpleNamespace:
+    """What the page shows of a table."""
+    table, shown = found.table, scores is not None and found.table.kind == "table"
+    return SimpleNamespace(
+        name=table.name,
+        title=table.numbered_title,
+        note=table.note if scores is not None else f"{table.note} No run has finished.",
+        pictures=table_pictures(scores) if scores is not None and shown else {},
+        curves=learning_curves(found),
+        curves_file=f"figures/{table.name}{CURVES if table.kind == 'curves' else '-epochs'}.svg",
+        scores=score_table(scores, range(len(scores.description.columns))) if scores is not None and shown else "",
+        reference=table.label(table.reference) if table.reference else "",
+        differences=difference_table(scores) if scores is not None and shown else "",
+        chosen=", ".join(row.label for row in found.chosen_on_dev),
+        overlaps=_overlaps(found),
+        orderings=_orderings(found),
+    )
+
+
+def _overlaps(found: TableResults) -> str:
+    if not len(found.overlaps):
+        return ""
+    lines = [
+        {
+            "Row": markdown_text(found.table.label(row)),
+            "Task": markdown_text(capitalized(task)),
+            "Trained on": f"{of.seen:,.0f} of {of.rows:,.0f} ({of.seen / of.rows:.1%})",
+            "Score": score(of.score),
+            "On the other examples": score(of.clean),
+        }
+        for (row, task), of in found.overlaps.iterrows()
     ]
-    if sizes:
-        found.append(f"Sub-sampled data: {'; '.join(sizes)}.")
+    return markdown_table(pandas.DataFrame(lines), 2)
+
+
+def _orderings(found: TableResults) -> str:
+    if not len(found.orderings):
+        return ""
+    lines = [
+        {
+            "Better as published": markdown_text(found.table.label(better)),
+            "Worse": markdown_text(found.table.label(worse)),
+            "Column": markdown_text(capitalized(column)),
+            "Published": signed(of.published),
+            "Ours": difference(of),
+            "Same order": "✓" if of.agrees else "✗",
+        }
+        for (column, better, worse), of in found.orderings.iterrows()
+    ]
+    return markdown_table(pandas.DataFrame(lines), 3)
+
+
+def _stages(results: PresetResults) -> list[dict[str, Any]]:
+    """Every stage without evaluations once, with what exactly it ran, in the tables' order."""
+    seen: set[str] = set()
+    found = []
+    for table in results.tables:
+        for row, runs in table.rows:
+            for same in zip_longest(*(run.chain for run in runs)):  # chains of one row differ only by the seed
+                stages = [stage for stage in same if stage is not None and stage.stage != "evaluate"]
+                names = [stage.artefact for stage in stages]
+                if names and names[0] not in seen:
+                    folder = results.folder / names[0]
+                    exact = {name: read_json(folder / f"{name}.json") for name in ("config", "inputs")}
+                    config = json.dumps(exact, indent=2, ensure_ascii=False)
+                    label = f"{table.table.numbered_title}, {row.label}"
+                    found.append({"label": label, "stage": stages[0].stage, "artefacts": names, "config": config})
+                seen |= set(names)
+    return found
+
+
+def _warnings(results: PresetResults, stages: list[dict[str, Any]]) -> list[str]:
+    """What a reader must know in addition to the preset's notes."""
+    runs = [run for _, run in results.finished_runs.values()]
+    seeds = [{len(of) for of in table.runs.values() if of} for table in results.tables]
+    found = (
+        ["One seed: intervals and tests do not tell what another seed would give."]
+        if set().union(*seeds) == {1}
+        else []
+    )
+    if any(len(of) > 1 for of in seeds):
+        found.append("Some rows of a table have fewer seeds than others.")
+    unknown = {line for run in runs for line in run.evaluation.get("unknown", ())}
+    found += [f"Not known of the training data: {line}." for line in sorted(unknown)]
+    configs = [stage["config"] for stage in stages]
+    configs += [read_json(run.evaluation_folder / "config.json") for run in runs]
+    for name, meaning in SUB_SAMPLED.items():
+        if values := {config[name] for config in configs if config.get(name) is not None}:
+            found.append(f"Sub-sampled data: {meaning.format(' or '.join(f'{size:,}' for size in sorted(values)))}.")
     return found
 
 

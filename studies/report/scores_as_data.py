@@ -1,88 +1,158 @@
-"""The scores of a preset as data: what results.parquet, the pictures and the sentences under them are made from."""
+"""The scores of a preset as data: what results.parquet and all tables and pictures are made from; and its curves."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from statistics import fmean
+from typing import Any, Final
 
-from minbert.files import read_json
+import pyarrow
+from pyarrow import parquet
+
+from minbert.files import atomic_file, read_json
 from studies.engine.experiments import study_of_tables
 from studies.engine.presets import SAMPLE
 from studies.engine.table import Row
-from studies.report.cost import spent_on
-from studies.report.further_columns import FurtherColumn, further_columns
 from studies.report.preset_results import PresetResults
+from studies.report.run_results import RunResult
 from studies.report.table_results import TableResults
-from studies.results import RANDOM_WEIGHTS, Cell, Column, Description, Results, RowScores, TableScores
+from studies.results import RANDOM_WEIGHTS, Column, Description, Results, Spent, TableScores, frame_of
 
 MEAN = "mean"
 """The metric of a mean over tasks."""
+RANK: Final = "mrr"
+FURTHER: Final = ("alignment", "uniformity", RANK)
+"""Metrics of columns with neither intervals nor tests."""
+TRAINING = "training"
+"""The source of what was measured on training batches; other sources are tasks, measured on their dev sets."""
+Line = dict[str, Any]
 
 
 def scores_as_data(results: PresetResults) -> Results:
     """The scores of all tables with a finished run, simulations left out."""
     studies, record = study_of_tables(SAMPLE), results.record
-    return Results(
-        tuple(
-            TableScores(
-                record.preset,
-                record.data,
-                studies.get(found.table.key),
-                _description(found, further, results),
-                tuple(_row(found, further, row, results) for row in found.table.rows),
-            )
-            for found in results.finished_tables.values()
-            for further in [further_columns(found)]
+    tables = []
+    for found in results.finished_tables.values():
+        table, columns = found.table, [*_columns(found)]
+        preset = {"preset": record.preset, "data": record.data, "study": studies.get(table.key), "table": table.key}
+        lines = []
+        for row in table.rows:
+            point = json.dumps(dict(row.point), ensure_ascii=False)
+            of_row = {"start": _start(found, row, results), "row": row.key, "label": row.label, "point": point}
+            for column in columns:
+                of_cell = {**preset, **of_row, "task": column.task, "metric": column.metric}
+                lines += [{**of_cell, **line} for line in _cell(found, row, column)]
+        about = Description(
+            table.key,
+            table.name,
+            table.numbered_title,
+            table.note,
+            table.reference,
+            tuple(columns),
+            spent_on(found.runs, results.folder),
+            record.start,
         )
-    )
+        tables.append(TableScores(about, frame_of(lines)))
+    return Results(tuple(tables))
 
 
-def _description(found: TableResults, further: Sequence[FurtherColumn], results: PresetResults) -> Description:
-    table = found.table
-    columns = [_column(found, column) for column in table.score_columns]
-    columns += [Column(of.task, of.metric, of.heading, of.pictured) for of in further]
-    return Description(
-        table.key,
-        table.name,
-        table.numbered_title,
-        table.note,
-        table.reference,
-        tuple(columns),
-        spent_on(found.runs, results.folder),
-        results.record.start,
-    )
+def _columns(found: TableResults) -> Iterator[Column]:
+    """The columns with scores, then those with further measures that a run has a value for.
+
+    Alignment and uniformity describe the embeddings of one dev set; papers on embeddings compare them next to the means
+    of SentEval's tasks. The mean reciprocal rank is a second measure of retrieval tasks, which are tested by nDCG.
+    """
+    table, orderings = found.table, found.orderings
+    for name in table.score_columns:
+        of = orderings[orderings.index.get_level_values(0) == name] if len(orderings) else orderings
+        agree = of[of.agrees.astype(bool)]
+        contrary = of[~of.agrees.astype(bool)]
+        counts = (len(of), len(agree), int(agree.significant.sum()), int(contrary.significant.sum()))
+        pictured, metric = not table.groups or name in table.groups, found.measures.get(name, MEAN)
+        heading, size = found.heading(name), found.significant_from(name)
+        yield Column(name, metric, heading, pictured, *counts, found.alike[name], size)
+    further = [Column("embeddings", name, name.capitalize(), bool(table.groups)) for name in FURTHER if name != RANK]
+    ranked = [task for task, metric in found.measures.items() if metric == "ndcg"]
+    for column in (*further, *(Column(task, RANK, f"{task} MRR", False) for task in ranked)):
+        if any(_further(run, column) is not None for runs in found.runs.values() for run in runs):
+            yield column
 
 
-def _column(found: TableResults, column: str) -> Column:
-    counts = found.agreement(column)
-    pictured = not found.table.groups or column in found.table.groups
-    metric = found.measures.get(column, MEAN)
-    orderings = (counts.total, counts.agree, counts.significant, counts.contrary)
-    return Column(
-        column, metric, found.heading(column), pictured, *orderings, found.alike[column], found.significant_from(column)
-    )
+def _further(run: RunResult, column: Column) -> float | None:
+    """A further measure of a run; None without one. An ensemble has no embeddings of its own."""
+    ranked = column.metric == RANK
+    measured = run.evaluation.get("metrics", {}).get(column.task) if ranked else run.evaluation.get("geometry")
+    value: float | None = (measured or {}).get(column.metric)
+    return value
 
 
-def _row(found: TableResults, further: Sequence[FurtherColumn], row: Row, results: PresetResults) -> RowScores:
-    cells = [_cell(found, row, column) for column in found.table.score_columns]
-    cells += [_measured(of.values.get(row.key, ())) for of in further]
-    masked = (stage for run in found.runs[row.key] for stage in run.chain if stage.stage == "mlm")
-    configs = (read_json(results.folder / stage.artefact / "config.json", dict) for stage in masked)
-    start = RANDOM_WEIGHTS if any(config.get("from_scratch") for config in configs) else results.record.start
-    return RowScores(row.key, row.label, row.point, start, tuple(cells))
-
-
-def _measured(values: Sequence[tuple[int, float]]) -> Cell | None:
-    """A cell without an interval, from seeds and values. None without values."""
-    return Cell(tuple(seed for seed, _ in values), tuple(value for _, value in values)) if values else None
-
-
-def _cell(found: TableResults, row: Row, column: str) -> Cell | None:
-    tasks = found.tasks(column)
+def _cell(found: TableResults, row: Row, column: Column) -> list[Line]:
+    """A line for each seed, or one with the published score alone."""
+    runs = found.runs.get(row.key, ())
+    if column.metric in FURTHER:
+        values = {run.seed: value for run in runs if (value := _further(run, column)) is not None}
+        return [{"seed": seed, "value": value} for seed, value in values.items()] or [Line()]
+    tasks, published = found.tasks(column.task), {"published": row.published.get(column.task)}
     runs = found.scored(row.key, tasks) if tasks else ()
-    published = row.published.get(column)
     if not runs:
-        return None if published is None else Cell(published=published)
-    values = tuple(fmean(run.evaluation["scores"][task] for task in tasks) for run in runs)
-    estimate = found.estimates[row.key, column]
-    comparison = found.against_reference.get((row.key, column))
-    difference, p = (comparison.difference, comparison.p) if comparison else (None, None)
-    return Cell(tuple(run.seed for run in runs), values, estimate.low, estimate.high, difference, p, published)
+        return [published]
+    low, high = found.interval(row.key, column.task)
+    defined = (row.key, column.task) in found.scores
+    seen = defined and any((row.key, task) in found.overlaps.index for task in tasks)
+    of_row = {**published, "low": low, "high": high, "seen": seen}
+    if (row.key, column.task) in found.against_reference.index:
+        test = found.against_reference.loc[row.key, column.task]
+        of_row |= {"difference": test.difference, "p": test.p}
+        of_row |= {"difference_low": test.low, "difference_high": test.high}
+    return [
+        {"seed": run.seed, "value": fmean(run.evaluation["scores"][task] for task in tasks), **of_row} for run in runs
+    ]
+
+
+def _start(found: TableResults, row: Row, results: PresetResults) -> str:
+    """The start weights of a row's first stage."""
+    masked = (stage for run in found.runs.get(row.key, ()) for stage in run.chain if stage.stage == "mlm")
+    configs = (read_json(results.folder / stage.artefact / "config.json", dict) for stage in masked)
+    return RANDOM_WEIGHTS if any(config.get("from_scratch") for config in configs) else results.record.start
+
+
+def spent_on(runs: Mapping[str, Iterable[RunResult]], folder: Path) -> Spent:
+    """What the stages of a table's finished runs took, by the rows' keys; `folder` has all artefacts."""
+    seconds = {stage.artefact: stage.seconds for of in runs.values() for run in of for stage in run.chain}
+    return Spent(len(seconds), sum(seconds.values()), machines_of(seconds, folder))
+
+
+def machines_of(artefacts: Iterable[str], folder: Path) -> tuple[str, ...]:
+    """The names of the machines that computed artefacts, as far as they were noted."""
+    named = {str(read_json(folder / artefact / "inputs.json", dict).get("machine", "")) for artefact in artefacts}
+    return tuple(sorted(named - {""}))
+
+
+def curves_as_data(results: PresetResults) -> pyarrow.Table:
+    """What the trainings of all tables measured: a line for each value of each evaluation.
+
+    Columns: keys of the table and of its row, the row's label, the seed and the step (int64), the source, the measure
+    as metrics.jsonl calls it, and its value (float64). Values of training batches are means since the previous
+    evaluation.
+    """
+    text, whole = pyarrow.string(), pyarrow.int64()
+    named = [("table", text), ("row", text), ("label", text), ("seed", whole), ("step", whole)]
+    schema = pyarrow.schema([*named, ("source", text), ("measure", text), ("value", pyarrow.float64())])
+    lines = [
+        {"table": found.table.key, "row": row.key, "label": row.label, "seed": run.seed, "step": line["step"]}
+        | {"source": source, "measure": measure, "value": value}
+        for found in results.finished_tables.values()
+        for row, runs in found.rows
+        for run in runs
+        for line in run.history
+        for source, measures in {TRAINING: line["training"], **line["dev"]}.items()
+        for measure, value in measures.items()
+        if isinstance(value, int | float)  # not tables, such as a confusion matrix
+    ]
+    return pyarrow.Table.from_pylist(lines, schema)
+
+
+def save_curves(curves: pyarrow.Table, path: Path) -> None:
+    """Write the file, atomically."""
+    with atomic_file(path) as temporary:
+        parquet.write_table(curves, temporary, compression="zstd")

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
-from math import nan
 from statistics import fmean
+from typing import Any
 
 import numpy as np
+import pandas
 
 from multitask.evaluation.statistics import (
     LEVEL,
@@ -17,13 +18,13 @@ from multitask.evaluation.statistics import (
     Uncertain,
     Values,
     contrast,
+    holm,
     sides,
     vary_alike,
 )
 from multitask.evaluation.text_tables import capitalized
 from multitask.tasks.metrics import LOWER_IS_BETTER
 from studies.engine.table import Row, Table
-from studies.report.comparisons import Agreement, Comparison, Ordering, compared
 from studies.report.run_results import RunResult, Samples
 
 MEASURES: dict[str, str] = {
@@ -37,51 +38,19 @@ MEASURES: dict[str, str] = {
 }
 Cell = tuple[str, str]
 """A row's key and a column."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A row's score in a column.
-
-    Args:
-        mean: over seeds; NaN if a seed's score is undefined, and then the interval's ends are NaN, too.
-        deviation: over seeds; None with one seed.
-        low: lower end of a 95% interval.
-        high: its upper end.
-        seen: whether the row's models were trained on some of the scored examples.
-    """
-
-    mean: float
-    deviation: float | None
-    low: float
-    high: float
-    seen: bool = False
-
-
 FIXED = Spread(0.0, 0)
 """Of a model that does not depend on the seed."""
-UNDEFINED = Estimate(nan, None, nan, nan)
 
 
-@dataclass(frozen=True)
-class Overlap:
-    """How many examples of a task a row's models were trained on; means over seeds.
-
-    Args:
-        row: the row's key.
-        task: the task.
-        rows: the number of scored examples.
-        seen: how many of them the models were trained on.
-        score: on all examples.
-        clean: on the examples that were not seen; None if too few are left.
-    """
-
-    row: str
-    task: str
-    rows: int
-    seen: float
-    score: float
-    clean: float | None
+def compared(differences: Mapping[tuple[Any, ...], Uncertain]) -> pandas.DataFrame:
+    """A family of tests by name: difference, 95% interval (low, high), and p corrected for their number (Holm 1979)."""
+    adjusted = holm([difference.p_value() for difference in differences.values()])
+    tests = [
+        (difference.value, *difference.interval(), p, p < LEVEL)
+        for difference, p in zip(differences.values(), adjusted, strict=True)
+    ]
+    index = pandas.MultiIndex.from_tuples(differences) if differences else None
+    return pandas.DataFrame(tests, index, ["difference", "low", "high", "p", "significant"])
 
 
 @dataclass(frozen=True)
@@ -108,11 +77,6 @@ class TableResults:
         """Whether no finished row has more than one seed, so that nothing tells how much seeds differ."""
         return max(map(len, self.runs.values()), default=0) == 1
 
-    @property
-    def seeds_note(self) -> str:
-        """What a sentence about a table with a single seed must add; empty with several seeds."""
-        return " (one seed: intervals do not cover other seeds)" if self.single_seed else ""
-
     def scored(self, row: str, tasks: tuple[str, ...]) -> tuple[RunResult, ...]:
         """The runs of a row that were scored on all of these tasks. A model of one task has no overall score."""
         return tuple(run for run in self.runs.get(row, ()) if set(tasks) <= set(run.evaluation["scores"]))
@@ -135,10 +99,7 @@ class TableResults:
     def tasks(self, column: str) -> tuple[str, ...]:
         """The tasks of which a column is the mean. A mean leaves out scores of which lower ones are better."""
         tasks = self.table.tasks(column)
-        return tasks if column in tasks else tuple(task for task in tasks if not self._lower_is_better(task))
-
-    def _lower_is_better(self, column: str) -> bool:
-        return self.measures.get(column) in LOWER_IS_BETTER
+        return tasks if column in tasks else tuple(t for t in tasks if self.measures.get(t) not in LOWER_IS_BETTER)
 
     @cached_property
     def chosen_on_dev(self) -> list[Row]:
@@ -146,36 +107,32 @@ class TableResults:
         return [row for row, runs in self.rows if any(run.chosen_on_dev for run in runs)]
 
     @cached_property
-    def overlaps(self) -> list[Overlap]:
-        """The overlap of every row and task that has any."""
-        places = ((row.key, task) for row in self.table.rows for task in self.table.columns)
-        return [overlap for row, task in places if (overlap := self._overlap(row, task))]
+    def overlaps(self) -> pandas.DataFrame:
+        """How many examples of a task a row's models were trained on, means over seeds; an index of row and task.
 
-    def _overlap(self, row: str, task: str) -> Overlap | None:
-        """The overlap of a row and a task. None if there is none, or if it is not known."""
-        runs = [run.evaluation for run in self.runs.get(row, ()) if task in run.evaluation.get("overlap", {})]
-        parts = [evaluation["overlap"][task] for evaluation in runs]
-        if not any(part["rows_seen"] for part in parts):
-            return None
-        clean = [part["clean"] for part in parts]
-        return Overlap(
-            row,
-            task,
-            parts[0]["rows"],
-            fmean(part["rows_seen"] for part in parts),
-            fmean(evaluation["scores"][task] for evaluation in runs),
-            None if None in clean else fmean(clean),
-        )
+        Columns: `rows` that are scored, `seen` of them, the `score`, and the score on the others (`clean`), which is
+        missing if too few are left. Rows and tasks without overlap are left out.
+        """
+        found = {}
+        for row, task in product((row.key for row in self.table.rows), self.table.columns):
+            runs = [run.evaluation for run in self.runs.get(row, ()) if task in run.evaluation.get("overlap", {})]
+            parts = [evaluation["overlap"][task] for evaluation in runs]
+            if any(part["rows_seen"] for part in parts):
+                clean = [part["clean"] for part in parts]
+                found[row, task] = {
+                    "rows": parts[0]["rows"],
+                    "seen": fmean(part["rows_seen"] for part in parts),
+                    "score": fmean(evaluation["scores"][task] for evaluation in runs),
+                    "clean": np.nan if None in clean else fmean(clean),
+                }
+        return pandas.DataFrame.from_dict(found, "index")
 
     @cached_property
     def scores(self) -> dict[Cell, SampledScores]:
         """The scores of every cell that has scores, if they are defined for all seeds."""
-        return {cell: scores for cell, scores in self._sampled.items() if np.isfinite(scores.observed).all()}
-
-    @cached_property
-    def _sampled(self) -> dict[Cell, SampledScores]:
         cells = ((row.key, column) for row in self.table.rows for column in self.table.score_columns)
-        return {cell: scores for cell in cells if (scores := self._scores(*cell))}
+        found = {cell: scores for cell in cells if (scores := self._scores(*cell))}
+        return {cell: scores for cell, scores in found.items() if np.isfinite(scores.observed).all()}
 
     def _scores(self, row: str, column: str) -> SampledScores | None:
         """A cell's scores, if it has any. The mean of several tasks needs scores of all of them."""
@@ -193,6 +150,10 @@ class TableResults:
             ]
         )
 
+    def mean(self, row: str, column: str) -> float:
+        """A row's mean score; NaN without scores."""
+        return float(self.scores[row, column].observed.mean()) if (row, column) in self.scores else np.nan
+
     @cached_property
     def spreads(self) -> dict[str, Spread]:
         """Variance over seeds in each column, pooled over the rows."""
@@ -202,11 +163,6 @@ class TableResults:
     def alike(self) -> dict[str, bool]:
         """Whether a column's rows vary alike over seeds, so that one variance describes them."""
         return {column: vary_alike(self._distinct(column)) for column in self.table.score_columns}
-
-    @property
-    def unlike(self) -> list[str]:
-        """Headings of the columns whose rows vary differently over seeds, so that each has its own variance."""
-        return [self.heading(column) for column, alike in self.alike.items() if not alike]
 
     def _distinct(self, column: str) -> list[Values]:
         """Scores of a column's rows that may vary over seeds, [seeds] each. Rows with the same models count once."""
@@ -224,27 +180,13 @@ class TableResults:
         tasks = self.tasks(column)
         return frozenset((task, run.answering(task)) for run in self.scored(row, tasks) for task in tasks)
 
-    @cached_property
-    def estimates(self) -> dict[Cell, Estimate]:
-        """The estimate of every cell that has scores."""
-        seen = {(overlap.row, overlap.task) for overlap in self.overlaps}
-
-        def estimate(row: str, column: str) -> Estimate:
-            scores = self.scores.get((row, column))
-            if scores is None:
-                return UNDEFINED
-            alone, fixed = [(1.0, scores)], self._seeds_share_a_model(row, column)
-            mean = contrast(alone, FIXED) if fixed else self._combined(alone, column, self.alike[column])
-            touched = any((row, task) in seen for task in self.tasks(column))
-            return Estimate(mean.value, scores.deviation, *mean.interval(), touched)
-
-        return {cell: estimate(*cell) for cell in self._sampled}
-
-    def best(self, column: str) -> float | None:
-        """The column's best mean; None if fewer than two rows have one."""
-        means = [self.estimates[row, name].mean for row, name in self.scores if name == column]
-        best = min if self._lower_is_better(column) else max
-        return best(means) if len(means) > 1 else None
+    def interval(self, row: str, column: str) -> tuple[float, float]:
+        """The 95% interval of a row's mean; NaN if a seed's score is undefined."""
+        if (row, column) not in self.scores:
+            return np.nan, np.nan
+        alone, fixed = [(1.0, self.scores[row, column])], self._seeds_share_a_model(row, column)
+        mean = contrast(alone, FIXED) if fixed else self._combined(alone, column, self.alike[column])
+        return mean.interval()
 
     def comparable(self, first: str, second: str, column: str) -> bool:
         """Whether both rows have scores, on the same dev examples."""
@@ -272,8 +214,8 @@ class TableResults:
         }
 
     @cached_property
-    def against_reference(self) -> dict[Cell, Comparison]:
-        """Each tested row less the reference row, with p corrected over all cells (Holm 1979)."""
+    def against_reference(self) -> pandas.DataFrame:
+        """Each tested row less the reference row, by row and column, as `compared` tests all cells."""
         return compared(self._less_reference)
 
     def significant_from(self, column: str) -> tuple[float, float] | None:
@@ -290,19 +232,16 @@ class TableResults:
         halves = [(high - low) / 2 for low, high in bounds]
         return min(halves), max(halves)
 
-    @property
-    def tested_rows(self) -> list[Row]:
-        """The rows with a test against the reference row."""
-        tested = {row for row, _ in self.against_reference}
-        return [row for row in self.table.rows if row.key in tested]
-
     @cached_property
-    def orderings(self) -> list[Ordering]:
-        """Every pair of finished rows with different published scores, with p corrected over all pairs (Holm 1979).
+    def orderings(self) -> pandas.DataFrame:
+        """Every pair of finished rows with different published scores: an index of column, better and worse row.
 
-        A row that was chosen among models by their dev scores is above them by construction, and left out.
+        Columns are those of `compared`, of the row with the higher published score less the other, then the `published`
+        difference, and whether our scores have the same order (`agrees`); equal scores do not. A row that was chosen
+        among models by their dev scores is above them by construction, and left out.
         """
-        found: dict[tuple[str, str, str, float], Uncertain] = {}
+        found: dict[tuple[str, str, str], Uncertain] = {}
+        gaps: list[float] = []
         for column in self.table.score_columns:
             published = [row for row in self.table.rows if column in row.published and row not in self.chosen_on_dev]
             for pair in combinations(published, 2):
@@ -310,12 +249,10 @@ class TableResults:
                 gap = better.published[column] - worse.published[column]
                 difference = self.contrast({better.key: 1, worse.key: -1}, column)
                 if gap and difference:
-                    found[column, better.key, worse.key, gap] = difference
-        return [Ordering(*pair, ours) for pair, ours in compared(found).items()]
-
-    def agreement(self, column: str) -> Agreement:
-        """The agreement of a column's orderings."""
-        return Agreement.of([ordering for ordering in self.orderings if ordering.column == column])
+                    found[column, better.key, worse.key] = difference
+                    gaps.append(gap)
+        tests = compared(found)
+        return tests.assign(published=gaps, agrees=tests.difference > 0)
 
     def contrast(self, weights: Mapping[str, float], column: str, alike: bool | None = None) -> Uncertain | None:
         """Σ weight · mean over rows. None if a row has no scores, or has scores on other examples.
@@ -336,6 +273,13 @@ class TableResults:
             return None
         terms = [(weights[row], self.scores[row, column]) for row in rows]
         return self._combined(terms, column, self.alike[column] if alike is None else alike)
+
+    def difference(self, weights: Mapping[str, float], column: str) -> Uncertain | None:
+        """`contrast` with each row's own variance over seeds.
+
+        Rows of a sweep vary differently: a pooled variance would be too small for some and too large for others.
+        """
+        return self.contrast(weights, column, alike=False)
 
     def _combined(self, terms: Sequence[tuple[float, SampledScores]], column: str, alike: bool) -> Uncertain:
         observed = [(weight, scores.observed) for weight, scores in terms]

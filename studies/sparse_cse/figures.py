@@ -1,60 +1,52 @@
-"""SparseCSE's figures: score against sparsity, and pruning by scores compared with pruning at random."""
+"""SparseCSE's figures: score against sparsity, pruning by scores against pruning at random, and what is pruned."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
 
+import numpy as np
+import pandas
+
+from minbert.files import read_arrays
+from multitask.evaluation.statistics import Values
 from studies.engine.experiments import GROUPS, STS, TRANSFER
 from studies.engine.table import key_of
-from studies.report import figures
-from studies.report.comparisons import compared
-from studies.report.format import described_tests, score
+from studies.report.figures import Picture, Points, intervals, lines, matrices
 from studies.report.preset_results import PresetResults
-from studies.report.sections import Illustration, Section, table_section
-from studies.report.table_results import TableResults
-from studies.report.verdicts import difference
-from studies.sparse_cse.claims import OWN, START
+from studies.report.run_results import RunResult
+from studies.report.sections import Section, as_intervals, table_section
+from studies.report.table_results import TableResults, compared
 from studies.sparse_cse.tables import CRITERIA, ENCODER_SHARES, ENCODERS, SCORE_SHARES, SCORES, SHARES, WHOLE, pruned
 
-Points = Sequence[figures.Bounded | None]
+START, OWN = "sparsity", "sparsity-own"
+PRUNED = {
+    START: "What is pruned: start weights, pruned as they are",
+    OWN: "What is pruned: encoder trained here, pruned and rewound as in the paper",
+}
+KINDS = {"head": "heads", "neuron": "neurons"}
 PLACES = ["0%", *(f"{share:.0%}" for share in SHARES)]
 
 
 def curves_section(key: str, results: PresetResults) -> Section | None:
-    """Score against sparsity of a table's encoder, pruned by score and at random."""
+    """Score against sparsity of a table's encoder, pruned by score and at random; both begin with the whole encoder."""
     found = results.finished_tables.get(key)
-    if found is None or not found.estimates:
+    if found is None or not found.scores:
         return None
-    panels = {column: _lines(found, column) for column in (*GROUPS, *GROUPS[TRANSFER], *GROUPS[STS])}
-    panels = {column: lines for column, lines in panels.items() if any(map(any, lines.values()))}
-    described = "; ".join(f"{column}: {_described(lines)}" for column, lines in panels.items())
-    drawn = Illustration(
-        figures.bands(panels, PLACES, "share removed", described),
-        "Mean scores and their 95% intervals, over seeds and examples: pruned by the gradient of alignment and "
-        "uniformity, and at random. STS and Transfer are the means of the seven tasks.",
-    )
-    return table_section(found, [drawn], wide=True)
-
-
-def _lines(found: TableResults, column: str) -> dict[str, Points]:
-    """Value and bounds of each criterion at each share. Both begin with the whole encoder."""
-
-    def point(row: str) -> figures.Bounded | None:
-        estimate = found.estimates.get((row, column))
-        return None if estimate is None else (estimate.mean, estimate.low, estimate.high)
-
-    return {
-        name: [point(WHOLE), *(point(pruned(share, criterion)) for share in SHARES)]
-        for criterion, name in CRITERIA.items()
-    }
-
-
-def _described(lines: Mapping[str, Points]) -> str:
-    return ", ".join(
-        f"{place} {name} {score(point and point[0])}"
-        for name, points in lines.items()
-        for place, point in zip(["whole", *PLACES[1:]], points, strict=True)
-    )
+    rows = {name: [WHOLE, *(pruned(share, criterion) for share in SHARES)] for criterion, name in CRITERIA.items()}
+    panels: dict[str, dict[str, Points]] = {}
+    for column in (*GROUPS, *GROUPS[TRANSFER], *GROUPS[STS]):
+        panels[column] = {
+            name: [
+                (place, found.mean(row, column), *found.interval(row, column))
+                for place, row in enumerate(of)
+                if (row, column) in found.scores
+            ]
+            for name, of in rows.items()
+        }
+    drawn = {column: of for column, of in panels.items() if any(of.values())}
+    title = f"{found.table.title}: scores against the share removed"
+    svg = lines(drawn, "share removed (95% intervals)", title, places=PLACES)
+    return table_section(found, [Picture(svg, title, "STS and Transfer are the means of the seven tasks.")])
 
 
 def scores_section(results: PresetResults) -> Section | None:
@@ -77,46 +69,86 @@ def encoders_section(results: PresetResults) -> Section | None:
         return key_of({"encoder": encoder, "share": share, "criterion": criterion})
 
     pairs = {
-        share: {
-            encoder.name: (left(key, share, "score"), left(key, share, "random")) for key, encoder in ENCODERS.items()
-        }
+        share: {of.name: (left(key, share, "score"), left(key, share, "random")) for key, of in ENCODERS.items()}
         for share in ENCODER_SHARES
     }
     return _against_random("sparsity-encoders", pairs, results)
 
 
+def against_random(found: TableResults, pairs: Mapping[float, Mapping[str, tuple[str, str]]]) -> pandas.DataFrame:
+    """Differences by column, share and name, as one family of tests.
+
+    Args:
+        found: the table.
+        pairs: for each share, a name for readers -> keys of the rows pruned by a score and at random.
+    """
+    return compared(
+        {
+            (column, share, name): gain
+            for column, share in product(found.table.groups, pairs)
+            for name, (row, other) in pairs[share].items()
+            if (gain := found.difference({row: 1, other: -1}, column)) is not None
+        }
+    )
+
+
 def _against_random(
     key: str, pairs: Mapping[float, Mapping[str, tuple[str, str]]], results: PresetResults
 ) -> Section | None:
-    """A forest of differences for each column and share. All of them are one family of tests.
-
-    Args:
-        key: of the table.
-        pairs: for each share, a name for readers -> keys of the rows pruned by a score and at random.
-        results: of the preset.
-    """
-    if key not in results.finished_tables:
+    """A panel of differences for each column, a figure for each share."""
+    found = results.finished_tables.get(key)
+    if found is None or not len(tests := against_random(found, pairs)):
         return None
-    found = results.finished_tables[key]
-    differences = {
-        (column, share, name): gain
-        for column, share in product(found.table.groups, pairs)
-        for name, (row, other) in pairs[share].items()
-        if (gain := difference(found, {row: 1, other: -1}, column)) is not None
-    }
-    tests, panels = compared(differences), []
-    for column, share in dict.fromkeys((column, share) for column, share, _ in tests):
-        panel = {name: test for (*of, name), test in tests.items() if of == [column, share]}
-        bounds = {name: (test.difference, test.low, test.high) for name, test in panel.items()}
-        removed = f"{share:.0%} removed"
-        described = f"{column}, {removed}, less at random: {described_tests(panel)}"
-        sure = [name for name, test in panel.items() if test.significant]
+    drawn = []
+    for share, of in tests.groupby(level=1, sort=False):
+        panels = {column: as_intervals(g.droplevel([0, 1])) for column, g in of.groupby(level=0, sort=False)}
+        title = f"{found.table.title}: {share:.0%} removed, less at random"
         caption = (
-            f"{column}, {removed}: differences of means, with uncorrected 95% intervals. Significant after correction "
-            f"for the {len(tests)} differences of these figures: {', '.join(sure) or 'none'}."
+            f"{share:.0%} removed, less at random, with uncorrected 95% intervals. Filled: significant after "
+            f"correction for the {len(tests)} differences of these figures."
         )
-        panels.append(Illustration(figures.forest(bounds, f"{column}, less at random", described, removed), caption))
-    return table_section(found, panels)
+        drawn.append(Picture(intervals(panels, title, dict.fromkeys(panels, 0.0)), title, caption))
+    return table_section(found, drawn)
 
 
-SECTIONS = (partial(curves_section, START), partial(curves_section, OWN), scores_section, encoders_section)
+def pruned_section(key: str, results: PresetResults) -> Section | None:
+    """A heat map of each kind of units, layers by shares, means over seeds. None without pruned runs."""
+    found = results.finished_tables.get(key)
+    by_share = {share: removed(found.runs.get(pruned(share, "score"), ())) for share in SHARES} if found else {}
+    known = {f"{share:.0%}": parts for share, parts in by_share.items() if parts is not None}
+    if not known:
+        return None
+    panels = {name: np.stack([parts[place] for parts in known.values()]) for place, name in enumerate(KINDS.values())}
+    texts = {name: np.char.mod("%.0f", 100 * shares) for name, shares in panels.items()}
+    layers = [str(layer) for layer in range(panels["heads"].shape[1])]
+    svg = matrices(panels, texts, list(known), layers, ("layer", "share removed of all"), PRUNED[key])
+    caption = "Share of each layer's units that is removed, in percent, mean over seeds. Each layer keeps a head."
+    text = "Units are removed by the gradient of alignment and uniformity."
+    return Section(f"{key}-pruned", PRUNED[key], text, (Picture(svg, PRUNED[key], caption),))
+
+
+def removed(runs: Sequence[RunResult]) -> tuple[Values, Values] | None:
+    """The share of each layer's heads and neurons that was removed, [layers] each, means over runs.
+
+    None without a run that was pruned. Layers of a start that was pruned before are padded with NaN.
+    """
+    found = []
+    for run in runs:
+        for stage in (stage for stage in run.chain if stage.stage == "prune"):
+            arrays = read_arrays(run.folder.parent / stage.artefact / "scores.npz")
+            there = {kind: ~np.isnan(arrays[f"{kind}_scores"]) for kind in KINDS}
+            found.append([1 - (arrays[f"{k}s_kept"] & of).sum(1) / of.sum(1) for k, of in there.items()])
+    if not found:
+        return None
+    heads, neurons = np.mean(found, axis=0)
+    return heads, neurons
+
+
+SECTIONS = (
+    partial(curves_section, START),
+    partial(curves_section, OWN),
+    scores_section,
+    encoders_section,
+    partial(pruned_section, START),
+    partial(pruned_section, OWN),
+)

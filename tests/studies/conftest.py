@@ -1,15 +1,12 @@
 """A preset small enough to run whole: a random encoder, a few rows of every file, an epoch of each training."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
-from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from multitask.evaluation.resampled_scores import resampled_scores
 from multitask.runs.artefact import Weights
@@ -23,7 +20,7 @@ from multitask.training.config import OptimizerConfig
 from studies.engine.presets import GIVEN, UNSUPERVISED
 from studies.engine.recipes import Recipes
 from studies.gradient_paradigm.simulate import SimulationConfig
-from studies.report import figures, run_results
+from studies.report import run_results
 from tests.multitask.evaluation.folder import write_sts
 
 FAST = OptimizerConfig(learning_rate=1e-3)
@@ -36,17 +33,6 @@ def few_resamples() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_results, "resampled_scores", partial(resampled_scores, samples=2000))
         yield
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw empty figures, for tests that read descriptions only."""
-    render = figures.render_panels
-
-    def render_empty(draw: Callable[[Figure], None], *how: Any) -> Markup:
-        return render(lambda figure: None, *how)
-
-    monkeypatch.setattr(figures, "render_panels", render_empty)
 
 
 @pytest.fixture(scope="session")

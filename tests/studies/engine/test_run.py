@@ -34,7 +34,7 @@ from studies.engine.record import Record
 from studies.engine.run import run_preset, write_best_predictions
 from studies.engine.table import Row
 from studies.gradient_paradigm import tables_of_losses, tables_of_sweeps
-from studies.gradient_paradigm.training_claims import ALIGNMENT, CLOSER, GAP, PUSH, UNIFORMITY
+from studies.gradient_paradigm.training_figures import PROBED
 from studies.report.preset_results import PresetResults
 from studies.report.scores_as_data import scores_as_data
 from studies.results import RANDOM_WEIGHTS
@@ -291,7 +291,7 @@ def test_runs_leave_what_the_study_reads(whole: tuple[Preset, Record, Path]) -> 
     results = PresetResults.read(whole[2], "sample")
     assert results.last_stage("simulations") is not None
     for _, runs in results.finished_tables["gradient"].rows:
-        for statistic in (GAP, PUSH, CLOSER, ALIGNMENT, UNIFORMITY):
+        for statistic in (*PROBED, "alignment gradient", "uniformity gradient"):
             assert [step for step, _ in runs[0].probed(statistic)] == [2]
     for _, runs in results.finished_tables["decoupled"].rows:
         assert [len(run.curve("similarity")) for run in runs] == [tables_of_losses.EPOCHS]
@@ -302,8 +302,8 @@ def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(
 ) -> None:
     preset, _, runs = whole
     tables = {of.description.table: of for of in scores_as_data(PresetResults.read(runs, "sample")).tables}
-    assert {row.start for row in tables["shapes"].rows} == {RANDOM_WEIGHTS}
-    assert {row.start for row in tables["objectives"].rows} == {tables["shapes"].start} == {preset.recipes.start.name}
+    assert set(tables["shapes"].rows.start) == {RANDOM_WEIGHTS}
+    assert set(tables["objectives"].rows.start) == {tables["shapes"].start} == {preset.recipes.start.name}
 
 
 @pytest.mark.parametrize(("name", "family"), [("paradigm", "bert"), ("paradigm-roberta", "roberta")])

@@ -32,6 +32,7 @@ from studies.engine.run import run_preset
 from studies.engine.table import Row
 from studies.report.preset_results import PresetResults
 from studies.report.report import write_report
+from studies.report.scores_as_data import scores_as_data
 from studies.report.table_results import TableResults
 from tests.multitask.evaluation.folder import write, write_sts, write_transfer
 
@@ -110,10 +111,11 @@ def test_a_checkpoint_has_the_scores_of_the_command(preset: Preset, tmp_path: Pa
 
 def test_columns_are_the_means_of_the_suites_and_their_tasks(results: TableResults) -> None:
     assert results.table.score_columns == (*GROUPS, *chain(*GROUPS.values()))
-    means = {column: estimate.mean for (_, column), estimate in results.estimates.items()}
+    means = {column: results.mean("row", column) for column in results.table.score_columns}
     for group, names in GROUPS.items():
         assert means[group] == pytest.approx(np.mean([means[name] for name in names]))
-    assert all(estimate.low <= estimate.mean <= estimate.high for estimate in results.estimates.values())
+    intervals = {column: results.interval("row", column) for column in means}
+    assert all(low <= means[column] <= high for column, (low, high) in intervals.items())
     headings = [results.heading(name) for name in ("STSBenchmark", "MR", STS)]
     assert headings == ["STSBenchmark Spearman correlation", "MR accuracy", "STS"]
 
@@ -128,14 +130,13 @@ def test_scores_on_what_was_trained_on_are_marked(preset: Preset, runs: Path, re
     assert evaluation["overlap"]["STSBenchmark"]["rows_seen"] == 0  # sentences were read, no pair as a pair
     assert evaluation["overlap"]["STSBenchmark"]["sentences_seen"] == 2
     assert evaluation["overlap"]["STSBenchmark"]["untouched"] != evaluation["scores"]["STSBenchmark"]
-    assert not results.estimates["row", "STSBenchmark"].seen
-    [overlap] = [overlap for overlap in results.overlaps if overlap.task == "MR"]
+    assert ("row", "STSBenchmark") not in results.overlaps.index
+    overlap = results.overlaps.loc["row", "MR"]
     marked = evaluation["overlap"]["MR"]
     assert overlap.seen == marked["rows_seen"] == 1
     assert marked["clean"] != pytest.approx(evaluation["scores"]["MR"], abs=1e-12)
-    assert results.estimates["row", "MR"].seen
-    assert results.estimates["row", TRANSFER].seen
-    assert not results.estimates["row", STS].seen
+    (table,) = scores_as_data(PresetResults.read(runs, "sample")).tables
+    assert table.lines.groupby("task").seen.first()[["MR", TRANSFER, STS]].tolist() == [True, True, False]
 
 
 def test_pages_show_the_table_without_torch_models(runs: Path, tmp_path: Path) -> None:

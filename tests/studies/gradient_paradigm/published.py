@@ -6,8 +6,9 @@ from studies.gradient_paradigm import simulation_outcomes as about
 from studies.gradient_paradigm.simulation_outcomes import NAMES, Estimate
 from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
 from studies.gradient_paradigm.tables_of_sweeps import DEFAULTS
-from studies.gradient_paradigm.training_claims import NO_DISSIPATION, WITHOUT_DISSIPATION, swept
+from studies.gradient_paradigm.training_figures import swept
 
+WITHOUT_DISSIPATION = ("align_uniform", "dcl")
 ENDS = {end for parameter in DEFAULTS for end in (min(swept(parameter).items())[1], max(swept(parameter).items())[1])}
 
 
@@ -47,7 +48,7 @@ def probed_as_published(row: Row) -> dict[str, float]:
     ratio = row.point.get("ratio", 1.0)
     decoupled = row.key in WITHOUT_DISSIPATION
     return {
-        "distance gap": 0.9 if row.key == NO_DISSIPATION else 0.5,
+        "distance gap": 0.9 if row.key == "margin=2" else 0.5,
         "dissipated anchors": 0.5,
         "hardest negative push": 0.8,
         "closer to positive": 0.3 + 0.3 * (ratio if isinstance(ratio, float) else 1.0),

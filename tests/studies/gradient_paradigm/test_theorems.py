@@ -14,9 +14,8 @@ from multitask.objectives import unit
 from multitask.objectives.base import Pairs
 from multitask.objectives.closed_forms import INFONCE, RATIOS, Negatives
 from studies.gradient_paradigm.conjectures import ENSURED_GAPS, SLOPES, lemma_1_bounds
-from studies.gradient_paradigm.simulation_claims import CONJECTURE_CLAIMS, SIMULATION_CLAIMS
-from studies.gradient_paradigm.training_claims import TRAINED_CLAIMS
-from studies.report.verdicts import judge
+from studies.gradient_paradigm.study import STUDY, numbers_of
+from studies.report.claims import judge, read_claims
 from tests.studies.gradient_paradigm.published import all_estimates
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -73,7 +72,7 @@ CHECKS: dict[str, Callable[[], None]] = {
     "lemma": lemma_1,
     "bound-with-constants": bound_with_constants,
 }
-THEOREMS = [claim for claim in (*SIMULATION_CLAIMS, *CONJECTURE_CLAIMS, *TRAINED_CLAIMS) if claim.kind == "theorem"]
+THEOREMS = [claim for claim in read_claims(STUDY.folder / "claims.toml") if claim.kind == "theorem"]
 
 
 @pytest.mark.parametrize("key", [claim.key for claim in THEOREMS])
@@ -83,7 +82,6 @@ def test_a_theorem_holds(key: str) -> None:
 
 @pytest.mark.parametrize("rate", [1.0, 0.4])
 def test_results_do_not_vote_on_a_theorem(rate: float) -> None:
-    judged = judge(CONJECTURE_CLAIMS, all_estimates(rate))
-    theorems = [one.verdict for one in judged if one.claim.kind == "theorem"]
-    assert [verdict.status for verdict in theorems] == ["theorem"] * 2
-    assert all(f"{rate:.1%}" in verdict.evidence for verdict in theorems)
+    found = judge(THEOREMS, {}, numbers_of(None, all_estimates(rate)))
+    assert set(found.status) == {"theorem"}
+    assert sum(f"{rate:.1%}" in evidence for evidence in found.evidence) == 2

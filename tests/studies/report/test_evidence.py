@@ -1,6 +1,7 @@
 """Statements are shown, refuted or left open at the levels that are said, and their power is that of the textbook."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,8 +11,11 @@ from scipy.stats import beta, binom, nct, t
 
 from multitask.evaluation.statistics import LEVEL, SampledScores, Spread, Uncertain, contrast
 from studies.gradient_paradigm.simulation_outcomes import Estimate
-from studies.report.evidence import Above, Below, Every, Limited, Opposed, Some
-from studies.report.verdicts import Verdict
+from studies.report.claims import decided
+from studies.report.evidence import Bound, Combined, Limited, Opposed, Statement
+
+Above, Below = Bound, partial(Bound, above=False)
+Every, Some = partial(Combined, every=True), partial(Combined, every=False)
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,8 @@ def test_a_number_is_above_below_or_open() -> None:
     ]  # fmt: skip
 
 
-def status(statement) -> str:
-    return Verdict.of(statement).status
+def status(statement: Statement) -> str:
+    return decided(statement)[0]
 
 
 def test_better_by_less_than_the_margin_is_not_better() -> None:
@@ -67,9 +71,8 @@ def test_the_opposite_of_every_is_some(values: list[float], width: float, level:
 def test_what_results_lack_keeps_them_from_one_answer_only() -> None:
     yes, no = Above("a", Known(1, 0.1)), Above("a", Known(-1, 0.1))
     assert [status(Limited(of, "too short", shows=True)) for of in (yes, no)] == ["reproduced", "undecided"]
-    assert [status(Limited(of, "too short", refutes=True)) for of in (yes, no)] == ["undecided", "not reproduced"]
-    assert [status(Limited(of, "")) for of in (yes, no)] == ["reproduced", "not reproduced"]
-    assert "too short" in Verdict.of(Limited(no, "too short")).evidence
+    assert [status(Limited(of, "too short", shows=False)) for of in (yes, no)] == ["undecided", "not reproduced"]
+    assert "too short" in decided(Limited(no, "too short", shows=True))[1]
 
 
 def test_an_opposite_of_its_own_refutes() -> None:
@@ -81,7 +84,7 @@ def test_an_opposite_of_its_own_refutes() -> None:
 
 
 def test_an_open_claim_tells_what_it_could_have_shown() -> None:
-    evidence = Verdict.of(Above("A less B", Known(0.0, 0.1))).evidence
+    evidence = decided(Above("A less B", Known(0.0, 0.1)))[1]
     found, power = evidence.split("; ")
     assert found == "A less B 0.000 [−0.230, +0.230]"
     assert power == "the smallest effect that these results could show with 80% power: A less B +0.460"
@@ -91,6 +94,10 @@ def test_an_open_claim_tells_what_it_could_have_shown() -> None:
     equal = [Above(name, Known(0, 0.1)) for name in "ba"]
     assert (Every(equal).least()[1], Some(equal).least()[1]) == ("b +0.460", "b +0.520")  # the first, whatever its name
     assert Some(both.parts).least()[1] == "a +0.520"  # the easier one, at half the level
+    many = [Above(f"n{place}", Known(place, 0.1)) for place in range(5)]
+    assert [of.text for of in (Every(many), Some(many))] == [
+        "least sure of 5: n0 0.000 [−0.230, +0.230]", "most sure of 5: n4 +4.000 [+3.770, +4.230]"
+    ]  # fmt: skip
     assert Below("a", Known(0, 0.1), bound=0.5).least()[1] == "a +0.040"
 
 
@@ -101,19 +108,17 @@ def test_an_open_claim_names_the_numbers_that_a_corrected_level_leaves_open() ->
     assert nearly.refuted()
     open_ = Every([shown, nearly])
     assert status(open_) == "undecided"
-    assert open_.open() == ["c [−0.410, +0.110] at 97.5%"]
-    assert (
-        "; left open by the correction for several tests: c [−0.410, +0.110] at 97.5%; " in Verdict.of(open_).evidence
-    )
+    assert open_.open() == ["c −0.150 [−0.410, +0.110] at 97.5%"]
+    assert "; left open by the correction for several tests: c −0.150 [−0.410, +0.110] at 97.5%; " in decided(open_)[1]
     assert Every([refuted, nearly]).open() == Some([shown, nearly]).open() == []
-    assert Some([Every([shown, nearly]), refuted]).open() == ["c [−0.410, +0.110] at 97.5%"]
-    assert Every([Some([nearly, refuted]), shown]).open() == ["c [−0.410, +0.110] at 97.5%"]
-    assert Limited(open_, "").open() == open_.open()
+    assert Some([Every([shown, nearly]), refuted]).open() == ["c −0.150 [−0.410, +0.110] at 97.5%"]
+    assert Every([Some([nearly, refuted]), shown]).open() == ["c −0.150 [−0.410, +0.110] at 97.5%"]
+    assert Limited(open_, "", shows=True).open() == open_.open()
     barely = Above("e", Known(0.25, 0.1), margin=0.1)
     assert barely.shown()
-    assert Some([barely, refuted]).open() == ["e [−0.010, +0.510] at 97.5%"]
+    assert Some([barely, refuted]).open() == ["e +0.250 [−0.010, +0.510] at 97.5%"]
     wide = Above("w", Known(0, 1))
-    assert Every([nearly, wide]).open() == ["c [−0.410, +0.110] at 97.5%"]  # the 95% interval of the other says all
+    assert Every([nearly, wide]).open() == ["c −0.150 [−0.410, +0.110] at 97.5%"]  # the other's 95% interval says all
     assert nearly.open() == Above("d", Known(0, 1)).open() == []  # its 95% interval says all
     assert Opposed(open_, refuted).open() == []
 

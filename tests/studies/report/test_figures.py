@@ -1,71 +1,176 @@
-"""Lines of one figure can be told apart, and bands say no more than they know."""
+"""Figures have all marks where the numbers are, lines can be told apart, and bands say no more than they know."""
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
+from studies.engine.table import Row
 from studies.report import figures
-from tests.studies.report.rendered_figures import figures_of
-
-SEEDS = [[(1, 0.1), (2, 0.2)], [(1, 0.2), (2, 0.3)]]
-BOUNDED = [(0.2, 0.1, 0.3), (0.3, 0.2, 0.4)]
-NAMES = tuple("abcdefg")
-
-
-def trajectories(graded: bool) -> Any:
-    return figures.trajectories(dict.fromkeys(NAMES, SEEDS), "value", "described", graded)
-
-
-DRAWINGS = {
-    "trajectories": lambda: trajectories(graded=False),
-    "graded trajectories": lambda: trajectories(graded=True),
-    "learning curve": lambda: figures.learning_curve(
-        "title", {place: [[0.1, 0.2]] for place in range(len(NAMES))}, "described"
-    ),
-    "sweep": lambda: figures.sweep(
-        {name: [(0.1, 0.01), (0.2, 0.01)] for name in NAMES}, ("x", "y"), "x", "y", "described", ordered=True
-    ),
-    "bands": lambda: figures.bands({"panel": dict.fromkeys(NAMES, BOUNDED)}, ("x", "y"), "x", "described"),
-}
+from studies.report.figures import Interval, Picture, intervals, lines, over_seeds, standalone
+from studies.report.pictures import sweeps, table_picture
+from studies.report.run_results import RunResult
+from studies.report.sections import Section, conflicts
+from studies.results import Column, Description, TableScores, frame_of
 
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures that are rendered in a test."""
-    return figures_of(figures, monkeypatch)
+    found: list[Figure] = []
+    render = figures.render
+
+    def kept(draw: Callable[[Figure], None], *how: Any) -> Any:
+        return render(lambda figure: (found.append(figure), draw(figure))[1], *how)
+
+    monkeypatch.setattr(figures, "render", kept)
+    return found
 
 
-@pytest.mark.parametrize("drawing", DRAWINGS)
-def test_seven_lines_look_different(drawing: str, drawn: list[Figure]) -> None:
-    DRAWINGS[drawing]()
+@pytest.mark.parametrize("bars", [True, False])
+@pytest.mark.parametrize("graded", [True, False])
+def test_seven_lines_look_different(bars: bool, graded: bool, drawn: list[Figure]) -> None:
+    points = [(0, 0.2, 0.1, 0.3), (1, 0.3, 0.2, 0.4)]
+    lines({"panel": dict.fromkeys("abcdefg", points)}, "x", "title", bars=bars, graded=graded)
     (axes,) = drawn[0].axes
-    looks = looks_of(axes.lines)
-    assert len(looks) == len(NAMES)
-    assert len(set(looks)) == len(NAMES)
-
-
-def looks_of(lines: Sequence[Line2D]) -> list[tuple[Any, Any]]:
-    """Colour and mark of each curve; the caps of error bars have colours, but are no curves."""
-    return [(line.get_color(), line.get_marker()) for line in lines if line.get_marker() not in ("_", "None")]
-
-
-def test_lines_differ_without_colours_until_their_marks_are_used_up() -> None:
-    assert len(figures.MARKERS) == len(figures.GLYPHS) == len(set(figures.MARKERS)) == len(set(figures.GLYPHS))
-    styles = [tuple(figures.line_style(place).values()) for place in range(56)]
-    assert len(set(styles)) == 56
-    assert len({mark for _, mark in styles[:8]}) == 8
+    looks = [(of.get_color(), of.get_marker()) for of in axes.lines if of.get_marker() not in ("_", "None")]
+    assert len(set(looks)) == len(looks) == 7
+    assert len({tuple(figures.line_style(place).values()) for place in range(56)}) == 56
 
 
 def test_a_logarithmic_axis_has_no_band_that_reaches_below_zero(drawn: list[Figure]) -> None:
     seeds = [[(1, 1.0), (2, 1.0), (3, 1.0)], [(1, 1.1), (2, 1.1), (3, 90.0)]]  # 45.5 ± 62.9 at the end
     ends = []
-    for logarithmic in (False, True):
-        figures.trajectories({"a": seeds}, "norm", "described", logarithmic=logarithmic)
-        (axes,) = drawn[-1].axes
-        assert axes.get_yscale() == ("log" if logarithmic else "linear")
-        (band,) = axes.collections
+    for scale in ("linear", "log"):
+        lines({"": {"a": over_seeds(seeds)}}, "step", "title", scale=("linear", scale))
+        (band,) = drawn[-1].axes[0].collections
         ends.append(max(x for path in band.get_paths() for x in path.vertices[:, 0]))
     assert ends == [3, 2]
+
+
+def test_seeds_that_end_early_shorten_the_mean() -> None:
+    (point,) = over_seeds([[(1, 0.1), (2, 0.3)], [(1, 0.3)]])
+    assert point == pytest.approx((1, 0.2, 0.2 - np.sqrt(0.02), 0.2 + np.sqrt(0.02)))
+
+
+def test_a_picture_of_its_own_file_has_size_colour_text_and_caption() -> None:
+    svg = intervals({"A & B": {"row": Interval(0.5, 0.4, 0.6)}}, "Title <&>")
+    assert 'aria-label="Title &lt;&amp;&gt;"' in svg
+    assert "<title>Title &lt;&amp;&gt;</title>" in svg
+    assert "#010203" not in svg
+    assert "currentColor" in svg
+    file = standalone(Picture(svg, "Title <&>", "A < B"))
+    assert re.match(r'<svg xmlns="[^>]* width="\d+(\.\d+)?pt" height=', file)
+    assert "<desc>A &lt; B</desc>" in file
+
+
+def table(
+    points: Mapping[str, Mapping[str, Any]], means: Mapping[str, float], columns: int = 1, **labels: str
+) -> TableScores:
+    """Rows with two seeds at 0.01 around their means, the first the reference, and a row that only a paper has."""
+    about = [Column(f"c{place}", "accuracy", f"C{place}", place != 5) for place in range(columns)]
+    found: list[dict[str, Any]] = []
+    for row, mean in means.items():
+        usual = {"preset": "small", "start": "w", "data": "d", "table": "t", "row": row, "metric": "accuracy"}
+        usual |= {"label": labels.get(row, row), "point": json.dumps(points.get(row, {}))}
+        of = {"low": mean - 0.1, "high": mean + 0.1, "published": mean - 0.2}
+        for column in about:
+            found += [
+                {**usual, **of, "task": column.task, "seed": seed, "value": mean + d}
+                for seed, d in enumerate((-0.01, 0.01))
+            ]
+    found += [{**usual, "row": "paper", "label": "paper", "point": "{}", "task": "c0", "published": 0.2}]
+    return TableScores(Description("t", "t", "Title", "", next(iter(means)), tuple(about)), frame_of(found))
+
+
+@pytest.mark.parametrize("rows", [2, 25])
+def test_marks_stand_where_the_numbers_are(rows: int, drawn: list[Figure]) -> None:
+    means = {f"r{number}": 0.4 + 0.01 * number for number in range(rows)}
+    table_picture(table({}, means))
+    (figure,) = drawn
+    (axes,) = figure.axes
+    marks = [(line.get_marker(), line.get_xdata(), line.get_ydata()) for line in axes.lines if len(line.get_xdata())]
+    at = {marker: {float(y[0]): x[0] for m, x, y in marks if m == marker} for marker in "oD"}
+    assert at["o"] == pytest.approx({**dict(enumerate(means.values())), rows: np.nan}, nan_ok=True)
+    assert at["D"] == pytest.approx({**{n: mean - 0.2 for n, mean in enumerate(means.values())}, rows: 0.2})
+    assert [tuple(x) for m, x, _ in marks if m == "."] == [pytest.approx((m - 0.01, m + 0.01)) for m in means.values()]
+    shown = [tuple(x) for m, x, y in marks if m == "None" and y[0] == y[1] and len(set(x)) == 2]
+    assert shown[:rows] == [pytest.approx((mean - 0.1, mean + 0.1)) for mean in means.values()]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["r0 (reference)", *list(means)[1:], "paper"]
+    assert axes.yaxis_inverted()
+    height = figure.get_figheight() * axes.get_position().height / (rows + 1)
+    assert 0.25 < height < 0.35  # inches of a row, however many there are
+    told = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert told == {"mean and 95% interval", "each seed", "published"}
+
+
+def test_each_pictured_column_has_a_panel_and_long_labels_have_room(drawn: list[Figure]) -> None:
+    table_picture(table({}, {"a": 0.5, "b": 0.6}, columns=7, a=" ".join(["word"] * 20)))
+    (figure,) = drawn
+    assert [axes.get_xlabel() for axes in figure.axes] == ["C0", "C1", "C2", "C3", "C4", "C6"]
+    figure.canvas.draw()
+    for axes in (figure.axes[0], figure.axes[4]):
+        boxes = [text.get_window_extent() for text in axes.get_yticklabels()]
+        assert all(0 <= box.x0 < box.x1 < figure.bbox.width for box in boxes)
+        assert boxes[0].y0 > boxes[1].y1  # a label of several lines does not touch the next
+
+
+LOSSES = {"plain": "Plain, modified", "other": "Other"}
+
+
+@pytest.mark.parametrize(
+    ("label", "names", "places"),
+    [
+        ("{}, {}", ["Plain, modified", "Other"], ["16", "64", "1024"]),
+        ("{1} at {0}", ["at Plain, modified", "at Other"], ["16", "64", "1024"]),
+        ("{}", ["loss plain", "loss other"], ["16", "64", "1024"]),  # nothing that varies
+        ("Loss at {1}", ["loss plain", "loss other"], ["16", "64", "1024"]),  # the same for both
+        ("{0} with{1}", ["Plain, modified", "Other"], ["with16", "with64", "with1024"]),
+    ],
+)
+def test_a_sweep_has_a_line_for_each_loss_by_what_its_labels_share(
+    label: str, names: list[str], places: list[str], drawn: list[Figure]
+) -> None:
+    keys = {f"{loss}{size}": {"loss": loss, "size": size} for loss in LOSSES for size in (1024, 16, 64)}
+    labels = {key: label.format(LOSSES[of["loss"]], of["size"]) for key, of in keys.items()}
+    means = {key: 0.1 * place for place, key in enumerate(keys)}
+    assert list(sweeps(table(keys, means, **labels))) == ["size"]
+    (figure,) = drawn
+    assert figure.get_supxlabel() == "size (95% intervals)"
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == places
+    assert {line.get_label(): list(line.get_ydata()) for line in axes.lines} == {
+        name: pytest.approx(values) for name, values in zip(names, ([0.1, 0.2, 0.0], [0.4, 0.5, 0.3]), strict=True)
+    }
+
+
+def watched(folder: Path, history: list[dict[str, float]]) -> RunResult:
+    """A run whose evaluations saw these means in training."""
+    folder.mkdir()
+    run = RunResult(folder, folder, 0, ())
+    run.__dict__["history"] = [{"training": line} for line in history]
+    return run
+
+
+def section(*tables: dict[str, tuple[RunResult, ...]]) -> Section | None:
+    made = [[(Row(label, label), runs) for label, runs in rows.items()] for rows in tables]
+    return conflicts(SimpleNamespace(tables=[SimpleNamespace(rows=rows) for rows in made]))  # type: ignore[arg-type]
+
+
+def test_a_panel_for_each_row_whose_conflicts_were_watched(tmp_path: Path, drawn: list[Figure]) -> None:
+    first = watched(tmp_path / "0", [{"a": 1.0, "cosine a/b": 0.1, "cosine a/c": -0.2}, {"a": 1.0, "cosine a/b": 0.3}])
+    second = watched(tmp_path / "1", [{"cosine a/b": 0.2, "cosine a/c": -0.4}] * 2)
+    plain = watched(tmp_path / "2", [{"a": 1.0, "a positive cosine": 0.5}])
+    assert section({"Average": (first, second), "Plain": (plain,)}, {"Again": (first, second)}) is not None
+    (axes,) = drawn[0].axes
+    assert axes.get_title() == "Average"
+    found = {line.get_label(): list(line.get_ydata()) for line in axes.lines[:2]}
+    assert found["a/b"] == pytest.approx([0.15, 0.25])
+    assert found["a/c"] == pytest.approx([-0.3, np.nan], nan_ok=True)  # an evaluation without a look is a gap
+    assert section({"Plain": (plain,)}, {"Nothing finished": ()}) is None

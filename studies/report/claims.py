@@ -1,0 +1,428 @@
+"""Claims of papers: conditions on results, read from `claims.toml` of a study's folder and decided by one evaluator.
+
+Every verdict is computed from results; none is written by hand. `docs/reference/verdicts.md` says what each verdict
+means. An entry `[[claim]]` has `key`, `paper`, `section`, `text`, `criterion` (for readers), and what is decided:
+
+    every = [C, ...] | some = [C, ...]      all conditions hold | at least one
+    for_every = L | for_some = L            the rest of the condition holds for each item of a list | for at least one;
+                                            {item} stands for the item in all texts of the rest
+    if = C                                  of these items, those for which C is shown
+    unless = C                              of these items, those for which C is not shown; what C does not refute
+                                            either can show the condition only
+    long_enough = L, can = "show"|"refute"  the trainings of these rows must be long enough to overfit; if one is not,
+                                            the condition can only be shown, or only be refuted
+    above = x | below = x, margin = y       the numbers of a leaf; see `evidence.Bound`
+
+The numbers of a leaf are contrasts of rows: `row` or a list of rows, `less` another row or list of rows (a list on
+either side makes one number each), or `mean_of` less `less_mean_of`, each averaged over a list. They are scores in
+`column`, or a `measure` of training (`MEASURES`) with its arguments. A row `{best = L}` is the one with the highest
+score. `form` says how numbers are written. Studies can have further kinds of numbers by the name of their first key.
+
+A claim can have `tables` (each with `table`, and `column` and `called` if several are given: the first that was run
+decides), `only_if` (what makes it testable: rows whose lowest mean of a measure must be in a range), `kind`, and
+`variants`: values for names in braces, for claims that are made several times. `[lists]` names lists of rows.
+"""
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, permutations
+from math import degrees
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas
+
+from minbert.errors import InputError
+from multitask.evaluation.statistics import LEVEL, POWER, SAMPLES, SampledScores, Spread, Uncertain, Values, contrast
+from studies.report.evidence import Bound, Combined, Limited, Opposed, Quantity, Statement
+from studies.report.run_results import Place, RunResult
+from studies.report.table_results import TableResults
+from studies.report.text import score, signed
+
+Status = Literal["reproduced", "not reproduced", "undecided", "not tested here", "theorem"]
+Condition = Mapping[str, Any]
+Measure = Callable[[RunResult], float | None]
+Numbers = Callable[[Condition], Mapping[str, Quantity] | None]
+"""From a leaf of a condition to its numbers by name; None without results."""
+SCORE = "similarity"
+LEAST_SEEDS = 3
+"""Seeds that a measure of training needs: with two seeds the 95% interval is 13 times as wide as their difference."""
+KEEPS = 0.01
+"""A training is long enough to overfit if it came within this of its highest score before its second half."""
+FORMS: Mapping[str, Callable[[float], str]] = {
+    "signed": signed,
+    "score": score,
+    "share": lambda value: score(min(max(value, 0.0), 1.0)),  # bounds of an interval may lie outside of 0 to 1
+    "percent": lambda value: f"{value:.1%}",
+    "degrees": lambda angle: f"{signed(degrees(angle), 1)}°" if np.isfinite(angle) else "any angle",
+}
+
+
+class UntestedError(Exception):
+    """The results cannot decide a claim: the message says why, if it is not for lack of results."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of a paper that results can decide.
+
+    Args:
+        key: of the claim.
+        paper: key of the paper that makes the statement.
+        section: where the paper makes it.
+        text: the statement.
+        criterion: what the results must show for the claim to be reproduced.
+        kind: a `claim` counts for or against the paper. A statement `beyond the paper` is about a regime or a measure
+            that the paper does not claim. A `theorem` is proved and checked by tests; results only illustrate it.
+        tables: the tables that can decide it, the first that was run; empty if other numbers do.
+        only_if: what makes it testable.
+        condition: what must hold.
+    """
+
+    key: str
+    paper: str
+    section: str
+    text: str
+    criterion: str
+    kind: str = "claim"
+    tables: tuple[Mapping[str, str], ...] = ()
+    only_if: Condition | None = None
+    condition: Condition = field(default_factory=dict)
+
+
+def read_claims(path: Path) -> tuple[Claim, ...]:
+    """The claims of a file, in its order. Raises InputError for an entry that lacks something or has too much."""
+    found = tomllib.loads(path.read_text(encoding="utf-8"))
+    lists = found.get("lists", {})
+    named = {name: value for name, value in Claim.__dataclass_fields__.items() if name != "condition"}
+    claims = []
+    for entry in found["claim"]:
+        for values in entry.pop("variants", [{}]):
+            made = {**_filled(entry, values), **{name: of for name, of in values.items() if name in named}}
+            about = {name: made.pop(name) for name in named if name in made}
+            try:
+                claims.append(Claim(**about, condition=_listed(made, lists)))
+            except TypeError as error:
+                raise InputError(f"{path}: claim {entry.get('key')}: {error}") from None
+    return tuple(claims)
+
+
+def _filled(value: Any, names: Mapping[str, str]) -> Any:
+    """A value with texts for names in braces."""
+    if isinstance(value, Mapping):
+        return {key: _filled(of, names) for key, of in value.items()}
+    if isinstance(value, list):
+        return [_filled(of, names) for of in value]
+    for name, text in names.items() if isinstance(value, str) else ():
+        value = value.replace(f"{{{name}}}", str(text))
+    return value
+
+
+def _listed(value: Any, lists: Mapping[str, list[str]]) -> Any:
+    """A value with lists in place of their names."""
+    if isinstance(value, Mapping):
+        return {key: _listed(of, lists) for key, of in value.items()}
+    if isinstance(value, list):
+        return [_listed(of, lists) for of in value]
+    return lists.get(value, value) if isinstance(value, str) else value
+
+
+def judge(
+    claims: Sequence[Claim], tables: Mapping[str, TableResults], numbers: Mapping[str, Numbers]
+) -> pandas.DataFrame:
+    """Every claim with its verdict: the fields of `Claim` for readers, `status`, and the `evidence` as text.
+
+    Args:
+        claims: of papers.
+        tables: results of tables by key. Tables that were not run are missing.
+        numbers: further kinds of numbers, by the first key of their leaves.
+    """
+    about = ["key", "paper", "section", "text", "criterion", "kind"]
+    lines = [(*(getattr(claim, name) for name in about), *_verdict(claim, tables, numbers)) for claim in claims]
+    return pandas.DataFrame(lines, columns=[*about, "status", "evidence"])
+
+
+def _verdict(claim: Claim, tables: Mapping[str, TableResults], numbers: Mapping[str, Numbers]) -> tuple[Status, str]:
+    untested: tuple[Status, str] = ("theorem" if claim.kind == "theorem" else "not tested here", "")
+    for place in claim.tables or ({},):
+        results = tables.get(place.get("table", ""))
+        if claim.tables and results is None:
+            continue
+        called = f"{place['called']}: " if "called" in place else ""
+        seeds = " (one seed: intervals do not cover other seeds)" if results is not None and results.single_seed else ""
+        evaluator = Evaluator(results, numbers, place.get("column", SCORE))
+        try:
+            if claim.only_if:
+                evaluator.require(claim.only_if)
+            statement = evaluator.statement(claim.condition)
+        except UntestedError as reason:
+            if str(reason):
+                return untested[0], f"{called}{reason}{seeds}"
+            continue
+        status, evidence = decided(statement, theorem=claim.kind == "theorem")
+        return status, f"{called}{evidence}{seeds}"
+    return untested
+
+
+def decided(statement: Statement, theorem: bool = False) -> tuple[Status, str]:
+    """Reproduced if the statement is shown, not reproduced if its opposite is shown, otherwise undecided.
+
+    Results illustrate a theorem only.
+    """
+    found = statement.text
+    if theorem:
+        return "theorem", found
+    if statement.shown():
+        return "reproduced", found
+    if statement.refuted():
+        return "not reproduced", found
+    unsure, (_, least) = ", ".join(statement.open()), statement.least()
+    left = f"left open by the correction for several tests: {unsure}" if unsure else ""
+    power = f"the smallest effect that these results could show with {POWER:.0%} power: {least}" if least else ""
+    return "undecided", "; ".join(filter(None, (found, left, power)))
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Turns conditions into statements on the results of a table.
+
+    Args:
+        results: of the table; None for claims about other numbers.
+        numbers: further kinds of numbers, by the first key of their leaves.
+        column: of scores.
+    """
+
+    results: TableResults | None
+    numbers: Mapping[str, Numbers]
+    column: str = SCORE
+
+    def require(self, condition: Condition) -> None:
+        """Raises UntestedError if the lowest mean of a measure over rows is below `at_least` or above `at_most`."""
+        values = {row: self._values(row, condition) for row in _list(condition["row"])}
+        if not all(map(len, values.values())):
+            raise UntestedError("" if "at_most" in condition else f"{condition['called']} is not known")
+        lowest = min(found.mean() for found in values.values())
+        if not condition.get("at_least", -np.inf) <= lowest <= condition.get("at_most", np.inf):
+            means = ", ".join(f"{self._label(row)} {found.mean():.1%}" for row, found in values.items())
+            raise UntestedError(f"{condition['called']}: {means}")
+
+    def statement(self, condition: Condition) -> Statement:
+        """What a condition says of the results. Raises UntestedError if they cannot decide it."""
+        if "long_enough" in condition:
+            rest = _without(condition, "long_enough", "can")
+            found, short = self.statement(rest), self._short(condition["long_enough"])
+            return (
+                Limited(found, f"trained too briefly to overfit: {short}", condition["can"] == "show")
+                if short
+                else found
+            )
+        for name, every in (("for_every", True), ("for_some", False)):
+            if name in condition:
+                parts, left_out = self._items(condition[name], _without(condition, name))
+                return Combined(parts, every, left_out)
+        for name, every in (("every", True), ("some", False)):
+            if name in condition:
+                return Combined([self.statement(part) for part in condition[name]], every)
+        if "optima_differ" in condition:
+            return self._optima_differ(**condition["optima_differ"])
+        return self._leaf(condition)
+
+    def _items(self, items: Sequence[str], condition: Condition) -> tuple[list[Statement], str]:
+        """The statements for the items of a list, and what was found of those that `if` or `unless` leave out."""
+        level, rest = LEVEL / len(items), _without(condition, "if", "unless")
+        found: list[Statement] = []
+        left_out = []
+        for item in items:
+            first, other = (
+                self.statement(_filled(condition[name], {"item": item})) if name in condition else None
+                for name in ("if", "unless")
+            )
+            if (first and not first.shown(level)) or (other and other.shown(level)):
+                left_out.append((first or other).text)  # type: ignore[union-attr]  # one of them is there
+                continue
+            made = self.statement(_filled(rest, {"item": item}))
+            unsure = other is not None and not other.refuted(level)
+            found.append(Limited(made, "not known whether it is needed", shows=True) if unsure else made)
+        note = f"left out: {'; '.join(left_out)}" if left_out else ""
+        if not found:
+            raise UntestedError(note)
+        return found, note
+
+    def _leaf(self, condition: Condition) -> Statement:
+        """Numbers beyond a bound; numbers without one, which illustrate theorems, show nothing."""
+        above = "below" not in condition
+        bound = condition.get("above" if above else "below", 0.0)
+        form = FORMS[condition.get("form", "signed" if {"less", "less_mean_of"} & set(condition) else "score")]
+        how = (bound, above, condition.get("margin", 0.0), form)
+        parts = [Bound(name, number, *how) for name, number in self._numbers(condition).items()]
+        return parts[0] if len(parts) == 1 else Combined(parts, every=True)
+
+    def _numbers(self, condition: Condition) -> Mapping[str, Quantity]:
+        kind = next((name for name in condition if name in self.numbers), None)
+        if kind is not None:
+            found = self.numbers[kind](condition)
+            if found is None:
+                raise UntestedError
+            return found
+        return {name: self._contrast(weights, condition) for name, weights in self._weights(condition)}
+
+    def _weights(self, condition: Condition) -> Iterator[tuple[str, dict[str, float]]]:
+        """Names of contrasts with their weights by row."""
+        if "mean_of" in condition:
+            rows, others = condition["mean_of"], condition["less_mean_of"]
+            weights = dict.fromkeys(rows, 1 / len(rows)) | dict.fromkeys(others, -1 / len(others))
+            yield f"{condition.get('column', self.column)}, {condition['called']}", weights
+            return
+        rows, others = map(_list, (condition["row"], condition.get("less", [])))
+        count = max(len(rows), len(others))
+        rows, others = ([self._row(row) for row in of] * (count if len(of) == 1 else 1) for of in (rows, others))
+        if others:
+            for row, other in zip(rows, others, strict=True):
+                yield f"{self._label(row)} less {self._label(other)}", {row: 1.0, other: -1.0}
+        else:
+            for row in rows:
+                yield self._label(row), {row: 1.0}
+
+    def _row(self, row: Any) -> str:
+        """A row's key; `{best = L}` is the row of a list with the highest score."""
+        if isinstance(row, str):
+            return row
+        means = {key: self._known.mean(key, self.column) for key in row["best"]}
+        if np.isnan(list(means.values())).any():
+            raise UntestedError
+        return max(means, key=means.__getitem__)
+
+    @property
+    def _known(self) -> TableResults:
+        assert self.results is not None, "a claim on rows names a table"
+        return self.results
+
+    def _label(self, row: str) -> str:
+        return self._known.table.label(row)
+
+    def _contrast(self, weights: Mapping[str, float], condition: Condition) -> Uncertain:
+        """Σ weight · mean over rows, of a score or of a measure. Raises UntestedError if a row has no results."""
+        if "measure" not in condition:
+            found = self._known.difference(weights, condition.get("column", self.column))
+        else:
+            found = measured([(weight, self._values(row, condition)) for row, weight in weights.items()])
+        if found is None:
+            raise UntestedError
+        return found
+
+    def _values(self, row: str, condition: Condition) -> Values:
+        """A measure of a row's runs, without runs that lack it: [seeds]. Empty if the row is missing."""
+        name, *arguments = _list(condition["measure"])
+        measure = MEASURES[name](*arguments)
+        runs = self._known.runs.get(row, ())
+        return np.array([value for run in runs if (value := measure(run)) is not None])
+
+    def _short(self, rows: Sequence[str]) -> str:
+        """Labels of the rows whose trainings were too short to overfit."""
+
+        def settled(run: RunResult) -> bool:
+            steps, curve = [line["step"] for line in run.history], run.curve(SCORE)
+            reached = next(step for step, value in zip(steps, curve, strict=True) if value > max(curve) - KEEPS)
+            return bool(reached <= steps[-1] / 2)
+
+        runs = {row: [run for run in self._known.runs.get(row, ()) if run.curve(SCORE)] for row in rows}
+        return ", ".join(self._label(row) for row, of in runs.items() if not all(map(settled, of)))
+
+    def _optima_differ(self, rows: Sequence[str], columns: Sequence[str], equal: float) -> Statement:
+        """Two columns each score higher at their own best row than at the other's.
+
+        The opposite is that a single row is as good as any other for every column.
+        """
+        known = self._known
+        tasks = [task for task in columns if all((row, task) in known.scores for row in rows)]
+        gains = {
+            (task, row, other): known.difference({row: 1, other: -1}, task)
+            for task in tasks
+            for row, other in permutations(rows, 2)
+        }
+        found = {of: gain for of, gain in gains.items() if gain is not None}
+        if len(tasks) < 2 or len(found) < len(gains):
+            raise UntestedError
+        best = {task: max(rows, key=lambda row: known.mean(row, task)) for task in tasks}
+        own = {
+            (a, b): Bound(f"{a}, {self._label(best[a])} less {self._label(best[b])}", found[a, best[a], best[b]])
+            for a, b in permutations(tasks, 2)
+            if best[a] != best[b]
+        }
+        differ = [Combined([own[a, b], own[b, a]], every=True) for a, b in combinations(tasks, 2) if (a, b) in own]
+        as_good = [
+            [Bound(task, gain, equal, above=False) for (task, _, less), gain in found.items() if less == row]
+            for row in rows
+        ]
+        one_for_all = Combined([Combined(of, every=True) for of in as_good], every=False)
+        return Opposed(Combined(differ, every=False), one_for_all)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _without(condition: Condition, *names: str) -> Condition:
+    return {name: value for name, value in condition.items() if name not in names}
+
+
+def measured(terms: Sequence[tuple[float, Values]]) -> Uncertain | None:
+    """Σ weight · mean of values, [seeds] each, uncertain by seeds alone. None if there are too few seeds."""
+    if min(len(found) for _, found in terms) < LEAST_SEEDS:
+        return None
+    spread = Spread.welch(terms)  # measures of training vary more in some rows than in others
+    return contrast([(weight, SampledScores(found, np.tile(found, (SAMPLES, 1)))) for weight, found in terms], spread)
+
+
+def last(statistics: str, place: Place = "training batches") -> Measure:
+    """The sum of statistics at the end of training.
+
+    None if the last evaluation lacks one, as it does when all anchors dissipated.
+    """
+
+    def measure(run: RunResult) -> float | None:
+        seen = [run.probed(statistic, place) for statistic in statistics.split(" + ")]
+        if all(of and of[-1][0] == run.history[-1]["step"] for of in seen):
+            return sum(of[-1][1] for of in seen)
+        return None
+
+    return measure
+
+
+def highest(statistic: str, place: Place = "training batches") -> Measure:
+    """A statistic's highest value in training."""
+    return lambda run: max((value for _, value in run.probed(statistic, place)), default=None)
+
+
+def shrinks(statistic: str) -> Measure:
+    """Logarithm of a statistic at the end of training relative to its beginning."""
+
+    def measure(run: RunResult) -> float | None:
+        seen = run.probed(statistic)
+        if len(seen) < 2 or min(seen[0][1], seen[-1][1]) <= 0:
+            return None
+        return float(np.log(seen[-1][1] / seen[0][1]))
+
+    return measure
+
+
+def fall() -> Measure:
+    """The highest dev score less the dev score at the end of training."""
+    return lambda run: max(curve) - curve[-1] if len(curve := run.curve(SCORE)) > 1 else None
+
+
+def last_score() -> Measure:
+    """The dev score at the end of training."""
+    return lambda run: curve[-1] if (curve := run.curve(SCORE)) else None
+
+
+MEASURES: Mapping[str, Callable[..., Measure]] = {
+    "last": last,
+    "highest": highest,
+    "shrinks": shrinks,
+    "fall": fall,
+    "last score": last_score,
+}
+"""Measures of training by their names in conditions."""

@@ -1,0 +1,232 @@
+"""Verdicts on the gradient papers' claims follow from results: what decides, what is left out, what is not tested."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from studies.engine.table import Row
+from studies.gradient_paradigm import simulation_outcomes as about
+from studies.gradient_paradigm.simulate import SimulationConfig
+from studies.gradient_paradigm.simulated_numbers import fall
+from studies.gradient_paradigm.simulation_outcomes import Estimate, Simulations
+from studies.gradient_paradigm.simulations import run_simulations
+from studies.gradient_paradigm.study import STUDY, numbers_of
+from studies.gradient_paradigm.tables_of_losses import MODIFIED
+from studies.report.claims import judge, read_claims
+from studies.report.preset_results import PresetResults
+from studies.report.table_results import TableResults
+from tests.studies.gradient_paradigm.published import (
+    WITHOUT_DISSIPATION,
+    all_estimates,
+    as_published,
+    contrary,
+    falls_as_published,
+    probed_as_published,
+)
+from tests.studies.synthetic import write_store
+
+CLAIMS = read_claims(STUDY.folder / "claims.toml")
+Verdicts = Mapping[str, tuple[str, str]]
+"""Status and evidence by the claims' keys."""
+
+
+def verdicts(
+    tables: Mapping[str, TableResults] | None = None,
+    simulations: Simulations | None = None,
+    estimates: list[Estimate] | None = None,
+) -> Verdicts:
+    found = judge(CLAIMS, tables or {}, numbers_of(simulations, estimates))
+    return {one.key: (one.status, one.evidence) for one in found.itertuples()}
+
+
+def trained(runs: Path, *keys: str, seeds: int = 3, **how: Any) -> Verdicts:
+    """From a store of these tables."""
+    usual = {"quality": as_published, "falls": falls_as_published, "probe": probed_as_published}
+    store = write_store(runs, keys, **{**usual, **how}, seeds=seeds)
+    return verdicts(PresetResults.read(store, "sample").finished_tables)
+
+
+def test_verdicts_turn_when_the_scores_do(tmp_path: Path) -> None:
+    found = trained(tmp_path, "objectives", "gradient", "decoupled", quality=contrary)
+    of_scores = ["plain", "modified-as-good", "margin", "temperature", "ratio", "decoupled", "imitations-as-good"]
+    assert {found[key][0] for key in of_scores} == {"not reproduced"}
+    status, evidence = found["modified-over-plain"]
+    assert (status, evidence[:39]) == ("not tested here", "dev set: left out: MHE less InfoNCE +0.")
+
+
+@pytest.mark.parametrize(
+    ("modified", "status"), [(0.9, "reproduced"), (0.3, "not reproduced"), (0.6, "not reproduced")]
+)
+def test_only_losses_that_are_ineffective_must_become_effective(modified: float, status: str, tmp_path: Path) -> None:
+    """MHS is as good as InfoNCE, and worse with components. At 0.6 the others are better, but not comparable."""
+
+    def quality(key: str, row: Row, task: str) -> float:
+        if row.key in ("mhs", MODIFIED["mhs"]):
+            return 0.9 if row.key == "mhs" else 0.5
+        return modified if row.key in MODIFIED.values() else as_published(key, row, task)
+
+    found, evidence = trained(tmp_path, "objectives", quality=quality)["modified-over-plain"]
+    assert found == status
+    assert "; left out: MHS less InfoNCE " in evidence
+
+
+def test_a_loss_that_may_be_effective_already_does_not_refute_its_repair(tmp_path: Path) -> None:
+    """MHS is lower than InfoNCE by about the margin of comparable losses, and worse with components."""
+
+    def quality(key: str, row: Row, task: str) -> float:
+        return {"mhs": 0.885, MODIFIED["mhs"]: 0.5}.get(row.key, as_published(key, row, task))
+
+    found, evidence = trained(tmp_path, "objectives", quality=quality)["modified-over-plain"]
+    assert (found, "not known whether it is needed" in evidence) == ("undecided", True)
+
+
+def test_scored_similarity_tasks_overrule_the_dev_set(tmp_path: Path) -> None:
+    def quality(key: str, row: Row, task: str) -> float:
+        return 0.8 if key == "objectives-suites" else as_published(key, row, task)
+
+    status, evidence = trained(tmp_path, "objectives", "objectives-suites", quality=quality)["modified-over-plain"]
+    assert status == "not tested here"  # on these tasks all losses are equally good
+    assert evidence.startswith("mean of the STS tasks: left out: ")
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_measure_of_training_needs_three_seeds(seeds: int, tmp_path: Path) -> None:
+    found = trained(tmp_path, "decoupled", seeds=seeds)
+    assert {found[key][0] for key in ("overfits", "does-not-overfit", "not-reflected")} == {"not tested here"}
+    assert found["decoupled"][1].endswith("(one seed: intervals do not cover other seeds)") == (seeds == 1)
+
+
+def test_longer_trainings_overrule_shorter_ones(tmp_path: Path) -> None:
+    runs = write_store(tmp_path, ["decoupled", "decoupled-long"], falls=falls_as_published)
+    tables = PresetResults.read(runs, "sample").finished_tables
+    short = {"decoupled": tables["decoupled"]}
+    assert verdicts(short)["overfits"][1].startswith("3 epochs: ")
+    for run in (run for of in tables["decoupled"].runs.values() for run in of):
+        for line in run.history:
+            line["dev"]["similarity"]["pearson"] = 0.5
+    assert verdicts(short)["overfits"][0] == "not reproduced"
+    found = verdicts(tables)
+    assert found["overfits"][0] == "reproduced"
+    assert all(found[key][1].startswith("10 epochs: ") for key in ("overfits", "not-reflected"))
+
+
+def test_rows_whose_measures_vary_do_not_hide_one_that_does_not(tmp_path: Path) -> None:
+    found = trained(
+        tmp_path,
+        "decoupled",
+        falls=lambda row, seed: 0.1 * seed if row.key in WITHOUT_DISSIPATION else 0.001 * seed,
+    )
+    assert (found["does-not-overfit"][0], found["overfits"][0]) == ("reproduced", "undecided")
+
+
+def test_trainings_that_still_rise_do_not_show_that_nothing_overfits(tmp_path: Path) -> None:
+    tables = PresetResults.read(write_store(tmp_path, ["decoupled"]), "sample").finished_tables
+    long = verdicts(tables)
+    for run in (run for of in tables["decoupled"].runs.values() for run in of):
+        first, second, last = (line["dev"]["similarity"] for line in run.history)
+        first["pearson"], second["pearson"] = last["pearson"] - 0.1, last["pearson"] - 0.05
+    short = verdicts(tables)
+    for key, settled in (("overfits", "not reproduced"), ("does-not-overfit", "reproduced")):
+        assert (long[key][0], short[key][0]) == (settled, "undecided")
+        assert "trained too briefly to overfit: " in short[key][1]
+    assert short["imitations-do-not-overfit"][0] == "not tested here"
+
+
+@pytest.mark.parametrize(
+    ("statistic", "value", "claim", "told"),
+    [
+        ("dissipated anchors", 0.0, "smaller-gap", "share of anchors that the gate stops: m 0.30, τ 0.05, r 1 0.5%"),
+        ("closer to positive", 0.99, "nearer-more-often", "nearly all anchors come closer with either ratio"),
+    ],
+)
+def test_what_could_not_show_is_not_tested(statistic: str, value: float, claim: str, told: str, tmp_path: Path) -> None:
+    found = trained(tmp_path, "gradient", probe=lambda row: {**probed_as_published(row), statistic: value})
+    for key in (claim, f"{claim}-in-batches"):
+        assert found[key][0] == "not tested here"
+        assert told in found[key][1]
+
+
+@pytest.mark.parametrize(
+    ("quality", "alignment", "status"),
+    [(0.5, 0.9, "not reproduced"), (0.9, 0.2, "not tested here")],
+    ids=["the metric is worse too", "no score is lower"],
+)
+def test_metrics_hide_what_decoupled_losses_lose(quality: float, alignment: float, status: str, tmp_path: Path) -> None:
+    def probe(row: Row) -> dict[str, float]:
+        return {**probed_as_published(row), "alignment": alignment if row.key in WITHOUT_DISSIPATION else 0.5}
+
+    def score(key: str, row: Row, task: str) -> float:
+        return quality if row.key in WITHOUT_DISSIPATION else 0.9
+
+    assert trained(tmp_path, "decoupled", quality=score, probe=probe)["not-reflected"][0] == status
+
+
+def test_gaps_are_in_degrees_and_shares_stay_below_one(tmp_path: Path) -> None:
+    found = trained(tmp_path, "gradient", probe=lambda row: {**probed_as_published(row), "hardest negative push": 0.99})
+    assert f" +{np.degrees(0.9 - 0.5):.1f}° [" in found["smaller-gap"][1]
+    assert re.search(r" 0\.99\d \[0\.9\d\d, (0\.99\d|1\.000)\]$", found["dominant-push"][1])
+
+
+CONJECTURED = [claim.key for claim in CLAIMS if "rate" in claim.condition and claim.kind != "theorem"]
+
+
+@pytest.mark.parametrize(
+    ("of", "statuses"),
+    [
+        (lambda one: one, {"reproduced"}),
+        (lambda one: replace(one, holds=0, trials=0), {"not tested here"}),  # nothing was drawn
+        (lambda one: replace(one, holds=24, trials=25), {"undecided"}),  # just above the demand
+    ],
+)
+def test_conjectures_are_decided_by_their_rates(of: Callable[[Estimate], Estimate], statuses: set[str]) -> None:
+    found = verdicts(estimates=[of(one) for one in all_estimates(1.0)])
+    ensured = [key for key in CONJECTURED if not key.startswith("more-often")]
+    assert len(ensured) == 7
+    assert {found[key][0] for key in ensured} == statuses
+
+
+@pytest.mark.parametrize(
+    ("statement", "case", "key", "told"),
+    [
+        (about.GAP_AT_END, about.case_of("mpt", 0.1), "gap-small-steps", "MPT, step 0.1: 0.0%"),
+        (about.BOUND, "mat", "bound", "MAT: 0.0%"),
+    ],
+)
+def test_one_bad_case_is_enough_against_a_claim(statement: str, case: str, key: str, told: str) -> None:
+    found = verdicts(
+        estimates=[
+            replace(one, holds=0) if (one.statement, one.case) == (statement, case) else one
+            for one in all_estimates(1.0)
+        ]
+    )
+    assert [key for key in CONJECTURED if found[key][0] == "not reproduced"] == [key]
+    assert told in found[key][1]
+
+
+def test_simulations_decide_their_claims() -> None:
+    simulations = run_simulations(SimulationConfig(grid=20, batches=50))
+    ones = {name: np.ones_like(values) for name, values in simulations.dissipation.items()}
+    flat = {name: np.ones_like(values) for name, values in simulations.ratio.items()}
+    keys = ("falls-to-zero", "quickly", "dominates", "ratio-arccon")
+    cases = {
+        ("reproduced", "reproduced", "not reproduced", "reproduced"): simulations,
+        ("not reproduced", "not reproduced", "not reproduced", "reproduced"): replace(simulations, dissipation=ones),
+        ("reproduced", "reproduced", "reproduced", "reproduced"): replace(
+            simulations, weights=np.ones_like(simulations.weights)
+        ),
+        ("reproduced", "reproduced", "not reproduced", "not reproduced"): replace(simulations, ratio=flat),
+    }
+    for statuses, of in cases.items():
+        found = verdicts(simulations=of)
+        assert tuple(found[key][0] for key in keys) == statuses
+
+    steps = np.radians([0, 10, 20, 30])
+    line = replace(simulations, positive_means=np.radians([5.0, 0.0]), negative_means=steps)
+    falls = fall(np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]), line, 0.25)
+    assert np.degrees(falls[0]) == pytest.approx(17.5 - 5)  # between columns
+    assert np.isinf(falls[1])
