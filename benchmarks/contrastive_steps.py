@@ -11,10 +11,11 @@ step of ours includes packing it.
 """
 
 import argparse
-import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,8 @@ from torch import nn
 from transformers import TrainerCallback
 from transformers.utils import logging
 
-from benchmarks.machine import machine, matrix_rate
+from benchmarks.finetune import OurLoop
+from benchmarks.measure import machine, matrix_rate, print_table
 from minbert import BertModel, load_tokenizer
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import locate_model
@@ -40,63 +42,38 @@ from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import Pretraining
 from multitask.tasks.training_sentences import training_sentences
 from multitask.training.contrastive_source import load_contrastive
-from multitask.training.optimizer import Optimizer
 from multitask.training.trainable import Batch
 
 MODEL = "all-minilm-l6-v2"
+SOURCE = "unlabelled"
 TOKENS = 32
 
 
-class OurSteps:
-    """The steps of `pretrain`, on the first sentences of a file in their order."""
-
-    def __init__(self, data: Path, batch_size: int, steps: int) -> None:
-        runtime = start("cpu", "auto")
-        make_deterministic(runtime)
-        tokenizer, encoder = load_tokenizer(MODEL), BertModel.from_pretrained(MODEL)
-        config = PretrainConfig(
-            batch_size=batch_size,
-            projection="none",
-            objective=ObjectiveConfig("mnrl"),
-            select="last",
-            max_length=TOKENS,
-        )
-        module = nn.ModuleDict({"encoder": encoder, "projection": nn.Identity()})
-        source = load_contrastive("unlabelled", data, config, tokenizer, module["projection"], None, TOKENS)
-        begin = Start(MODEL, data, encoder, tokenizer, "mean")
-        self.problem = Pretraining(module, begin, {"unlabelled": source}, None, config, runtime)
-        self.optimizer = Optimizer(module.train(), config.optimizer, steps)
-        self.updates = [
-            (Batch("unlabelled", np.arange(first, first + batch_size)),)
-            for first in range(0, steps * batch_size, batch_size)
-        ]
-        self.tokens = 2 * float(source.columns[0].lengths[: steps * batch_size].mean())  # of both views
-
-    def loss(self, number: int) -> float:
-        """The loss of a step without dropout."""
-        self.problem.module.eval()
-        with torch.no_grad():
-            (term,) = self.problem.losses(self.updates[number]).terms.values()
-        self.problem.module.train()
-        return float(term)
-
-    def step(self, number: int) -> None:
-        self.problem.backward(self.updates[number])
-        self.optimizer.clip()
-        self.optimizer.step(number)
+def build_problem(data: Path, batch_size: int) -> Pretraining:
+    """The training of `pretrain` with the peer's loss and no projection."""
+    runtime = start("cpu", "auto")
+    make_deterministic(runtime)
+    tokenizer, encoder = load_tokenizer(MODEL), BertModel.from_pretrained(MODEL)
+    objective = ObjectiveConfig("mnrl")
+    config = PretrainConfig(
+        batch_size=batch_size, projection="none", objective=objective, select="last", max_length=TOKENS
+    )
+    module = nn.ModuleDict({"encoder": encoder, "projection": nn.Identity()})
+    source = load_contrastive(SOURCE, data, config, tokenizer, module["projection"], None, TOKENS)
+    return Pretraining(module, Start(MODEL, data, encoder, tokenizer, "mean"), {SOURCE: source}, None, config, runtime)
 
 
 class Alternate(TrainerCallback):
     """Takes one of our steps after each step of the trainer, and measures both."""
 
-    def __init__(self, ours: OurSteps) -> None:
+    def __init__(self, ours: Callable[[int], None]) -> None:
         self.ours = ours
         self.seconds: dict[str, list[float]] = {"theirs": [], "ours": []}
         self.mark = time.perf_counter()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         self._note("theirs")
-        self.ours.step(len(self.seconds["ours"]))
+        self.ours(len(self.seconds["ours"]))
         self._note("ours")
 
     def _note(self, side: str) -> None:
@@ -105,13 +82,16 @@ class Alternate(TrainerCallback):
         self.mark = now
 
 
-def their_loss(model: SentenceTransformer, loss: nn.Module, sentences: list[str]) -> float:
-    """The loss of a batch without dropout, in fp32."""
-    features = [model.preprocess(sentences) for _ in range(2)]
-    model.eval()
-    with torch.no_grad():
-        value = loss(features, labels=None)
-    return float(value)
+@torch.no_grad()
+def same_losses(ours: OurLoop, update: tuple[Batch, ...], theirs: nn.Module, sentences: list[str]) -> str:
+    """Both losses of a batch without dropout; AssertionError if they differ."""
+    ours.problem.module.eval()
+    theirs.model.eval()
+    expected = float(theirs([theirs.model.preprocess(sentences) for _ in range(2)], labels=None))
+    found = float(ours.losses(update)[0])
+    ours.problem.module.train()
+    assert abs(found - expected) < 0.05 * expected, f"ours: {found}, theirs: {expected}"
+    return f"loss without dropout: ours {found:.4f}, theirs {expected:.4f}"
 
 
 def main() -> None:
@@ -123,22 +103,23 @@ def main() -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     seed_everything(0)
-    count = (options.steps + 1) * options.batch_size
-    sentences = training_sentences("unlabelled", options.data)[0][:count]
-    assert len(sentences) == count, f"{options.data} has too few sentences for {options.steps} steps"
-    ours = OurSteps(options.data, options.batch_size, options.steps + 1)
+    size, steps = options.batch_size, options.steps + 1
+    sentences = training_sentences(SOURCE, options.data)[0][: steps * size]
+    assert len(sentences) == steps * size, f"{options.data} has too few sentences for {options.steps} steps"
+    problem = build_problem(options.data, size)
+    ours = OurLoop(problem)
+    planned = [(Batch(SOURCE, np.arange(first, first + size)),) for first in range(0, steps * size, size)]
     model = SentenceTransformer(str(locate_model(MODEL)), device="cpu")
     model.max_seq_length = TOKENS
     loss = losses.MultipleNegativesRankingLoss(model)
-    expected, found = their_loss(model, loss, sentences[: options.batch_size]), ours.loss(0)
-    assert abs(found - expected) < 0.05 * expected, f"ours: {found}, theirs: {expected}"
-    bf16 = ours.problem.runtime.precision == "bf16"
-    alternate = Alternate(ours)
+    compared = same_losses(ours, planned[0], loss, sentences[:size])
+    bf16 = problem.runtime.precision == "bf16"
+    alternate = Alternate(lambda number: ours.step(planned[number]))
     with tempfile.TemporaryDirectory() as folder:
         arguments = SentenceTransformerTrainingArguments(
             folder,
-            max_steps=options.steps + 1,
-            per_device_train_batch_size=options.batch_size,
+            max_steps=steps,
+            per_device_train_batch_size=size,
             learning_rate=1e-5,
             optim="adamw_torch_fused",
             bf16=bf16,
@@ -153,19 +134,18 @@ def main() -> None:
         alternate.mark = time.perf_counter()
         trainer.train()
     rate = matrix_rate(torch.bfloat16 if bf16 else torch.float32, torch.device("cpu"))
-    work = 6 * sum(parameter.numel() for parameter in ours.problem.begin.encoder.layers.parameters())
+    tokens = 2 * float(problem.contrastive[SOURCE].columns[0].lengths[: steps * size].mean())  # of both views
+    work = 6 * tokens * sum(parameter.numel() for parameter in problem.begin.encoder.layers.parameters())
     print(
-        f"{machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, {ours.problem.runtime.precision} "
-        f"(matrix products: {rate / 1e9:,.0f} GFLOP/s); {options.batch_size} sentences a step, in two views, at most "
-        f"{TOKENS} tokens each; loss without dropout: ours {found:.4f}, theirs {expected:.4f}\n"
+        f"{machine()}, {problem.runtime.precision} (matrix products: {rate / 1e9:,.0f} GFLOP/s); {size} sentences a "
+        f"step, in two views of at most {TOKENS} tokens; medians of {options.steps} steps; {compared}\n"
     )
-    print(f"| | sentences/s, median of {options.steps} steps | quartiles | utilisation |\n|---|---:|---:|---:|")
-    for side, seconds in alternate.seconds.items():
-        speeds = [options.batch_size / value for value in seconds[1:]]
-        low, middle, high = np.quantile(speeds, (0.25, 0.5, 0.75))
-        print(f"| {side} | {middle:,.0f} | {low:,.0f} to {high:,.0f} | {middle * ours.tokens * work / rate:.0%} |")
-    medians = {side: statistics.median(seconds[1:]) for side, seconds in alternate.seconds.items()}
-    print(f"\nours / theirs: {medians['theirs'] / medians['ours']:.2f}x")
+    medians = {side: size / median(seconds[1:]) for side, seconds in alternate.seconds.items()}
+    rows = [
+        [side, f"{speed:,.0f}", f"{speed * work / rate:.0%}", f"{medians['ours'] / speed:.2f}x"]
+        for side, speed in medians.items()
+    ]
+    print_table(["", "sentences/s", "utilisation", "ours / it"], rows)
 
 
 if __name__ == "__main__":

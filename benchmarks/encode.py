@@ -16,12 +16,11 @@ Latency is the time for one sentence of 8 tokens.
 """
 
 import argparse
-import statistics
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import torch
@@ -29,7 +28,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from transformers.utils import logging
 
-from benchmarks.machine import machine, matrix_rate
+from benchmarks.measure import alternate, machine, matrix_rate, print_table
 from benchmarks.sentence_transformers_peers import PEERS, build, builders
 from minbert.model import BertModel
 from multitask import SentenceEncoder
@@ -42,7 +41,7 @@ REFERENCE = "torch-fp32"
 CALIBRATION = 300  # sentences, as many as sentence-transformers takes
 TRIED = 512  # sentences on which batch sizes are tried
 SHORT = "Two dogs run over a field."
-CALLS = 20  # for one sentence, in each turn
+CALLS = 20  # for one sentence, in each round
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
@@ -54,45 +53,16 @@ def draw(data: Path, count: int) -> list[str]:
     return [texts[row] for row in np.random.default_rng(0).permutation(len(texts))[:count]]
 
 
-def seconds_of(call: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
-
-
 def tuned(peer: SentenceTransformer, sentences: Sequence[str], batch_sizes: Sequence[int]) -> tuple[Encode, int]:
     """The peer with the batch size that is fastest on the first sentences; the first call does not count."""
 
     def encode(batch_size: int, texts: Sequence[str]) -> NDArray[np.float32]:
         return peer.encode(list(texts), batch_size=batch_size, normalize_embeddings=True, show_progress_bar=False)
 
-    few = sentences[:TRIED]
-    encode(batch_sizes[0], few[:64])
-    best = min(batch_sizes, key=lambda size: seconds_of(partial(encode, size, few)))
+    tried = {size: lambda _, size=size: encode(size, sentences[:TRIED]) for size in batch_sizes}
+    seconds = alternate(tried, 1)
+    best = min(batch_sizes, key=lambda size: seconds[size])
     return partial(encode, best), best
-
-
-def speeds_and_embeddings(
-    sides: Mapping[str, Encode], sentences: Sequence[str], rounds: int
-) -> tuple[dict[str, list[float]], dict[str, NDArray[np.float32]]]:
-    """Sentences per second in every counted round, and the embeddings [sentences, hidden], of each side."""
-    speeds: dict[str, list[float]] = {name: [] for name in sides}
-    embeddings = {}
-    for _ in range(rounds + 1):
-        for name, encode in sides.items():
-            begin = time.perf_counter()
-            embeddings[name] = encode(sentences)
-            speeds[name].append(len(sentences) / (time.perf_counter() - begin))
-    return {name: values[1:] for name, values in speeds.items()}, embeddings
-
-
-def latencies(sides: Mapping[str, Encode], rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of every counted call for one short sentence."""
-    found: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds + 1):
-        for name, encode in sides.items():
-            found[name] += [1000 * seconds_of(partial(encode, [SHORT])) for _ in range(CALLS)]
-    return {name: values[CALLS:] for name, values in found.items()}
 
 
 def work_per_token(model: str) -> int:
@@ -136,27 +106,34 @@ def report(options: argparse.Namespace, sentences: list[str], peers: Mapping[str
     batch_sizes = {}
     for name, peer in peers.items():
         sides[name], batch_sizes[name] = tuned(peer, sentences, options.batch_sizes)
-    speeds, embeddings = speeds_and_embeddings(sides, sentences, options.rounds)
+    embeddings: dict[str, NDArray[np.float32]] = {}
+
+    def embed(name: str, encode: Encode, _: int) -> None:
+        embeddings[name] = encode(sentences)
+
+    seconds = alternate({name: partial(embed, name, encode) for name, encode in sides.items()}, options.rounds)
     print(
-        f"{machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, {options.model}; matrix products: "
+        f"{machine()}, {options.model}; matrix products: "
         f"{', '.join(f'{name} {rate / 1e9:,.0f}' for name, rate in rates.items())} GFLOP/s\n{len(sentences)} sentences "
         f"of {options.data}, {min(lengths)} to {max(lengths)} tokens, {np.mean(lengths):.1f} on average; medians of "
         f"{options.rounds} rounds\n"
     )
-    print("| | batch | sentences/s | lowest to highest | utilisation | smallest cosine | mean cosine |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
-    for name, values in speeds.items():
-        speed = statistics.median(values)
-        used = speed * np.mean(lengths) * work_per_token(options.model) / rates["bfloat16"]
+    rows = []
+    for name, taken in seconds.items():
+        speeds = [len(sentences) / time for time in taken]
+        used = median(speeds) * np.mean(lengths) * work_per_token(options.model) / rates["bfloat16"]
         similar = cosines(embeddings[REFERENCE], embeddings[name])
-        print(
-            f"| {name} | {batch_sizes.get(name, 'by tokens')} | {speed:,.0f} | {min(values):,.0f} to {max(values):,.0f}"
-            f" | {used:.0%} | {similar.min():.5f} | {similar.mean():.5f} |"
-        )
-    print(f'\n| "{SHORT}" | p50, ms | p95, ms |\n|---|---:|---:|')
-    for name, values in latencies(sides, options.rounds).items():
-        low, high = np.quantile(values, (0.5, 0.95))
-        print(f"| {name} | {low:.2f} | {high:.2f} |")
+        shown = [f"{median(speeds):,.0f}", f"{min(speeds):,.0f} to {max(speeds):,.0f}", f"{used:.0%}"]
+        rows.append([name, batch_sizes.get(name, "by tokens"), *shown, f"{similar.min():.5f}", f"{similar.mean():.5f}"])
+    columns = ["sentences/s", "lowest to highest", "utilisation", "smallest cosine", "mean cosine"]
+    print_table(["", "batch", *columns], rows)
+    one_sentence = {name: lambda _, encode=encode: encode([SHORT]) for name, encode in sides.items()}
+    latencies = alternate(one_sentence, CALLS * options.rounds)
+    print()
+    print_table(
+        [f'"{SHORT}"', "p50, ms", "p95, ms"],
+        ([name, *(f"{1000 * np.quantile(taken, q):.2f}" for q in (0.5, 0.95))] for name, taken in latencies.items()),
+    )
 
 
 if __name__ == "__main__":

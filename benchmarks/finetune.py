@@ -1,7 +1,7 @@
-"""Speed of multi-task fine-tuning: ours, a tuned transformers loop and a plain one, in real tokens per second.
+"""Speed and memory of multi-task fine-tuning: ours, a tuned transformers loop and a plain one.
 
     python -m benchmarks.finetune [--steps 12] [--data data/sample] [--shapes minilm bert-base]
-                                  [--batch-sizes 16 64] [--loops tuned ours]
+                                  [--batch-sizes 16 64] [--loops tuned ours] [--memory]
 
 All train the same heads on the same three tasks, with transformers' BertModel (sdpa) or ours of the same shape:
 
@@ -12,20 +12,20 @@ All train the same heads on the same three tasks, with transformers' BertModel (
 - ours: the loop of `finetune` in the precision it chooses itself, on the same batches as the tuned loop.
 
 Before anything is timed, the three give the same losses without dropout, from the same weights on the same rows. Then
-their steps alternate, so that a busy machine slows all alike; the first step of each does not count. Real tokens are
-those of sentences, special tokens included; padding does not count. Utilisation is the floating-point work of these
-tokens (6 for each parameter outside the embeddings) over what the machine reaches in large matrix products.
+their steps alternate. Speeds are real tokens per second, special tokens included; padding does not count. Utilisation
+is the floating-point work of these tokens (6 for each parameter outside the embeddings) over what the machine reaches
+in large matrix products. With --memory, each loop takes a few steps in a process of its own, the longest sentences
+first; the table has what they add to its peak, gradients and the optimizer's state included.
 """
 
 import argparse
-import statistics
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain, count, islice
+from itertools import chain, count, islice, product
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import BertModel as TheirModel
 from transformers.utils import logging
 
-from benchmarks.machine import machine, matrix_rate
+from benchmarks.measure import added_memory, alternate, in_new_process, machine, matrix_rate, print_table
 from minbert import BertConfig, BertModel, load_tokenizer
 from multitask.evaluation.task_predictions import load_split
 from multitask.models.multitask_model import MultitaskModel
@@ -53,18 +53,21 @@ SHAPES = {
     "tiny": BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64),  # for tests
 }
 PUBLISHED = ("minilm", "bert-base")
-COMPILED = "ours, compiled"
-
 LOOPS = ("plain", "tuned", "ours")
+RECOMPUTED = "ours, --recompute"
 
 
 class TheirLoop:
     """A loop around transformers' model: plain, or tuned as a careful user would."""
 
-    def __init__(self, problem: Trainable, heads: nn.Module, folder: Path, tuned: bool) -> None:
+    def __init__(self, problem: Trainable, encoder: BertModel, heads: nn.Module, tuned: bool) -> None:
         self.problem = problem
         self.tuned = tuned
-        self.encoder = TheirModel.from_pretrained(folder, add_pooling_layer=False, attn_implementation="sdpa")
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        with tempfile.TemporaryDirectory() as folder:
+            encoder.save(Path(folder))
+            self.encoder = TheirModel.from_pretrained(folder, add_pooling_layer=False, attn_implementation="sdpa")
         self.encoder.to(problem.runtime.device).train()
         self.heads = heads
         self.parameters = [*self.encoder.parameters(), *self.heads.parameters()]
@@ -118,6 +121,9 @@ class OurLoop:
         self.optimizer.step(0)
 
 
+Loops = dict[str, TheirLoop | OurLoop]
+
+
 @contextmanager
 def in_any_order() -> Iterator[None]:
     """Allow operations that do not give the same bits twice. Ours forbids them on a GPU; a peer has no such promise."""
@@ -148,18 +154,15 @@ def tokens_of(problem: Finetuning, update: Update) -> int:
     return sum(int(problem.training[batch.source].lengths[batch.rows].sum()) for batch in update)
 
 
-def check_losses(problem: Trainable, loops: dict[str, TheirLoop | OurLoop], update: Update) -> None:
+def check_losses(problem: Trainable, loops: Loops, update: Update) -> None:
     """Without dropout, all loops compute the same losses."""
-    problem.module.eval()
-    found = {}
-    for name, loop in loops.items():
-        if isinstance(loop, TheirLoop):
-            loop.encoder.eval()
-        with torch.no_grad():
-            found[name] = torch.stack(loop.losses(update))
-        if isinstance(loop, TheirLoop):
-            loop.encoder.train()
-    problem.module.train()
+    modules = [problem.module, *(loop.encoder for loop in loops.values() if isinstance(loop, TheirLoop))]
+    for module in modules:
+        module.eval()
+    with torch.no_grad():
+        found = {name: torch.stack(loop.losses(update)) for name, loop in loops.items()}
+    for module in modules:
+        module.train()
     first, expected = next(iter(found.items()))
     for name, losses in found.items():
         assert torch.allclose(losses, expected, rtol=0.01, atol=0.01), f"{name}: {losses}, {first}: {expected}"
@@ -180,24 +183,14 @@ def build_problem(
 
 
 def build_loop(name: str, problem: Finetuning) -> TheirLoop | OurLoop:
-    """One of the loops, with the problem's weights. `COMPILED` compiles the layers of the problem's encoder."""
-    if name == COMPILED:
-        compile_layers(problem.model.encoder)
-    if name in ("ours", COMPILED):
+    """One of the loops, with the problem's weights."""
+    if name in ("ours", RECOMPUTED):
         return OurLoop(problem)
-    with tempfile.TemporaryDirectory() as folder:
-        problem.model.encoder.save(Path(folder))
-        return TheirLoop(problem, problem.model.heads, Path(folder), tuned=name == "tuned")
-
-
-def compile_layers(encoder: BertModel) -> None:
-    """Let torch's compiler make kernels for the layers, for batches of any size."""
-    for layer in encoder.layers:
-        layer.compile(dynamic=True)
+    return TheirLoop(problem, problem.model.encoder, problem.model.heads, tuned=name == "tuned")
 
 
 def measure(
-    shape: str, batch_size: int, data: Path, steps: int, precision: Precision, names: tuple[str, ...] = LOOPS
+    shape: str, batch_size: int, data: Path, steps: int, precision: Precision, names: Sequence[str] = LOOPS
 ) -> dict[str, list[float]]:
     """Real tokens per second of every step of each loop; their steps alternate."""
     problem = build_problem(shape, batch_size, data, precision)
@@ -205,29 +198,17 @@ def measure(
     planned = list(islice(chain.from_iterable(map(problem.plan, count())), steps + 1))
     plans = {name: random_updates(problem, steps + 1) if name == "plain" else planned for name in names}
     check_losses(problem, loops, planned[0])
-    return alternate(loops, plans, lambda update: tokens_of(problem, update))
+    return speeds(loops, plans, lambda update: tokens_of(problem, update))
 
 
-def alternate(
-    loops: dict[str, TheirLoop | OurLoop], plans: dict[str, list[Update]], tokens: Callable[[Update], int]
-) -> dict[str, list[float]]:
+def speeds(loops: Loops, plans: dict[str, list[Update]], tokens: Callable[[Update], int]) -> dict[str, list[float]]:
     """Real tokens per second of every step of each loop but the first; their steps alternate."""
-    speeds: dict[str, list[float]] = {name: [] for name in loops}
-    for number in range(len(next(iter(plans.values())))):
-        for name, loop in loops.items():
-            update = plans[name][number]
-            seconds = timed(lambda loop=loop, update=update: loop.step(update))
-            speeds[name].append(tokens(update) / seconds)
-    return {name: values[1:] for name, values in speeds.items()}
-
-
-def timed(step: Callable[[], None]) -> float:
-    """Seconds that a step takes, on a GPU until it is done."""
-    begin = time.perf_counter()
-    step()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter() - begin
+    steps = {name: lambda k, name=name, loop=loop: loop.step(plans[name][k]) for name, loop in loops.items()}
+    taken = alternate(steps, len(next(iter(plans.values()))) - 1)
+    return {
+        name: [tokens(update) / time for update, time in zip(plans[name][1:], seconds, strict=True)]
+        for name, seconds in taken.items()
+    }
 
 
 def work_per_token(shape: str) -> int:
@@ -235,6 +216,14 @@ def work_per_token(shape: str) -> int:
     config = SHAPES[shape]
     layer = 4 * config.hidden_size**2 + 2 * config.hidden_size * config.intermediate_size
     return 6 * config.num_hidden_layers * layer
+
+
+def memory_of(shape: str, batch_size: int, data: Path, steps: int, precision: Precision, loop: str) -> float:
+    """MiB that the steps of a loop add to the peak of this process, which should be a new one."""
+    problem = build_problem(shape, batch_size, data, precision, recompute=loop == RECOMPUTED)
+    steppable = build_loop(loop, problem)
+    updates = sorted(problem.plan(0), key=lambda update: -tokens_of(problem, update))[:steps]
+    return added_memory(lambda: [steppable.step(update) for update in updates])
 
 
 def main() -> None:
@@ -245,32 +234,43 @@ def main() -> None:
     parser.add_argument("--batch-sizes", nargs="+", type=int, default=[16, 64])
     parser.add_argument("--loops", nargs="+", choices=LOOPS, default=LOOPS, help="next to ours; they need more memory")
     parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
+    parser.add_argument("--memory", action="store_true", help="of four steps, instead of speed")
+    parser.add_argument("--only", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    if options.only:
+        settings = options.shapes[0], options.batch_sizes[0], options.data, 4, options.precision
+        print(round(memory_of(*settings, options.only)))
+        return
+    names = [name for name in LOOPS if name in {*options.loops, "ours"}]
     runtime = start("auto", options.precision)
+    print(f"{machine()}, ours in {runtime.precision}, {options.data}; ", end="")
+    if options.memory:
+        print("MiB added by 4 steps\n")
+        print_table(["shape", "batch", *names, RECOMPUTED], memory_rows(options, [*names, RECOMPUTED]))
+        return
     rate = matrix_rate(torch.bfloat16 if runtime.precision == "bf16" else torch.float32, runtime.device)
-    print(
-        f"{machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, ours in {runtime.precision} "
-        f"(matrix products: {rate / 1e9:,.0f} GFLOP/s), {options.data}; medians of {options.steps} steps, "
-        "real tokens/s\n"
-    )
-    print("| shape | batch | plain | tuned | ours | quartiles of ours | ours / plain | ours / tuned | utilisation |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
-    for shape in options.shapes:
-        for batch_size in options.batch_sizes:
-            measured = shape, batch_size, options.data, options.steps, options.precision
-            speeds = measure(*measured, tuple(name for name in LOOPS if name in {*options.loops, "ours"}))
-            medians = {name: statistics.median(values) for name, values in speeds.items()}
-            ours = medians["ours"]
-            low, high = np.quantile(speeds["ours"], (0.25, 0.75))
-            cells = [f"{medians[name]:,.0f}" if name in medians else "" for name in LOOPS]
-            ratios = [f"{ours / medians[name]:.2f}x" if name in medians else "" for name in ("plain", "tuned")]
-            print(
-                f"| {shape} | {batch_size} | {' | '.join(cells)} | {low:,.0f} to {high:,.0f} | {' | '.join(ratios)} "
-                f"| {ours * work_per_token(shape) / rate:.0%} |",
-                flush=True,
-            )
+    print(f"matrix products: {rate / 1e9:,.0f} GFLOP/s; medians of {options.steps} steps, real tokens/s\n")
+    compared = [f"ours / {name}" for name in names if name != "ours"]
+    header = ["shape", "batch", *names, "quartiles of ours", *compared, "utilisation"]
+    print_table(header, speed_rows(options, names, rate))
+
+
+def memory_rows(options: argparse.Namespace, names: Sequence[str]) -> Iterator[list[object]]:
+    for shape, size in product(options.shapes, options.batch_sizes):
+        settings = ("--shapes", shape, "--batch-sizes", size, "--data", options.data)
+        of_each = [in_new_process("benchmarks.finetune", *settings, "--only", name) for name in names]
+        yield [shape, size, *(f"{mib:,}" for mib in of_each)]
+
+
+def speed_rows(options: argparse.Namespace, names: Sequence[str], rate: float) -> Iterator[list[object]]:
+    for shape, size in product(options.shapes, options.batch_sizes):
+        found = measure(shape, size, options.data, options.steps, options.precision, names)
+        medians = {name: median(values) for name, values in found.items()}
+        low, high = np.quantile(found["ours"], (0.25, 0.75))
+        ratios = [f"{medians['ours'] / medians[name]:.2f}x" for name in names if name != "ours"]
+        used = f"{medians['ours'] * work_per_token(shape) / rate:.0%}"
+        shown = [f"{medians[name]:,.0f}" for name in names]
+        yield [shape, size, *shown, f"{low:,.0f} to {high:,.0f}", *ratios, used]
 
 
 if __name__ == "__main__":

@@ -1,26 +1,26 @@
-"""Contrastive pre-training: memory with and without gradient caching, and each objective's share of the time.
+"""Contrastive pre-training: memory with and without gradient caching, speed, and each objective's share of a step.
 
-    python -m benchmarks.pretrain [--shape minilm] [--chunk 64] [--largest-whole 1024]
+    python -m benchmarks.pretrain [--shape minilm] [--chunk 64] [--largest-whole 1024] [--steps 5]
 
-Memory is the increase of a process's peak resident set by one step: forward and backward on two views of N sentences.
-Each measurement has its own process. Times are medians at 128 sentences. A probe of the gradient (`--probe-every`)
-adds its time to a step's.
+Memory is what one step, forward and backward on two views of N sentences, adds to the peak of a process of its own.
+Speed is that of 128 sentences, next to a tuned loop around transformers' model, which computes both views in one pass
+in bf16; both have the same loss without dropout. A probe of the gradient (`--probe-every`) adds its time to a step's.
 """
 
 import argparse
-import subprocess
-import sys
-import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize
 
-from benchmarks.finetune import SHAPES
-from benchmarks.objectives import FORMS, MIB, make, peak, step
+from benchmarks.finetune import SHAPES, Loops, OurLoop, TheirLoop, check_losses, speeds
+from benchmarks.measure import added_memory, alternate, in_new_process, machine, print_table
+from benchmarks.objectives import FORMS, make, step
 from minbert import BertModel, load_tokenizer
 from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.runtime.options import Device, Precision
@@ -28,16 +28,32 @@ from multitask.stages.common import Start
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.pretrain.training import Pretraining
 from multitask.training.contrastive_source import build_projection, load_contrastive
-from multitask.training.trainable import Batch
+from multitask.training.trainable import Batch, Update
 
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
 SENTENCES = 128  # in a step whose time is measured
-REPEATS = 5
+SOURCE = "unlabelled"
+
+
+class TheirContrastiveLoop(TheirLoop):
+    """Both dropout views of all sentences in one pass, and InfoNCE as the cross-entropy of their cosines."""
+
+    problem: Pretraining
+
+    def loss(self, batch: Batch) -> Tensor:
+        source = self.problem.contrastive[batch.source]
+        views = self.embed([torch.tensor(sequence).long() for sequence in source.inputs(batch.rows).ids])
+        with torch.autocast(views.device.type, torch.bfloat16, enabled=self.tuned):
+            projected = self.heads(views)
+        anchors, positives = normalize(projected.float(), dim=1).chunk(2)
+        similarities = anchors @ positives.T / self.problem.config.objective.build().temperature
+        return cross_entropy(similarities, torch.arange(len(anchors), device=anchors.device))
 
 
 def prepare(
-    shape: str, data: Path, chunk: int | None, device: Device = "cpu", precision: Precision = "auto"
+    shape: str, data: Path, chunk: int | None = None, device: Device = "cpu", precision: Precision = "auto"
 ) -> Pretraining:
+    """InfoNCE on dropout views of sentences, with a random encoder of the shape, mean pooling and a projection."""
     seed_everything(0)
     runtime = start(device, precision)
     make_deterministic(runtime)
@@ -45,36 +61,52 @@ def prepare(
     encoder = BertModel(replace(SHAPES[shape], vocab_size=tokenizer.vocabulary_size))
     config = PretrainConfig(chunk=chunk, select="last", max_length=32)
     projection = build_projection(config.projection, encoder.config.hidden_size)
-    source = load_contrastive("unlabelled", data, config, tokenizer, projection, config.train_limit, config.max_length)
+    source = load_contrastive(SOURCE, data, config, tokenizer, projection, config.train_limit, config.max_length)
     module = nn.ModuleDict({"encoder": encoder, "projection": projection}).to(runtime.device).train()
-    return Pretraining(
-        module, Start(shape, data, encoder, tokenizer, "cls"), {"unlabelled": source}, None, config, runtime
-    )
+    begin = Start(shape, data, encoder, tokenizer, "mean")
+    return Pretraining(module, begin, {SOURCE: source}, None, config, runtime)
+
+
+def updates(problem: Pretraining, sentences: int, count: int) -> list[Update]:
+    """Updates of distinct sentences, since equal ones are not negatives of each other in ours."""
+    _, distinct = np.unique(problem.contrastive[SOURCE].identities[0], return_index=True)
+    generator, size = np.random.default_rng(0), min(sentences, len(distinct))
+    return [(Batch(SOURCE, generator.choice(distinct, size, replace=False)),) for _ in range(count)]
+
+
+def measure(shape: str, data: Path, sentences: int, steps: int, device: Device) -> dict[str, list[float]]:
+    """Real tokens a second of every step, of ours and of the tuned loop, in bf16."""
+    problem = prepare(shape, data, device=device, precision="bf16")
+    tuned = TheirContrastiveLoop(problem, problem.begin.encoder, problem.module["projection"], tuned=True)
+    loops: Loops = {"tuned": tuned, "ours": OurLoop(problem)}
+    planned = updates(problem, sentences, steps + 1)
+    check_losses(problem, loops, planned[0])
+    lengths = problem.contrastive[SOURCE].lengths
+    return speeds(loops, dict.fromkeys(loops, planned), lambda update: int(lengths[update[0].rows].sum()))
 
 
 def one_step(problem: Pretraining, sentences: int) -> None:
     """One step. Rows are repeated if the data has too few: memory does not depend on what the sentences say."""
-    rows = np.resize(np.arange(len(problem.contrastive["unlabelled"])), sentences)
-    problem.backward((Batch("unlabelled", rows),))
+    rows = np.resize(np.arange(len(problem.contrastive[SOURCE])), sentences)
+    problem.backward((Batch(SOURCE, rows),))
     problem.module.zero_grad()
 
 
-def added_memory(shape: str, data: Path, chunk: int | None, sentences: int) -> float:
+def memory(shape: str, data: Path, sentences: int, chunk: int | None) -> float:
     """MiB that a step adds to the peak. Call this in a new process."""
     problem = prepare(shape, data, chunk)
     one_step(problem, 8)
-    before = peak()
-    one_step(problem, sentences)
-    return (peak() - before) / MIB
+    return added_memory(lambda: one_step(problem, sentences))
 
 
-def milliseconds(call: object) -> float:
-    times = []
-    for _ in range(REPEATS + 1):
-        begin = time.perf_counter()
-        call()  # type: ignore[operator]
-        times.append(time.perf_counter() - begin)
-    return median(times[1:]) * 1000
+def memory_rows(options: argparse.Namespace) -> Iterator[list[object]]:
+    for sentences in SIZES:
+        added = [
+            in_new_process("benchmarks.pretrain", *("--shape", options.shape, "--data", options.data), "--only", *case)
+            for case in ((sentences, 0), (sentences, options.chunk))
+            if case[1] or sentences <= options.largest_whole
+        ]
+        yield [sentences, *([""] if len(added) == 1 else []), *added]
 
 
 def main() -> None:
@@ -83,34 +115,28 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("data/sample"))
     parser.add_argument("--chunk", type=int, default=64)
     parser.add_argument("--largest-whole", type=int, default=1024, help="largest batch without caching")
+    parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--only", nargs=2, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only:
         sentences, chunk = options.only
-        print(round(added_memory(options.shape, options.data, chunk or None, sentences)))
+        print(round(memory(options.shape, options.data, sentences, chunk or None)))
         return
-    print(f"{options.shape}, {torch.get_num_threads()} threads, torch {torch.__version__}, chunks of {options.chunk}\n")
-    print("| sentences | MiB added, whole batch | MiB added, gradient caching |\n|---:|---:|---:|")
-    for sentences in SIZES:
-        cells = []
-        for chunk in (0, options.chunk):
-            command = [sys.executable, "-m", "benchmarks.pretrain", *sys.argv[1:], "--only", str(sentences), str(chunk)]
-            tried = chunk or sentences <= options.largest_whole
-            cells.append(
-                subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() if tried else ""
-            )
-        print(f"| {sentences} | {' | '.join(cells)} |", flush=True)
-    problem = prepare(options.shape, options.data, None)
-    whole = milliseconds(lambda: one_step(problem, SENTENCES))
-    print(f"\na step on {SENTENCES} sentences with infonce and a 2-layer projection: {whole:.0f} ms\n")
-    probed = milliseconds(lambda: problem.watch((Batch("unlabelled", np.arange(SENTENCES)),), 0))
-    share = probed / whole
-    print(f"a probe of its gradient: {probed:.0f} ms, {share:.1%} of a step; at every fourth step {share / 4:.1%}\n")
-    print("| objective alone | ms | share of a step |\n|---|---:|---:|")
-    for label in FORMS:
-        batch = make(label, SENTENCES, masked=False)
-        own = milliseconds(lambda batch=batch: step(*batch))
-        print(f"| {label} | {own:.2f} | {own / whole:.2%} |")
+    print(f"{machine()}, {options.shape}, chunks of {options.chunk}, {options.data}\n")
+    print_table(["sentences", "MiB added, whole batch", "MiB added, gradient caching"], memory_rows(options))
+    found = measure(options.shape, options.data, SENTENCES, options.steps, "cpu")
+    tuned, ours = (median(found[name]) for name in ("tuned", "ours"))
+    print(f"\n{SENTENCES} sentences, real tokens/s: tuned {tuned:,.0f}, ours {ours:,.0f} ({ours / tuned:.2f}x)\n")
+    problem = prepare(options.shape, options.data)
+    batches = {label: make(label, SENTENCES) for label in FORMS}
+    sides = {
+        "a step with infonce and a 2-layer projection": lambda _: one_step(problem, SENTENCES),
+        "a probe of its gradient": lambda _: problem.watch((Batch(SOURCE, np.arange(SENTENCES)),), 0),
+        **{label: lambda _, batch=batch: step(*batch) for label, batch in batches.items()},
+    }
+    taken = {name: 1000 * median(values) for name, values in alternate(sides, options.steps).items()}
+    whole, *_ = taken.values()
+    print_table(["", "ms", "share of a step"], ([name, f"{ms:.2f}", f"{ms / whole:.2%}"] for name, ms in taken.items()))
 
 
 if __name__ == "__main__":

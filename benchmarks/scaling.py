@@ -13,9 +13,10 @@ import argparse
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
+from itertools import product
 from statistics import median
 
 import torch
@@ -23,7 +24,7 @@ import torch.distributed as dist
 import torch.multiprocessing
 
 from benchmarks.finetune import PUBLISHED, SHAPES, work_per_token
-from benchmarks.machine import machine
+from benchmarks.measure import machine, print_table, table
 from minbert import BertModel
 from multitask.runtime import distributed
 
@@ -39,6 +40,7 @@ GOAL = 0.9
 FP32, BF16 = 4, 2  # bytes
 
 
+@cache
 def parameters(shape: str) -> int:
     """Number of an encoder's parameters."""
     with torch.device("meta"):
@@ -77,22 +79,12 @@ def tokens_for(goal: float, shape: str, sending: float, overlapped: bool) -> flo
     return computing / step_seconds(shape, 1)
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> str:
-    """A Markdown table, whose first columns are texts and the others numbers."""
-    marks = ["---"] * texts + ["---:"] * (len(header) - texts)
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, marks, *rows))
-
-
-def allreduce_table() -> str:
+def allreduce_rows() -> Iterator[list[object]]:
     """Milliseconds of an allreduce of all gradients."""
-    rows = []
-    for shape in PUBLISHED:
-        for name, size in (("fp32", FP32), ("bf16", BF16)):
-            total = size * parameters(shape)
-            for ranks in RANKS:
-                times = [f"{1000 * allreduce_seconds(total, ranks, link):,.1f}" for link in LINKS]
-                rows.append([shape, name, f"{total / 1e6:,.0f}", f"{ranks:,}", *times])
-    return table(["Shape", "Gradients", "MB", "GPUs", *(f"{link} Gbit/s" for link in LINKS)], rows, texts=2)
+    for shape, (name, size), ranks in product(PUBLISHED, (("fp32", FP32), ("bf16", BF16)), RANKS):
+        total = size * parameters(shape)
+        times = [f"{1000 * allreduce_seconds(total, ranks, link):,.1f}" for link in LINKS]
+        yield [shape, name, f"{total / 1e6:,.0f}", f"{ranks:,}", *times]
 
 
 def ways(shape: str, ranks: int) -> list[tuple[float, bool]]:
@@ -105,53 +97,41 @@ def ways(shape: str, ranks: int) -> list[tuple[float, bool]]:
     ]
 
 
-COLUMNS = [f"{link} Gbit/s{more}" for link in LINKS for more in (", now", ", bf16 and overlap")]
-
-
-def efficiency_table() -> str:
+def efficiency_rows() -> Iterator[list[object]]:
     """Efficiency at a fixed number of tokens of each GPU."""
-    rows = []
-    for shape in PUBLISHED:
+    for shape, ranks in product(PUBLISHED, RANKS):
         computing = step_seconds(shape, TOKENS)
-        for ranks in RANKS:
-            shares = [f"{efficiency(computing, *way):.0%}" for way in ways(shape, ranks)]
-            rows.append([shape, f"{1000 * computing:.1f}", f"{ranks:,}", *shares])
-    return table(["Shape", "Computing, ms", "GPUs", *COLUMNS], rows)
+        shares = [f"{efficiency(computing, *way):.0%}" for way in ways(shape, ranks)]
+        yield [shape, f"{1000 * computing:.1f}", f"{ranks:,}", *shares]
 
 
-def tokens_table() -> str:
+def tokens_rows() -> Iterator[list[object]]:
     """Thousands of tokens of each GPU that make the efficiency 90%."""
-    rows = [
-        [shape, f"{ranks:,}", *(f"{tokens_for(GOAL, shape, *way) / 1000:,.0f}" for way in ways(shape, ranks))]
-        for shape in PUBLISHED
-        for ranks in RANKS
-    ]
-    return table(["Shape", "GPUs", *COLUMNS], rows)
+    for shape, ranks in product(PUBLISHED, RANKS):
+        yield [shape, f"{ranks:,}", *(f"{tokens_for(GOAL, shape, *way) / 1000:,.0f}" for way in ways(shape, ranks))]
 
 
-def negatives_table() -> str:
+def negatives_rows() -> Iterator[list[object]]:
     """What gathered negatives cost each GPU in a contrastive step."""
-    rows = []
-    for shape in PUBLISHED:
-        own = 2 * SENTENCES * SHAPES[shape].hidden_size * FP32
-        for ranks in RANKS:
-            batch = ranks * SENTENCES
-            rows.append(
-                [
-                    shape,
-                    f"{ranks:,}",
-                    f"{batch:,}",
-                    f"{own * ranks / 1e6:,.0f}",
-                    *(f"{1000 * allgather_seconds(own, ranks, link):,.1f}" for link in LINKS),
-                    f"{FP32 * batch**2 / 1e9:,.3f}",
-                    f"{FP32 * batch * SENTENCES / 1e9:,.3f}",
-                ]
-            )
-    gathered = ["gathered, MB", *(f"{link} Gbit/s, ms" for link in LINKS)]
-    return table(["Shape", "GPUs", "Batch", *gathered, "all similarities, GB", "own rows' similarities, GB"], rows)
+    for shape, ranks in product(PUBLISHED, RANKS):
+        own, batch = 2 * SENTENCES * SHAPES[shape].hidden_size * FP32, ranks * SENTENCES
+        times = [f"{1000 * allgather_seconds(own, ranks, link):,.1f}" for link in LINKS]
+        held = [f"{FP32 * batch * rows / 1e9:,.3f}" for rows in (batch, SENTENCES)]
+        yield [shape, f"{ranks:,}", f"{batch:,}", f"{own * ranks / 1e6:,.0f}", *times, *held]
 
 
-TABLES = (allreduce_table, efficiency_table, tokens_table, negatives_table)
+def tables() -> list[str]:
+    """The tables of docs/scaling.md in their order."""
+    by_link = [f"{link} Gbit/s" for link in LINKS]
+    by_way = [f"{link}{more}" for link in by_link for more in (", now", ", bf16 and overlap")]
+    gathered = ["Batch", "gathered, MB", *(f"{link}, ms" for link in by_link)]
+    found = [
+        table(["Shape", "Gradients", "MB", "GPUs", *by_link], allreduce_rows(), texts=2),
+        table(["Shape", "Computing, ms", "GPUs", *by_way], efficiency_rows()),
+        table(["Shape", "GPUs", *by_way], tokens_rows()),
+        table(["Shape", "GPUs", *gathered, "all similarities, GB", "own rows' similarities, GB"], negatives_rows()),
+    ]
+    return ["\n".join(lines) for lines in found]
 
 
 def measure_gloo(rank: int, port: int, rounds: int) -> None:
@@ -176,7 +156,7 @@ def measure_gloo(rank: int, port: int, rounds: int) -> None:
         rows.append([name, f"{min(times[1:]):,.1f}", f"{median(times[1:]):,.1f}"])
     dist.destroy_process_group()
     if rank == 0:
-        print(table(["Sent in each step", "best, ms", "median, ms"], rows))
+        print_table(["Sent in each step", "best, ms", "median, ms"], rows)
 
 
 def main() -> None:
@@ -185,12 +165,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
     if not options.gloo:
-        print("\n\n".join(make() for make in TABLES))
+        print("\n\n".join(tables()))
         return
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    print(f"{machine()}, {len(os.sched_getaffinity(0))} cores, torch {torch.__version__}, {options.rounds} rounds\n")
+    print(f"{machine()}, {len(os.sched_getaffinity(0))} cores, {options.rounds} rounds\n")
     torch.multiprocessing.spawn(measure_gloo, (port, options.rounds), nprocs=2)
 
 

@@ -29,8 +29,8 @@ from urllib.request import urlopen
 import numpy as np
 import torch
 
+from benchmarks.measure import machine, print_table
 from multitask.runs.artefact import locate_model
-from multitask.runs.machine import processor
 
 SERVERS_CORE, CLIENTS_CORE = 0, 1
 QUEUE = 256  # texts, under overload
@@ -53,11 +53,6 @@ class Load:
     seconds: list[float] = field(default_factory=list)
     processor: float = 0
     statuses: Counter[int] = field(default_factory=Counter)
-
-    def row(self, texts: int) -> str:
-        p50, p95, p99 = (np.percentile(self.seconds, q) * 1000 for q in (50, 95, 99))
-        times = f"{p50:,.1f} | {p95:,.1f} | {p99:,.1f} | {self.processor * 1000:,.2f}"
-        return f"{self.rate:,.1f} | {self.rate * texts:,.0f} | {times}"
 
 
 async def request(
@@ -189,6 +184,10 @@ def main() -> None:
         plain_server(options.model, options.port, options.plain)
         return
     os.sched_setaffinity(0, {CLIENTS_CORE})
+    print(
+        f"{machine()}, one core and thread a server, {options.model}, {options.sentences}; "
+        f"medians of {options.rounds} rounds of {options.seconds:g} s\n"
+    )
     sentences = options.sentences.read_text(encoding="utf-8").splitlines()
     ours, plain = ("multitask", "serve", "--model", options.model), ("benchmarks.serve", "--model", options.model)
     with (
@@ -204,39 +203,30 @@ def main() -> None:
 
 
 def compare(options: argparse.Namespace, servers: dict[str, Server], sentences: list[str]) -> None:
-    print(
-        f"{processor()}, one core and thread a server, torch {torch.__version__}, {options.model}, "
-        f"{options.sentences}; medians of {options.rounds} rounds of {options.seconds:g} s\n"
-    )
+    """Print the smallest cosines, and the table of all loads."""
     found = {name: asyncio.run(embeddings(server.port, sentences[:200])) for name, server in servers.items()}
     for name in list(servers)[1:]:
         print(f"smallest cosine of ours and {name}: {(found['ours'] * found[name]).sum(axis=1).min():.6f}")
-    columns = (
-        "Clients",
-        "Texts a request",
-        "Server",
-        "requests/s",
-        "texts/s",
-        "p50, ms",
-        "p95, ms",
-        "p99, ms",
-        "CPU, ms",
-    )
-    print(f"\n| {' | '.join(columns)} | ratio |")
-    print("|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|")
+    times = ("p50, ms", "p95, ms", "p99, ms", "CPU, ms")
+    header = ["Clients", "Texts a request", "Server", "requests/s", "texts/s", *times, "ours / it"]
+    print()
+    print_table(header, rows(options, servers, sentences), texts=3)
+
+
+def rows(options: argparse.Namespace, servers: dict[str, Server], sentences: list[str]) -> Iterator[list[object]]:
     for texts, clients in product(options.texts, options.clients):
         turns: dict[str, list[Load]] = {name: [] for name in servers}
         for turn in range(options.rounds + 1):
+            seconds = min(2, options.seconds) if turn == 0 else options.seconds
             for name, server in servers.items():
-                seconds = min(2, options.seconds) if turn == 0 else options.seconds
                 turns[name].append(asyncio.run(load(server, clients, texts, seconds, sentences)))
         # The turn of median throughput.
         kept = {name: sorted(loads[1:], key=lambda one: one.rate)[options.rounds // 2] for name, loads in turns.items()}
         for name, one in kept.items():
             assert set(one.statuses) == {200}, f"{name} refused"
-            print(
-                f"| {clients} | {texts} | {name} | {one.row(texts)} | {kept['ours'].rate / one.rate:.2f}x |", flush=True
-            )
+            quantiles = [f"{1000 * np.percentile(one.seconds, q):,.1f}" for q in (50, 95, 99)]
+            speeds = [f"{one.rate:,.1f}", f"{one.rate * texts:,.0f}", *quantiles, f"{1000 * one.processor:,.2f}"]
+            yield [clients, texts, name, *speeds, f"{kept['ours'].rate / one.rate:.2f}x"]
 
 
 if __name__ == "__main__":

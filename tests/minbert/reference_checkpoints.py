@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from transformers.utils.logging import disable_progress_bar
 
-from benchmarks.equivalence import random_reference
 from minbert import BertModel
 from minbert.errors import InputError
+from tests.minbert.equivalence import random_reference
 
 SHAPE = (2, 24, 3, 40, 40, 1)
 IDS = torch.randint(2, 101, (3, 9), generator=torch.Generator().manual_seed(0))

@@ -16,11 +16,11 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from benchmarks.equivalence import random_reference
 from minbert import BertModel, load_tokenizer
 from minbert.download_checkpoint import BUNDLED
 from minbert.files import sha256_of_file
 from tests.conftest import ROOT
+from tests.minbert.equivalence import random_reference
 from tests.minbert.reference_checkpoints import (
     IDS,
     SHAPE,

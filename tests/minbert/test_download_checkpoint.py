@@ -11,12 +11,12 @@ import huggingface_hub
 import pytest
 
 import minbert
-from benchmarks.equivalence import random_reference
 from minbert import BertModel, download_checkpoint, load_tokenizer
 from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from minbert.tokenizer import BERT_SPECIALS
+from tests.minbert.equivalence import random_reference
 from tests.minbert.hub import COMMIT
 from tests.minbert.reference_checkpoints import SHAPE, as_pickle, assert_same_outputs, load_error, save_reference
 

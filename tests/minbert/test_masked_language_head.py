@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForMaskedLM, BertForMaskedLM, RobertaForMaskedLM
 from transformers.utils.logging import disable_progress_bar
 
-from benchmarks.equivalence import random_reference
 from minbert import BertModel
 from minbert.masked_language_head import MaskedLanguageHead
+from tests.minbert.equivalence import random_reference
 
 SHAPE = (2, 24, 3, 40, 40, 2)
 CLASSES = {"bert": BertForMaskedLM, "roberta": RobertaForMaskedLM}

@@ -4,7 +4,9 @@ import pytest
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from benchmarks.equivalence import (
+from minbert import BertConfig, BertModel, load_tokenizer
+from minbert.download_checkpoint import BUNDLED
+from tests.minbert.equivalence import (
     RANDOM_CASES,
     bundled_case,
     composed_sentences,
@@ -12,8 +14,6 @@ from benchmarks.equivalence import (
     transfer,
     value_differences,
 )
-from minbert import BertConfig, BertModel, load_tokenizer
-from minbert.download_checkpoint import BUNDLED
 
 VALUES, GRADIENTS = 1e-5, 1e-4
 SMALL = BertConfig(

@@ -16,10 +16,10 @@ from tokenizers import Tokenizer as RustTokenizer
 from tokenizers.processors import RobertaProcessing
 from transformers import AutoTokenizer, RobertaConfig, RobertaTokenizerFast
 
-from benchmarks.equivalence import composed_sentences
 from minbert import load_tokenizer
 from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
+from tests.minbert.equivalence import composed_sentences
 
 SHARED_DATA = os.environ.get("MINBERT_SHARED_DATA")
 VARIED = [

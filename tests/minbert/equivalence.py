@@ -1,24 +1,17 @@
-"""The largest differences between minbert and transformers in fp32 evaluation, as a Markdown table.
-
-    python -m benchmarks.equivalence                  # random shapes, and all-MiniLM-L6-v2 on composed sentences
-    python -m benchmarks.equivalence sentences.txt    # all-MiniLM-L6-v2 on the first 200 lines of a file instead
+"""How far the encoder is from transformers' in fp32 evaluation, in value and gradient.
 
 The gradient is that of a random projection of all hidden states and pooler outputs, with respect to every parameter.
-tests/minbert/test_model.py sets limits for these numbers.
 """
 
 import re
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
-from transformers.utils.logging import disable_progress_bar
 
 import minbert
 from minbert.download_checkpoint import BUNDLED, resolve
@@ -197,24 +190,3 @@ RANDOM_CASES = {
     "BERT, 5 layers, width 96": random_case("bert", 5, 96, 4, 384, 512, 2, lengths=(512, 1, 30, 200)),
     "RoBERTa, 2 layers, width 40": random_case("roberta", 2, 40, 5, 72, 66, 1),
 }
-
-
-def main() -> None:
-    """Print the table."""
-    if len(sys.argv) > 1:
-        sentences = Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()[:200]
-    else:
-        sentences = composed_sentences(200)
-    cases = RANDOM_CASES | {f"all-MiniLM-L6-v2, {len(sentences)} sentences": lambda: bundled_case(sentences)}
-    disable_progress_bar()
-    print("| case | path | hidden, max abs | pooler, max abs | gradient, max relative |\n|---|---|---|---|---|")
-    for name, build in cases.items():
-        reference, inputs = build()
-        model = transfer(reference)
-        values, gradients = value_differences(reference, model, inputs), gradient_differences(reference, model, inputs)
-        for path, (hidden, pooler) in values.items():
-            print(f"| {name} | {path} | {hidden:.1e} | {pooler:.1e} | {gradients[path]:.1e} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()
