@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,7 +18,6 @@ from multitask.data.tables import SEPARATORS, Row
 from multitask.data.text_lines import suffixes
 
 STANDARD_OUTPUT = Path("-")
-JSON = (".jsonl", ".jsonlines")
 
 WriteRows = Callable[[Sequence[Row]], None]
 """Adds rows to a table. Raises InputError if its format cannot hold a row."""
@@ -33,13 +33,15 @@ def table_writer(
         path: the file; `-` for standard output.
         columns: the columns' names, in order.
         types: Arrow types of some columns, for parquet. The first block's rows decide the other columns' types.
-        form: the format, as a suffix such as `.csv`, of standard output; in place of parquet, jsonl is written.
+        form: the format, as a suffix such as `.csv`, of standard output. By default, and for text, it is tab-separated;
+            in place of parquet, jsonl is written.
 
     Raises:
         InputError: the name has no known format, or the format cannot hold a row.
     """
     if path == STANDARD_OUTPUT:
-        yield _text_writer(sys.stdout, ".jsonl" if form == ".parquet" else form, columns)
+        text_form = ".jsonl" if form == ".parquet" else form
+        yield TEXT_FORMATS.get(text_form, TEXT_FORMATS[".tsv"])(sys.stdout, columns)
         sys.stdout.flush()
         return
     check_output(path)
@@ -51,20 +53,18 @@ def table_writer(
             return
         opener: Any = gzip.open if compression else Path.open
         with io.TextIOWrapper(opener(temporary, "wb"), "utf-8", newline="") as file:
-            yield _text_writer(file, suffix, columns)
+            yield TEXT_FORMATS[suffix](file, columns)
 
 
 def check_output(path: Path) -> None:
     """Raise InputError unless a table can be written under this name."""
     suffix, compression = suffixes(path)
-    if path != STANDARD_OUTPUT and (suffix not in (*SEPARATORS, *JSON, *([] if compression else [".parquet"]))):
+    if path != STANDARD_OUTPUT and suffix not in TEXT_FORMATS and (suffix != ".parquet" or compression):
         raise InputError(f"{path}: unknown format; expected a name that ends in .csv, .tsv, .jsonl or .parquet")
 
 
-def _text_writer(file: IO[str], suffix: str, columns: Sequence[str]) -> WriteRows:
-    if suffix in JSON:  # JSON has no dates and no decimal numbers, which parquet files may hold
-        return lambda rows: file.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
-    writer = csv.DictWriter(file, columns, delimiter=SEPARATORS.get(suffix, "\t"), lineterminator="\n")
+def _delimited(separator: str, file: IO[str], columns: Sequence[str]) -> WriteRows:
+    writer = csv.DictWriter(file, columns, delimiter=separator, lineterminator="\n")
     writer.writeheader()
 
     def write(rows: Sequence[Row]) -> None:
@@ -74,6 +74,19 @@ def _text_writer(file: IO[str], suffix: str, columns: Sequence[str]) -> WriteRow
             writer.writerow({**row, **lists})
 
     return write
+
+
+def _json_lines(file: IO[str], _: Sequence[str]) -> WriteRows:
+    # JSON has no dates and no decimal numbers, which parquet files may hold.
+    return lambda rows: file.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
+
+
+TEXT_FORMATS: dict[str, Callable[[IO[str], Sequence[str]], WriteRows]] = {
+    **{suffix: partial(_delimited, separator) for suffix, separator in SEPARATORS.items()},
+    ".jsonl": _json_lines,
+    ".jsonlines": _json_lines,
+}
+"""Writers of text by suffix."""
 
 
 @contextmanager
