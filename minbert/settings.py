@@ -88,6 +88,8 @@ def input_error(error: ValidationError, place: object = "", fields: Sequence[str
         said = f"{name} is missing"
     elif first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         said = f"{name}: no such setting"
+    elif first["type"] == "value_error":
+        said = f"{name}: {first['msg'].removeprefix('Value error, ')}"
     else:
         # Of a union, each type says what it expects.
         messages = dict.fromkeys(problem["msg"] for problem in problems if _place(problem["loc"], fields) == where)

@@ -6,12 +6,15 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 from minbert.errors import InputError
 from multitask.cli.command import Command, Group
-from multitask.cli.options import KINDS, Option, did_you_mean
+from multitask.cli.options import Option, did_you_mean
 from multitask.data.problems import plain
+
+PLACEHOLDERS = {int: "INT", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -29,24 +32,26 @@ class _Page(argparse.RawDescriptionHelpFormatter):
 
 
 def parse(prog: str, command: Command, arguments: Sequence[str]) -> dict[str, Any]:
-    """The values that the arguments give, by the options' names. Raises InputError for unknown or malformed ones."""
-    options = [*command.declared(), *command.general()]
+    """The values that the arguments give, as JSON types, by the options' names. Raises InputError for unknown ones."""
     namespace, unknown = parser_of(prog, command).parse_known_args(arguments)
     if unknown:
-        flag = next((text for text in unknown if text.startswith("-")), unknown[0])
-        hint = did_you_mean(flag.partition("=")[0], [option.flag for option in options])
-        raise InputError(f"{plain(flag)}: no such option of `{prog}`{hint or '; --help-all shows all options'}")
-    given = {name: value for name, value in vars(namespace).items() if value is not None}
-    return {option.name: option.read(given[option.name], option.flag) for option in options if option.name in given}
+        flag = next((text for text in unknown if text.startswith("-")), unknown[0]).partition("=")[0]
+        flags = [option.flag for option in (*command.declared(), *command.general())]
+        hint = did_you_mean(flag, flags) or "; --help-all shows all options"
+        if any(option.flag == flag for option in command.declared()):
+            hint = f"; use --set {flag[2:].replace('-', '_')}=VALUE"
+        raise InputError(f"{plain(flag)}: no such option of `{prog}`{hint}")
+    return {name: value for name, value in vars(namespace).items() if value is not None}
 
 
-def parser_of(prog: str, command: Command, everything: bool = True) -> argparse.ArgumentParser:
+def parser_of(prog: str, command: Command, page: str = "") -> argparse.ArgumentParser:
     """The parser of a command.
 
     Args:
         prog: the command as it is typed.
         command: the command.
-        everything: whether its help shows all options, under the headings of what declares them, or the common ones.
+        page: `--help` shows the common options, `--help-all` all under the headings of what declares them, and the
+            settings without a flag, which the parser does not take.
     """
     declared, general = command.declared(), command.general()
     width = min(shutil.get_terminal_size().columns, 120)
@@ -54,19 +59,27 @@ def parser_of(prog: str, command: Command, everything: bool = True) -> argparse.
         prog,
         usage=f"{prog}{''.join(f' {option.name.upper()}' for option in declared if option.positional)} [options]",
         description="\n\n".join(textwrap.fill(" ".join(part.split()), width) for part in command.help.split("\n\n")),
-        epilog="" if everything else f"--help-all shows all options ({len(declared) + len(general)}).",
+        epilog=f"--help-all shows all options ({len(declared) + len(general)})." if page == "--help" else "",
         add_help=False,
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
         formatter_class=lambda prog: _Page(prog, max_help_position=28, width=width),
     )
     groups: dict[str, Any] = {}
-    for option in [*declared, *general]:
-        section = option.section if everything else ""
+    for option in [*filter(command.is_flag, declared), *general]:
+        section = option.section if page != "--help" else ""
         if section not in groups:
             groups[section] = parser.add_argument_group(section or "Options")
-        shown = everything or not command.common or option.name in command.common or option in general
-        _add(groups[section], option, shown or option.positional or option.default is MISSING)
+        common = not command.common or option.name in command.common or option in general[:-1]
+        _add(groups[section], option, page != "--help" or common or option.positional or option.default is MISSING)
+    if page == "--help-all":
+        for option in declared:
+            if not command.is_flag(option):
+                section = f"{option.section}: --set NAME=VALUE"
+                if section not in groups:
+                    groups[section] = parser.add_argument_group(section)
+                takes = f"{{{','.join(option.choices)}}}" if option.choices else _placeholder(option) or "true or false"
+                groups[section].add_argument(option.name, metavar=f"{option.name}={takes}", help=_help(option))
     return parser
 
 
@@ -76,25 +89,26 @@ def _add(group: "argparse._ActionsContainer", option: Option, shown: bool) -> No
     if option.kind is bool:
         group.add_argument(option.flag, action=argparse.BooleanOptionalAction, help=text)
         return
-    placeholder, *_ = KINDS.get(option.kind, (getattr(option.kind, "form", None),))
     group.add_argument(
         option.flag,
         action="extend" if option.several else "store",  # `--model A --model B` means both
-        type=partial(_value, option),
+        type=partial(_value, option.kind),
         choices=[*option.choices, *["none"] * option.may_be_none] if option.choices else None,
         nargs="*" if option.several else "?" if option.positional else None,
         default=None if option.positional else argparse.SUPPRESS,  # argparse would look for SUPPRESS in the choices
-        metavar=option.name.upper() if option.positional else placeholder,
+        metavar=option.name.upper() if option.positional else _placeholder(option),
         help=text,
     )
 
 
-def _value(option: Option, text: str) -> float | str:
-    """A text, or the number that it is. What is not among the choices is refused here, because argparse says less."""
-    if option.choices:
-        option.read([text] if option.several else text, option.flag)
+def _placeholder(option: Option) -> str | None:
+    return PLACEHOLDERS.get(option.kind, getattr(option.kind, "form", None))
+
+
+def _value(kind: Any, text: str) -> float | str:
+    """A text, or the number that it is. What is no number where one is expected is refused with all other settings."""
     try:
-        return option.kind(text) if option.kind in (int, float) else text
+        return kind(text) if kind in (int, float) else text
     except ValueError:
         return text
 

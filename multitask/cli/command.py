@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from multitask.cli.options import Option, options_of
+from multitask.cli.options import FLAGS_TO_DEPTH, Option, options_of
 from multitask.stages.registry import Stage
 
 TRAIN, USE, DATA, STUDIES = "Train a model", "Use a model", "Data", "Studies"
@@ -21,21 +21,24 @@ class Command:
 
     Args:
         name: as it is typed.
-        options: a frozen dataclass. Its docstring is the command's help; its fields are the options.
-        run: carries the command out, given the options, and returns the exit code.
+        options: a settings class. Its docstring is the command's help; its fields are the options.
+        run: carries the command out, given the options, and returns the exit code: `module:function`, which is imported
+            when the options have been read, or a function.
         section: heading in the list of all commands.
         common: names of the options that `--help` shows; empty: all of them.
         distributed: whether it runs under torchrun.
+        extra: the optional packages that it needs.
         stage: the stage whose runs `--config` takes, if any.
         defaults: defaults that depend on the values of other options, by the options' names.
     """
 
     name: str
     options: type[Any]
-    run: Callable[[Any], int]
+    run: str | Callable[[Any], int]
     section: str = USE
     common: tuple[str, ...] = ()
     distributed: bool = False
+    extra: str = ""
     stage: Stage | None = None
     defaults: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
 
@@ -45,18 +48,26 @@ class Command:
         return (self.options.__doc__ or "").strip()
 
     def declared(self) -> list[Option]:
-        """Its options, in order."""
+        """All its options, in order."""
         return list(options_of(self.options))
+
+    def is_flag(self, option: Option) -> bool:
+        """Whether an option has a flag; the others are set with `--set` or in a settings file."""
+        return len(option.path) <= FLAGS_TO_DEPTH or option.name in self.common
 
     def general(self) -> list[Option]:
         """The options that are added to every command, and those that explain an option's values."""
+        options = self.declared()
         runs = f", or a run of {self.name}" if self.stage else ""
+        text = "Explain a value of {}: its formula, source and parameters."
+        explained = [o for o in options if hasattr(o.kind, "explain")]
+        found = [Option((f"help_{o.name}",), str, None, text.format(o.flag)) for o in explained]
+        if not all(map(self.is_flag, options)):
+            text = "Settings without a flag of their own, as NAME=VALUE; --help-all lists them."
+            found.append(Option(("set",), str, (), text, several=True))
         read = f"Take settings from a TOML file{runs}. Options on the command line override them."
         write = "Write the settings that differ from the defaults to a TOML file."
-        explained = [option for option in self.declared() if hasattr(option.kind, "explain")]
-        text = "Explain a value of {}: its formula, source and parameters."
-        options = [Option((f"help_{o.name}",), str, None, text.format(o.flag)) for o in explained]
-        return [*options, Option(("config",), Path, None, read), Option(("save_config",), Path, None, write)]
+        return [*found, Option(("config",), Path, None, read), Option(("save_config",), Path, None, write)]
 
 
 @dataclass(frozen=True)

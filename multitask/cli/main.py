@@ -1,31 +1,32 @@
 """The command line: finds the command, reads its options, runs it and turns its errors into exit codes.
 
-A command is a module of this package with a `COMMAND`, a stage (see `stage_commands`), or an entry point of the group
-`multitask.commands`. Only what the command needs is imported.
+A command is one of `commands`, a stage (see `stage_commands`), or an entry point of the group `multitask.commands`. The
+function that carries it out is imported when the options have been read.
 """
 
 import argparse
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING
-from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
 
 from minbert.errors import InputError
 from multitask.cli.arguments import add_commands, parse, parser_of
 from multitask.cli.command import Command, Group
-from multitask.cli.options import build, did_you_mean
-from multitask.cli.settings_file import read_settings, write_settings
+from multitask.cli.commands import COMMANDS
+from multitask.cli.options import Option, build, did_you_mean, values_of
+from multitask.cli.settings_file import read_settings, settings_of, write_settings
 from multitask.cli.stage_commands import stage_commands
 from multitask.data.problems import plain
 from multitask.runtime.errors import Interrupted, TrainingError
+from multitask.runtime.lazy import function_named
 
 PROG = "multitask"
 HELP = {"--help", "-h", "--help-all"}
-OWN = ("evaluate", "predict", "ensemble", "embed", "probe", "export", "serve", "explore", "data")
-"""The modules of this package that have a `COMMAND`."""
 ENTRY_POINTS = "multitask.commands"
 LONGEST_ERROR = 2000
 """Characters of an error that the terminal shows."""
@@ -95,40 +96,62 @@ def find_command(arguments: Sequence[str]) -> tuple[str, Command | Group, Sequen
 def every_command(name: str = "") -> Iterator[Command | Group]:
     """All commands, or those of one name; only what they need is imported."""
     yield from (command for command in stage_commands().values() if name in ("", command.name))
-    yield from (import_module(f"{__package__}.{own}").COMMAND for own in OWN if name in ("", own))
+    yield from (command for command in COMMANDS if name in ("", command.name))
     yield from (entry.load() for entry in entry_points(group=ENTRY_POINTS) if name in ("", entry.name))
 
 
 def run_command(prog: str, command: Command, arguments: Sequence[str]) -> int:
     """Run a command with its arguments, or print its help. Returns the exit code."""
     if asked := HELP.intersection(arguments):
-        print(parser_of(prog, command, "--help-all" in asked).format_help(), end="")
+        print(parser_of(prog, command, "--help-all" if "--help-all" in asked else "--help").format_help(), end="")
         return 0
     if "TORCHELASTIC_RUN_ID" in os.environ and not command.distributed:
         names = [name for name, found in stage_commands().items() if found.distributed]
         raise InputError(f"torchrun is for {', '.join(names[:-1])} and {names[-1]}; run other commands without it")
-    options, given = command.declared(), parse(prog, command, arguments)
-    for option in options:
+    given = parse(prog, command, arguments)
+    for option in command.declared():
         if name := given.pop(f"help_{option.name}", None):
             print(option.kind.explain(name))
             return 0
+    return _run_with(prog, command, given)
+
+
+def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
+    """Run a command with what the command line gives, and with the settings of its `--config`."""
+    options = command.declared()
     file, save_to = given.pop("config", None), given.pop("save_config", None)
-    settings = read_settings(file, prog, command.stage, options) if file else {}
-    defaults = {option.name: option.default for option in options}
-    values = defaults | settings | given
+    given = settings_of(given.pop("set", []), prog, options) | given
+    settings = read_settings(Path(file), prog, command.stage, options) if file else {}
+    changed = {o.name: o.read((settings | given)[o.name]) for o in options if o.name in settings | given}
+    values = {option.name: option.default for option in options} | changed
     if missing := [option.flag for option in options if values[option.name] is MISSING]:
         raise InputError(f"{missing[0]} is missing (`{prog} --help` shows the options)")
     own = command.defaults(values) if command.defaults else {}
-    values = defaults | own | settings | given
     try:
-        built = build(command.options, values)
+        built = build(command.options, options, values | own | changed)
         if save_to and os.environ.get("RANK", "0") == "0":  # torchrun starts one process a rank
-            write_settings(save_to, prog, options, values, own)
-        return command.run(built)
-    except InputError as error:  # it may begin with a setting, such as "epochs is 0; expected at least 1"
-        if str(error).partition(" ")[0] not in settings.keys() - given.keys():
+            write_settings(Path(save_to), prog, options, values_of(built, options), own)
+        run = function_named(command.run) if isinstance(command.run, str) else command.run
+        return run(built)
+    except ModuleNotFoundError as error:
+        if not command.extra:
             raise
-        raise InputError(f"{file}: {error}") from None
+        raise InputError(f'{prog} needs {error.name}; install with: pip install ".[{command.extra}]"') from None
+    except InputError as error:
+        labels = {option.name: option.flag for option in options if command.is_flag(option)}
+        labels |= {name: f"{file}: {name}" for name in settings.keys() - given.keys()}
+        raise InputError(named_as_given(str(error), options, labels)) from None
+
+
+def named_as_given(error: str, options: Sequence[Option], labels: Mapping[str, str]) -> str:
+    """An error that begins with an option, or with the fields that lead to it, with the option's label instead."""
+    begin, space, rest = error.partition(" ")
+    for option in options:
+        path = ".".join(option.path)
+        if begin.rstrip(":") in (path, option.name) or begin.startswith(f"{path}."):
+            found = begin.removeprefix(path).removeprefix(option.name)
+            return f"{labels.get(option.name, option.name)}{found}{space}{rest}"
+    return error
 
 
 def _completion(commands: Sequence[Command | Group], shell: Sequence[str]) -> str:

@@ -1,37 +1,23 @@
-"""Options: the fields of a dataclass as flags on the command line and as keys of a settings file.
+"""Options: the fields of a settings class as flags on the command line and as keys of a settings file.
 
-An option is declared once, as a field with a docstring under it. A field whose type is another dataclass stands for the
-fields of that dataclass. A dataclass with a class method `parse` is a single option that is given as text; with a
-static method `explain` its values have descriptions.
+An option is declared once, as a field with a docstring under it. A field whose type is another settings class stands
+for the fields of that class. A class with a method `parse` is a single option that is given as text; with a static
+method `explain` its values have descriptions.
 """
 
-import ast
-import inspect
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
-from functools import cache
-from itertools import pairwise
-from pathlib import Path
-from textwrap import dedent
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from minbert.errors import InputError
-from multitask.data.problems import plain
+from minbert.settings import help_texts, read_as
 
 POSITIONAL = {"positional": True}
 """Metadata of a field that is given without a flag."""
-
-KINDS: dict[Any, tuple[str, str, set[type]]] = {
-    bool: ("", "true or false", {bool}),
-    int: ("INT", "a whole number", {int}),
-    float: ("NUMBER", "a number", {int, float}),
-    str: ("TEXT", "text", {str}),
-    Path: ("PATH", "a path", {str}),
-}
-"""For each type: its placeholder on help pages, its name in errors, and the types of TOML and JSON it is read from."""
+FLAGS_TO_DEPTH = 2
+"""Fields that are nested deeper are no flags, unless a command names them as common ones: `--set` sets them."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +29,7 @@ class Option:
         kind: the type of its value, or of each of several values.
         default: its default; MISSING if a value must be given.
         help: what it means.
-        section: what the dataclass that declares it is about, as a heading.
+        section: what the class that declares it is about, as a heading.
         positional: whether it is given without a flag.
         several: whether it takes several values.
         may_be_none: whether it takes `none`.
@@ -70,51 +56,31 @@ class Option:
         """The name on the command line."""
         return self.name if self.positional else f"--{self.name.replace('_', '-')}"
 
-    def read(self, value: Any, label: str) -> Any:
-        """The value from one of TOML or JSON. Raises InputError that begins with the label if it has the wrong type."""
+    def read(self, value: Any) -> Any:
+        """What a value of TOML, of JSON or of the command line stands for; `build` checks it."""
         if self.may_be_none and value in (None, "none", ["none"]):  # TOML has no null
             return None
-        try:
-            if self.several and not isinstance(value, list):
-                raise ValueError(value)
-            return tuple(map(self._read_one, value)) if self.several else self._read_one(value)
-        except (ValueError, OverflowError):  # an int may be too large for a float
-            expected = f"one of: {', '.join(self.choices)}" if self.choices else KINDS.get(self.kind, ("", "text"))[1]
-            list_of, or_none = "a list, each item " * self.several, ', or "none"' * self.may_be_none
-            shown = plain(json.dumps(value, ensure_ascii=False, default=str))
-            raise InputError(f"{label} is {shown}; expected {list_of}{expected}{or_none}") from None
-
-    def _read_one(self, value: Any) -> Any:
-        if hasattr(self.kind, "parse"):
-            if isinstance(value, str):
-                return self.kind.parse(value)
-            if isinstance(value, dict) and value.keys() == {field.name for field in fields(self.kind)}:
-                return self.kind(**value)
-        elif value in self.choices:
-            return value
-        elif self.kind in KINDS and type(value) in KINDS[self.kind][2]:
-            return self.kind(value)
-        raise ValueError(value)
+        return [value] if self.several and not isinstance(value, list) else value
 
 
 def options_of(options: type[Any], path: tuple[str, ...] = (), values: Any = None) -> Iterator[Option]:
-    """The options that a dataclass declares, in order.
+    """The options that a settings class declares, in order.
 
     Args:
-        options: the dataclass.
+        options: the class.
         path: the fields that lead to it.
         values: an instance with the defaults; None: the fields' own defaults.
     """
-    texts = help_texts(options)  # type: ignore[arg-type]  # mypy takes no class for hashable
-    kinds = get_type_hints(options)
+    texts, kinds = help_texts(options), get_type_hints(options)
     section = (options.__doc__ or "").partition("\n")[0].rstrip(".") if path else ""
-    for field in fields(options):
+    own = vars(options).get("__annotations__", {})
+    for field in sorted(fields(options), key=lambda field: field.name not in own):  # inherited ones last
         kind, here = kinds[field.name], (*path, field.name)
         default = getattr(values, field.name) if values is not None else field.default
         if default is MISSING and field.default_factory is not MISSING:
             default = field.default_factory()
-        if is_nested(kind):
-            yield from options_of(kind, here, default)
+        if is_dataclass(kind) and not hasattr(kind, "parse"):
+            yield from options_of(kind, here, default)  # type: ignore[arg-type]  # a class, not an instance
             continue
         if may_be_none := NoneType in get_args(kind):
             (kind,) = (part for part in get_args(kind) if part is not NoneType)
@@ -125,31 +91,29 @@ def options_of(options: type[Any], path: tuple[str, ...] = (), values: Any = Non
         yield Option(here, kind, default, text, section, positional, several, may_be_none, choices)
 
 
-def build(options: type[Any], values: Mapping[str, Any]) -> Any:
-    """An instance of a dataclass, nested dataclasses included, from the values of all its options by name."""
-    kinds = get_type_hints(options)
-    names = [field.name for field in fields(options)]
-    return options(**{n: build(kinds[n], values) if is_nested(kinds[n]) else values[n] for n in names})
+def build(kind: type[Any], options: Sequence[Option], values: Mapping[str, Any]) -> Any:
+    """An instance of a settings class from the values of all its options by name.
+
+    Raises:
+        InputError: a value of the wrong type or out of range; the message begins with the fields that lead to it.
+    """
+    nested: dict[str, Any] = {}
+    for option in options:
+        group = nested
+        for part in option.path[:-1]:
+            group = group.setdefault(part, {})
+        group[option.name] = values[option.name]
+    return read_as(kind, json.dumps(nested, default=str))
 
 
-def is_nested(kind: Any) -> bool:
-    """Whether a field of this type stands for several options."""
-    return is_dataclass(kind) and not hasattr(kind, "parse")
-
-
-@cache
-def help_texts(options: type[Any]) -> Mapping[str, str]:
-    """The docstrings under a dataclass's fields, inherited ones included. Python keeps them in the source alone."""
-    found: dict[str, str] = {}
-    for base in reversed(options.__mro__):
-        try:
-            (body,) = ast.parse(dedent(inspect.getsource(base))).body
-        except (OSError, TypeError):  # a class that has no source: built in, or made for a stage
-            continue
-        for field, text in pairwise(body.body if isinstance(body, ast.ClassDef) else []):
-            match field, text:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(written))):
-                    found[name] = " ".join(written.split())
+def values_of(built: Any, options: Iterable[Option]) -> dict[str, Any]:
+    """The values of options by name, from an instance of the class that declares them."""
+    found = {}
+    for option in options:
+        value = built
+        for part in option.path:
+            value = getattr(value, part)
+        found[option.name] = value
     return found
 
 

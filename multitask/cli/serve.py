@@ -1,94 +1,69 @@
-"""`multitask serve`: predictions and embeddings over HTTP."""
+"""`multitask serve` and `multitask explore`: a service over HTTP, and a page to try a model in the browser."""
 
-import importlib.util
 import logging
 import os
 import re
-from dataclasses import field
+import socket
+import threading
+import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-from pydantic import Field
+import uvicorn
 
 from minbert.errors import InputError
-from minbert.settings import settings
-from multitask.cli.command import Command
+from multitask.cli.commands import Explore, Serve
+from multitask.inference.explore.explorer import load_dev_sets
+from multitask.inference.explore.routes import add_page
+from multitask.inference.serve.app import create_app
+from multitask.inference.serve.guard import LOOPBACK
 from multitask.inference.serve.limits import Limits
+from multitask.inference.serve.served_model import load_served
+from multitask.models.multitask_model import MultitaskModel
+from multitask.runtime.device import keep_few_kernels
 from multitask.runtime.options import Computing
 
 TOKEN = "MULTITASK_TOKEN"
-PACKAGES = ("fastapi", "prometheus_client", "uvicorn")
-
-
-@settings
-class Serve:
-    """Answer requests for predictions, embeddings and similarities over HTTP, until SIGTERM or Ctrl-C.
-
-    What was accepted until then is still answered. / is a page to try the models, and /docs describes the routes. If
-    the environment variable MULTITASK_TOKEN is set, requests must bear it as a token.
-    """
-
-    model: tuple[str, ...]
-    """The models: runs, model folders, all-minilm-l6-v2 or hub ids. NAME=RUN gives a model a name; otherwise it is the
-    folder's. Requests that name no model get the first."""
-    host: str = "127.0.0.1"
-    """Address to listen on. The default can only be reached from this machine."""
-    port: Annotated[int, Field(ge=0, le=65535)] = 8000
-    """Port to listen on; 0 takes a free one."""
-    token_file: Path | None = None
-    """File with the token that requests must bear. Default: the environment variable MULTITASK_TOKEN, or no token."""
-    limits: Limits = field(default_factory=Limits)
-    computing: Computing = field(default_factory=Computing)
-
-    def __post_init__(self) -> None:
-        if not self.model:
-            raise InputError("--model is empty; expected at least one model")
+LOGGER = logging.getLogger("multitask")
 
 
 def serve(options: Serve) -> int:
     """Serve until a signal stops it."""
-    need_packages("serve")
-    import uvicorn
-
-    from multitask.inference.explore.routes import add_page
-    from multitask.inference.serve.app import create_app
-    from multitask.inference.serve.guard import LOOPBACK
-    from multitask.inference.serve.served_model import load_served
-    from multitask.runtime.device import keep_few_kernels
-
-    token = access_token(options.token_file)
-    keep_few_kernels()
-    computing = options.computing
-    models = {
-        name: load_served(model, computing.device, computing.precision)
-        for name, model in models_by_name(options.model).items()
-    }
+    token, models = access_token(options.token_file), _load(options.model, options)
     # Other sites' pages do not know the token, so with one the service may have any name.
     app = create_app(models, options.limits, token, LOOPBACK if token is None and options.host in LOOPBACK else None)
     add_page(app, {})
     if token is None and options.host not in LOOPBACK:
-        logging.getLogger("multitask").warning(
+        LOGGER.warning(
             "%s: everyone who reaches this address may ask; --token-file or %s sets a token", options.host, TOKEN
         )
-    uvicorn.run(
-        app,
-        host=options.host,
-        port=options.port,
-        access_log=False,  # /metrics counts
-        log_config=None,
-        server_header=False,
-        timeout_graceful_shutdown=int(options.limits.timeout) + 1,
-    )
+    _server(app, int(options.limits.timeout) + 1, host=options.host, port=options.port).run()
     return 0
 
 
-def need_packages(command: str) -> None:
-    """Raise InputError, which says how to install them, if packages of the extra are missing."""
-    if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
-        raise InputError(f'{command} needs {", ".join(missing)}; install with: pip install ".[serve]"')
+def explore(options: Explore) -> int:
+    """Serve the page until a signal stops it."""
+    token = access_token(None)
+    models = _load([model for model in (options.model, options.compare) if model is not None], options)
+    app = create_app(models, Limits(), token, LOOPBACK)
+    add_page(app, load_dev_sets(models, options.tasks_file or options.data, options.rows))
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind(("127.0.0.1", options.port))
+        except OSError as error:
+            raise InputError(f"--port {options.port}: {error.strerror}; choose another, or 0 for a free one") from None
+        listening.listen()  # a browser that is early waits
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        LOGGER.info("%s (Ctrl-C stops)", address)
+        if options.browser:
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+        _server(app, 1).run(sockets=[listening])
+    return 0
 
 
-def models_by_name(models: tuple[str, ...]) -> dict[str, str]:
+def models_by_name(models: Sequence[str]) -> dict[str, str]:
     """Models by name. Raises InputError if two have the same."""
     found: dict[str, str] = {}
     for text in models:
@@ -112,4 +87,19 @@ def access_token(file: Path | None) -> str | None:
     return token
 
 
-COMMAND = Command("serve", Serve, serve, common=("model", "host", "port", "token_file", "texts", "timeout", "device"))
+def _load(models: Sequence[str], computing: Computing) -> dict[str, MultitaskModel]:
+    keep_few_kernels()
+    named = models_by_name(models)
+    return {name: load_served(model, computing.device, computing.precision) for name, model in named.items()}
+
+
+def _server(app: Any, seconds_to_end: int, **address: Any) -> uvicorn.Server:
+    config = uvicorn.Config(
+        app,
+        **address,
+        access_log=False,  # /metrics counts
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=seconds_to_end,
+    )
+    return uvicorn.Server(config)

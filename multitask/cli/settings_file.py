@@ -1,17 +1,19 @@
-"""Settings in TOML files and in runs: what `--config` reads and `--save-config` writes.
+"""Settings in TOML files and in runs: what `--config` and `--set` read, and `--save-config` writes.
 
-Keys are the options' names. The settings of a nested dataclass may be at the top level or in a table of its name.
+Keys are the options' names. The settings of a nested class may be at the top level or in a table of its name.
 """
 
 import json
+import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from minbert.errors import InputError
 from minbert.files import read_json, read_toml, write_text
+from minbert.settings import read_as
 from multitask.cli.options import Option, did_you_mean
-from multitask.data.problems import plain, quote
+from multitask.data.problems import plain
 from multitask.runs.artefact import is_run
 from multitask.stages.registry import Stage
 
@@ -26,24 +28,38 @@ def read_settings(path: Path, prog: str, stage: Stage | None, options: Sequence[
         options: the command's options.
 
     Raises:
-        InputError: no such file, a run of another stage, an unknown key, or a value of the wrong type.
+        InputError: no such file, a run of another stage, an unknown key, or a key given twice.
     """
     if not path.exists():
         raise InputError(f"{path}: no such file or run")
-    settings = _read_run(path, prog, stage) if path.is_dir() else read_toml(path)
+    return values_from(_read_run(path, prog, stage) if path.is_dir() else read_toml(path), prog, options, str(path))
+
+
+def settings_of(texts: Sequence[str], prog: str, options: Sequence[Option]) -> dict[str, Any]:
+    """The values of `--set NAME=VALUE`, by the options' names. Raises InputError for other texts and unknown names."""
+    given: dict[str, Any] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise InputError(f"--set {plain(text)}: expected NAME=VALUE")
+        try:
+            given[name.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:  # a text without quotes
+            given[name.strip()] = value.strip()
+    return values_from(given, prog, options, "--set")
+
+
+def values_from(settings: Mapping[str, Any], prog: str, options: Sequence[Option], place: str) -> dict[str, Any]:
+    """Values by the options' names, from keys in tables or at the top level. Raises InputError for an unknown key."""
     known = {".".join(option.path[start:]): option for option in options for start in range(len(option.path))}
     values: dict[str, Any] = {}
     for key, value in _entries(settings, known):
         if key not in known:
             hint = did_you_mean(key, [option.name for option in options]) or "; `--help-all` shows all options"
-            raise InputError(f"{path}: {plain(key)}: no such setting of `{prog}`{hint}")
-        option = known[key]
-        if option.name in values:
-            raise InputError(f"{path}: {option.name} is given twice, at the top level and in a table")
-        try:
-            values[option.name] = option.read(value, option.name)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
+            raise InputError(f"{place}: {plain(key)}: no such setting of `{prog}`{hint}")
+        if known[key].name in values:
+            raise InputError(f"{place}: {known[key].name} is given twice, at the top level and in a table")
+        values[known[key].name] = value
     return values
 
 
@@ -70,9 +86,8 @@ def _read_run(folder: Path, prog: str, stage: Stage | None) -> dict[str, Any]:
     if stage is None or found != stage.name:
         takes = f"a TOML file or a run of {stage.name}" if stage else "a TOML file"
         raise InputError(f"{folder}: a run of {found}; `{prog} --config` takes {takes}")
-    settings, labels = read_json(folder / "config.json", dict), inputs.get("labels")
-    if not isinstance(labels, dict) or not all(isinstance(label, str) for label in labels.values()):
-        raise InputError(f"{folder / 'inputs.json'}: labels is {quote(labels)}; expected a name for each input")
+    settings = read_json(folder / "config.json", dict)
+    labels = read_as(dict[str, str], json.dumps(inputs.get("labels")), folder / "inputs.json")
     for model in stage.inputs:
         # A label with dashes is what the command line was given, where the label for people differs.
         if label := labels.get(f"--{model.option.replace('_', '-')}", labels.get(model.option)):

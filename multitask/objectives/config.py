@@ -1,9 +1,9 @@
 """Which objective a training uses, as a value that configurations hold. Imports no torch, so `--help` stays fast."""
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from minbert.errors import InputError
 from minbert.settings import settings
@@ -42,6 +42,18 @@ class ObjectiveConfig:
             if name == following:
                 raise InputError(f"{self.name}: {name} is given twice; expected each parameter once")
         object.__setattr__(self, "parameters", tuple(given))  # the class is frozen
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_text_or_json(cls, value: Any) -> Any:
+        if isinstance(value, dict) and isinstance(given := value.get("parameters"), list):
+            return value | {"parameters": tuple(tuple(pair) if isinstance(pair, list) else pair for pair in given)}
+        if not isinstance(value, str):
+            return value
+        try:
+            return vars(cls.parse(value))
+        except InputError as error:
+            raise ValueError(str(error)) from None
 
     @classmethod
     def of(cls, name: str, /, **parameters: Value) -> Self:

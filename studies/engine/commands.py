@@ -1,10 +1,8 @@
 """`multitask experiments`: run and plan tables, and look after the runs that they rest on."""
 
-import json
-import sys
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -17,10 +15,6 @@ from multitask.runtime.options import MAX_THREADS, Computing
 from multitask.schedulers.config import SchedulerConfig
 from multitask.stages.finetune import FinetuneConfig
 from studies.engine.presets import Preset, PresetName, load_preset
-
-if TYPE_CHECKING:
-    from multitask.runs.garbage import Entry
-
 
 SCHEDULERS = ("average", "batch_round_robin", "proportional", "annealed", "uncertainty", "pcgrad")
 # Rows of one table make steps of the same scale, and only their leading models are scored.
@@ -103,46 +97,9 @@ class RunTables(Tables):
     """Seconds between saved states: the most that a kill can cost."""
 
 
-def run_tables(options: RunTables) -> int:
-    """Compute tables; print the report's path and the failures. Returns 1 if a row failed."""
-    from multitask.runtime.options import RunOptions
-    from studies.engine.local_engine import local_engine
-    from studies.engine.ray_engine import Ray
-    from studies.engine.run import run_preset, write_best_predictions
-    from studies.report.report import write_report
-
-    preset, where = options.load(), options.computing
-    running = RunOptions(
-        where.device, where.precision, options.runs, save_every=options.save_every, threads=options.threads
-    )
-    engine = Ray(running) if options.engine == "ray" else local_engine(options.workers, where.device, options.threads)
-    record = run_preset(preset, options.seeds, running, engine)
-    page = write_report(options.runs, preset.name, options.report)
-    for path in write_best_predictions(preset, record, running, options.predictions):
-        print(path)
-    print(f"report: {page.resolve()}")
-    for (label, seed), failed in {(label, failed.seed): failed for label, failed in record.failures}.items():
-        print(f"error: {label}, seed {seed}: {failed.error} ({options.runs / (failed.log or '')})", file=sys.stderr)
-    return 1 if record.failures else 0
-
-
 @settings
 class PlanTables(Tables):
     """Show a preset's stages, how many rows share each and which are computed already."""
-
-
-def plan_tables(options: PlanTables) -> int:
-    """Print the plan."""
-    from multitask.evaluation.text_tables import aligned
-    from multitask.runtime.options import RunOptions
-    from studies.engine.plan import make_plan, rows_of
-
-    computing = options.computing
-    running = RunOptions(computing.device, computing.precision, options.runs, threads=options.threads)
-    plan = make_plan(options.load(), options.seeds, running)
-    print(aligned(rows_of(plan), left=2))
-    print(f"to do: {sum(s.missing for s in plan.stages)} of {sum(s.seeds for s in plan.stages)} stages")
-    return 0
 
 
 @settings
@@ -153,46 +110,12 @@ class ListArtefacts:
     """Folder of all runs."""
 
 
-def list_artefacts(options: ListArtefacts) -> int:
-    """Print the list."""
-    from multitask.evaluation.text_tables import aligned
-    from multitask.runs.garbage import entries, megabytes
-
-    found = entries(options.runs)
-    lines = [["run", "state", "needed by", "size"]]
-    lines += [[e.artefact.folder.name, e.state, _needed_by(e), megabytes(e.size)] for e in found]
-    print(aligned(lines, left=3))
-    print(f"{len(found)} runs, {megabytes(sum(entry.size for entry in found))}")
-    return 0
-
-
-def _needed_by(entry: "Entry") -> str:
-    people = ["made by hand"] if entry.by_hand else []
-    return ", ".join([*entry.needed_by, *people]) or "-"
-
-
 @settings
 class VerifyArtefacts:
     """Read every file of every complete run, and compare it with the hash that was written when the run ended."""
 
     runs: Path = Path("runs")
     """Folder of all runs."""
-
-
-def verify_artefacts(options: VerifyArtefacts) -> int:
-    """Print what is damaged. Returns 1 if anything is."""
-    from multitask.runs.garbage import entries
-
-    complete = [entry.artefact for entry in entries(options.runs) if entry.artefact.done]
-    damaged = 0
-    for artefact in complete:
-        try:
-            artefact.check(whole=True)
-        except InputError as error:
-            print(error)
-            damaged += 1
-    print(f"{len(complete)} complete runs, {damaged} damaged")
-    return 1 if damaged else 0
 
 
 @settings
@@ -203,23 +126,6 @@ class ShowArtefact:
     """The run's name, or the hash at the end of it."""
     runs: Path = Path("runs")
     """Folder of all runs."""
-
-
-def show_artefact(options: ShowArtefact) -> int:
-    """Print the run's records and scores."""
-    from minbert.files import read_json
-    from multitask.evaluation.text_tables import scores_table
-    from multitask.runs.garbage import find_entry, megabytes
-
-    entry = find_entry(options.runs, options.artefact)
-    folder = entry.artefact.folder
-    for path in (folder / name for name in ("config.json", "inputs.json", "evaluation.json")):
-        if path.is_file():
-            print(f"{path.name}: {json.dumps(read_json(path), indent=2, ensure_ascii=False)}")
-    if (folder / "metrics.jsonl").is_file() and (history := entry.artefact.history())[0]["scores"]:
-        print(scores_table(history))
-    print(f"{folder}: {entry.state}, {megabytes(entry.size)}, needed by: {_needed_by(entry)}")
-    return 0
 
 
 @settings
@@ -234,21 +140,6 @@ class CollectGarbage:
     """Remove what is listed."""
 
 
-def collect_garbage(options: CollectGarbage) -> int:
-    """List or remove what is not needed."""
-    from multitask.runs.garbage import megabytes, size_of
-    from studies.engine.store import collect, garbage
-
-    sizes = {path: size_of(path) for path in garbage(options.runs, options.named)}
-    for path, size in sizes.items():
-        print(f"{megabytes(size):>12}  {path}")
-    if options.delete:
-        collect(options.runs, list(sizes))
-    done = "removed" if options.delete else "would be removed with --delete"
-    print(f"{len(sizes)} files and folders, {megabytes(sum(sizes.values()))}: {done}")
-    return 0
-
-
 COMMON = (
     *("tasks_file", "schedulers", "epochs", "learning_rate", "head_learning_rate"),
     *("start", "data", "suites_data", "tables", "seeds", "runs", "device"),
@@ -257,12 +148,12 @@ COMMAND = Group(
     "experiments",
     "Tables of the papers: run and plan them, and look after the runs that they rest on.",
     (
-        Command("run", RunTables, run_tables, common=(*COMMON, "engine", "workers", "report")),
-        Command("plan", PlanTables, plan_tables, common=COMMON),
-        Command("list", ListArtefacts, list_artefacts),
-        Command("verify", VerifyArtefacts, verify_artefacts),
-        Command("show", ShowArtefact, show_artefact),
-        Command("gc", CollectGarbage, collect_garbage),
+        Command("run", RunTables, "studies.engine.actions:run_tables", common=(*COMMON, "engine", "workers", "report")),
+        Command("plan", PlanTables, "studies.engine.actions:plan_tables", common=COMMON),
+        Command("list", ListArtefacts, "studies.engine.actions:list_artefacts"),
+        Command("verify", VerifyArtefacts, "studies.engine.actions:verify_artefacts"),
+        Command("show", ShowArtefact, "studies.engine.actions:show_artefact"),
+        Command("gc", CollectGarbage, "studies.engine.actions:collect_garbage"),
     ),
     STUDIES,
 )

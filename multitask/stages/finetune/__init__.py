@@ -25,7 +25,7 @@ class FinetuneConfig:
     """Tasks to train together. Name one for single-task training. None named: all of the tasks file; of the course's
     tasks (sentiment, paraphrase, similarity, reviews) the first three."""
     untrained: tuple[str, ...] = ()
-    """Further tasks to score without training them. Meant for `--sharing none`, where pairs need no trained head."""
+    """Further tasks to score without training them. Meant for `sharing = none`, where pairs need no trained head."""
     epochs: Count = 10
     """Number of epochs."""
     batch_size: Count = 16

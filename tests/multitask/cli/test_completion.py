@@ -33,7 +33,7 @@ def script() -> str:
         ('experiments "l"', "list"),
         ('finetune "--task"', "--tasks-file --tasks --task-weights"),
         ('finetune --epochs 3 "--save"', "--save-every --save-config"),
-        ('finetune --sharing "s"', "separate shared_first_layer shared"),
+        ('finetune --precision "f"', "fp32"),
         ('data fetch "--f"', "--folder"),
         ('data check "--h"', "--help --help-all"),
         ('experiments run sample --engine ""', "local ray"),

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
+from hypothesis import settings as of_hypothesis
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
 from multitask.cli.main import main
-from multitask.cli.options import Option, build, options_of
-from multitask.cli.settings_file import read_settings, write_settings
+from multitask.cli.options import Option, build, options_of, values_of
+from multitask.cli.settings_file import read_settings, settings_of, values_from, write_settings
 from multitask.objectives.config import ObjectiveConfig
 from multitask.stages.registry import Stage, stages
 from tests.multitask.cli.test_help import COMMANDS
@@ -27,7 +28,7 @@ OBJECTIVES = [
 ]
 
 
-def values_of(option: Option) -> st.SearchStrategy[Any]:
+def values_like(option: Option) -> st.SearchStrategy[Any]:
     """Values that an option may have. Most numbers are small, so that configurations accept them."""
     value: st.SearchStrategy[Any] = (
         st.sampled_from(option.choices)
@@ -45,54 +46,50 @@ def values_of(option: Option) -> st.SearchStrategy[Any]:
     return st.one_of(st.none(), values) if option.may_be_none else values
 
 
-@st.composite
-def configurations(draw: st.DrawFn, name: str) -> dict[str, Any]:
-    """Values of all options of a command, most of them defaults, of which some configuration can be built."""
-    options = COMMANDS[name].declared()
-    changed = draw(st.lists(st.sampled_from(options), max_size=6, unique=True))
-    values = {option.name: option.default for option in options}
-    for option in options:
-        if option in changed or option.default is MISSING:
-            values[option.name] = draw(values_of(option))
-    try:
-        build(COMMANDS[name].options, values)
-    except InputError:
-        assume(False)
-    return values
-
-
 @pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.declared()])
-@settings(max_examples=15)  # of each command
+@of_hypothesis(max_examples=10)  # of each command
 @given(data=st.data())
 def test_what_is_saved_is_loaded(name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    command, values = COMMANDS[name], data.draw(configurations(name))
-    options, path = command.declared(), tmp_path_factory.getbasetemp() / "settings.toml"
-    write_settings(path, name, options, values, {})
+    command, path = COMMANDS[name], tmp_path_factory.getbasetemp() / "settings.toml"
+    options = command.declared()
+    changed = data.draw(st.lists(st.sampled_from(options), max_size=6, unique=True))
+    defaults = {option.name: option.default for option in options}
+    drawn = {o.name: data.draw(values_like(o)) for o in options if o in changed or o.default is MISSING}
+    try:
+        built = build(command.options, options, defaults | drawn)
+    except InputError:
+        assume(False)
+    write_settings(path, name, options, values_of(built, options), {})
     loaded = read_settings(path, name, command.stage, options)
-    assert {option.name: option.default for option in options} | loaded == values
-    assert all(loaded[option.name] != option.default for option in options if option.name in loaded)
-    assert build(command.options, values) == build(command.options, {**values, **loaded})
+    read = {option.name: option.read(loaded[option.name]) for option in options if option.name in loaded}
+    assert build(command.options, options, defaults | read) == built
+    assert all(values_of(built, options)[name] != defaults[name] for name in loaded)
 
 
 def test_what_differs_from_defaults_of_the_data_is_saved_too(tmp_path: Path) -> None:
     options, path = COMMANDS["fuse"].declared(), tmp_path / "settings.toml"
     values = {option.name: option.default for option in options}
     write_settings(path, "fuse", options, values, {"unlabelled": ()})
-    assert read_settings(path, "fuse", COMMANDS["fuse"].stage, options) == {"unlabelled": values["unlabelled"]}
+    assert read_settings(path, "fuse", COMMANDS["fuse"].stage, options) == {"unlabelled": [*values["unlabelled"]]}
 
 
 @pytest.mark.parametrize("stage", stages().values(), ids=lambda stage: stage.name)
-def test_a_configuration_may_be_nested_in_tables_as_it_is_flat(stage: Stage, tmp_path: Path) -> None:
+def test_a_configuration_may_be_nested_in_tables_as_it_is_flat(stage: Stage) -> None:
     """The keys of a run's config.json are nested; those of a saved file are not."""
-    options = list(options_of(stage.config, values=stage.config()))
-    for option in options:
-        default = str(option.default) if isinstance(option.default, ObjectiveConfig) else option.default
-        value = json.dumps("none" if default is None else default)
-        flat, nested = tmp_path / "flat.toml", tmp_path / "nested.toml"
-        flat.write_text(f"{option.name} = {value}")
-        nested.write_text("".join(f"[{'.'.join(option.path[:-1])}]\n" * (len(option.path) > 1)) + flat.read_text())
-        assert read_settings(nested, "x", None, options) == {option.name: option.default}
-        assert read_settings(flat, "x", None, options) == {option.name: option.default}
+    for option in options_of(stage.config, values=stage.config()):
+        nested: Any = "value"
+        for part in reversed(option.path):
+            nested = {part: nested}
+        for settings in (nested, {option.name: "value"}, {".".join(option.path): "value"}):
+            assert values_from(settings, "x", list(options_of(stage.config)), "x") == {option.name: "value"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("clip=0.5", 0.5), ("clip=none", "none"), ("optimizer.clip = 2", 2), ("clip='none'", "none"), ("clip=a=b", "a=b")],
+)
+def test_settings_on_the_command_line(text: str, value: object) -> None:
+    assert settings_of([text], "x", COMMANDS["finetune"].declared()) == {"clip": value}
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +106,7 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
 
 def test_a_command_saves_what_it_used_and_repeats_it(where: list[str], tmp_path: Path, capsys) -> None:
     file = tmp_path / "new" / "settings.toml"
-    settings = ["--tasks", "sentiment", "--epochs", 1, "--epoch-size", 16, "--dropout", 0.2, "--clip", "none"]
+    settings = ["--tasks", "sentiment", "--epochs", 1, "--epoch-size", 16, "--set", "dropout=0.2", "clip=none"]
     *_, run = call(capsys, "finetune", *where, *settings, "--save-config", file)
     first = file.read_text().splitlines()[0]
     assert first == "# Settings of: multitask finetune --config settings.toml"
@@ -139,7 +136,7 @@ def test_a_pruned_run_gives_what_it_was_rewound_to(where: list[str], tiny_encode
 
 
 def test_a_run_from_scratch_gives_the_start_of_its_tokenizer(where: list[str], capsys) -> None:
-    options = ["--from-scratch", "--num-hidden-layers", 1, "--sources", "similarity", "--train-limit", 32]
+    options = ["--from-scratch", "--set", "num_hidden_layers=1", "--sources", "similarity", "--train-limit", 32]
     *_, run = call(capsys, "mlm", *where, *options)
     assert call(capsys, "mlm", "--config", run, *where[4:])[-1] == run
 
@@ -153,7 +150,7 @@ def test_a_label_with_a_revision(tmp_path: Path) -> None:
     assert read_settings(tmp_path, "multitask finetune", stage, options) == {
         "start": "owner/model",
         "revision": "main",
-        "data": Path("data"),
+        "data": "data",
         "epochs": 3,
         "epoch_size": None,
         "dropout": 0.1,
@@ -168,20 +165,14 @@ def test_a_label_with_a_revision(tmp_path: Path) -> None:
         ("[heads]\nepochs = 3", "heads.epochs: no such setting of `multitask finetune`"),
         ("[colour]\nred = 3", "colour.red: no such setting"),
         ('epochs = "3"', 'epochs is "3"; expected a whole number'),
-        ("epochs = 3.0", "epochs is 3.0; expected a whole number"),
         ("epochs = true", "epochs is true; expected a whole number"),
         ("epochs = nan", "epochs is NaN; expected a whole number"),
-        ("data = 3", "data is 3; expected a path"),
-        ("name = 3", "name is 3; expected text"),
-        ("residual = 1", "residual is 1; expected true or false"),
-        ("patience = 'soon'", 'patience is "soon"; expected a whole number, or "none"'),
-        ("tasks = 'sentiment'", 'tasks is "sentiment"; expected a list, each item text'),
-        ("task_weights = ['a']", 'task_weights is ["a"]; expected a list, each item a number'),
-        ("sharing = 'all'", 'sharing is "all"; expected one of: separate, shared_first_layer, shared, none'),
-        ("epochs = 0", "epochs is 0; expected at least 1"),
-        ("learning_rate = inf", "learning_rate is Infinity; expected a finite number"),
-        ("[heads]\ndropout = 1", "dropout is 1.0; expected at most 0.99"),
+        ("residual = 1", "residual is 1; expected a boolean"),
+        ("task_weights = ['a']", 'task_weights.0 is "a"; expected a number'),
+        ("sharing = 'all'", "sharing is \"all\"; expected 'separate', 'shared_first_layer', 'shared' or 'none'"),
+        ("[heads]\ndropout = 1", "dropout is 1; expected at most 0.99"),
         ("dropout = 0.1\n[heads]\ndropout = 0.2", "dropout is given twice, at the top level and in a table"),
+        ("tasks = ['a', 'a']", "tasks are a, a; expected each named once"),
     ],
 )
 def test_a_bad_file_is_one_line_and_nothing_is_written(text, message, where, tmp_path, capsys) -> None:
@@ -199,9 +190,9 @@ def test_a_bad_file_is_one_line_and_nothing_is_written(text, message, where, tmp
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("objective = 'vicreg:tau=0.3'", 'vicreg has no parameter "tau"'),
-        ("objective = 3", "objective is 3; expected text"),
-        ("[objective]\ncolour = 'red'", 'objective is {"colour": "red"}; expected text'),
+        ("objective = 'vicreg:tau=0.3'", 'objective: vicreg has no parameter "tau"'),
+        ("objective = 3", "objective is 3; expected"),
+        ("[objective]\ncolour = 'red'", "objective.colour: no such setting"),
     ],
 )
 def test_a_bad_objective_names_the_file(text, message, tmp_path, capsys) -> None:
@@ -216,7 +207,7 @@ def test_a_bad_objective_names_the_file(text, message, tmp_path, capsys) -> None
 def test_a_value_of_the_command_line_is_not_the_files_fault(tmp_path: Path, capsys) -> None:
     (tmp_path / "settings.toml").write_text("epochs = 3")
     assert main(["finetune", "--config", str(tmp_path / "settings.toml"), "--epochs", "0"]) == 2
-    assert capsys.readouterr().err == "error: epochs is 0; expected at least 1\n"
+    assert capsys.readouterr().err == "error: --epochs is 0; expected at least 1\n"
 
 
 def test_what_is_no_settings_file(tmp_path: Path, capsys) -> None:

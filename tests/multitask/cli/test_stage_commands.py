@@ -73,9 +73,9 @@ def test_a_registered_stage_is_a_command(tmp_path: Path, capsys: pytest.CaptureF
     assert "  stir        Stir the weights.\n" in capsys.readouterr().out
     assert main(["stir", "--help"]) == 0
     text = capsys.readouterr().out
-    assert all(flag in text for flag in ("--start", "--data", "--spoons", "--runs", "--device"))
+    assert all(flag in text for flag in ("--start", "--data", "--spoons", "--runs", "--device", "--set"))
     assert not any(flag in text for flag in ("--salt", "--speed", "--precision", "--name", "--revision"))
-    command = ["stir", "--runs", str(tmp_path), "--name", "soup", "--spoons", "3", "--speed", "0.5"]
+    command = ["stir", "--runs", str(tmp_path), "--name", "soup", "--spoons", "3", "--set", "speed=0.5"]
     assert main([*command, "--start", "owner/broth", "--revision", "v1"]) == 0
     summary, folder = capsys.readouterr().out.splitlines()
     assert Path(folder).parent == tmp_path
@@ -86,8 +86,8 @@ def test_a_registered_stage_is_a_command(tmp_path: Path, capsys: pytest.CaptureF
     assert main([*command, "--salt", "sea"]) == 0
     folder = capsys.readouterr().out.splitlines()[-1]
     assert json.loads(Path(folder, "stirred.json").read_text()) == {"models": ["all-minilm-l6-v2", "sea"]}
-    assert main(["stir", "--speed", "-1"]) == 2
-    assert "speed is -1.0; expected at least 0" in capsys.readouterr().err
+    assert main(["stir", "--set", "speed=-1"]) == 2
+    assert "speed is -1; expected at least 0" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("toy")

@@ -355,8 +355,8 @@ def test_nothing_to_train_on_is_refused(run, tmp_path):
 
 def test_the_command(tiny_encoder, data, tmp_path, capsys):
     command = ["mlm", "--start", str(tiny_encoder), "--data", str(data), "--runs", str(tmp_path / "runs")]
-    sizes = ["--hidden-size", "16", "--num-hidden-layers", "1"]
-    settings = ["--sources", "unlabelled", "similarity", "--mask-share", "0.3", "--device", "cpu"]
+    sizes = ["--set", "hidden_size=16", "num_hidden_layers=1"]
+    settings = ["--sources", "unlabelled", "similarity", "--set", "mask_share=0.3", "--device", "cpu"]
     assert main([*command, *sizes, *settings]) == 2
     assert "it goes with --from-scratch" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()

@@ -46,7 +46,7 @@ def test_a_step_that_spoils_the_weights_saves_no_state(tmp_path):
 )
 def test_a_command_whose_last_step_explodes_fails(tiny_encoder, sample_data, tmp_path, command, capsys):
     where = ("--start", tiny_encoder, "--data", sample_data, "--runs", tmp_path)
-    assert call(*command, *where, "--learning-rate", 1e38, "--weight-decay", 1e38, *CPU) == 1
+    assert call(*command, *where, "--learning-rate", 1e38, "--set", "weight_decay=1e38", *CPU) == 1
     assert "the weights encoder." in capsys.readouterr().err
     assert not list(tmp_path.glob("*/DONE"))
     assert not list(tmp_path.glob("*/checkpoints/*"))

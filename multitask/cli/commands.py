@@ -1,0 +1,369 @@
+"""The options of all commands that are not stages. `multitask.cli.NAME` has the function that carries NAME out.
+
+Imports nothing heavy, because `--help` imports it.
+"""
+
+from dataclasses import field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from minbert.errors import InputError
+from minbert.settings import Count, Seed, settings
+from multitask.cli.command import DATA, Command, Group
+from multitask.cli.options import POSITIONAL
+from multitask.inference.serve.limits import Limits
+from multitask.models.config import Pooling
+from multitask.objectives.config import ObjectiveConfig
+from multitask.runtime.options import Computing, EmbeddingComputing, RunOptions
+from multitask.stages.ensemble import STAGE as ENSEMBLE
+from multitask.stages.ensemble import EnsembleConfig, Kept
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+@settings
+class _Data:
+    data: Path = field(default=Path("data/sample"), kw_only=True)
+    """Folder with the course's files."""
+    tasks_file: Path | None = field(default=None, kw_only=True)
+    """Tasks file, which declares tasks of your own. Default: the course's tasks, with their files in --data."""
+
+
+@settings
+class _Revision:
+    revision: str | None = field(default=None, kw_only=True)
+    """Revision of a hub id: a branch, tag or commit."""
+
+
+@settings
+class _BestOn:
+    best_on: str | None = field(default=None, kw_only=True)
+    """Which of a run's kept models: the best on this task or on `overall`. Default: the run's leading model."""
+
+
+@settings
+class _Pooling:
+    pooling: Pooling = field(default="auto", kw_only=True)
+    """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the model was trained
+    with."""
+
+
+@settings
+class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Revision, _Data):
+    """Score a model on the tasks' labelled sets, or its frozen embeddings on a suite of SentEval.
+
+    An encoder without heads is scored on the pair tasks by cosine. Scores are written as JSON, those of a suite also as
+    Markdown and LaTeX.
+    """
+
+    model: str = field(kw_only=True)
+    """The model: a run, a model folder, all-minilm-l6-v2 or a hub id."""
+    suite: Literal["multitask", "sts", "transfer", "retrieval", "geometry"] = "multitask"
+    """`multitask`: the tasks' own sets. The others score frozen embeddings; their --data is SentEval's data folder.
+    `sts`: seven similarity tasks by cosine (Spearman correlation); `transfer`: seven transfer tasks by logistic
+    regression (accuracy); `retrieval`: finding the sentences of the same meaning among SICK's sentences and the
+    questions of a copy of the course's quora-dev.csv (nDCG at 10); `geometry`: the geometry of the similarity tasks'
+    sentences."""
+    split: Literal["train", "dev", "test"] = "dev"
+    """Which sets of the tasks to score; they need labels. Not for the other suites."""
+    input: Path | None = None
+    """Labelled file to score instead: csv, tsv, jsonl or parquet."""
+    task: tuple[str, ...] = ()
+    """Tasks to score. Default: all tasks of the model."""
+    text: tuple[str, ...] = ()
+    """Column of the sentences, or the two columns of pairs. Default: those of the task's declaration. With --input."""
+    label: str | None = None
+    """Column of the labels. Default: that of the task's declaration. With --input."""
+    separator: str | None = None
+    """What separates the fields. Default: a comma in .csv and a tab in .tsv. With --input."""
+    details: Path | None = None
+    """Folder to write confusion matrix, scores of each class, calibration with a reliability plot, and the worst
+    errors."""
+    cache: bool = True
+    """Keep embeddings in the user's cache folder, or in $MULTITASK_CACHE, for the next evaluation. Only for the other
+    suites."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """Seed of the transfer tasks' folds."""
+    output: Path | None = None
+    """JSON file to write. Default: evaluation-SPLIT.json or evaluation-SUITE.json in the model's folder; of a hub id
+    in evaluations/."""
+
+    def __post_init__(self) -> None:
+        if self.suite == "multitask" and self.pooling != "auto":
+            raise InputError("--pooling is for suites of frozen embeddings; the tasks' heads have their own")
+        if self.suite == "multitask" and self.precision == "int8":
+            raise InputError("--precision int8 is for suites of frozen embeddings; use --precision auto")
+
+
+@settings
+class Predict(Computing, _BestOn, _Data):
+    """Predict the rows of a file: its columns are kept, and columns with predictions are added.
+
+    Without --input, write the prediction files of the tasks' dev and test sets, in the order of the rows and in the
+    course's format; --data and --tasks-file are for these.
+    """
+
+    model: Path = field(kw_only=True)
+    """The model: a run or a model folder."""
+    task: tuple[str, ...] = ()
+    """Tasks to predict. Default: all tasks of the model."""
+    input: Path | None = None
+    """File to predict: csv, tsv, jsonl, parquet, or txt with a sentence a line (of a pair: two with a tab between
+    them). `-` reads standard input."""
+    output: Path | None = None
+    """File to write, in the format of its name. `-` writes to standard output. Default: standard output; without
+    --input, the folder predictions."""
+    text: tuple[str, ...] = ()
+    """Column of the sentences, or the two columns of pairs. Default: the columns that the task's declaration names."""
+    probabilities: bool = False
+    """Also add a column with the probability of each class."""
+    prefix: str = ""
+    """Text in front of the names of the added columns."""
+    input_format: Literal["txt", "csv", "tsv", "jsonl"] = "txt"
+    """Format of standard input."""
+    separator: str | None = None
+    """What separates the fields. Default: a comma in .csv and a tab in .tsv."""
+    quotes: bool = True
+    """Whether fields may stand in quotes; if not, quotes are ordinary characters."""
+    line_breaks: bool = False
+    """Let quoted fields contain line breaks."""
+
+    def __post_init__(self) -> None:
+        if self.input is None and (self.task or self.text or self.probabilities):
+            raise InputError(
+                "--task, --text and --probabilities need --input; without it all dev and test sets are predicted"
+            )
+
+
+@settings
+class Ensemble(_Data):
+    """Combine fine-tuned models into one that predicts better.
+
+    Prints the dev scores. The run's folder has the course's prediction files.
+    """
+
+    model: tuple[Path, ...] = field(kw_only=True)
+    """The models: runs or model folders. Those named first win ties."""
+    kept: Kept = "leading"
+    """Take each run's `leading` model, or `all` that it keeps (best overall and best on each task)."""
+    config: EnsembleConfig = field(default_factory=EnsembleConfig)
+    options: RunOptions = field(default_factory=RunOptions)
+
+
+@settings
+class Embed(EmbeddingComputing, _Pooling, _Revision):
+    """Write the embeddings of a file's sentences as a NumPy array of shape [sentences, hidden], in fp32.
+
+    The file may be larger than memory.
+    """
+
+    text: Path = field(kw_only=True, metadata=POSITIONAL)
+    """Text file with one sentence a line; or a table (csv, tsv, jsonl, parquet) with --column."""
+    output: Path = field(kw_only=True, metadata=POSITIONAL)
+    """File to write; its name ends in .npy."""
+    model: str = "all-minilm-l6-v2"
+    """The model: a run, a model folder, all-minilm-l6-v2 or a hub id."""
+    column: str | None = None
+    """Column of the sentences of a table."""
+    normalize: bool = False
+    """Scale every embedding to length 1."""
+
+    def __post_init__(self) -> None:
+        if self.output.suffix != ".npy":
+            raise InputError(f"{self.output}: expected a name that ends in .npy")
+
+
+@settings
+class Probe(Computing, _Revision):
+    """Show the gradient that an objective gives a model's embeddings: dissipation, weights of negatives, ratio."""
+
+    model: str = field(kw_only=True)
+    """The model: a run, a model folder, all-minilm-l6-v2 or a hub id."""
+    data: Path = Path("data/sample")
+    """Folder with the tasks' files and other sentences."""
+    source: str = "unlabelled"
+    """What to embed: dropout views of `unlabelled` sentences, of another text file (its name, ending in .txt) or of a
+    task's training sentences; or `similar_pairs`, the pairs of the similarity dev set with a gold similarity of at
+    least 4."""
+    objective: ObjectiveConfig = ObjectiveConfig()
+    """Loss on sentence pairs, with parameters, e.g. vicreg:dissipation=0.3,weight=0.05. One of: infonce, mnrl, arccon,
+    mpt, met, mat, dcl, dcl_positive, align_uniform, gradient, mhe, mhs, barlow_twins, vicreg or mixed.
+    --help-objective NAME explains one."""
+    batch_size: Annotated[int, Field(ge=2)] = 64
+    """Pairs in a batch."""
+    batches: Count = 10
+    """Most batches to probe."""
+    seed: Seed = 0
+    """Seed of the choice of rows and of dropout."""
+    output: Path | None = None
+    """JSON file to write with the values of every batch. Default: none."""
+
+
+@settings
+class Export(_Pooling, _Revision):
+    """Write a model and its tokenizer as a folder that other libraries load.
+
+    Without --with-heads it is the encoder alone, for sentence embeddings. With --with-heads, an ONNX file predicts all
+    tasks.
+    """
+
+    model: str = field(kw_only=True)
+    """The model: a run, a model folder, all-minilm-l6-v2 or a hub id."""
+    output: Path = field(kw_only=True)
+    """Folder to write. It replaces one that exists."""
+    to: Literal["transformers", "sentence-transformers", "onnx"] = "transformers"
+    """`transformers`: for AutoModel and AutoTokenizer; `sentence-transformers`: with pooling and a model card, for
+    SentenceTransformer; `onnx`: model.onnx from token ids to embeddings, checked with ONNX Runtime."""
+    with_heads: bool = False
+    """Export predictions of the tasks instead of embeddings. Only with --to onnx."""
+    data: Path | None = None
+    """Folder with the course's files: an ONNX export with heads is checked and scored on its dev sets. Without it,
+    the export is checked on generated sentences."""
+    tasks_file: Path | None = None
+    """Tasks file, which declares tasks of your own. Its dev sets are used instead of those of --data."""
+    int8: bool = False
+    """Store an ONNX export with heads in 8 bits, and show how much that changes the scores on the dev sets."""
+    normalize: bool = False
+    """Scale every embedding to length 1. Not for transformers."""
+
+    def __post_init__(self) -> None:
+        if self.with_heads and self.to != "onnx":
+            raise InputError(f"--with-heads is for --to onnx, not for {self.to}, which has no such heads")
+        if self.with_heads and (self.normalize or self.pooling != "auto"):
+            raise InputError("--pooling and --normalize are for embeddings; the tasks' heads have their own pooling")
+        if (self.int8 or self.data or self.tasks_file) and not self.with_heads:
+            raise InputError("--int8, --data and --tasks-file are for --to onnx --with-heads")
+        if self.int8 and not (self.data or self.tasks_file):
+            raise InputError("--int8 needs --data or --tasks-file: it shows its loss of score on their dev sets")
+
+
+@settings
+class Serve(Computing):
+    """Answer requests for predictions, embeddings and similarities over HTTP, until SIGTERM or Ctrl-C.
+
+    What was accepted until then is still answered. / is a page to try the models, and /docs describes the routes. If
+    the environment variable MULTITASK_TOKEN is set, requests must bear it as a token.
+    """
+
+    model: tuple[str, ...] = field(kw_only=True)
+    """The models: runs, model folders, all-minilm-l6-v2 or hub ids. NAME=RUN gives a model a name; otherwise it is the
+    folder's. Requests that name no model get the first."""
+    host: str = "127.0.0.1"
+    """Address to listen on. The default can only be reached from this machine."""
+    port: Port = 8000
+    """Port to listen on; 0 takes a free one."""
+    token_file: Path | None = None
+    """File with the token that requests must bear. Default: the environment variable MULTITASK_TOKEN, or no token."""
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise InputError("--model is empty; expected at least one model")
+
+
+@settings
+class Explore(Computing, _Data):
+    """Open a page to try a model: predictions, nearest sentences, what an objective does, and errors.
+
+    It is the page of `serve` with dev sets, on an address that only this machine reaches, until Ctrl-C.
+    """
+
+    model: str = field(kw_only=True)
+    """The model: a run, a model folder, all-minilm-l6-v2 or a hub id. NAME=RUN gives it a name."""
+    compare: str | None = None
+    """A second model to show next to it."""
+    rows: Count | None = 2000
+    """Most dev rows of each task, the first ones of its file; `none`: all."""
+    port: Port = 8000
+    """Port to listen on; 0 takes a free one."""
+    browser: bool = True
+    """Whether to open a browser."""
+
+
+@settings
+class Check:
+    """Check data: rows, labels, lengths, duplicates, overlap between splits and tasks. Exits with 2 on errors."""
+
+    folder: Path | None = field(default=None, metadata=POSITIONAL)
+    """Data folder of the course's tasks. Give either this or --tasks-file."""
+    tasks_file: Path | None = None
+    """Tasks file, which declares tasks of your own."""
+    model: str = "all-minilm-l6-v2"
+    """The model whose tokenizer counts the tokens."""
+    max_length: int | None = None
+    """Report the share of sentences with more tokens, which would be cut. Default: the model's limit."""
+
+    def __post_init__(self) -> None:
+        if (self.folder is None) == (self.tasks_file is None):
+            raise InputError("expected either a data folder or --tasks-file")
+
+
+@settings
+class Fetch:
+    """Download the published data sets into a folder and verify their checksums."""
+
+    folder: Path = Path("data/real")
+    """Folder to write."""
+    sets: tuple[str, ...] | None = None
+    """Names of data sets. Default: all."""
+
+
+@settings
+class Domains:
+    """Write the captions and the news of the course's similarity training set into files of their own.
+
+    SentEval's copy of STS Benchmark tells which sentences are captions and which are news.
+    """
+
+    folder: Path = field(metadata=POSITIONAL)
+    """Data folder with sts-train.csv."""
+    suites_data: Path = Path("data/senteval")
+    """SentEval's data folder."""
+
+
+@settings
+class Sample:
+    """Copy the sample data that comes with the package; a checkout has it in data/ already."""
+
+    folder: Path = Path("data")
+    """Folder to write. Commands look for the sample in data/sample."""
+
+
+def _command(name: str, options: type, *common: str, of: str = "", extra: str = "") -> Command:
+    return Command(name, options, f"multitask.cli.{of or name}:{name}", common=common, extra=extra)
+
+
+_TASKS = ("model", "data", "tasks_file", "device")
+COMMANDS: tuple[Command | Group, ...] = (
+    _command(
+        "evaluate", Evaluate, *_TASKS, "suite", "split", "input", "task", "details", "best_on", "pooling", "output"
+    ),
+    _command("predict", Predict, *_TASKS, "task", "input", "output", "text", "probabilities", "best_on"),
+    Command(
+        "ensemble",
+        Ensemble,
+        "multitask.cli.ensemble:ensemble",
+        common=(*_TASKS, "kept", "method", "rounds", "runs"),
+        stage=ENSEMBLE,
+    ),
+    _command("embed", Embed),
+    _command(
+        "probe", Probe, "model", "data", "source", "objective", "batch_size", "batches", "seed", "output", "device"
+    ),
+    _command("export", Export),
+    _command("serve", Serve, "model", "host", "port", "token_file", "texts", "timeout", "device", extra="serve"),
+    _command("explore", Explore, *_TASKS, "compare", "rows", "port", "browser", of="serve", extra="serve"),
+    Group(
+        "data",
+        "Check a data folder, copy the sample, download data sets, or split similarity data by domain.",
+        (
+            _command("check", Check, of="data"),
+            _command("sample", Sample, of="data"),
+            _command("fetch", Fetch, of="data"),
+            _command("domains", Domains, of="data"),
+        ),
+        DATA,
+    ),
+)

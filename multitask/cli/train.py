@@ -1,0 +1,19 @@
+"""The commands of stages: train, or find the run that is there, and print its folder."""
+
+from typing import Any
+
+from multitask.runs.artefact import Weights
+from multitask.runtime import distributed
+
+
+def train(options: Any) -> int:
+    """Run the stage that the options belong to."""
+    stage = options.stage
+    models = [(getattr(options, model.option), getattr(options, model.revision)) for model in stage.inputs]
+    weights = [Weights(name, revision) for name, revision in models if name is not None]
+    artefact = stage.run(weights, options.tasks_file or options.data, options.config, options.options)
+    if distributed.is_first():  # once however many ranks there are
+        if stage.summary is not None:
+            print(stage.summary(artefact))
+        print(artefact.folder)
+    return 0

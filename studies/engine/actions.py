@@ -1,0 +1,98 @@
+"""What the commands of `multitask experiments` do."""
+
+import json
+import sys
+
+from minbert.errors import InputError
+from minbert.files import read_json
+from multitask.evaluation.text_tables import aligned, scores_table
+from multitask.runs.garbage import Entry, entries, find_entry, megabytes, size_of
+from multitask.runtime.options import RunOptions
+from studies.engine.commands import CollectGarbage, ListArtefacts, PlanTables, RunTables, ShowArtefact, VerifyArtefacts
+from studies.engine.local_engine import local_engine
+from studies.engine.plan import make_plan, rows_of
+from studies.engine.ray_engine import Ray
+from studies.engine.run import run_preset, write_best_predictions
+from studies.engine.store import collect, garbage
+from studies.report.report import write_report
+
+
+def run_tables(options: RunTables) -> int:
+    """Compute tables; print the report's path and the failures. Returns 1 if a row failed."""
+    preset, where = options.load(), options.computing
+    running = RunOptions(
+        where.device, where.precision, options.runs, save_every=options.save_every, threads=options.threads
+    )
+    engine = Ray(running) if options.engine == "ray" else local_engine(options.workers, where.device, options.threads)
+    record = run_preset(preset, options.seeds, running, engine)
+    page = write_report(options.runs, preset.name, options.report)
+    for path in write_best_predictions(preset, record, running, options.predictions):
+        print(path)
+    print(f"report: {page.resolve()}")
+    for (label, seed), failed in {(label, failed.seed): failed for label, failed in record.failures}.items():
+        print(f"error: {label}, seed {seed}: {failed.error} ({options.runs / (failed.log or '')})", file=sys.stderr)
+    return 1 if record.failures else 0
+
+
+def plan_tables(options: PlanTables) -> int:
+    """Print the plan."""
+    computing = options.computing
+    running = RunOptions(computing.device, computing.precision, options.runs, threads=options.threads)
+    plan = make_plan(options.load(), options.seeds, running)
+    print(aligned(rows_of(plan), left=2))
+    print(f"to do: {sum(s.missing for s in plan.stages)} of {sum(s.seeds for s in plan.stages)} stages")
+    return 0
+
+
+def list_artefacts(options: ListArtefacts) -> int:
+    """Print the list."""
+    found = entries(options.runs)
+    lines = [["run", "state", "needed by", "size"]]
+    lines += [[e.artefact.folder.name, e.state, _needed_by(e), megabytes(e.size)] for e in found]
+    print(aligned(lines, left=3))
+    print(f"{len(found)} runs, {megabytes(sum(entry.size for entry in found))}")
+    return 0
+
+
+def _needed_by(entry: "Entry") -> str:
+    people = ["made by hand"] if entry.by_hand else []
+    return ", ".join([*entry.needed_by, *people]) or "-"
+
+
+def verify_artefacts(options: VerifyArtefacts) -> int:
+    """Print what is damaged. Returns 1 if anything is."""
+    complete = [entry.artefact for entry in entries(options.runs) if entry.artefact.done]
+    damaged = 0
+    for artefact in complete:
+        try:
+            artefact.check(whole=True)
+        except InputError as error:
+            print(error)
+            damaged += 1
+    print(f"{len(complete)} complete runs, {damaged} damaged")
+    return 1 if damaged else 0
+
+
+def show_artefact(options: ShowArtefact) -> int:
+    """Print the run's records and scores."""
+    entry = find_entry(options.runs, options.artefact)
+    folder = entry.artefact.folder
+    for path in (folder / name for name in ("config.json", "inputs.json", "evaluation.json")):
+        if path.is_file():
+            print(f"{path.name}: {json.dumps(read_json(path), indent=2, ensure_ascii=False)}")
+    if (folder / "metrics.jsonl").is_file() and (history := entry.artefact.history())[0]["scores"]:
+        print(scores_table(history))
+    print(f"{folder}: {entry.state}, {megabytes(entry.size)}, needed by: {_needed_by(entry)}")
+    return 0
+
+
+def collect_garbage(options: CollectGarbage) -> int:
+    """List or remove what is not needed."""
+    sizes = {path: size_of(path) for path in garbage(options.runs, options.named)}
+    for path, size in sizes.items():
+        print(f"{megabytes(size):>12}  {path}")
+    if options.delete:
+        collect(options.runs, list(sizes))
+    done = "removed" if options.delete else "would be removed with --delete"
+    print(f"{len(sizes)} files and folders, {megabytes(sum(sizes.values()))}: {done}")
+    return 0
