@@ -29,4 +29,4 @@ def _pages(prog: str, commands: Iterable[Command | Group]) -> Iterator[tuple[str
         if isinstance(found, Group):
             yield from _pages(typed, found.commands)
         else:
-            yield typed, parser_of(typed, found).format_help()
+            yield typed, parser_of(typed, found, "--help-all").format_help()

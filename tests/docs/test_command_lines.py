@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from dataclasses import MISSING
 
 import pytest
 
@@ -9,6 +10,7 @@ from multitask.cli.arguments import parse
 from multitask.cli.command import Command
 from multitask.cli.main import find_command
 from multitask.cli.options import build
+from multitask.cli.settings_file import settings_of
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "data" / "README.md", *(ROOT / "docs").rglob("*.md")]
@@ -24,8 +26,10 @@ def command_lines() -> list[str]:
 def test_documented_command_lines_are_accepted(line: str) -> None:
     prog, command, arguments = find_command(shlex.split(line, comments=True))
     assert isinstance(command, Command)
-    given = parse(prog, command, arguments)
-    build(command.options, {option.name: option.default for option in command.declared()} | given)
+    options, given = command.declared(), parse(prog, command, arguments)
+    given |= settings_of(given.pop("set", []), prog, options)
+    values = {o.name: o.read(given[o.name]) if o.name in given else o.default for o in options}
+    build(command.options, options, {name: "x" if value is MISSING else value for name, value in values.items()})
 
 
 def test_lines_are_found() -> None:

@@ -14,8 +14,9 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.cli.arguments import parse
-from multitask.cli.main import main
-from multitask.cli.serve import COMMAND, Serve, serve
+from multitask.cli.commands import Serve
+from multitask.cli.main import find_command, main
+from multitask.cli.serve import serve
 from multitask.inference.serve.app import create_app
 from multitask.inference.serve.limits import Limits
 from tests.conftest import ROOT
@@ -210,10 +211,10 @@ def test_wrong_options_are_refused(folder, tmp_path, capsys, arguments, text):
 
 def test_models_may_be_given_at_once_or_one_by_one() -> None:
     for arguments in (["--model", "RUN", "b=RUN"], ["--model", "RUN", "--model", "b=RUN"]):
-        assert parse("multitask serve", COMMAND, arguments)["model"] == ("RUN", "b=RUN")
+        assert parse(*find_command(["serve", *arguments]))["model"] == ["RUN", "b=RUN"]
 
 
 def test_the_token_may_come_from_the_environment(folder, monkeypatch):
     monkeypatch.setenv("MULTITASK_TOKEN", "")
     with pytest.raises(InputError, match="MULTITASK_TOKEN: expected"):
-        serve(Serve((str(folder),)))
+        serve(Serve(model=(str(folder),)))
