@@ -9,5 +9,4 @@ if [[ "${1:-}" == serve ]]; then
   .venv-docs/bin/python -m mkdocs serve "${@:2}"
 else
   .venv-docs/bin/python -m mkdocs build --strict "$@"
-  .venv-docs/bin/python -m scripts.check_site site
 fi

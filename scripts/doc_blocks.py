@@ -37,6 +37,8 @@ BLOCK = re.compile(
 MARK = re.compile(
     r"(?P<kind>run|not run|file)(?: with (?P<options>[^,]+))?(?:, show: (?P<show>.+))?(?:: (?P<value>.+))?"
 )
+TRAINS = re.compile(r"(?<=multitask )((?:finetune|pretrain|mlm|fuse|ensemble)\b[^#|]*?)(\s*(?:[#|].*)?)$", re.DOTALL)
+"""A command that trains or combines, up to a comment or a pipe."""
 RUN_PRINTED = re.compile(r"^runs/(?!ensemble-)[^/\s]+$", re.MULTILINE)
 HOME = "/home/ada"
 """Stands for the working directory in outputs."""
@@ -45,19 +47,7 @@ LIMIT = 1200  # seconds of one block; the machine may be busy
 
 @dataclass(frozen=True)
 class Block:
-    """A code block of a page.
-
-    Args:
-        page: the file.
-        line: of its fence, from 1.
-        span: where its text stands in the page.
-        language: `bash`, `console`, `python`, `toml` or `text`.
-        text: its lines.
-        kind: `run`, `not run` or `file`.
-        options: what is added to each command.
-        show: pattern of the lines of the output that are shown; all if empty.
-        value: the reason, or the file.
-    """
+    """A code block of a page: its line from 1, where its text stands in the page, and what its mark says."""
 
     page: Path
     line: int
@@ -79,33 +69,25 @@ def blocks(page: Path) -> Iterator[Block]:
     """The blocks of a page, but for those in `text`. Raises ValueError for one without a mark."""
     text = page.read_text(encoding="utf-8")
     for found in BLOCK.finditer(text):
-        line = text.count("\n", 0, found.start("text" if found["language"] is not None else "setup"))
+        line = text.count("\n", 0, found.start("setup" if found["setup"] else "text"))
         if found["setup"]:
             yield Block(page, line + 1, found.span("setup"), "bash", found["setup"], "setup")
-        elif found["language"] != "text":
-            yield _marked(page, line, found)
-
-
-def _marked(page: Path, line: int, found: re.Match[str]) -> Block:
-    mark = MARK.fullmatch(found["mark"] or "")
-    where = f"{relpath(page, ROOT)}:{line}"
-    if mark is None or not found["language"]:
-        raise ValueError(f"{where}: expected a language, and a comment such as <!-- run --> before the block")
-    if (mark["kind"] == "run") == bool(mark["value"]):
-        raise ValueError(f"{where}: expected a reason or a file after the colon, and only there")
-    parts = {name: mark[name] or "" for name in ("kind", "options", "show", "value")}
-    return Block(page, line, found.span("text"), found["language"], found["text"], **parts)
+            continue
+        if found["language"] == "text":
+            continue
+        mark = MARK.fullmatch(found["mark"] or "")
+        where = f"{relpath(page, ROOT)}:{line}"
+        if mark is None or not found["language"]:
+            raise ValueError(f"{where}: expected a language, and a comment such as <!-- run --> before the block")
+        if (mark["kind"] == "run") == bool(mark["value"]):
+            raise ValueError(f"{where}: expected a reason or a file after the colon, and only there")
+        parts = {name: mark[name] or "" for name in ("kind", "options", "show", "value")}
+        yield Block(page, line, found.span("text"), found["language"], found["text"], **parts)
 
 
 @dataclass
 class Session:
-    """What the blocks of a page have done so far.
-
-    Args:
-        folder: the working directory.
-        run: the last run that a command printed.
-        outputs: number of folders named FOLDER so far.
-    """
+    """What the blocks of a page have done so far: the last run that a command printed, and the number of FOLDERs."""
 
     folder: Path
     run: str = "RUN"
@@ -119,31 +101,18 @@ class Session:
             return block.text
         if block.language == "python":
             self._executed([sys.executable, "-c", self._filled(block.text)], block)
-            return block.text
-        if block.language == "bash":
+        elif block.language == "bash":
             for command in _commands(block.text.splitlines()):
                 self._shell(command, block)
-            return block.text
-        return "".join(self._shown(command, block) for command in _commands(self._typed(block)))
-
-    @staticmethod
-    def _typed(block: Block) -> list[str]:
-        """The lines of a console block that are typed: those after `$ `, and their continuations."""
-        lines: list[str] = []
-        for line in block.text.splitlines():
-            if line.startswith("$ "):
-                lines.append(line.removeprefix("$ "))
-            elif lines and lines[-1].endswith("\\") and not line.startswith("$"):
-                lines.append(line)
-            elif lines:
-                lines.append("")
-        return [line for line in lines if line]
+        else:
+            typed = re.findall(r"^\$ ((?:.*\\\n)*.*)", block.text, re.MULTILINE)
+            return "".join(self._shown(command, block) for command in typed)
+        return block.text
 
     def _shown(self, command: str, block: Block) -> str:
         """A command with the part of its output that is shown."""
-        printed = self._shell(command, block)
         lines: list[str] = []
-        for line in printed.splitlines():
+        for line in self._shell(command, block).splitlines():
             if not block.show or re.search(block.show, line):
                 lines.append(line)
             elif not lines or lines[-1] != "...":
@@ -154,12 +123,7 @@ class Session:
         """Run a command; its standard output, with RUN for the run that it printed."""
         line = self._filled(command)
         if block.options:
-            line = re.sub(
-                r"(?<=multitask )((?:finetune|pretrain|mlm|fuse|ensemble)\b[^#|]*?)(\s*(?:[#|].*)?)$",
-                rf"\1 {block.options}\2",
-                line,
-                flags=re.DOTALL,
-            )
+            line = TRAINS.sub(rf"\1 {block.options}\2", line)
         printed = self._executed(["bash", "-e", "-o", "pipefail", "-c", line], block)
         if found := RUN_PRINTED.findall(printed):
             self.run = found[-1]

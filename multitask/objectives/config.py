@@ -21,11 +21,6 @@ class ObjectiveConfig:
 
     `parse`, `build` and `changed` check names and values; the constructor does not, because it would import torch.
 
-    Args:
-        name: a name from `OBJECTIVES`.
-        parameters: (name, value) of each given parameter, sorted by name; None switches a component off. Lists, as
-            JSON has them, become tuples: `ObjectiveConfig(**dataclasses.asdict(config))` equals `config`.
-
     Raises:
         InputError: the same parameter twice.
     """
@@ -34,7 +29,10 @@ class ObjectiveConfig:
     """What `parse` reads, for help pages."""
 
     name: str = "infonce"
+    """A name from `OBJECTIVES`."""
     parameters: tuple[tuple[str, Value], ...] = ()
+    """(name, value) of each given parameter, sorted by name; None switches a component off. Lists, as JSON has them,
+    become tuples: `ObjectiveConfig(**dataclasses.asdict(config))` equals `config`."""
 
     def __post_init__(self) -> None:
         given = sorted(self.parameters, key=lambda pair: pair[0])
