@@ -83,13 +83,8 @@ def test_the_key_covers_texts_length_tokenizer_and_jointness(tokenizer, tiny_enc
         tokens = tokenise(texts, which, length, second)
         for row, ids in enumerate(expected):
             np.testing.assert_array_equal(tokens[row], ids)
+    tokenise(TEXTS, tokenizer, tokenizer.max_length)  # the same as None
     assert len(list((cache_folder() / "tokens").glob("*.npz"))) == len(calls)
-
-
-def test_no_length_and_the_encoders_own_share_a_cache(tokenizer, monkeypatch):
-    tokenise(TEXTS, tokenizer, None)
-    monkeypatch.setattr(Tokenizer, "encode_and_count_cut", refuse)
-    tokenise(TEXTS, tokenizer, tokenizer.max_length)
 
 
 def test_a_failed_encoding_leaves_no_cache(tokenizer, monkeypatch, fresh_cache):

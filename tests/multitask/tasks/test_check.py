@@ -70,13 +70,6 @@ def test_percentiles_of_sentence_lengths(tmp_path, tokenizer):
     assert check_data(tmp_path, tokenizer, 12).files[0].cut == 0.9
 
 
-def test_every_text_file_is_listed(folder, tokenizer):
-    (folder / "news.txt").write_text("a\nb\nA\n")
-    [*_, news, sentences] = check_data(folder, tokenizer).files
-    assert (news.name, news.rows, news.repeated) == ("news.txt", 3, 1)
-    assert sentences.name == "sentences.txt"
-
-
 def test_the_table_is_aligned(folder, tokenizer):
     table = check_data(folder, tokenizer).render()
     first, second, absent = table.split("\n\n")
@@ -98,6 +91,7 @@ def test_every_problem_of_every_file_is_listed(folder, tokenizer):
     (folder / "sts-dev.csv").write_bytes(b"\xff")
     (folder / "nli_triplets.csv").write_text("sent0,sent1,hard_neg\na,b,c\na,b\n")
     (folder / "sentences.txt").write_text("\n")
+    (folder / "news.txt").write_text("a\nb\nA\n")
     report = check_data(folder, tokenizer)
     assert report.problems == [
         UNUSED.format(folder / "ids-sst-train.csv"),
@@ -110,6 +104,7 @@ def test_every_problem_of_every_file_is_listed(folder, tokenizer):
     rows = {file.name: file.rows for file in report.files}
     assert rows["sts-train.csv"] == 4
     assert rows["nli_triplets.csv"] == 1
+    assert rows["news.txt"] == 3
     assert "sts-dev.csv" not in rows
 
 

@@ -191,16 +191,6 @@ def test_a_bad_row_of_parquet_is_named_by_its_number(tmp_path):
     assert str(caught.value) == f'{tmp_path / "x.parquet"}: row 2: id "7" is already in row 1; expected each id once'
 
 
-def test_names_of_labels_cannot_break_the_line(tmp_path):
-    path = json_file(tmp_path, [{"q": "x", "c": f"a\n{i}\x1b[2J" * 99} for i in range(30)])
-    names = read(path, topic()).classes
-    with pytest.raises(InputError) as caught:
-        read(path, topic(labels=[*names[:-1], "other"]))
-    assert str(caught.value).isprintable()
-    assert len(str(caught.value)) < 2500
-    assert str(caught.value).endswith("and 10 more")
-
-
 # Rows held out as a development set.
 
 
@@ -303,20 +293,6 @@ def test_a_missing_development_set_is_a_share_of_the_training_rows(tmp_path, cap
     assert (learned.labels, len(rows)) == (("a", "b"), 30)
     with pytest.raises(InputError, match=r"tasks\.topic: no test file is declared"):
         load_rows(task, "test")
-
-
-def test_training_rows_of_a_file_with_splits(tmp_path):
-    rows = [
-        {"q": f"q{i}", "c": "ab"[i % 2], "split": ("train", "train", "dev", "dev", "test")[i % 5]} for i in range(20)
-    ]
-    path = json_file(tmp_path, rows)
-    (tmp_path / "tasks.toml").write_text(
-        '[tasks.topic]\nkind="classification"\ntext="q"\nlabel="c"\nfile="data.jsonl"\n'
-    )
-    task = load_tasks(tmp_path / "tasks.toml")["topic"]
-    for split in SPLITS:
-        assert load_rows(task, split).sentences == ([row["q"] for row in rows if row["split"] == split],)
-    assert load_rows(task, "dev").source == f"{path} (dev)"
 
 
 def test_tasks_that_read_the_same_texts_hold_out_nearly_the_same_ones():
