@@ -3,14 +3,14 @@
 import argparse
 import shutil
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from minbert.errors import InputError
-from multitask.cli.command import Command, Group
+from multitask.cli.command import Command
 from multitask.cli.options import Option, did_you_mean
 from multitask.data.problems import plain
 
@@ -123,15 +123,3 @@ def _help(option: Option) -> str:
         text = " ".join(map(str, option.default)) if option.several else option.default
         note = f" (default: {('on' if text else 'off') if option.kind is bool else text})"
     return (option.help + note).replace("%", "%%")
-
-
-def add_commands(parser: argparse.ArgumentParser, commands: Iterable[Command | Group]) -> None:
-    """Add commands with all their options to a parser, from which shtab makes the script for shell completion."""
-    added = parser.add_subparsers()
-    for found in commands:
-        text = found.help.partition("\n")[0].replace("%", "%%")
-        if isinstance(found, Group):
-            add_commands(added.add_parser(found.name, help=text), found.commands)
-        else:
-            command = added.add_parser(found.name, help=text, parents=[parser_of(found.name, found)])
-            command.add_argument("--help-all", help="show all options")

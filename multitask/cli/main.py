@@ -4,7 +4,6 @@ A command is one of `commands`, a stage (see `stage_commands`), or an entry poin
 function that carries it out is imported when the options have been read.
 """
 
-import argparse
 import logging
 import os
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert.errors import InputError
-from multitask.cli.arguments import add_commands, parse, parser_of
+from multitask.cli.arguments import parse, parser_of
 from multitask.cli.command import Command, Group
 from multitask.cli.commands import COMMANDS
 from multitask.cli.options import Option, build, did_you_mean, values_of
@@ -66,7 +65,7 @@ def error_line(error: Exception) -> str:
 
 def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == ["--print-completion"]:
-        print(_completion(list(every_command()), arguments[1:]))
+        print(function_named("multitask.cli.completion:script")(PROG, every_command(), arguments[1:]))
         return 0
     prog, found, rest = find_command(arguments)
     if isinstance(found, Command):
@@ -152,17 +151,6 @@ def named_as_given(error: str, options: Sequence[Option], labels: Mapping[str, s
             found = begin.removeprefix(path).removeprefix(option.name)
             return f"{labels.get(option.name, option.name)}{found}{space}{rest}"
     return error
-
-
-def _completion(commands: Sequence[Command | Group], shell: Sequence[str]) -> str:
-    """The script that makes a shell complete commands. Raises InputError for shells that are not supported."""
-    import shtab
-
-    if len(shell) != 1 or shell[0] not in shtab.SUPPORTED_SHELLS:
-        raise InputError(f"--print-completion takes one of: {', '.join(shtab.SUPPORTED_SHELLS)}")
-    parser = argparse.ArgumentParser(PROG)
-    add_commands(parser, commands)
-    return shtab.complete(parser, shell[0])
 
 
 def _overview(prog: str, group: Group) -> str:

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from minbert.errors import InputError
 from minbert.settings import settings
+from multitask import objectives  # which imports torch on first use
 from multitask.objectives.parameters import parameters, text_of
 
 if TYPE_CHECKING:
@@ -87,9 +88,7 @@ class ObjectiveConfig:
     @staticmethod
     def explain(name: str) -> str:
         """The description of an objective, as plain text. Imports torch. Raises InputError for an unknown name."""
-        from multitask.objectives import describe
-
-        return describe(name)
+        return objectives.describe(name)
 
     def build(self) -> "Objective":
         """The objective itself. Imports torch.
@@ -97,9 +96,7 @@ class ObjectiveConfig:
         Raises:
             InputError: an unknown name or parameter (the message lists the valid ones), or a value out of range.
         """
-        from multitask.objectives import build_objective
-
-        return build_objective(self.name, **dict(self.parameters))
+        return objectives.build_objective(self.name, **dict(self.parameters))
 
     def changed(self) -> dict[str, Value]:
         """The parameters that differ from the defaults of the objective's class, by name in order. Imports torch.

@@ -378,3 +378,72 @@ MISTAKES = (
         tasks=TOPIC + FILES + 'labels = ["HUM", "LOC"]\nclass_weights = [1, -1]',
     ),
 )
+
+REFUSED_BY_FINETUNE = (
+    ("--epochs is 0; expected at least 1", "--epochs 0"),
+    ('--epochs is "nan"; expected a whole number', "--epochs nan"),
+    ("--epoch-size is -1; expected at least 1", "--epoch-size -1"),
+    ("--seed is 18446744073709551616; expected at most", "--seed 18446744073709551616"),
+    ("--learning-rate is NaN; expected a finite number", "--learning-rate nan"),
+    ("--learning-rate is Infinity; expected a finite number", "--learning-rate inf"),
+    ("head_hidden_size is 0; expected at least 1", "--set head_hidden_size=0"),
+    (
+        "--task-weights are (1.0, 2.0); expected 3 numbers, one for each task",
+        "--tasks sentiment paraphrase similarity --task-weights 1 2",
+    ),
+    ("--tasks are sentiment, sentiment; expected each named once", "--tasks sentiment --untrained sentiment"),
+    ("--max-length is 65; this encoder takes 3 to 64 tokens", "--max-length 65"),
+    ("sharing=shared needs pairs=embeddings", "--set sharing=shared pairs=joint"),
+    ("--name a/b: expected letters, digits", "--name a/b"),
+    ("/no/such/folder/ids-sst-train.csv: no such file", "--data /no/such/folder"),
+    ("/no/such/weights: no such folder", "--start /no/such/weights"),
+    ("is a local checkpoint and has no revision 'main'", "--revision main"),
+    ("--precision: invalid choice: 'int8'", "--precision int8"),
+    ("--clip: no such option of `multitask finetune`; use --set clip=VALUE", "--clip 1"),
+    ("--set: clap: no such setting of `multitask finetune`; did you mean clip?", "--set clap=1"),
+    ("--set clip: expected NAME=VALUE", "--set clip"),
+    ("--epochs: expected one argument", "--epochs"),
+    ("--epoch: no such option of `multitask finetune`; did you mean --epochs?", "--epoch 3"),
+    ("--colour: no such option of `multitask finetune`; --help-all shows all options", "--colour red"),
+)
+"""What is printed, and options of `finetune` that are wrong."""
+
+REFUSED = (
+    ("unknown command fintune; did you mean finetune?", "fintune"),
+    ("unknown command 7 (`multitask --help` lists all)", "7"),
+    ("unknown command chek; did you mean check?", "data chek"),
+    ("expected either a data folder or --tasks-file", "data check"),
+    ("--model is missing", "evaluate"),
+    ("--output is missing", "export --model all-minilm-l6-v2"),
+    ("--seed is 4294967296; expected below 4294967296", "evaluate --model m --seed 4294967296"),
+    ("--precision int8 is for suites of frozen embeddings", "evaluate --model m --precision int8"),
+    ("e.txt: expected a name that ends in .npy", "embed text.txt e.txt"),
+    ("--batches is -1; expected at least 1", "probe --model m --batches -1"),
+    ("--objective: infonce: temperature is 0.0; expected above 0", "probe --model m --objective infonce:temperature=0"),
+    (
+        '--objective: vicreg has no parameter "tau"; it takes uniformity_weight: a number',
+        "pretrain --objective vicreg:tau=1",
+    ),
+    ('unknown objective "infonse"; expected one of: align_uniform', "fuse --help-objective infonse"),
+    ("--seeds is 0; expected at least 1", "experiments plan sample --seeds 0"),
+    ("PRESET: invalid choice: 'large'", "experiments plan large"),
+    ("--print-completion takes one of: bash, zsh", "--print-completion cmd"),
+)
+"""What is printed, and command lines that are wrong."""
+
+SETTINGS = (
+    ("not valid TOML", "epochs = "),
+    ("epoch: no such setting of `multitask finetune`; did you mean epochs?", "epoch = 3"),
+    ("heads.epochs: no such setting of `multitask finetune`", "[heads]\nepochs = 3"),
+    ("colour.red: no such setting", "[colour]\nred = 3"),
+    ('epochs is "3"; expected a whole number', 'epochs = "3"'),
+    ("epochs is true; expected a whole number", "epochs = true"),
+    ("epochs is NaN; expected a whole number", "epochs = nan"),
+    ("residual is 1; expected a boolean", "residual = 1"),
+    ('task_weights.0 is "a"; expected a number', "task_weights = ['a']"),
+    ("sharing is \"all\"; expected 'separate', 'shared_first_layer', 'shared' or 'none'", "sharing = 'all'"),
+    ("dropout is 1; expected at most 0.99", "[heads]\ndropout = 1"),
+    ("dropout is given twice, at the top level and in a table", "dropout = 0.1\n[heads]\ndropout = 0.2"),
+    ("tasks are a, a; expected each named once", "tasks = ['a', 'a']"),
+)
+"""What is printed after the file's name, and settings files of `finetune` that are wrong."""

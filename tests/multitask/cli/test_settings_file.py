@@ -17,6 +17,7 @@ from multitask.cli.options import Option, build, options_of, values_of
 from multitask.cli.settings_file import read_settings, settings_of, values_from, write_settings
 from multitask.objectives.config import ObjectiveConfig
 from multitask.stages.registry import Stage, stages
+from tests.multitask.cli.mistakes import SETTINGS
 from tests.multitask.cli.test_help import COMMANDS
 
 CPU = ("--device", "cpu", "--precision", "fp32")
@@ -123,22 +124,18 @@ def test_a_command_saves_what_it_used_and_repeats_it(where: list[str], tmp_path:
     assert call(capsys, *again, "--epoch-size", 8)[-1] == other
 
 
-def test_a_run_gives_its_objective(where: list[str], capsys) -> None:
-    options = ["--sources", "similarity", "--train-limit", 32, "--objective", "vicreg:dissipation=0.3,weight=0.05"]
-    *_, run = call(capsys, "pretrain", *where, *options)
-    assert call(capsys, "pretrain", "--config", run, *where[4:])[-1] == run
-
-
-def test_a_pruned_run_gives_what_it_was_rewound_to(where: list[str], tiny_encoder: Path, capsys) -> None:
-    options = ["--score", "magnitude", "--share", 0.5, "--rewind-to", tiny_encoder]
-    *_, run = call(capsys, "prune", *where, *options)
-    assert call(capsys, "prune", "--config", run, *where[4:])[-1] == run
-
-
-def test_a_run_from_scratch_gives_the_start_of_its_tokenizer(where: list[str], capsys) -> None:
-    options = ["--from-scratch", "--set", "num_hidden_layers=1", "--sources", "similarity", "--train-limit", 32]
-    *_, run = call(capsys, "mlm", *where, *options)
-    assert call(capsys, "mlm", "--config", run, *where[4:])[-1] == run
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "pretrain --sources similarity --train-limit 32 --objective vicreg:dissipation=0.3,weight=0.05",
+        "prune --score magnitude --share 0.5 --rewind-to ENCODER",
+        "mlm --from-scratch --set num_hidden_layers=1 --sources similarity --train-limit 32",
+    ],
+)
+def test_a_run_gives_its_settings_and_models(arguments: str, where: list[str], tiny_encoder: Path, capsys) -> None:
+    name, *options = arguments.replace("ENCODER", str(tiny_encoder)).split()
+    *_, run = call(capsys, name, *where, *options)
+    assert call(capsys, name, "--config", run, *where[4:])[-1] == run
 
 
 def test_a_label_with_a_revision(tmp_path: Path) -> None:
@@ -157,24 +154,7 @@ def test_a_label_with_a_revision(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("epochs = ", "not valid TOML"),
-        ("epoch = 3", "epoch: no such setting of `multitask finetune`; did you mean epochs?"),
-        ("[heads]\nepochs = 3", "heads.epochs: no such setting of `multitask finetune`"),
-        ("[colour]\nred = 3", "colour.red: no such setting"),
-        ('epochs = "3"', 'epochs is "3"; expected a whole number'),
-        ("epochs = true", "epochs is true; expected a whole number"),
-        ("epochs = nan", "epochs is NaN; expected a whole number"),
-        ("residual = 1", "residual is 1; expected a boolean"),
-        ("task_weights = ['a']", 'task_weights.0 is "a"; expected a number'),
-        ("sharing = 'all'", "sharing is \"all\"; expected 'separate', 'shared_first_layer', 'shared' or 'none'"),
-        ("[heads]\ndropout = 1", "dropout is 1; expected at most 0.99"),
-        ("dropout = 0.1\n[heads]\ndropout = 0.2", "dropout is given twice, at the top level and in a table"),
-        ("tasks = ['a', 'a']", "tasks are a, a; expected each named once"),
-    ],
-)
+@pytest.mark.parametrize(("message", "text"), SETTINGS, ids=str)
 def test_a_bad_file_is_one_line_and_nothing_is_written(text, message, where, tmp_path, capsys) -> None:
     file = tmp_path / "settings.toml"
     file.write_text(text)
