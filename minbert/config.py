@@ -1,12 +1,16 @@
 """The architecture of an encoder, as in Hugging Face's `config.json`."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from minbert.errors import InputError, OtherArchitectureError
 from minbert.files import read_json
+from minbert.settings import Share, read_as, settings
 
 ModelType = Literal["bert", "roberta"]
 
@@ -27,7 +31,10 @@ MOST_PARAMETERS = 10**10
 PRUNED_SIZES = ("layer_heads", "layer_intermediate_sizes")
 
 
-@dataclass(frozen=True)
+Size = Annotated[int, Field(ge=1, le=MOST_PARAMETERS)]
+
+
+@settings
 class BertConfig:
     """Architecture of a BERT or RoBERTa encoder, with the names of `config.json` and bert-base-uncased's defaults.
 
@@ -42,51 +49,35 @@ class BertConfig:
     """
 
     model_type: ModelType = "bert"
-    vocab_size: int = 30522
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    pad_token_id: int = 0
-    layer_norm_eps: float = 1e-12
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    initializer_range: float = 0.02
+    vocab_size: Size = 30522
+    hidden_size: Size = 768
+    num_hidden_layers: Annotated[int, Field(ge=0, le=MOST_LAYERS)] = 12
+    num_attention_heads: Size = 12
+    intermediate_size: Size = 3072
+    max_position_embeddings: Size = 512
+    type_vocab_size: Size = 2
+    pad_token_id: Annotated[int, Field(ge=0)] = 0
+    layer_norm_eps: Share = 1e-12
+    hidden_dropout_prob: Share = 0.1
+    attention_probs_dropout_prob: Share = 0.1
+    initializer_range: Annotated[float, Field(ge=0, le=1e3)] = 0.02
     layer_heads: tuple[int, ...] | None = None
     layer_intermediate_sizes: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        sizes = ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "type_vocab_size")
-        for name, least, most in (
-            *((name, 1, MOST_PARAMETERS) for name in (*sizes, "max_position_embeddings")),
-            ("num_hidden_layers", 0, MOST_LAYERS),
-            ("pad_token_id", 0, self.vocab_size - 1),
-            ("hidden_dropout_prob", 0.0, 1.0),
-            ("attention_probs_dropout_prob", 0.0, 1.0),
-            ("layer_norm_eps", 0.0, 1.0),
-            ("initializer_range", 0.0, 1e3),
-        ):
-            if not least <= getattr(self, name) <= most:
-                raise InputError(f"config: {name} is {getattr(self, name)!r:.60}; expected {least} to {most}")
+        if self.pad_token_id >= self.vocab_size:
+            raise InputError(f"pad_token_id is {self.pad_token_id}; expected 0 to {self.vocab_size - 1}")
         if self.hidden_size % self.num_attention_heads:
-            raise InputError(
-                f"config: hidden_size {self.hidden_size} does not divide into {self.num_attention_heads} heads"
-            )
+            raise InputError(f"hidden_size {self.hidden_size} does not divide into {self.num_attention_heads} heads")
         if self.max_length < 3:  # two specials and a word
-            raise InputError(
-                f"config: max_position_embeddings {self.max_position_embeddings} leaves no room for a sentence"
-            )
+            raise InputError(f"max_position_embeddings {self.max_position_embeddings} leaves no room for a sentence")
         if self._parameters > MOST_PARAMETERS:
-            raise InputError(f"config: {self._parameters:,} parameters; expected at most {MOST_PARAMETERS:,}")
+            raise InputError(f"{self._parameters:,} parameters; expected at most {MOST_PARAMETERS:,}")
         ranges = ((1, self.num_attention_heads), (0, self.intermediate_size))
         for name, (least, most) in zip(PRUNED_SIZES, ranges, strict=True):
             kept, layers = getattr(self, name), self.num_hidden_layers
             if kept is not None and (len(kept) != layers or not all(least <= size <= most for size in kept)):
-                raise InputError(
-                    f"config: {name} is {list(kept)!r:.60}; expected {layers} numbers from {least} to {most}"
-                )
+                raise InputError(f"{name} is {list(kept)!r:.60}; expected {layers} numbers from {least} to {most}")
 
     @property
     def position_offset(self) -> int:
@@ -147,24 +138,13 @@ class BertConfig:
                 raise OtherArchitectureError(
                     f"{source}: {key} is {value!r:.60}; this encoder computes {' or '.join(map(repr, accepted))}"
                 )
-        known = {field.name: type(field.default) for field in fields(cls)}
+        known = {field.name for field in fields(cls)}
         taken = {key: value for key, value in values.items() if key in known}
         if taken.get("pad_token_id", 0) is None and values["model_type"] == "bert":
             del taken["pad_token_id"]  # a BERT without a padding token; no position depends on it
-        pruned: dict[str, Any] = {}
-        for key in PRUNED_SIZES:
-            if (sizes := taken.pop(key, None)) is not None:
-                if not isinstance(sizes, list | tuple) or not all(type(size) is int for size in sizes):
-                    raise InputError(f"{source}: {key} is {sizes!r:.60}; expected a list of int")
-                pruned[key] = tuple(sizes)
-        for key, value in taken.items():
-            if type(value) not in ((int, float) if known[key] is float else (known[key],)):  # a bool is no size
-                raise InputError(f"{source}: {key} is {value!r:.60}; expected {known[key].__name__}")
         defaults = ROBERTA_DEFAULTS if values["model_type"] == "roberta" else {}
-        try:
-            return cls(**defaults | taken | pruned)
-        except InputError as error:
-            raise InputError(f"{source}: {str(error).removeprefix('config: ')}") from None
+        found: BertConfig = read_as(cls, json.dumps(defaults | taken), source)
+        return found
 
     @classmethod
     def from_file(cls, path: Path) -> "BertConfig":

@@ -65,20 +65,20 @@ def test_weights_that_are_not_finite_are_not_written(tmp_path):
 @pytest.mark.parametrize(
     ("complaint", "changes"),
     [
-        ("hidden_dropout_prob is 2; expected 0.0 to 1.0", {"hidden_dropout_prob": 2}),
-        ("attention_probs_dropout_prob is nan", {"attention_probs_dropout_prob": float("nan")}),
+        ("hidden_dropout_prob is 2; expected at most 1", {"hidden_dropout_prob": 2}),
+        ("attention_probs_dropout_prob is NaN", {"attention_probs_dropout_prob": float("nan")}),
         ("layer_norm_eps is -1.0; expected", {"layer_norm_eps": -1.0}),
-        ("num_hidden_layers is 1000000; expected 0 to 1000", {"num_hidden_layers": 10**6}),
+        ("num_hidden_layers is 1000000; expected at most 1000", {"num_hidden_layers": 10**6}),
         ("num_hidden_layers is -1; expected", {"num_hidden_layers": -1}),
         ("pad_token_id is 600; expected 0 to", {"pad_token_id": 600}),
-        ("vocab_size is 4611686018427387904; expected 1 to 10000000000", {"vocab_size": 2**62}),
+        ("vocab_size is 4611686018427387904; expected at most 10000000000", {"vocab_size": 2**62}),
         ("parameters; expected at most", {"vocab_size": 10**9, "max_position_embeddings": 10**9}),
-        ("type_vocab_size is -1; expected 1 to", {"type_vocab_size": -1}),
+        ("type_vocab_size is -1; expected at least 1", {"type_vocab_size": -1}),
         ("max_position_embeddings is 1000", {"max_position_embeddings": 10**400}),
-        ("pad_token_id is 'xxx", {"pad_token_id": "x" * 70_000}),
+        ('pad_token_id is "xxx', {"pad_token_id": "x" * 70_000}),
         ("model_type is [[", {"model_type": [["x" * 70_000]]}),
         ("max_position_embeddings 2 leaves no room for a sentence", {"max_position_embeddings": 2}),
-        ("hidden_size is True; expected int", {"hidden_size": True}),
+        ("hidden_size is true; expected a whole number", {"hidden_size": True}),
     ],
 )
 def test_sizes_out_of_range(checkpoint, complaint, changes):
