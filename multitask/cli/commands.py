@@ -18,7 +18,7 @@ from multitask.models.config import Pooling
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runtime.options import Computing, EmbeddingComputing, RunOptions
 from multitask.stages.ensemble import STAGE as ENSEMBLE
-from multitask.stages.ensemble import EnsembleConfig, Kept
+from multitask.stages.ensemble import EnsembleConfig
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -146,8 +146,6 @@ class Ensemble(_Data):
 
     model: tuple[Path, ...] = field(kw_only=True)
     """The models: runs or model folders. Those named first win ties."""
-    kept: Kept = "leading"
-    """Take each run's `leading` model, or `all` that it keeps (best overall and best on each task)."""
     config: EnsembleConfig = field(default_factory=EnsembleConfig)
     options: RunOptions = field(default_factory=RunOptions)
 

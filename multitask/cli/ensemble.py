@@ -9,7 +9,7 @@ from multitask.stages.ensemble import combining
 def ensemble(options: Ensemble) -> int:
     """Combine models; print their scores, the prediction files and the run's folder."""
     data = options.tasks_file or options.data
-    artefact = combining.ensemble(options.model, data, options.config, options.options, options.kept)
+    artefact = combining.ensemble(options.model, data, options.config, options.options)
     print(ensemble_table(read_json(artefact.folder / "evaluation.json")))
     for path in sorted((artefact.folder / "predictions").iterdir()):
         print(path)

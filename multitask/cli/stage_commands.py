@@ -36,7 +36,7 @@ def stage_command(stage: Stage) -> Command:
     declared["options"] = RunOptions, field(default_factory=RunOptions)
     defaults = {name: default for name, (_, default) in declared.items()}
     kinds = {name: kind for name, (kind, _) in declared.items()}
-    about = {"__doc__": stage.run.__doc__, "stage": stage, "__annotations__": kinds}
+    about = {"__doc__": stage.help, "stage": stage, "__annotations__": kinds}
     options: type[Any] = settings(type(stage.name, (), {**about, **defaults}))
     always = [model.option for model in stage.inputs if model.default is not None]
     common = (*always, "data", "tasks_file", *stage.common, "runs", "device")

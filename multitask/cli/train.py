@@ -4,6 +4,8 @@ from typing import Any
 
 from multitask.runs.artefact import Weights
 from multitask.runtime import distributed
+from multitask.runtime.lazy import function_named
+from multitask.stages.run_stage import run_stage
 
 
 def train(options: Any) -> int:
@@ -11,9 +13,9 @@ def train(options: Any) -> int:
     stage = options.stage
     models = [(getattr(options, model.option), getattr(options, model.revision)) for model in stage.inputs]
     weights = [Weights(name, revision) for name, revision in models if name is not None]
-    artefact = stage.run(weights, options.tasks_file or options.data, options.config, options.options)
+    artefact = run_stage(stage, weights, options.tasks_file or options.data, options.config, options.options)
     if distributed.is_first():  # once however many ranks there are
         if stage.summary is not None:
-            print(stage.summary(artefact))
+            print(function_named(stage.summary)(artefact))
         print(artefact.folder)
     return 0

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minbert.errors import InputError
-from minbert.files import sha256_of_file
 from multitask.data.problems import OnProblem, checked, refuse, warn_incomplete
 from multitask.data.tables import Source, open_table
+from multitask.runs.run_hash import hash_of_file
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def read_texts(path: Path, layout: Layout, limit: int | None = None, on_problem:
         InputError: the file is missing, has no usable row up to the limit, lacks a column, or is not UTF-8; with the
             default `on_problem` also a malformed row.
     """
-    fingerprint = checked(path, sha256_of_file)
+    fingerprint = checked(path, hash_of_file)
     table = open_table(Source(str(path)), on_problem=on_problem, form=layout.form)
     table.require(layout.columns)
     rows: list[list[str]] = []

@@ -20,9 +20,9 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from minbert.errors import InputError
-from minbert.files import sha256_of_file
 from multitask.data.problems import OnProblem, checked, listed, plain, quote, reason, refuse
 from multitask.data.text_lines import MOST_BYTES, suffixes, text_lines
+from multitask.runs.run_hash import hash_of_file
 
 HUB = "hf:"
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -63,7 +63,7 @@ class Source:
     def fingerprint(self) -> str:
         """A hash of the content, 64 hex digits. Raises InputError if there is no such file or data set."""
         if self.path is not None:
-            return checked(self.path, sha256_of_file)
+            return checked(self.path, hash_of_file)
         return sha256(_hub_data_set(self)._fingerprint.encode()).hexdigest()
 
 

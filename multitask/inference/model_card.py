@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from minbert.download_checkpoint import BUNDLED, weights_file
+from minbert.download_checkpoint import BUNDLED, WEIGHT_FILES, weights_file
 from minbert.files import read_json, sha256_of_file
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation.embedding_geometry import MEASURES
@@ -19,6 +19,7 @@ from multitask.runs.artefact import Artefact, is_run, locate_model, without_fold
 
 HUB_ID_OF_BUNDLED = "sentence-transformers/all-MiniLM-L6-v2"
 SUITE_METRICS = {"sts": "spearman", "transfer": "accuracy", "retrieval": "ndcg"}
+RANDOM = "random weights"
 SUB_SAMPLING = ("train_limit", "epoch_size")  # options with which a stage uses only a part of its data
 
 
@@ -115,7 +116,9 @@ def _chain(name: Path) -> tuple[list[ChainRun], list[str]]:
     def visit(run: Path) -> None:
         inputs = read_json(run / "inputs.json")
         labels = inputs["labels"]
-        parents = [labels[key] for key in ("start", "rewind") if key in labels]
+        parents = [labels[key] for key in ("start", "rewind_to") if key in labels]
+        if read_json(run / "config.json").get("from_scratch"):
+            parents = [RANDOM]  # the start only gives sizes and a tokenizer
         for parent in dict.fromkeys([*parents, *labels.get("members", "").split()]):
             path = _run_of(Path(parent))
             beside = run.parent / path.name
@@ -137,20 +140,28 @@ def _run_of(path: Path) -> Path:
 
 
 def _stage(run: Path, inputs: Mapping[str, Any]) -> ChainRun:
-    labels = inputs["labels"]
+    labels, config = inputs["labels"], read_json(run / "config.json")
     rows = [
         (use, name, Path(labels["data"]).name, fingerprint)
         for use in ("training", "views", "dev")
         for name, fingerprint in inputs.get(use, {}).items()
+        if fingerprint is not None
     ]
+    random = config.get("from_scratch", False)
     return ChainRun(
         run.name,
         run.name.partition("-")[0],
-        without_folders(labels.get("start") or labels.get("members", "")),
-        inputs.get("start", {}).get("sha256", ""),
-        read_json(run / "config.json"),
+        RANDOM if random else without_folders(labels.get("start") or labels.get("members", "")),
+        "" if random else _weights_hash(inputs["parents"]),
+        config,
         tuple(rows),
     )
+
+
+def _weights_hash(parents: Sequence[str | Mapping[str, str]]) -> str:
+    """The hash of the only parent's weights; empty for several, and for a run, which the chain has itself."""
+    [parent] = parents if len(parents) == 1 else [{}]
+    return "" if isinstance(parent, str) else next((parent[name] for name in WEIGHT_FILES if name in parent), "")
 
 
 def _scores(folder: Path) -> list[ListedScore]:

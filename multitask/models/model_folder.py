@@ -9,10 +9,11 @@ from pydantic import Field
 
 from minbert.download_checkpoint import HUB_EXTRAS, weights_file
 from minbert.errors import InputError
-from minbert.files import read_json, sha256_of_file, write_json
+from minbert.files import read_json, write_json
 from minbert.settings import read_as, settings
 from multitask.models.config import HeadsConfig, Pooling
 from multitask.models.pooling import PoolingMethod
+from multitask.runs.run_hash import hash_of_file
 
 DESCRIPTION = "multitask.json"
 HEADS = "heads.safetensors"
@@ -50,7 +51,7 @@ def file_hashes(folder: Path) -> dict[str, str]:
     Raises InputError if the folder has no weights.
     """
     paths = [weights_file(folder), *(folder / name for name in ("config.json", DESCRIPTION, HEADS, *HUB_EXTRAS))]
-    return {str(path.relative_to(folder)): sha256_of_file(path) for path in paths if path.is_file()}
+    return {str(path.relative_to(folder)): hash_of_file(path) for path in paths if path.is_file()}
 
 
 def heads_files(folder: Path, pooling: PoolingMethod) -> list[Path]:

@@ -1,11 +1,11 @@
-"""A run is a value: its folder is named by a hash of everything that decides its bits (see `run_hash`).
+"""A run is a value: its folder is named by its key, a hash of everything that decides its bits (see `run_hash`).
 
-    runs/<stage>-<name>-<hash>/
-        config.json    the stage's full resolved configuration
-        inputs.json    hashes of parents, data and start weights, device and precision, versions, the machine
+    runs/<stage>-<name>-<key>/
+        config.json    the stage's full configuration
+        inputs.json    keys of parents, hashes of data and start weights, device and precision, versions, the machine
         ...            what the stage writes
         state/         while running, for resume
-        DONE           written last: hash, size and time of every file that it vouches for
+        DONE           written last: hash, size and time of every file that it vouches for, and how long the run took
 
 Running the same stage again finds DONE and computes nothing; a run that was killed goes on from its state; a second
 process that wants the same artefact waits for the first.
@@ -41,6 +41,19 @@ class Vouched:
     sha256: str
     size: int  # bytes
     modified: int  # nanoseconds
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What DONE holds.
+
+    Args:
+        seconds: wall time that the run took, loading and evaluation included.
+        files: all files of the run by their paths within its folder.
+    """
+
+    seconds: float
+    files: dict[str, Vouched]
 
 
 @dataclass(frozen=True)
@@ -107,8 +120,7 @@ class Artefact:
         digest = key.digest()
         waiting = f"{key.stage} {digest} is being computed by another process; waiting for it"
         with exclusive(runs / LOCKS / f"{key.stage}-{digest}", waiting):
-            existing = [cls(folder) for folder in sorted(runs.glob(f"{key.stage}-*-{digest}"))]
-            artefact = existing[0] if existing else cls(runs / f"{key.stage}-{name}-{digest}")
+            artefact = cls.find(runs, key) or cls(runs / f"{key.stage}-{name}-{digest}")
             if artefact.done:
                 artefact.check()
                 shutil.rmtree(artefact.folder / "state", ignore_errors=True)  # left by a kill right after DONE
@@ -120,12 +132,34 @@ class Artefact:
                 write_json(artefact.folder / "inputs.json", {**versions, **key.inputs, **named})
             if keep and not (artefact.folder / KEEP).is_file():
                 write_text(artefact.folder / KEEP, "")
-            yield artefact
+            try:
+                yield artefact
+            except InputError:
+                if {path.name for path in artefact.folder.iterdir()} <= {"config.json", "inputs.json", KEEP}:
+                    shutil.rmtree(artefact.folder)  # refused before anything was computed
+                raise
+
+    @classmethod
+    def find(cls, runs: Path, key: RunKey) -> "Artefact | None":
+        """The run with this key, complete or not; None if there is none."""
+        return next((cls(folder) for folder in sorted(runs.glob(f"{key.stage}-*-{key.digest()}"))), None)
 
     @property
     def digest(self) -> str:
-        """The hash of everything that determines the run's bits, 16 hex digits."""
-        return self.folder.name.rsplit("-", 1)[1]
+        """The key of the run, 16 hex digits. Raises InputError if the folder was renamed."""
+        if not (found := re.search(r"-([0-9a-f]{16})$", self.folder.resolve().name)):
+            raise InputError(f"{self.folder}: renamed; expected a run's own name, which ends in its key")
+        return found[1]
+
+    @property
+    def stage(self) -> str:
+        """The name of its stage."""
+        return self.folder.name.partition("-")[0]
+
+    @property
+    def seconds(self) -> float:
+        """Wall time that the complete run took, loading and evaluation included; a resumed one's time is summed up."""
+        return self._completed().seconds
 
     @property
     def done(self) -> bool:
@@ -140,16 +174,27 @@ class Artefact:
             else:
                 leftover.unlink(missing_ok=True)
 
-    def finish(self) -> None:
-        """Mark the run complete; only then is the state that it could be resumed from removed."""
+    def finish(self, seconds: float = 0.0) -> None:
+        """Mark the run complete; only then is the state that it could be resumed from removed.
+
+        Args:
+            seconds: wall time of this process; a training that was resumed has counted more.
+        """
         vouched = {}
+        trained = self.history()[-1]["seconds"] if (self.folder / "metrics.jsonl").is_file() else 0.0
         for path in sorted(self.folder.rglob("*")):
             name = path.relative_to(self.folder).as_posix()
             if path.is_file() and name not in (KEEP, DONE) and not name.startswith("state/"):
                 stat = path.stat()
-                vouched[name] = asdict(Vouched(sha256_of_file(path), stat.st_size, stat.st_mtime_ns))
-        write_json(self.folder / DONE, vouched)
+                vouched[name] = Vouched(sha256_of_file(path), stat.st_size, stat.st_mtime_ns)
+        write_json(self.folder / DONE, asdict(Completed(round(max(seconds, trained), 3), vouched)))
         shutil.rmtree(self.folder / "state", ignore_errors=True)
+
+    def require_complete(self) -> None:
+        """Raise InputError unless the run is complete and its files are as they were when it ended."""
+        if not self.done:
+            raise InputError(f"{self.folder}: not a complete run; run the command that made it again to finish it")
+        self.check()
 
     def check(self, whole: bool = False) -> None:
         """Raise InputError if a file of the complete run is missing or has other bytes than when the run ended.
@@ -157,11 +202,7 @@ class Artefact:
         Args:
             whole: read every file, even one whose size and time of change are as they were.
         """
-        try:
-            of_files = read_record(self.folder / DONE, dict[str, Vouched])
-        except InputError as error:
-            raise InputError(f"{error}; delete {self.folder} and run the command that made it again") from None
-        for name, vouched in of_files.items():
+        for name, vouched in self._completed().files.items():
             path = self.folder / name
             stat = path.stat() if path.is_file() else None
             same = stat is not None and (stat.st_size, stat.st_mtime_ns) == (vouched.size, vouched.modified)
@@ -170,6 +211,13 @@ class Artefact:
                     f"{path}: {'missing' if stat is None else 'changed'} since the run was complete; "
                     f"delete {self.folder} and run the command that made it again"
                 )
+
+    def _completed(self) -> Completed:
+        try:
+            found: Completed = read_record(self.folder / DONE, Completed)
+        except InputError as error:
+            raise InputError(f"{error}; delete {self.folder} and run the command that made it again") from None
+        return found
 
     def history(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl, at least one, with scores of the same names. Raises InputError if damaged."""
@@ -193,9 +241,7 @@ class Artefact:
         Raises:
             InputError: the run is not complete, is damaged, or keeps no such model.
         """
-        if not self.done:
-            raise InputError(f"{self.folder}: not a complete run; run the command that made it again to finish it")
-        self.check()
+        self.require_complete()
         kept = self.kept_models()
         score = best_on or next(iter(kept), None)
         if score is None or score not in kept:

@@ -1,6 +1,6 @@
-"""The hash in a run's folder name: which settings and inputs it covers.
+"""The key of a run, which is in its folder's name: which settings and inputs it covers.
 
-The hash covers the settings that differ from their defaults, so that a new option with a default changes no hash. A
+The key covers the settings that differ from their defaults, so that a new option with a default changes no hash. A
 changed default or a changed computation must raise the stage's version; `tests/multitask/stages/test_defaults.py` holds
 a snapshot of all defaults and fails where a version was forgotten.
 """
@@ -8,10 +8,14 @@ a snapshot of all defaults and fails where a version was forgotten.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-FORMAT_VERSION = 6
+from minbert.files import sha256_of_file
+
+FORMAT_VERSION = 7
 """Version of the folders' layout. Raise it when runs of older code can no longer be read."""
 
 
@@ -32,8 +36,8 @@ class RunKey:
     Args:
         stage: the stage's name.
         version: the stage's version.
-        config: the stage's resolved configuration, a dataclass whose fields all have defaults.
-        inputs: hashes of everything that the stage reads, and device and precision.
+        config: the stage's configuration as it was given, a dataclass whose fields all have defaults.
+        inputs: the parents' keys, hashes of everything else that the stage reads, device and precision.
     """
 
     stage: str
@@ -50,6 +54,17 @@ class RunKey:
 def hash_of(value: Any) -> str:
     """The hash of a value of JSON types, 16 hex digits."""
     return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def hash_of_file(path: Path) -> str:
+    """SHA-256 of a file, 64 hex digits; read again only when its size or times have changed."""
+    stat = path.stat()
+    return _hash_of_file(path.absolute(), (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
+
+
+@cache
+def _hash_of_file(path: Path, _state: tuple[int, ...]) -> str:
+    return sha256_of_file(path)
 
 
 def changed_settings(config: Any, defaults: Any = None) -> dict[str, Any]:

@@ -1,11 +1,12 @@
-"""The register of stages: what configures each, what it computes, and whether a seed changes it.
+"""The register of stages: what configures each, which function computes it, what decides its bits.
 
-A stage is a module or folder of this package, or an entry point of the group `multitask.stages`, that calls `register`
-when it is imported. The command line, grids and plans know stages from here alone, so a new stage edits nothing else.
-A module that registers a stage must not import torch, because `--help` imports all of them.
+A stage is a folder of this package, or an entry point of the group `multitask.stages`, that calls `register` when it is
+imported. The command line, grids and plans know stages from here alone, so a new stage edits nothing else. A module
+that registers a stage must not import torch, because `--help` imports all of them; so a stage names its functions as
+`module:function`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -15,9 +16,6 @@ from pkgutil import iter_modules
 from typing import Any
 
 from minbert.errors import InputError
-from multitask.runs.artefact import Artefact, Weights
-from multitask.runs.run_hash import RunKey
-from multitask.runtime.options import RunOptions
 
 ENTRY_POINTS = "multitask.stages"
 
@@ -45,9 +43,9 @@ START = ModelInput(
     "Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased.",
     "all-minilm-l6-v2",
 )
-
-Run = Callable[[Sequence[Weights], Path, Any, RunOptions], Artefact]
-"""From models, data folder, configuration and options to the run's artefact."""
+TRAINING = ("device", "precision", "attention", "threads", "ranks")
+SCORING = ("device", "precision", "attention")
+"""What of `Runtime.describe` decides the bits of trainings, and of scores."""
 
 
 def with_seed(config: Any, seed: int) -> Any:
@@ -57,20 +55,24 @@ def with_seed(config: Any, seed: int) -> Any:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage.
+    """One stage; `multitask.stages.run_stage` runs it.
 
     Args:
         name: the stage's name, as in folder names and on the command line.
         config: class of its configuration, a frozen dataclass whose fields all have defaults.
-        run: computes it, or finds it computed. The docstring is the command's help.
+        compute: `module:function`, a function that takes models (`Weights`), data folder, configuration and `OpenRun`,
+            and writes into the run's folder.
+        reads: `module:function` of what it reads, from configuration and data folder to hashes and declarations as JSON
+            types; part of the key. None: no data.
+        help: the command's help.
         version: raise it when a default or the computation changes, so that no old run is taken for a new one.
         with_seed: gives a configuration another seed; None where a seed changes nothing.
-        inputs: the models that it starts from.
-        summary: what the command prints of a finished run.
+        inputs: the models that it starts from; without any it takes as many as it is given.
+        computing: what of `Runtime.describe` decides its bits; the rest is not part of the key.
+        summary: `module:function` of what the command prints of a finished run.
         command: whether it is a command of its own with the options of `inputs`, configuration and `RunOptions`.
         common: names of the configuration's options that the command's `--help` shows; the rest is in `--help-all`.
         distributed: whether it runs under torchrun.
-        files: the files of the data folder that it reads, for a configuration; None: any.
         check: raises InputError where its data folder lacks something, before anything is computed.
         defaults: the configuration that the command begins with, for a data folder; None: the class's own defaults.
         scores: whether its artefact holds scores, so that it needs no evaluation.
@@ -79,23 +81,21 @@ class Stage:
 
     name: str
     config: type[Any]
-    run: Run
+    compute: str
+    reads: str | None = None
+    help: str = ""
     version: int = 1
     with_seed: Callable[[Any, int], Any] | None = with_seed
     inputs: tuple[ModelInput, ...] = (START,)
-    summary: Callable[[Artefact], str] | None = None
+    computing: Sequence[str] = TRAINING
+    summary: str | None = None
     command: bool = True
     common: tuple[str, ...] = ()
     distributed: bool = False
-    files: Callable[[Any], list[str]] | None = None
     check: Callable[[Any, Path], None] | None = None
     defaults: Callable[[Path], Any] | None = None
     scores: bool = False
     gpu_share: float = 1.0
-
-    def key(self, config: Any, inputs: Mapping[str, Any]) -> RunKey:
-        """What decides the bits of a run of this stage."""
-        return RunKey(self.name, self.version, config, inputs)
 
 
 _REGISTERED: dict[str, Stage] = {}

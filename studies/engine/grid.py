@@ -13,12 +13,12 @@ from multitask.runtime.options import RunOptions
 from studies.engine.experiments import Experiment
 from studies.engine.jobs import Done, Engine, Failed, Job
 from studies.engine.recipes import Node
-from studies.engine.store import Note, Store
+from studies.engine.store import Store
 from studies.engine.table import Row
 
 logger = logging.getLogger("multitask")
 
-Outcomes = Mapping[Node, Note | Failed]
+Outcomes = Mapping[Node, Artefact | Failed]
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,13 @@ def compute_grid(
         report: called after every stage with all outcomes so far.
 
     Returns:
-        The note of every computed stage, and the failure of every other stage.
+        The run of every computed stage, and the failure of every other stage.
 
     Raises:
         Interrupted: a signal asked to stop; the same call resumes.
         OSError: a disk is full or read-only; the same call resumes.
     """
-    outcomes: dict[Node, Note | Failed] = {node: note for node in grid.stages if (note := store.note(node))}
+    outcomes: dict[Node, Artefact | Failed] = {node: run for node in grid.stages if (run := store.find(node))}
     waiting = grid.missing(outcomes)
     total, running = len(waiting), 0
     while waiting or running:
@@ -87,8 +87,8 @@ def compute_grid(
             parents = [outcomes.get(parent) for parent in node.needs]
             if failed := next((parent for parent in parents if isinstance(parent, Failed)), None):
                 outcomes[node] = failed
-            elif note := store.note(node):  # another grid was faster
-                outcomes[node] = note
+            elif run := store.find(node):  # another grid was faster
+                outcomes[node] = run
             elif running < engine.slots and None not in parents:
                 engine.submit(_job(node, grid.stages[node], outcomes, store, options))
                 running += 1
@@ -100,10 +100,7 @@ def compute_grid(
             running -= 1
             if isinstance(outcome, Failed) and outcome.disk is not None:
                 raise outcome.disk
-            if isinstance(outcome, Done):
-                outcomes[job.node] = store.remember(job.node, outcome.artefact, outcome.seconds)
-            else:
-                outcomes[job.node] = outcome
+            outcomes[job.node] = outcome.artefact if isinstance(outcome, Done) else outcome
             _say(job.node, grid.stages[job.node], total - len(waiting) - running, total, outcome)
         report(outcomes)
     return outcomes
@@ -111,8 +108,8 @@ def compute_grid(
 
 def _job(node: Node, row: Row, outcomes: Outcomes, store: Store, options: RunOptions) -> Job:
     name = re.sub(r"\W+", "-", row.key.lower()).strip("-")
-    notes = [outcomes[parent] for parent in node.needs]
-    parents = tuple(Artefact(options.runs / note.artefact) for note in notes if isinstance(note, Note))
+    runs = [outcomes[parent] for parent in node.needs]
+    parents = tuple(run for run in runs if isinstance(run, Artefact))
     return Job(node, parents, replace(options, name=name, keep=False), store.log(node, name))
 
 

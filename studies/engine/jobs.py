@@ -16,6 +16,7 @@ from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.errors import Interrupted, TrainingError
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
+from multitask.stages.run_stage import run_stage
 from studies.engine.recipes import Node
 
 logger = logging.getLogger("multitask")
@@ -93,7 +94,7 @@ def run_job(job: Job) -> Done | Failed:
     started = time.monotonic()
     with _logged_to(job.log):
         try:
-            artefact = compute(job)
+            artefact = run_stage(stage_named(job.node.stage), job.models, job.node.data, job.node.config, job.options)
         except Interrupted:
             raise
         except OSError as error:
@@ -107,14 +108,6 @@ def run_job(job: Job) -> Done | Failed:
             logger.error("failed: %s", message, exc_info=not expected)
             return Failed(message, job.log)
     return Done(artefact, time.monotonic() - started)
-
-
-def compute(job: Job) -> Artefact:
-    """Run the job's stage, with its own number of threads wherever it is computed."""
-    from multitask.runtime.device import use_threads  # imports torch
-
-    use_threads(job.options.threads)
-    return stage_named(job.node.stage).run(job.models, job.node.data, job.node.config, job.options)
 
 
 @contextmanager

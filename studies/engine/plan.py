@@ -49,8 +49,8 @@ def make_plan(preset: Preset, seeds: int, options: RunOptions) -> Plan:
     """
     check_preset(preset, seeds)
     grid, store = Grid.of(preset.experiments, seeds), Store(options)
-    notes = {node: note for node in grid.stages if (note := store.note(node))}
-    missing = set(grid.missing(notes))
+    found = {node: run for node in grid.stages if (run := store.find(node))}
+    missing = set(grid.missing(found))
     first = [node for node in grid.stages if node.seeded(0) == node]
 
     def planned(node: Node, depth: int) -> PlannedStage:
@@ -61,7 +61,7 @@ def make_plan(preset: Preset, seeds: int, options: RunOptions) -> Plan:
             grid.stages[node].label,
             grid.needed[node],
             len(copies),
-            sum(copy in notes for copy in copies),
+            sum(copy in found for copy in copies),
             len(missing & set(copies)),
         )
 

@@ -11,18 +11,18 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import atomic_file
 from multitask.inference.prediction_files import write_prediction_files
-from multitask.runs.artefact import LOCKS, Artefact, locate_model
+from multitask.runs.artefact import LOCKS, Artefact, Weights, locate_model
 from multitask.runs.locks import shared
-from multitask.runs.run_hash import RunKey
-from multitask.runtime.options import Precision, RunOptions
-from multitask.stages.registry import stage_named
+from multitask.runtime.options import RunOptions
+from multitask.stages.registry import SCORING, Stage, stage_named
+from multitask.stages.run_stage import OpenRun, run_stage
 from studies.engine.experiments import Experiment, all_experiments
 from studies.engine.grid import Grid, Outcomes, compute_grid
 from studies.engine.jobs import Engine, Failed
 from studies.engine.presets import NOTES, Preset
 from studies.engine.recipes import Node
 from studies.engine.record import Record, RecordedRun, RecordedStage
-from studies.engine.store import GRIDS, Note, Store
+from studies.engine.store import GRIDS, Store
 from studies.engine.table import MAIN_TASKS, OWN_TASKS
 
 logger = logging.getLogger("multitask")
@@ -92,16 +92,16 @@ class _PlannedRun:
     def recorded(self, outcomes: Outcomes, folder: Path) -> RecordedRun:
         """The run so far. An unfinished run has neither scores nor an error."""
         found = [outcomes.get(node) for node in self.chain]
-        notes = [note for note in found if isinstance(note, Note)]
-        chain = tuple(RecordedStage(note.stage, note.artefact, note.seconds) for note in notes)
+        runs = [run for run in found if isinstance(run, Artefact)]
+        chain = tuple(RecordedStage(run.stage, run.folder.name, run.seconds) for run in runs)
         run = RecordedRun(self.table, self.row, self.seed, chain=chain)
         if isinstance(scores := found[-1], Failed):
             return replace(run, error=scores.error, log=scores.log.relative_to(folder).as_posix())
         model = outcomes.get(self.model)
-        if not (isinstance(scores, Note) and isinstance(model, Note)):
+        if not (isinstance(scores, Artefact) and isinstance(model, Artefact)):
             return run
-        scored = None if model.stage == "simulate" else scores.artefact
-        return replace(run, model=model.artefact, evaluation=scored)
+        scored = None if model.stage == "simulate" else scores.folder.name
+        return replace(run, model=model.folder.name, evaluation=scored)
 
 
 def _planned_runs(experiments: Sequence[Experiment], seeds: int) -> Iterator[_PlannedRun]:
@@ -135,20 +135,29 @@ def write_best_predictions(preset: Preset, record: Record, options: RunOptions, 
 
 @dataclass(frozen=True)
 class PredictionFiles:
-    """How prediction files are computed."""
+    """How prediction files are computed: nothing can be set."""
 
-    precision: Precision = "auto"
+
+PREDICT = Stage(
+    "predict",
+    PredictionFiles,
+    "studies.engine.run:predict",
+    "multitask.stages.reads:of_predictions",
+    computing=SCORING,
+)
+
+
+def predict(models: Sequence[Weights], data: Path, _config: PredictionFiles, run: OpenRun) -> None:
+    """Write a model's prediction files into a run's folder."""
+    options = run.options
+    output = run.folder / "predictions"
+    write_prediction_files(Path(models[0].name), data, output, device=options.device, precision=options.precision)
 
 
 def _predictions(model: Artefact, data: Path, options: RunOptions) -> list[Path]:
     """A model's prediction files, computed once. An ensemble has them already."""
     if (model.folder / "predictions").is_dir():
         return sorted((model.folder / "predictions").iterdir())
-    inputs = {"model": model.digest, "data": Store(options).key(data), "device": options.device}
-    key = RunKey("predict", 1, PredictionFiles(options.precision), inputs)
-    with Artefact.building(options.runs, key, "best", {"data": str(data)}, keep=False) as artefact:
-        if not artefact.done:
-            folder = artefact.folder / "predictions"
-            write_prediction_files(model.folder, data, folder, device=options.device, precision=options.precision)
-            artefact.finish()
-    return sorted((artefact.folder / "predictions").iterdir())
+    where = replace(options, name="best", keep=False)
+    run = run_stage(PREDICT, [model.folder], data, PredictionFiles(), where)
+    return sorted((run.folder / "predictions").iterdir())

@@ -7,15 +7,20 @@ Configurations come from `studies.gradient_paradigm.random_configurations`.
 """
 
 import math
+from collections.abc import Sequence
 from itertools import product
+from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from minbert.files import write_json
 from multitask.objectives import unit
 from multitask.objectives.base import Objective, Pairs
 from multitask.objectives.closed_forms import INFONCE, MAT, MET, MPT, RATIOS, Negatives
+from multitask.runs.artefact import Weights
+from multitask.stages.run_stage import OpenRun
 from studies.gradient_paradigm.random_configurations import Configurations, Tally, tangent
 from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import (
@@ -38,15 +43,27 @@ from studies.gradient_paradigm.simulation_outcomes import (
     TRAINED_DIMENSIONS,
     TRAINED_PAIRS,
     Estimate,
+    as_json,
     case_of,
 )
-from studies.gradient_paradigm.simulations import DISSIPATIONS, PARADIGM
+from studies.gradient_paradigm.simulations import DISSIPATIONS, PARADIGM, USED, run_simulations
 
 ROUNDING = 1e-5
 SLOPES = {MPT: 1, MET: 2, MAT: 1}
 """How fast the difference of two cosines can rise with the difference of a loss's measures."""
 ENSURED_GAPS = {MPT: MPT.margin, MET: MET.margin**2 / 2, MAT: 1 - math.cos(MAT.margin * math.pi)}
 """The least gap of cosines, positive less hardest negative, that a loss of 0 ensures."""
+
+
+def objectives(_config: SimulationConfig, _data: Path) -> dict[str, list[str]]:
+    """The objectives with their parameters, which decide what is simulated."""
+    return {"objectives": [str(objective) for objective in USED]}
+
+
+def compute(_models: Sequence[Weights], _data: Path, config: SimulationConfig, run: OpenRun) -> None:
+    """Simulate and check conjectures into a run's folder."""
+    run_simulations(config).save(run.folder / "simulations.npz")
+    write_json(run.folder / "conjectures.json", as_json(check_conjectures(config)))
 
 
 def check_conjectures(config: SimulationConfig) -> list[Estimate]:

@@ -1,14 +1,12 @@
 """The stage of simulations: gradients of random embeddings and checks of conjectures; no model and no data."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
-from minbert.files import write_json
 from minbert.settings import AtLeastZero, Seed, settings
-from multitask.runs.artefact import Artefact, Weights
+from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage, register
 
@@ -50,25 +48,22 @@ def simulate(config: SimulationConfig, options: RunOptions) -> Artefact:
         config: sizes and seed.
         options: where to write, under which name; device and precision do not matter.
     """
-    # Imports torch, which registering the stage must not.
-    from studies.gradient_paradigm.conjectures import check_conjectures
-    from studies.gradient_paradigm.simulation_outcomes import as_json
-    from studies.gradient_paradigm.simulations import USED, run_simulations
+    from multitask.stages.run_stage import run_stage  # imports torch, which registering the stage must not
 
-    key = STAGE.key(config, {"objectives": [str(objective) for objective in USED]})
-    with Artefact.building(options.runs, key, options.name, {}, options.keep) as artefact:
-        if not artefact.done:
-            run_simulations(config).save(artefact.folder / "simulations.npz")
-            write_json(artefact.folder / "conjectures.json", as_json(check_conjectures(config)))
-            artefact.finish()
-    return artefact
-
-
-def _run(_models: Sequence[Weights], _data: Path, config: SimulationConfig, options: RunOptions) -> Artefact:
-    """Simulate gradients of random embeddings and check the papers' conjectures on them."""
-    return simulate(config, options)
+    return run_stage(STAGE, [], Path(), config, options)
 
 
 STAGE = register(
-    Stage("simulate", SimulationConfig, _run, version=3, with_seed=None, inputs=(), command=False, scores=True)
+    Stage(
+        "simulate",
+        SimulationConfig,
+        "studies.gradient_paradigm.conjectures:compute",
+        "studies.gradient_paradigm.conjectures:objectives",
+        version=3,
+        with_seed=None,
+        inputs=(),
+        computing=(),
+        command=False,
+        scores=True,
+    )
 )

@@ -10,7 +10,7 @@ tenth that both rankings have; chance alone gives a tenth.
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
@@ -26,10 +26,12 @@ from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.evaluation.statistics import Values
 from multitask.evaluation.text_tables import aligned
+from multitask.runs.artefact import Weights
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator
-from multitask.stages.common import begin_stage
-from multitask.stages.prune import PruneConfig
+from multitask.stages.common import Start
+from multitask.stages.prune import STAGE, PruneConfig
+from multitask.stages.run_stage import prepare_process
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 from multitask.training.importance_scores import AlignUniformSource, scored_batches, sensitivity
@@ -95,7 +97,8 @@ def stability(
 
 def _scorer(start: str, data: Path, config: PruneConfig, options: RunOptions) -> tuple[Scores, Rows]:
     """What scores the units as `multitask prune` does, and the rows that it scores them on."""
-    begin, runtime = begin_stage(start, config.pooling, config.seed, replace(options, precision="fp32"))
+    runtime = prepare_process(STAGE, options)
+    begin = Start.load(Weights(start), config.pooling, config.seed)
     examples = load_rows(task_named(data, "similarity"), "train")
     pairs = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
     source = AlignUniformSource(pairs, config.uniformity_weight)

@@ -1,15 +1,9 @@
 """Several fine-tuned models combined into one: settings and registration. `combining.py` combines."""
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 from minbert.settings import Count, settings
-from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions
-from multitask.stages.registry import Stage, register
-
-Kept = Literal["leading", "all"]
+from multitask.stages.registry import SCORING, Stage, register
 
 
 @settings
@@ -24,22 +18,21 @@ class EnsembleConfig:
     rounds: Count = 20
     """How many members the greedy selection takes, with repetition. It keeps the best of its rounds."""
 
-
-def _run(models: Sequence[Weights], data: Path, config: EnsembleConfig, options: RunOptions) -> Artefact:
-    """Combine fine-tuned models; the artefact has their dev scores and the course's prediction files."""
-    from multitask.stages.ensemble.combining import ensemble
-
-    return ensemble([Path(model.name) for model in models], data, config, options)
+    kept: Literal["leading", "all"] = "leading"
+    """Take each run's `leading` model, or `all` that it keeps (best overall and best on each task)."""
 
 
 STAGE = register(
     Stage(
         "ensemble",
         EnsembleConfig,
-        _run,
+        "multitask.stages.ensemble.combining:combine",
+        "multitask.stages.reads:of_predictions",
+        "Combine fine-tuned models; the artefact has their dev scores and the course's prediction files.",
         version=2,
         with_seed=None,
         inputs=(),
+        computing=SCORING,
         command=False,
         scores=True,
         gpu_share=0.5,

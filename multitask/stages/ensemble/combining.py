@@ -17,10 +17,10 @@ from multitask.data.labelled_data import LabelledData
 from multitask.evaluation.task_predictions import Estimates, estimate, located, tokenised, tune, write_predictions
 from multitask.evaluation.task_scores import MultitaskScores, labels_of, score
 from multitask.models.multitask_model import MultitaskModel
-from multitask.runs.artefact import Artefact
-from multitask.runtime.device import Runtime, start
+from multitask.runs.artefact import Artefact, Weights
+from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
-from multitask.stages.ensemble import STAGE, EnsembleConfig, Kept
+from multitask.stages.ensemble import STAGE, EnsembleConfig
 from multitask.stages.ensemble.votes_and_soups import (
     Member,
     blend,
@@ -32,6 +32,7 @@ from multitask.stages.ensemble.votes_and_soups import (
     soup,
 )
 from multitask.stages.evaluate.scoring import write_evaluation
+from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Split, Task
@@ -44,9 +45,7 @@ SELECTED_ON_DEV = ("best_per_task", "greedy", "greedy_soup")
 Votes = dict[str, dict[str, int]]  # votes of each task's members, by the members' labels
 
 
-def ensemble(
-    models: Sequence[Path], data: Path, config: EnsembleConfig, options: RunOptions, kept: Kept = "leading"
-) -> Artefact:
+def ensemble(models: Sequence[Path], data: Path, config: EnsembleConfig, options: RunOptions) -> Artefact:
     """Combine models; the members with a head for a task answer that task.
 
     The artefact holds evaluation.json and predictions.npz, as `evaluate_on_dev` writes them. evaluation.json also has
@@ -59,45 +58,36 @@ def ensemble(
         data: a tasks file, or the folder of the course's files.
         config: how to combine them.
         options: device, precision, and where to write.
-        kept: use only a run's leading model, or all models that it keeps.
 
     Raises:
         InputError: a folder holds no fine-tuned model, the models cannot form a soup, a file is missing or malformed,
             or outputs are not finite.
     """
-    runtime = start(options.device, options.precision)
-    members = find_members(models, kept)
+    return run_stage(STAGE, models, data, config, options)
+
+
+def combine(models: Sequence[Weights], data: Path, config: EnsembleConfig, run: OpenRun) -> None:
+    """Combine models into a run's folder."""
+    runtime = run.runtime
+    members = find_members([Path(model.name) for model in models], config.kept)
     if config.method in SOUPS:
         check_soup(members)
     tasks = _common_tasks(members, data)
     examples = _read(tasks)
-    inputs = {
-        "members": [member.identity for member in members],
-        "data": {split: {name: rows.identity for name, rows in sets.items()} for split, sets in examples.items()},
-        **runtime.describe(),
-    }
-    labels = {"members": " ".join(str(member.folder) for member in members), "data": str(data)}
     seen = reduce(or_, [TrainedOn.of_folder(member.folder, member.label) for member in members])
-    key = STAGE.key(config, inputs)
-    with Artefact.building(options.runs, key, options.name, labels, options.keep) as artefact:
-        seen.keep(artefact.folder)
-        if artefact.done:
-            logger.info("already computed")
-            return artefact
-        dev = examples["dev"]
-        answers = {member.label: _answers(member, dev, runtime) for member in members}
-        scores = {member.label: score(member.tasks, answers[member.label], dev) for member in members}
-        if config.method in SOUPS:
-            votes, combined = _soup(config, members, scores, examples, runtime, artefact.folder)
-        else:
-            votes = _vote(config, tasks, answers, dev)
-            combined = {"dev": _blended(votes, answers), "test": _on_test(members, votes, examples["test"], runtime)}
-        tasks = {name: task.tuned(combined["dev"][name], labels_of(dev[name])) for name, task in tasks.items()}
-        for split in examples:
-            write_predictions(tasks, combined[split], examples[split], split, artefact.folder / "predictions")
-        write_evaluation(artefact.folder, tasks, combined["dev"], dev, seen, _described(config, scores, votes))
-        artefact.finish()
-    return artefact
+    seen.keep(run.folder)
+    dev = examples["dev"]
+    answers = {member.label: _answers(member, dev, runtime) for member in members}
+    scores = {member.label: score(member.tasks, answers[member.label], dev) for member in members}
+    if config.method in SOUPS:
+        votes, combined = _soup(config, members, scores, examples, runtime, run.folder)
+    else:
+        votes = _vote(config, tasks, answers, dev)
+        combined = {"dev": _blended(votes, answers), "test": _on_test(members, votes, examples["test"], runtime)}
+    tasks = {name: task.tuned(combined["dev"][name], labels_of(dev[name])) for name, task in tasks.items()}
+    for split in examples:
+        write_predictions(tasks, combined[split], examples[split], split, run.folder / "predictions")
+    write_evaluation(run.folder, tasks, combined["dev"], dev, seen, _described(config, scores, votes))
 
 
 def _common_tasks(members: Sequence[Member], data: Path) -> dict[str, Task]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from minbert.files import read_json, sha256_of_file
 from multitask.models.model_folder import HEADS
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, locate_model
-from multitask.stages.ensemble import Kept
 from multitask.tasks.task import Task
 
 
@@ -31,7 +30,7 @@ class Member:
         folder: the model's folder.
         tasks: the tasks that it has a head for.
         shape: properties that models must share before their weights can be averaged, as JSON types.
-        start: SHA-256 of the weights that its run started from; None for a model outside a run.
+        start: what its run started from, its key or hashes of its files; None for a model outside a run.
         seed: its run's seed; None for a model outside a run.
         identity: everything that determines the bits of its outputs, as JSON types.
     """
@@ -59,7 +58,8 @@ class Member:
         run = folder.resolve().parent.parent
         start, seed = None, None
         if folder.resolve().parent.name == "checkpoints" and (run / "inputs.json").is_file():
-            start = read_json(run / "inputs.json").get("start", {}).get("sha256")
+            parents = read_json(run / "inputs.json").get("parents", [])
+            start = json.dumps(parents) if len(parents) == 1 else None
             seed = read_json(run / "config.json").get("seed")
         tasks = {name: task.declaration() for name, task in model.tasks.items()}
         return cls(folder, model.tasks, shape, start, seed, {**shape, "tasks": tasks, "weights": weights})
@@ -70,7 +70,7 @@ class Member:
         return str(self.folder)
 
 
-def find_members(models: Sequence[Path], kept: Kept) -> list[Member]:
+def find_members(models: Sequence[Path], kept: Literal["leading", "all"]) -> list[Member]:
     """The members that a user names, in that order; equal models count once.
 
     Args:
@@ -89,7 +89,7 @@ def find_members(models: Sequence[Path], kept: Kept) -> list[Member]:
     return list(members.values())
 
 
-def _folders(model: Path, kept: Kept) -> Iterable[Path]:
+def _folders(model: Path, kept: str) -> Iterable[Path]:
     folders = [locate_model(model)]
     if kept == "all":
         folders += Artefact(model).kept_models().values()  # empty for a model folder

@@ -1,6 +1,5 @@
 """Scores of a model on the dev sets and on SentEval's tasks: settings and registration. `scoring.py` scores."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,9 +7,8 @@ from pydantic import Field
 
 from minbert.errors import InputError
 from minbert.settings import settings
-from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions
-from multitask.stages.registry import Stage, register
+from multitask.evaluation.suite_sets import SETS, missing_files
+from multitask.stages.registry import SCORING, Stage, register
 
 
 @settings
@@ -33,42 +31,22 @@ class SuitesConfig:
     """Also measure alignment, uniformity and so on of the embeddings of the STS Benchmark's scored sentences."""
 
 
-def suite_files(config: SuitesConfig) -> list[str]:
-    """The files that the suites are read from, within SentEval's data folder."""
-    from multitask.evaluation.suite_sets import SETS
-
-    return [file for suite in config.suites for entry in SETS[suite] for file in entry.files]
-
-
 def _check_suites(config: SuitesConfig, folder: Path) -> None:
-    from multitask.evaluation.suite_sets import SETS, missing_files
-
     for suite in config.suites:
         if len(missing_files(SETS[suite], folder)) == len(SETS[suite]):
             raise InputError(f"{folder}: has no data set of {suite}; pass SentEval's data folder with --suites-data")
-
-
-def _run_evaluation(models: Sequence[Weights], data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:
-    """Score a run's best model, or a checkpoint, on the dev sets."""
-    from multitask.stages.evaluate.scoring import evaluate_on_dev
-
-    return evaluate_on_dev(models[0], data, config, options)
-
-
-def _run_suites(models: Sequence[Weights], data: Path, config: SuitesConfig, options: RunOptions) -> Artefact:
-    """Score a model's frozen embeddings on SentEval's tasks."""
-    from multitask.stages.evaluate.scoring import evaluate_suites
-
-    return evaluate_suites(models[0], data, config, options)
 
 
 ON_DEV = register(
     Stage(
         "evaluate",
         EvaluateConfig,
-        _run_evaluation,
+        "multitask.stages.evaluate.scoring:score_dev_sets",
+        "multitask.stages.reads:of_evaluate",
+        "Score a run's best model, or a checkpoint, on the dev sets.",
         version=5,
         with_seed=None,
+        computing=SCORING,
         command=False,
         scores=True,
         gpu_share=0.5,
@@ -78,11 +56,13 @@ ON_SUITES = register(
     Stage(
         "suites",
         SuitesConfig,
-        _run_suites,
+        "multitask.stages.evaluate.scoring:score_suites",
+        "multitask.stages.reads:of_suites",
+        "Score a model's frozen embeddings on SentEval's tasks.",
         version=5,
         with_seed=None,
+        computing=SCORING,
         command=False,
-        files=suite_files,
         check=_check_suites,
         scores=True,
         gpu_share=0.5,

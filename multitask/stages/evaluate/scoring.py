@@ -1,6 +1,6 @@
 """Score a model and keep every prediction, as input for tables, figures and tests."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from minbert.files import atomic_file, read_json, sha256_of_file, write_json
+from minbert.files import atomic_file, read_json, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.data.labelled_data import LabelledData
@@ -20,13 +20,12 @@ from multitask.evaluation.embedding_suites import SUITES, measure_task, read_set
 from multitask.evaluation.senteval_files import SimilarityData
 from multitask.evaluation.task_predictions import Estimates, estimate, load_split
 from multitask.evaluation.task_scores import labels_of, overlap, score
-from multitask.models.model_folder import file_hashes
 from multitask.models.multitask_model import load_model, tasks_to_score
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact, Weights, is_run, locate_model
-from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import ON_DEV, ON_SUITES, EvaluateConfig, SuitesConfig
+from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Cosine
 from multitask.tasks.read_examples import load_rows
@@ -54,30 +53,22 @@ def evaluate_on_dev(model: str | Weights, data: Path, config: EvaluateConfig, op
         InputError: no such model, a missing or malformed dev file, or one that differs from those that selected the
             run's best model.
     """
-    model, runtime = Weights.of(model), start(options.device, options.precision)
+    return run_stage(ON_DEV, [model], data, config, options)
+
+
+def score_dev_sets(models: Sequence[Weights], data: Path, _config: EvaluateConfig, run: OpenRun) -> None:
+    """Score into a run's folder."""
+    [model], runtime = models, run.runtime
     folder = locate_model(model.name, model.revision)
     loaded = load_model(folder, load_tasks(data)).to(runtime.device)
     dev = load_split(loaded, data, "dev")
     _check_selected_on(model, dev)
     pairs = similarity_dev_set(data)
-    inputs = {
-        "model": _identity(model, folder),
-        "tasks": {name: task.declaration() for name, task in loaded.tasks.items()},
-        "dev": {name: split.examples.identity for name, split in dev.items()},
-        "similarity": None if pairs is None else pairs.identity,
-        **runtime.describe(),
-    }
-    key = ON_DEV.key(config, inputs)
-    with Artefact.building(options.runs, key, options.name, {"data": str(data)}, options.keep) as artefact:
-        if artefact.done:
-            return artefact
-        loaded.tasks = tasks_to_score(loaded, folder)
-        examples = {name: split.examples for name, split in dev.items()}
-        seen = TrainedOn.of_folder(folder, model.name)
-        embedded = {} if pairs is None else {"geometry": _geometry(folder, pairs, options)}
-        write_evaluation(artefact.folder, loaded.tasks, estimate(loaded, dev, runtime), examples, seen, embedded)
-        artefact.finish()
-    return artefact
+    loaded.tasks = tasks_to_score(loaded, folder)
+    examples = {name: split.examples for name, split in dev.items()}
+    seen = TrainedOn.of_folder(folder, model.name)
+    embedded = {} if pairs is None else {"geometry": _geometry(folder, pairs, run.options)}
+    write_evaluation(run.folder, loaded.tasks, estimate(loaded, dev, runtime), examples, seen, embedded)
 
 
 def _check_selected_on(model: Weights, dev: Mapping[str, LabelledData]) -> None:
@@ -86,11 +77,6 @@ def _check_selected_on(model: Weights, dev: Mapping[str, LabelledData]) -> None:
     for name, fingerprint in inputs.get("dev", {}).items():
         if name in dev and dev[name].examples.fingerprint != fingerprint:
             raise InputError(f"{dev[name].examples.source}: not the file that {model} was selected on")
-
-
-def _identity(model: Weights, folder: Path) -> str | dict[str, str]:
-    """What decides a model's outputs: the digest of its run, or the hashes of the files in a checkpoint's folder."""
-    return Artefact(Path(model.name)).digest if is_run(model.name) else file_hashes(folder)
 
 
 def similarity_dev_set(data: Path) -> Examples | None:
@@ -165,51 +151,46 @@ def evaluate_suites(model: str | Weights, folder: Path, config: SuitesConfig, op
     Raises:
         InputError: no such model, a file is malformed, or all sets of a suite are missing.
     """
-    model, runtime = Weights.of(model), start(options.device, options.precision)
+    return run_stage(ON_SUITES, [model], folder, config, options)
+
+
+def score_suites(models: Sequence[Weights], folder: Path, config: SuitesConfig, run: OpenRun) -> None:
+    """Score frozen embeddings into a run's folder."""
+    [model], options = models, run.options
     found = {suite: read_sets(suite, folder) for suite in config.suites}
-    paths = [path for suite in found for entry in SUITES[suite].sets for path in entry.paths(folder) if path.is_file()]
-    files = {str(path.relative_to(folder)): sha256_of_file(path) for path in paths}
     place = locate_model(model.name, model.revision)
-    inputs = {"model": _identity(model, place), "data": files, **runtime.describe()}
-    labels = {"data": str(folder)}
-    key = ON_SUITES.key(config, inputs)
-    with Artefact.building(options.runs, key, options.name, labels, options.keep) as artefact:
-        if artefact.done:
-            return artefact
-        data = {
-            (suite, task): content if config.limit is None else content.sampled(config.limit)
-            for suite, (tasks, _) in found.items()
-            for task, content in tasks.items()
+    data = {
+        (suite, task): content if config.limit is None else content.sampled(config.limit)
+        for suite, (tasks, _) in found.items()
+        for task, content in tasks.items()
+    }
+    encoder = SentenceEncoder.load(place, device=options.device, precision=options.precision)
+    sentences = (text for content in data.values() for text in content.sentences)
+    table = embed(encoder, sentences, cache=None)
+    seen = TrainedOn.of_folder(place, model.name)
+    answers, tasks = {}, {}
+    for (suite, task), content in data.items():
+        outcome, result = measure_task(suite, task, content, table, seen, seed=0)
+        main = SUITES[suite].main
+        assert main is not None, "suites of tasks have a main number"
+        assert outcome.answers is not None, "and answers"
+        answers[task] = outcome.answers
+        tasks[task] = {
+            "scores": main(result.scores),
+            "measures": SUITES[suite].unit,
+            "metrics": asdict(result.scores),
+            "overlap": result.summary(main),
         }
-        encoder = SentenceEncoder.load(place, device=options.device, precision=options.precision)
-        sentences = (text for content in data.values() for text in content.sentences)
-        table = embed(encoder, sentences, cache=None)
-        seen = TrainedOn.of_folder(place, model.name)
-        answers, tasks = {}, {}
-        for (suite, task), content in data.items():
-            outcome, result = measure_task(suite, task, content, table, seen, seed=0)
-            main = SUITES[suite].main
-            assert main is not None, "suites of tasks have a main number"
-            assert outcome.answers is not None, "and answers"
-            answers[task] = outcome.answers
-            tasks[task] = {
-                "scores": main(result.scores),
-                "measures": SUITES[suite].unit,
-                "metrics": asdict(result.scores),
-                "overlap": result.summary(main),
-            }
-        evaluation = {
-            "overall": float(np.mean([of["scores"] for of in tasks.values()])),
-            **{kind: {task: of[kind] for task, of in tasks.items()} for kind in next(iter(tasks.values()))},
-            "missing": {task: path for _, missing in found.values() for task, path in missing.items()},
-            "unknown": seen.unknown,
-            "pooling": encoder.pooling,
-        }
-        if config.geometry and (pairs := data.get(GEOMETRY_OF)) is not None:
-            evaluation["geometry"] = _numbers(geometry(pairs, table))
-        _write(artefact.folder, answers, evaluation)
-        artefact.finish()
-    return artefact
+    evaluation = {
+        "overall": float(np.mean([of["scores"] for of in tasks.values()])),
+        **{kind: {task: of[kind] for task, of in tasks.items()} for kind in next(iter(tasks.values()))},
+        "missing": {task: path for _, missing in found.values() for task, path in missing.items()},
+        "unknown": seen.unknown,
+        "pooling": encoder.pooling,
+    }
+    if config.geometry and (pairs := data.get(GEOMETRY_OF)) is not None:
+        evaluation["geometry"] = _numbers(geometry(pairs, table))
+    _write(run.folder, answers, evaluation)
 
 
 def _write(

@@ -1,8 +1,6 @@
 """Fine-tuning on labelled tasks, together or alone: settings and registration. `training.py` trains."""
 
-from collections.abc import Sequence
 from dataclasses import field
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -10,8 +8,6 @@ from pydantic import Field
 from minbert.errors import InputError
 from minbert.settings import Count, Seed, settings
 from multitask.models.config import HeadsConfig, Pooling
-from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions
 from multitask.schedulers.config import SchedulerConfig
 from multitask.stages.registry import Stage, register
 from multitask.training.config import OptimizerConfig, RegularisationConfig
@@ -72,13 +68,6 @@ class FinetuneConfig:
             raise InputError(f"tasks are {', '.join(named)}; expected each named once")
 
 
-def scores_of_epochs(run: Artefact) -> str:
-    """Dev scores after each epoch, as a text table."""
-    from multitask.evaluation.text_tables import scores_table
-
-    return scores_table(run.history())
-
-
 COMMON = (
     "tasks",
     "epochs",
@@ -92,20 +81,15 @@ COMMON = (
 )
 
 
-def _run(models: Sequence[Weights], data: Path, config: FinetuneConfig, options: RunOptions) -> Artefact:
-    """Fine-tune an encoder on the tasks and keep the models that are best on the dev sets."""
-    from multitask.stages.finetune.training import finetune
-
-    return finetune(models[0], data, config, options)
-
-
 STAGE = register(
     Stage(
         "finetune",
         FinetuneConfig,
-        _run,
+        "multitask.stages.finetune.training:train_tasks",
+        "multitask.stages.reads:of_finetune",
+        "Fine-tune an encoder on the tasks and keep the models that are best on the dev sets.",
         version=7,
-        summary=scores_of_epochs,
+        summary="multitask.stages.summaries:of_training",
         common=COMMON,
         distributed=True,
     )

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -19,8 +18,9 @@ from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator
 from multitask.schedulers import build_scheduler
-from multitask.stages.common import Start, begin_stage, train_once
+from multitask.stages.common import Start, train_run
 from multitask.stages.finetune import STAGE, FinetuneConfig
+from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.training.loop import LoopConfig
@@ -51,13 +51,15 @@ def finetune(
         TrainingError: training diverged.
         Interrupted: a signal stopped the run; it can be resumed.
     """
-    found = prepare(start_weights, Path(data), config, options)
+    return run_stage(STAGE, [start_weights], data, config, options)
+
+
+def train_tasks(models: Sequence[Weights], data: Path, config: FinetuneConfig, run: OpenRun) -> None:
+    """Fine-tune into a run's folder."""
+    found = prepare(models[0], data, config, run.runtime)
     problem = Finetuning(found.model, found.training, found.dev, found.config, found.runtime)
     loop = LoopConfig(config.epochs, config.optimizer, config.patience, watch_every=config.conflicts_every)
-    key = STAGE.key(found.config, found.inputs)
-    labels = found.begin.labels(Path(data))
-    seen = found.begin.trained_on, found.sentences
-    return train_once(key, problem, loop, config.seed, labels, *seen, options, found.runtime)
+    train_run(run, problem, loop, config.seed, found.begin.trained_on, found.sentences)
 
 
 @dataclass(frozen=True)
@@ -72,32 +74,16 @@ class Prepared:
     runtime: Runtime
 
     @property
-    def inputs(self) -> dict[str, Any]:
-        """Hashes of all inputs, the tasks' declarations, device and precision."""
-        return {
-            **self.begin.identity(),
-            **self.runtime.describe(),
-            "tasks": {name: task.declaration() for name, task in self.model.tasks.items()},
-            "training": {name: split.examples.fingerprint for name, split in self.training.items()},
-            "dev": {name: split.examples.fingerprint for name, split in self.dev.items()},
-            # One file may be read in several ways: other splits, other quotes, other held-out rows.
-            "rows": {
-                use: {name: split.examples.identity for name, split in sets.items()}
-                for use, sets in (("training", self.training), ("dev", self.dev))
-            },
-        }
-
-    @property
     def sentences(self) -> dict[str, list[Hashes]]:
         """Hashes [rows] of each task's columns of training sentences."""
         return {name: [hash_sentences(c) for c in split.examples.sentences] for name, split in self.training.items()}
 
 
-def prepare(start_weights: str | Weights, data: Path, config: FinetuneConfig, options: RunOptions) -> Prepared:
-    """Load start weights and data, and add new heads to the encoder; the arguments are those of `finetune`."""
+def prepare(start_weights: Weights, data: Path, config: FinetuneConfig, runtime: Runtime) -> Prepared:
+    """Load start weights and data, and add new heads to the encoder."""
     declared = chosen_tasks(data, (*(config.tasks or default_tasks(data)), *config.untrained))
     names = tuple(name for name in declared if name not in config.untrained)
-    begin, runtime = begin_stage(start_weights, config.pooling, config.seed, options)
+    begin = Start.load(start_weights, config.pooling, config.seed)
     config = replace(config, pooling=begin.pooling, tasks=names)
     if config.encoder_dropout is not None:
         begin.encoder.set_dropout(config.encoder_dropout)

@@ -1,15 +1,12 @@
 """Fusion training: settings and registration. `training.py` trains."""
 
-from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from minbert.settings import AtLeastZero, settings
 from multitask.models.config import HeadsConfig
-from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions
-from multitask.stages.finetune import COMMON, FinetuneConfig, scores_of_epochs
+from multitask.stages.finetune import COMMON, FinetuneConfig
 from multitask.stages.registry import Stage, register
 from multitask.training.config import ContrastiveConfig
 
@@ -55,21 +52,16 @@ def _with_seed(config: FuseConfig, seed: int) -> Any:
     return replace(config, finetune=replace(config.finetune, seed=seed))
 
 
-def _run(models: Sequence[Weights], data: Path, config: FuseConfig, options: RunOptions) -> Artefact:
-    """Train each batch against its labels, then its sentences against the contrastive objective."""
-    from multitask.stages.fuse.training import fuse
-
-    return fuse(models[0], data, config, options)
-
-
 STAGE = register(
     Stage(
         "fuse",
         FuseConfig,
-        _run,
+        "multitask.stages.fuse.training:train_both",
+        "multitask.stages.reads:of_fuse",
+        "Train each batch against its labels, then its sentences against the contrastive objective.",
         version=5,
         with_seed=_with_seed,
-        summary=scores_of_epochs,
+        summary="multitask.stages.summaries:of_training",
         common=(*COMMON, "objective"),
         distributed=True,
         defaults=defaults_for,

@@ -15,9 +15,10 @@ from multitask.data.examples import Rows
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions
-from multitask.stages.common import train_once
+from multitask.stages.common import train_run
 from multitask.stages.finetune.training import Finetuning, Prepared, prepare
 from multitask.stages.fuse import STAGE, FuseConfig
+from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.training.contrastive_source import (
     ContrastiveSource,
     build_projection,
@@ -43,7 +44,12 @@ def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: 
         TrainingError: training diverged.
         Interrupted: a signal stopped the run; it can be resumed.
     """
-    found = prepare(start_weights, data, config.finetune, options)
+    return run_stage(STAGE, [start_weights], data, config, options)
+
+
+def train_both(models: Sequence[Weights], data: Path, config: FuseConfig, run: OpenRun) -> None:
+    """Fuse into a run's folder."""
+    found = prepare(models[0], data, config.finetune, run.runtime)
     config = replace(config, finetune=found.config)
     begin, width = found.begin, found.begin.encoder.config.hidden_size
     projection = build_projection(config.contrastive.projection, width).to(found.runtime.device)
@@ -55,15 +61,12 @@ def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: 
             name, data, config.contrastive, begin.tokenizer, projection, limit, found.config.max_length
         )
     problem = Fusing(found, config, views, projection)
-    inputs = {**found.inputs, "views": {name: source.fingerprint for name, source in views.items()}}
     supervised = found.config
     loop = LoopConfig(
         supervised.epochs, supervised.optimizer, supervised.patience, watch_every=supervised.conflicts_every
     )
     sentences = {**found.sentences, **{_views(name): source.sentences for name, source in views.items()}}
-    seen = begin.trained_on, sentences
-    key, labels = STAGE.key(config, inputs), begin.labels(data)
-    return train_once(key, problem, loop, supervised.seed, labels, *seen, options, found.runtime)
+    train_run(run, problem, loop, supervised.seed, begin.trained_on, sentences)
 
 
 class Fusing(Finetuning):

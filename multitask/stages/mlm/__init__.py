@@ -1,8 +1,6 @@
 """Masked-language-model pre-training: settings and registration. `training.py` trains."""
 
-from collections.abc import Sequence
 from dataclasses import field
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -11,8 +9,6 @@ from minbert.config import ModelType
 from minbert.errors import InputError
 from minbert.settings import Count, Seed, settings
 from multitask.models.config import Pooling
-from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage, register
 from multitask.training.config import MaskingConfig, OptimizerConfig
 
@@ -72,13 +68,18 @@ class MlmConfig:
             raise InputError("a shape is given, but the start weights have their own; it goes with --from-scratch")
 
 
-def _run(models: Sequence[Weights], data: Path, config: MlmConfig, options: RunOptions) -> Artefact:
-    """Train an encoder to predict masked words, from weights or from scratch; other stages can start from it."""
-    from multitask.stages.mlm.training import mlm
-
-    return mlm(models[0], data, config, options)
-
-
 COMMON = ("sources", "from_scratch", "epochs", "batch_size", "learning_rate", "train_limit", "max_length", "seed")
 # In grids no seed changes it: one masked language model stands in for a downloaded checkpoint, the same for all seeds.
-STAGE = register(Stage("mlm", MlmConfig, _run, version=4, with_seed=None, common=COMMON, distributed=True))
+STAGE = register(
+    Stage(
+        "mlm",
+        MlmConfig,
+        "multitask.stages.mlm.training:train_masked",
+        "multitask.stages.reads:of_mlm",
+        "Train an encoder to predict masked words, from weights or from scratch; other stages can start from it.",
+        version=4,
+        with_seed=None,
+        common=COMMON,
+        distributed=True,
+    )
+)

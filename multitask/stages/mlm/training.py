@@ -22,8 +22,9 @@ from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator, torch_seed
-from multitask.stages.common import Start, begin_stage, train_once
+from multitask.stages.common import Start, train_run
 from multitask.stages.mlm import STAGE, MlmConfig, ShapeConfig
+from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.tasks.training_sentences import training_sentences
 from multitask.training.loop import LoopConfig
 from multitask.training.masked_words import MaskedSource
@@ -48,33 +49,26 @@ def mlm(start_weights: str | Weights, data: Path, config: MlmConfig, options: Ru
         TrainingError: training diverged.
         Interrupted: a signal stopped the run; it can be resumed.
     """
-    begin, runtime = begin_stage(start_weights, config.pooling, config.seed, options)
+    return run_stage(STAGE, [start_weights], data, config, options)
+
+
+def train_masked(models: Sequence[Weights], data: Path, config: MlmConfig, run: OpenRun) -> None:
+    """Train on masked words into a run's folder."""
+    runtime = run.runtime
+    begin = Start.load(models[0], config.pooling, config.seed)
     config = replace(config, pooling=begin.pooling)
-    texts = [training_sentences(name, data, config.train_limit) for name in config.sources]
-    sentences = [[found[row] for row in drawn_rows(len(found), config.train_limit)] for found, _ in texts]
+    texts = [training_sentences(name, data, config.train_limit)[0] for name in config.sources]
+    sentences = [[found[row] for row in drawn_rows(len(found), config.train_limit)] for found in texts]
     training, dev = _split(sentences, config)
     if config.from_scratch:
         begin = _from_scratch(begin, config.shape, training)
         head = MaskedLanguageHead(begin.encoder.config)
     else:
         head = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
-    inputs = {
-        **begin.identity(),
-        **runtime.describe(),
-        "training": {name: fingerprint for name, (_, fingerprint) in zip(config.sources, texts, strict=True)},
-    }
-    if config.from_scratch:
-        inputs["start"] = {"config": begin.encoder.config.values()}  # the start weights are not used
     module = nn.ModuleDict({"encoder": begin.encoder, "head": head}).to(runtime.device)
     problem = MaskedTraining(module, begin, head, training, dev, config, runtime)
     loop = LoopConfig(config.epochs, config.optimizer, evaluate_every=config.evaluate_every)
-    labels = begin.labels(data)
-    if config.from_scratch:
-        tokenizer = f"the tokenizer of {begin.name}" if config.shape.model_type is None else "a tokenizer learned here"
-        labels |= {"start": f"random, with {tokenizer}", "--start": begin.name}
-    seen = begin.trained_on, {SOURCE: [hash_sentences(training)]}
-    key = STAGE.key(config, inputs)
-    return train_once(key, problem, loop, config.seed, labels, *seen, options, runtime)
+    train_run(run, problem, loop, config.seed, begin.trained_on, {SOURCE: [hash_sentences(training)]})
 
 
 class MaskedTraining:
@@ -154,7 +148,6 @@ def _from_scratch(begin: Start, shape: ShapeConfig, sentences: list[str]) -> Sta
     """
     config, tokenizer = begin.encoder.config, begin.tokenizer
     if shape.model_type is not None:
-        # Needed even if the run is complete: the artefact's hash contains the tokenizer's fingerprint.
         tokenizer = train_tokenizer(shape.model_type, sentences, config.vocab_size, config.max_length)
         config = config.of_family(shape.model_type, tokenizer.vocabulary_size)
     given: dict[str, Any] = {name: size for name, size in vars(shape).items() if size is not None}

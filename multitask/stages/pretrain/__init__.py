@@ -1,8 +1,6 @@
 """Contrastive pre-training (SimCSE and others): settings and registration. `training.py` trains."""
 
-from collections.abc import Sequence
 from dataclasses import field
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -10,8 +8,6 @@ from pydantic import Field
 from minbert.errors import InputError
 from minbert.settings import AtLeastZero, Count, Seed, settings
 from multitask.models.config import Pooling
-from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage, register
 from multitask.training.config import ContrastiveConfig, MaskingConfig, OptimizerConfig
 
@@ -68,13 +64,6 @@ class PretrainConfig(ContrastiveConfig):
             raise InputError("probe_held_out has no effect without probe_every; set both")
 
 
-def _run(models: Sequence[Weights], data: Path, config: PretrainConfig, options: RunOptions) -> Artefact:
-    """Train an encoder contrastively; other stages can start from it."""
-    from multitask.stages.pretrain.training import pretrain
-
-    return pretrain(models[0], data, config, options)
-
-
 COMMON = (
     "sources",
     "objective",
@@ -86,4 +75,15 @@ COMMON = (
     "select",
     "seed",
 )
-STAGE = register(Stage("pretrain", PretrainConfig, _run, version=4, common=COMMON, distributed=True))
+STAGE = register(
+    Stage(
+        "pretrain",
+        PretrainConfig,
+        "multitask.stages.pretrain.training:train_contrastively",
+        "multitask.stages.reads:of_pretrain",
+        "Train an encoder contrastively; other stages can start from it.",
+        version=4,
+        common=COMMON,
+        distributed=True,
+    )
+)

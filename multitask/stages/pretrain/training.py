@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from minbert.files import sha256_of_file
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
@@ -28,9 +27,10 @@ from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
-from multitask.stages.common import Start, begin_stage, train_once
+from multitask.stages.common import Start, train_run
 from multitask.stages.held_out_probe import HeldOut
 from multitask.stages.pretrain import HELD_OUT, STAGE, PretrainConfig
+from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.tasks.declarations import task_named
 from multitask.tasks.kinds import Cosine
 from multitask.tasks.metrics import correlation_metrics
@@ -62,7 +62,13 @@ def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, o
         TrainingError: training diverged.
         Interrupted: a signal stopped the run; it can be resumed.
     """
-    begin, runtime = begin_stage(start_weights, config.pooling, config.seed, options)
+    return run_stage(STAGE, [start_weights], data, config, options)
+
+
+def train_contrastively(models: Sequence[Weights], data: Path, config: PretrainConfig, run: OpenRun) -> None:
+    """Pre-train into a run's folder."""
+    runtime = run.runtime
+    begin = Start.load(models[0], config.pooling, config.seed)
     config = replace(config, pooling=begin.pooling)
     projection = build_projection(config.projection, begin.encoder.config.hidden_size)
     module = nn.ModuleDict({"encoder": begin.encoder, "projection": projection})
@@ -81,22 +87,12 @@ def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, o
         has_positives = isinstance(task, Cosine) and task.has_positives
         examples = load_rows(task, "dev")
         dev = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
-    inputs = {
-        **begin.identity(),
-        **runtime.describe(),
-        "training": {name: source.fingerprint for name, source in sources.items()},
-        "dev": {} if dev is None else {"similarity": dev.examples.fingerprint},
-        "heads": [sha256_of_file(path) for path in heads_files(begin.folder, begin.pooling)],
-    }
     problem = Pretraining(module, begin, sources, dev, config, runtime, has_positives)
     loop = LoopConfig(
         config.epochs, config.optimizer, evaluate_every=config.evaluate_every, watch_every=config.probe_every
     )
-    labels = begin.labels(data)
     sentences = {name: source.sentences for name, source in sources.items()}
-    seen = begin.trained_on, sentences
-    key = STAGE.key(config, inputs)
-    return train_once(key, problem, loop, config.seed, labels, *seen, options, runtime)
+    train_run(run, problem, loop, config.seed, begin.trained_on, sentences)
 
 
 class Pretraining:

@@ -1,7 +1,5 @@
 """Pruning of attention heads and feed-forward neurons: settings and registration. `pruning.py` prunes."""
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -9,8 +7,6 @@ from pydantic import Field
 from minbert.errors import InputError
 from minbert.settings import Count, Seed, Share, settings
 from multitask.models.config import Pooling
-from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions
 from multitask.stages.registry import START, ModelInput, Stage, register
 
 
@@ -58,21 +54,6 @@ class PruneConfig:
             raise InputError(f"signed goes with gradients; scores by {self.score} have no sign")
 
 
-def _summary(run: Artefact) -> str:
-    from minbert.files import read_json
-    from multitask.evaluation.text_tables import pruning_table
-
-    return pruning_table(read_json(run.folder / "pruning.json"))
-
-
-def _run(models: Sequence[Weights], data: Path, config: PruneConfig, options: RunOptions) -> Artefact:
-    """Remove the attention heads and neurons that matter least; other stages can start from the smaller encoder."""
-    from multitask.stages.prune.pruning import prune
-
-    start, *rewind = models
-    return prune(start, data, config, options, rewind[0] if rewind else None)
-
-
 REWIND = ModelInput(
     "rewind_to",
     "rewind_revision",
@@ -80,4 +61,17 @@ REWIND = ModelInput(
     "from, or a shorter run of it). Default: the start's own weights.",
 )
 COMMON = ("rewind_to", "share", "what", "score", "signed", "rounds", "train_limit", "seed")
-STAGE = register(Stage("prune", PruneConfig, _run, version=3, inputs=(START, REWIND), summary=_summary, common=COMMON))
+STAGE = register(
+    Stage(
+        "prune",
+        PruneConfig,
+        "multitask.stages.prune.pruning:remove_units",
+        "multitask.stages.reads:of_prune",
+        "Remove the attention heads and neurons that matter least; other stages can start from the smaller encoder.",
+        version=3,
+        inputs=(START, REWIND),
+        computing=("device", "threads"),
+        summary="multitask.stages.summaries:of_pruning",
+        common=COMMON,
+    )
+)

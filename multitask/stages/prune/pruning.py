@@ -7,7 +7,6 @@ example the start weights. For a state early in training, run a shorter training
 same seed, a run of one epoch has exactly the weights of a longer run after its first epoch.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 from minbert.config import BertConfig
 from minbert.download_checkpoint import weights_file
 from minbert.errors import InputError
-from minbert.files import atomic_file, sha256_of_file, write_json
+from minbert.files import atomic_file, write_json
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, without_units
 from multitask.data.contamination import TrainedOn, hash_sentences
@@ -35,8 +34,9 @@ from multitask.models.pooling import PoolingMethod
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
-from multitask.stages.common import Start, begin_stage
+from multitask.stages.common import Start
 from multitask.stages.prune import STAGE, PruneConfig
+from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.tasks.declarations import load_tasks, task_named
 from multitask.tasks.kinds import POSITIVE
 from multitask.tasks.read_examples import load_rows
@@ -48,8 +48,6 @@ from multitask.training.importance_scores import (
     sensitivity,
 )
 from multitask.training.source import Source, TaskSource
-
-logger = logging.getLogger("multitask")
 
 CHECKPOINT = "pruned"
 
@@ -78,38 +76,25 @@ def prune(
     Raises:
         InputError: a bad checkpoint, file or setting, or the weights to rewind to have another shape.
     """
-    begin, runtime = begin_stage(start_weights, config.pooling, config.seed, replace(options, precision="fp32"))
+    models = [start_weights] if rewind_to is None else [start_weights, rewind_to]
+    return run_stage(STAGE, models, data, config, options)
+
+
+def remove_units(models: Sequence[Weights], data: Path, config: PruneConfig, run: OpenRun) -> None:
+    """Prune into a run's folder."""
+    begin = Start.load(models[0], config.pooling, config.seed)
     config = replace(config, pooling=begin.pooling)
-    source = begin if rewind_to is None else _rewound(Weights.of(rewind_to), begin)
-    scoring = _prepare(begin, data, config, runtime)
-    heads = heads_files(source.folder, source.pooling)
-    inputs = {
-        **begin.identity(),
-        "rewind": None if source is begin else source.identity()["start"],
-        "scoring": scoring.identity,
-        "heads": [sha256_of_file(path) for path in heads],
-        **runtime.describe(),
-    }
-    labels = {**begin.labels(data), "rewind": source.name, "torch": torch.__version__}
-    if rewind_to is not None:
-        labels["--rewind-to"] = source.name
+    source = begin if len(models) == 1 else _rewound(models[1], begin)
+    scoring = _prepare(begin, data, config, run.runtime)
     # Rewound weights were not trained on the start's data, but the start decided which of them remain.
-    seen = source.trained_on | begin.trained_on | scoring.seen
-    key = STAGE.key(config, inputs)
-    with Artefact.building(options.runs, key, options.name, labels, options.keep) as artefact:
-        seen.keep(artefact.folder)
-        if artefact.done:
-            logger.info("already computed")
-            return artefact
-        kept, scores = choose(begin.encoder.config, scoring.score, config)
-        folder = artefact.folder / "checkpoints" / CHECKPOINT
-        smaller = without_units(source.encoder, kept)
-        replace(source, encoder=smaller).save(folder, keep=heads)
-        _write_scores(artefact.folder / "scores.npz", scores, kept)
-        write_json(artefact.folder / "pruning.json", _summary(begin, kept, smaller, folder))
-        write_json(artefact.folder / "best.json", {"last": CHECKPOINT})
-        artefact.finish()
-    return artefact
+    (source.trained_on | begin.trained_on | scoring.seen).keep(run.folder)
+    kept, scores = choose(begin.encoder.config, scoring.score, config)
+    folder = run.folder / "checkpoints" / CHECKPOINT
+    smaller = without_units(source.encoder, kept)
+    replace(source, encoder=smaller).save(folder, keep=heads_files(source.folder, source.pooling))
+    _write_scores(run.folder / "scores.npz", scores, kept)
+    write_json(run.folder / "pruning.json", _summary(begin, kept, smaller, folder))
+    write_json(run.folder / "best.json", {"last": CHECKPOINT})
 
 
 def _rewound(weights: Weights, begin: Start) -> Start:
@@ -134,12 +119,10 @@ class Scoring:
 
     Args:
         score: maps factors (1: present, 0: masked) to scores.
-        identity: fingerprints of the files that scoring reads, as JSON types.
         seen: the rows that scoring reads.
     """
 
     score: Callable[[Units], Units]
-    identity: dict[str, Any] = field(default_factory=dict)
     seen: TrainedOn = field(default_factory=TrainedOn)
 
 
@@ -162,7 +145,7 @@ def _by_geometry(begin: Start, data: Path, config: PruneConfig, runtime: Runtime
     if config.uniformity_weight < 1 and not source.positive[drawn_rows(len(source), config.train_limit)].any():
         raise InputError(f"{pairs.examples.source}: no scored pair has a similarity of {POSITIVE:g} or more to align")
     score = _gradient(begin.encoder, begin.pooling, source, config, runtime)
-    return Scoring(score, {"similarity": pairs.examples.identity}, _seen(pairs, config))
+    return Scoring(score, _seen(pairs, config))
 
 
 def _by_task(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scoring:
@@ -176,9 +159,8 @@ def _by_task(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) ->
     model.max_length = config.max_length or model.max_length
     rows = load_split(model, data, "train", [config.task])[config.task]
     source = TaskSource(model.to(runtime.device), config.task, rows)
-    heads = [sha256_of_file(path) for path in heads_files(begin.folder, model.pooling)]
     score = _gradient(model.encoder, model.pooling, source, config, runtime)
-    return Scoring(score, {config.task: rows.examples.identity, "heads": heads}, _seen(rows, config))
+    return Scoring(score, _seen(rows, config))
 
 
 def _seen(data: LabelledData, config: PruneConfig) -> TrainedOn:

@@ -184,7 +184,7 @@ def assert_refused(capsys, message: str, *arguments: object, code: int = 2) -> N
 def test_finetune_refuses_and_writes_nothing(message, options, tiny_encoder, small_data, tmp_path, capsys):
     where = ["--start", tiny_encoder, "--data", small_data, "--runs", tmp_path / "runs", "--epochs", 1, *CPU]
     assert_refused(capsys, message, "finetune", *where, *options.split())
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.glob("runs/[!.]*"))
 
 
 @pytest.mark.parametrize(("message", "arguments"), REFUSED, ids=str)

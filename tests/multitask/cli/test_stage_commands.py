@@ -12,9 +12,9 @@ from minbert.settings import AtLeastZero, settings
 from multitask.cli.main import main
 from multitask.cli.stage_commands import stage_commands
 from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions
 from multitask.stages import registry
 from multitask.stages.registry import START, ModelInput, Stage, register
+from multitask.stages.run_stage import OpenRun
 
 
 @settings
@@ -34,22 +34,22 @@ class ToyConfig:
     stirring: Stirring = field(default_factory=Stirring)
 
 
-def _run(models: Sequence[Weights], data: Path, config: ToyConfig, options: RunOptions) -> Artefact:
-    """Stir the weights."""
-    inputs = {"models": [str(model) for model in models]}
-    with Artefact.building(options.runs, TOY.key(config, inputs), options.name, {"data": str(data)}) as artefact:
-        write_json(artefact.folder / "stirred.json", inputs)
-        artefact.finish()
-    return artefact
+def stir(models: Sequence[Weights], _data: Path, _config: ToyConfig, run: OpenRun) -> None:
+    write_json(run.folder / "stirred.json", [str(model) for model in models])
+
+
+def stirred(run: Artefact) -> str:
+    return f"stirred {run.folder.name}"
 
 
 SALT = ModelInput("salt", "salt_revision", "A pinch of this.")
 TOY = Stage(
     "stir",
     ToyConfig,
-    _run,
+    f"{__name__}:stir",
+    help="Stir the weights.",
     inputs=(START, SALT),
-    summary=lambda run: f"stirred {run.folder.name}",
+    summary=f"{__name__}:stirred",
     common=("spoons",),
 )
 
@@ -68,7 +68,9 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_registered_stage_is_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_registered_stage_is_a_command(
+    tiny_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--help"]) == 0
     assert "  stir        Stir the weights.\n" in capsys.readouterr().out
     assert main(["stir", "--help"]) == 0
@@ -76,16 +78,16 @@ def test_a_registered_stage_is_a_command(tmp_path: Path, capsys: pytest.CaptureF
     assert all(flag in text for flag in ("--start", "--data", "--spoons", "--runs", "--device", "--set"))
     assert not any(flag in text for flag in ("--salt", "--speed", "--precision", "--name", "--revision"))
     command = ["stir", "--runs", str(tmp_path), "--name", "soup", "--spoons", "3", "--set", "speed=0.5"]
-    assert main([*command, "--start", "owner/broth", "--revision", "v1"]) == 0
+    assert main([*command, "--start", str(tiny_encoder)]) == 0
     summary, folder = capsys.readouterr().out.splitlines()
     assert Path(folder).parent == tmp_path
     assert summary == f"stirred {Path(folder).name}"
     assert Path(folder).name.startswith("stir-soup-")
     assert json.loads(Path(folder, "config.json").read_text()) == {"spoons": 3, "stirring": {"speed": 0.5}}
-    assert json.loads(Path(folder, "stirred.json").read_text()) == {"models": ["owner/broth@v1"]}
-    assert main([*command, "--salt", "sea"]) == 0
+    assert json.loads(Path(folder, "stirred.json").read_text()) == [str(tiny_encoder)]
+    assert main([*command, "--salt", str(tiny_encoder)]) == 0
     folder = capsys.readouterr().out.splitlines()[-1]
-    assert json.loads(Path(folder, "stirred.json").read_text()) == {"models": ["all-minilm-l6-v2", "sea"]}
+    assert json.loads(Path(folder, "stirred.json").read_text()) == ["all-minilm-l6-v2", str(tiny_encoder)]
     assert main(["stir", "--set", "speed=-1"]) == 2
     assert "speed is -1; expected at least 0" in capsys.readouterr().err
 

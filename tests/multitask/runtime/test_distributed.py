@@ -402,7 +402,7 @@ def test_ranks_with_other_data_are_refused(launch: Launch, tiny_encoder: Path, d
     ranks = launch(train_on_own_data, tiny_encoder, data, tmp_path)
     assert ranks.join() == [2, 2]
     for rank in range(2):
-        assert "error: rank 1 has other training, rows than rank 0; give all ranks the same files" in ranks.log(rank)
+        assert "error: rank 1 has other training than rank 0; give all ranks the same files" in ranks.log(rank)
     assert not list(tmp_path.glob("finetune-*"))
 
 

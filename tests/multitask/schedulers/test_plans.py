@@ -13,7 +13,8 @@ from scipy.stats import chisquare
 from torch import nn
 
 from minbert.errors import InputError
-from multitask.runtime.options import RunOptions
+from multitask.runs.artefact import Weights
+from multitask.runtime.device import Runtime
 from multitask.schedulers import SCHEDULERS, AverageLoss, build_scheduler
 from multitask.schedulers.config import SchedulerConfig
 from multitask.stages.finetune import FinetuneConfig
@@ -52,7 +53,7 @@ def problem(tiny_encoder: Path, small_data: Path, tmp_path_factory):
 
     def build(scheduler: str, **changes) -> Finetuning:
         config = replace(FinetuneConfig(scheduler=scheduler, batch_size=SIZE), **changes)
-        found = prepare(str(tiny_encoder), data, config, RunOptions(device="cpu", precision="fp32"))
+        found = prepare(Weights(str(tiny_encoder)), data, config, Runtime(CPU, "fp32"))
         return Finetuning(found.model, found.training, found.dev, found.config, found.runtime)
 
     return build

@@ -10,7 +10,8 @@ from torch import nn
 
 from minbert.files import sha256_of_file
 from multitask.models.config import HeadsConfig
-from multitask.runs.artefact import Artefact
+from multitask.runs.artefact import Artefact, Weights
+from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.schedulers import SCHEDULERS
 from multitask.schedulers.pcgrad_and_aggregators import METHODS
@@ -51,7 +52,7 @@ def problem(tiny_encoder: Path, small_data: Path):
 
     def build(config: FinetuneConfig) -> Finetuning:
         config = replace(config, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
-        found = prepare(str(tiny_encoder), small_data, config, RunOptions(device="cpu", precision="fp32"))
+        found = prepare(Weights(str(tiny_encoder)), small_data, config, Runtime(torch.device("cpu"), "fp32"))
         return Finetuning(found.model, found.training, found.dev, found.config, found.runtime)
 
     return build

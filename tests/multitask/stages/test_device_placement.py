@@ -24,7 +24,7 @@ from multitask.objectives.config import ObjectiveConfig
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.schedulers import SCHEDULERS
-from multitask.stages import common
+from multitask.stages import common, run_stage
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import finetune
 from multitask.stages.fuse import FuseConfig
@@ -105,8 +105,8 @@ def on_meta(monkeypatch: pytest.MonkeyPatch) -> None:
             torch.nn.utils.clip_grad_norm_(trainable.module.parameters(), 1.0)
         raise Stepped
 
-    monkeypatch.setattr(common, "start", lambda *_: Runtime(META, "fp32"))
-    monkeypatch.setattr(common, "make_deterministic", lambda *_: None)
+    monkeypatch.setattr(run_stage, "start", lambda *_: Runtime(META, "fp32"))
+    monkeypatch.setattr(run_stage, "make_deterministic", lambda *_: None)
     monkeypatch.setattr(common, "train", step)
     # The meta device has neither autocast nor random generators.
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())

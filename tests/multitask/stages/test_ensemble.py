@@ -27,6 +27,7 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import BilinearHead
 from multitask.models.predictions import outputs
 from multitask.runs.artefact import Artefact, Weights
+from multitask.runs.run_hash import RunKey
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.common import Start
@@ -34,7 +35,6 @@ from multitask.stages.ensemble import EnsembleConfig
 from multitask.stages.ensemble import combining as stage
 from multitask.stages.ensemble.combining import ensemble
 from multitask.stages.ensemble.votes_and_soups import Member, blend, find_members, select_greedily, select_soup, soup
-from multitask.stages.finetune import STAGE as FINETUNE
 from multitask.stages.finetune import FinetuneConfig
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, sample_vocabulary, task_file, word_piece
 
@@ -98,8 +98,8 @@ def write_run(write_model: Write, tmp_path_factory: pytest.TempPathFactory) -> W
 
     def write(*seeds: int, start: str = "one", done: bool = True, runs: Path | None = None, **settings) -> Path:
         runs = runs or tmp_path_factory.mktemp("runs")
-        inputs = {"start": {"sha256": start}, "seeds": list(seeds)}
-        with Artefact.building(runs, FINETUNE.key(FinetuneConfig(), inputs), "run", {}) as run:
+        inputs = {"parents": [start], "seeds": list(seeds)}
+        with Artefact.building(runs, RunKey("finetune", 1, FinetuneConfig(), inputs), "run", {}) as run:
             best = dict(zip(("overall", *TRAINED), (f"step-{seed}" for seed in seeds), strict=False))
             for seed in seeds:
                 write_model(seed, folder=run.folder / "checkpoints" / f"step-{seed}", **settings)
@@ -122,9 +122,9 @@ def members(write_model: Write, other_encoder: Path) -> list[Path]:
     ]
 
 
-def build(models, data, runs, method, kept="leading", **settings) -> Artefact:
+def build(models, data, runs, method, **settings) -> Artefact:
     options = RunOptions(device="cpu", precision="fp32", runs=runs)
-    return ensemble(models, data, EnsembleConfig(method, **settings), options, kept)
+    return ensemble(models, data, EnsembleConfig(method, **settings), options)
 
 
 def probabilities(folder: Path, task: str, data: Path, split: str) -> np.ndarray:
@@ -413,7 +413,7 @@ def test_no_soup_of_unlike_models(write_run, write_model, other_encoder, small_d
         with pytest.raises(InputError, match=message) as caught:
             build([first, other], small_data, tmp_path / "runs", method)
         assert "\n" not in str(caught.value)
-    assert not (tmp_path / "runs").exists()
+    assert not list(tmp_path.glob("**/ensemble-*/config.json"))
 
 
 # Members.
@@ -455,7 +455,7 @@ def test_data_with_none_of_the_models_tasks(members, tmp_path):
     )
     with pytest.raises(InputError, match=r"tasks\.toml: none of the models' tasks \(sentiment, .*\); name their"):
         build(members[:2], tasks_file, tmp_path, "average")
-    assert not (tmp_path / "runs").exists()
+    assert not list(tmp_path.glob("**/ensemble-*/config.json"))
 
 
 # The artefact.
@@ -598,4 +598,4 @@ def test_the_command_refuses(write_run, tiny_encoder, small_data, tmp_path, caps
         assert captured.out == ""
         assert captured.err.count("\n") == 1
         assert message in captured.err
-    assert not (tmp_path / "runs").exists()
+    assert not list(tmp_path.glob("**/ensemble-*/config.json"))

@@ -14,11 +14,11 @@ from minbert.tokenizer import load_tokenizer
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact
+from multitask.runs.run_hash import RunKey
 from multitask.runtime.options import RunOptions
 from multitask.stages.ensemble import EnsembleConfig
 from multitask.stages.ensemble.combining import ensemble
 from multitask.stages.ensemble.votes_and_soups import find_members
-from multitask.stages.finetune import STAGE as FINETUNE
 from multitask.stages.finetune import FinetuneConfig
 from multitask.tasks.declarations import task_of
 
@@ -40,8 +40,8 @@ def data(tmp_path: Path) -> Path:
 
 def write_run(tiny_encoder: Path, runs: Path, seed: int, **tuned: object) -> Path:
     """A run whose model has random weights and these thresholds or this temperature."""
-    inputs = {"start": {"sha256": "one"}, "seed": [seed, str(tuned)]}
-    with Artefact.building(runs, FINETUNE.key(FinetuneConfig(), inputs), "run", {}) as run:
+    inputs = {"parents": ["one"], "seed": [seed, str(tuned)]}
+    with Artefact.building(runs, RunKey("finetune", 1, FinetuneConfig(), inputs), "run", {}) as run:
         declared = {"kind": "multilabel", "text": "q", "label": "tags", "labels": LABELS, **tuned}
         torch.manual_seed(seed)
         encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))

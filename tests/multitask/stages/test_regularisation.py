@@ -10,8 +10,9 @@ import torch
 
 from minbert.files import sha256_of_file
 from multitask.models.config import HeadsConfig
-from multitask.runs.artefact import Artefact
+from multitask.runs.artefact import Artefact, Weights
 from multitask.runs.run_hash import changed_settings
+from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.schedulers import SCHEDULERS
 from multitask.schedulers.pcgrad_and_aggregators import METHODS
@@ -56,7 +57,7 @@ def test_what_is_off_changes_nothing(run: Callable[..., Artefact]) -> None:
 def problem(tiny_encoder: Path, small_data: Path) -> Callable[[FinetuneConfig], Finetuning]:
     """The first state of a training without dropout. All have the same encoder."""
     still = replace(CONFIG, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
-    found = prepare(str(tiny_encoder), small_data, still, RunOptions(device="cpu", precision="fp32"))
+    found = prepare(Weights(str(tiny_encoder)), small_data, still, Runtime(torch.device("cpu"), "fp32"))
 
     def build(config: FinetuneConfig) -> Finetuning:
         training = {task: found.training[task] for task in config.tasks}

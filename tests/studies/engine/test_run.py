@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from multitask.runs.artefact import Artefact
 from multitask.runtime.errors import Interrupted
 from multitask.runtime.options import RunOptions
 from multitask.stages.mlm import ShapeConfig
+from multitask.stages.registry import Stage
+from multitask.stages.run_stage import run_stage
 from studies.engine import jobs
 from studies.engine.experiments import Experiment, all_experiments, experiment
 from studies.engine.jobs import Engine
@@ -93,20 +96,10 @@ def test_a_stage_of_several_rows_is_computed_once_and_a_second_run_computes_noth
     assert artefacts(first, "1", "together") == artefacts(first, "2", "all three")
     assert stages(tmp_path) == {"finetune": 3, "pretrain": 1, "evaluate": 3}
     before = contents(tmp_path)
-    monkeypatch.setattr(jobs, "compute", lambda job: pytest.fail(f"{job.node.stage} again") if job else None)
+    monkeypatch.setattr(jobs, "run_stage", lambda stage, *_: pytest.fail(f"{stage.name} again"))
     again = run(preset_of(preset.recipes, preset.experiments[1]), tmp_path)
     assert again.tables == first.tables[1:2]
     assert again.runs == tuple(run for run in first.runs if run.table == "2")
-    assert contents(tmp_path) == before
-
-
-def test_without_its_notes_the_store_finds_what_it_has_all_the_same(preset: Preset, tmp_path: Path) -> None:
-    second = run(preset_of(preset.recipes, preset.experiments[1]), tmp_path)
-    before = contents(tmp_path)
-    for note in (tmp_path / ".nodes").iterdir():
-        note.unlink()
-    again = run(preset_of(preset.recipes, preset.experiments[1]), tmp_path)
-    assert [r.evaluation for r in again.runs] == [r.evaluation for r in second.runs]
     assert contents(tmp_path) == before
 
 
@@ -141,10 +134,10 @@ def test_a_failing_row_is_recorded_with_its_log_and_does_not_stop_the_others(pre
 def test_an_unexpected_error_of_a_stage_is_logged_with_its_traceback(
     preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def explode(job: jobs.Job) -> None:
+    def explode(*_: object) -> None:
         raise MemoryError("out of memory")
 
-    monkeypatch.setattr(jobs, "compute", explode)
+    monkeypatch.setattr(jobs, "run_stage", explode)
     with caplog.at_level(logging.ERROR):
         record = run(preset, tmp_path)
     assert {run.error for _, run in record.failures} == {"MemoryError: out of memory"}
@@ -154,10 +147,10 @@ def test_an_unexpected_error_of_a_stage_is_logged_with_its_traceback(
 
 
 def test_a_stop_signal_stops_all_rows(preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(job: jobs.Job) -> None:
+    def stop(*_: object) -> None:
         raise Interrupted(15)
 
-    monkeypatch.setattr(jobs, "compute", stop)
+    monkeypatch.setattr(jobs, "run_stage", stop)
     with pytest.raises(Interrupted):
         run(preset, tmp_path)
 
@@ -165,13 +158,12 @@ def test_a_stop_signal_stops_all_rows(preset: Preset, tmp_path: Path, monkeypatc
 def test_what_is_computed_of_an_unfinished_row_is_recorded(
     recipes: Recipes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop_after_pretraining(job: jobs.Job) -> object:
-        if job.node.stage == "finetune":
+    def stop_after_pretraining(stage: Stage, *rest: Any) -> Artefact:
+        if stage.name == "finetune":
             raise Interrupted(15)
-        return compute(job)
+        return run_stage(stage, *rest)
 
-    compute = jobs.compute
-    monkeypatch.setattr(jobs, "compute", stop_after_pretraining)
+    monkeypatch.setattr(jobs, "run_stage", stop_after_pretraining)
     with pytest.raises(Interrupted):
         run(preset_of(recipes, table("1", {"NLI": recipes.finetune(recipes.nli(epochs=1))})), tmp_path)
     [unfinished] = Record.read(tmp_path, "sample").runs
@@ -436,11 +428,11 @@ def test_a_full_disk_stops_the_grid_and_the_same_call_goes_on(
             self.ended += 1
             with monkeypatch.context() as patch:
                 if self.ended == 2:
-                    patch.setattr(jobs, "compute", full)
+                    patch.setattr(jobs, "run_stage", full)
                 return job, jobs.run_job(job)
 
-    def full(job: jobs.Job) -> None:
-        raise OSError(number, "no space left to write x: 0.0 MB free", str(job.options.runs))
+    def full(*_: object) -> None:
+        raise OSError(number, "no space left to write x: 0.0 MB free", str(tmp_path))
 
     engine = Full()
     with pytest.raises(OSError, match="no space left to write x") as caught:
@@ -482,10 +474,10 @@ def test_a_log_that_cannot_be_written_hides_no_outcome(tmp_path: Path, capsys: p
 def test_a_disk_that_fails_is_one_line_of_a_row_and_a_missing_file_of_the_code_has_its_traceback(
     preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, traceback: bool
 ) -> None:
-    def fails(job: jobs.Job) -> None:
+    def fails(*_: object) -> None:
         raise OSError(number, "what is wrong", "some/file")
 
-    monkeypatch.setattr(jobs, "compute", fails)
+    monkeypatch.setattr(jobs, "run_stage", fails)
     record = run(preset, tmp_path)
     assert {run.error for _, run in record.failures} == {"some/file: what is wrong"}
     assert {"Traceback" in log.read_text() for log in (tmp_path / "logs").iterdir()} == {traceback}

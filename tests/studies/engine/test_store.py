@@ -1,6 +1,5 @@
 """The store: keys follow what decides a result, notes only complete artefacts, and gc takes what no record needs."""
 
-import json
 import os
 import re
 import shutil
@@ -14,9 +13,9 @@ from multitask.cli.main import main
 from multitask.runs.artefact import LOCKS, Weights
 from multitask.runs.garbage import entries, write_keep_list
 from multitask.runs.locks import exclusive, shared
-from multitask.runs.records import read_sealed, write_sealed
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
+from multitask.stages.run_stage import run_stage
 from studies.engine.experiments import experiment
 from studies.engine.local_engine import InProcess
 from studies.engine.plan import make_plan
@@ -24,7 +23,7 @@ from studies.engine.presets import Preset
 from studies.engine.recipes import Recipes
 from studies.engine.record import Record, RecordedStage
 from studies.engine.run import run_preset
-from studies.engine.store import GRIDS, Note, Store, collect, garbage
+from studies.engine.store import GRIDS, Store, collect, garbage
 from studies.engine.table import Row
 
 
@@ -55,7 +54,7 @@ def runs(computed: Path, tmp_path: Path) -> Path:
 
 def test_a_key_follows_everything_that_decides_a_result(recipes: Recipes, tmp_path: Path) -> None:
     def key(recipes: Recipes, device_options: RunOptions | None = None) -> str:
-        return Store(device_options or options(tmp_path)).key(recipes.finetune(recipes.nli()))
+        return Store(device_options or options(tmp_path)).key(recipes.finetune(recipes.nli())).digest()
 
     weights, data = tmp_path / "weights", tmp_path / "data"
     shutil.copytree(recipes.start.name, weights)
@@ -74,13 +73,29 @@ def test_a_key_follows_everything_that_decides_a_result(recipes: Recipes, tmp_pa
     assert len(keys) == 6
 
 
-def test_a_note_counts_only_with_a_complete_artefact(recipes: Recipes, runs: Path) -> None:
+def test_the_key_is_that_of_the_command_line(recipes: Recipes, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run of the command line is found by a grid, and the other way round."""
+    store, config = Store(options(runs)), replace(recipes.multitask, seed=7)
+    node = recipes.finetune(recipes.nli(epochs=1), config)
+    made = store.find(recipes.finetune(recipes.nli(epochs=1)))
+    assert made is not None
+    same = ["finetune", "--config", str(made.folder), "--runs", str(runs), "--device", "cpu", "--precision", "fp32"]
+    assert main(same) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(made.folder)
+    assert main([*same, "--seed", "7"]) == 0
+    folder = Path(capsys.readouterr().out.splitlines()[-1])
+    found = store.find(node)
+    assert found is not None
+    assert found.folder == folder
+
+
+def test_only_a_complete_run_is_found(recipes: Recipes, runs: Path) -> None:
     store, node = Store(options(runs)), recipes.finetune(recipes.start)
-    note = store.note(node)
-    assert note is not None
-    assert note.stage == "finetune"
-    (runs / note.artefact / "DONE").unlink()
-    assert store.note(node) is None
+    found = store.find(node)
+    assert found is not None
+    assert found.stage == "finetune"
+    (found.folder / "DONE").unlink()
+    assert store.find(node) is None
 
 
 def test_gc_takes_what_no_record_needs_and_what_is_unfinished(recipes: Recipes, runs: Path) -> None:
@@ -95,7 +110,6 @@ def test_gc_takes_what_no_record_needs_and_what_is_unfinished(recipes: Recipes, 
     victim = next(runs.glob("finetune-*")) / "DONE"
     collect(runs, garbage(runs))
     assert {entry.artefact.folder.name for entry in entries(runs)} == now
-    assert {json.loads(path.read_text())["record"]["artefact"] for path in (runs / ".nodes").iterdir()} == now
     assert garbage(runs) == []
     assert victim.parent.name in now or not victim.parent.exists()
     assert all(stage.cached for stage in make_plan(preset(warmer), 1, options(runs)).stages)
@@ -118,11 +132,11 @@ def test_gc_leaves_a_run_that_a_person_asked_for_unless_it_is_named(recipes: Rec
     write_keep_list(runs, "experiments-sample", [])
     node = recipes.finetune(recipes.start)
     store = Store(options(runs))
-    made = runs / str(store.note(node).artefact)  # type: ignore[union-attr]
-    again = stage_named("finetune").run([recipes.start], recipes.data, node.config, options(runs))
-    assert again.folder == made  # found done, and from now on kept
-    assert made not in garbage(runs)
-    assert made in garbage(runs, [made.name])
+    made = store.find(node)
+    again = run_stage(stage_named("finetune"), [recipes.start], recipes.data, node.config, options(runs))
+    assert again == made  # found done, and from now on kept
+    assert again.folder not in garbage(runs)
+    assert again.folder in garbage(runs, [again.folder.name])
 
 
 def test_gc_removes_nothing_on_the_word_of_a_damaged_list(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,19 +184,6 @@ def test_a_plan_counts_rows_and_what_is_there(recipes: Recipes, runs: Path) -> N
 # Damage.
 
 
-@pytest.mark.parametrize("content", ["", "[1]", "{}", '{"artefact": 1}', "\0", '{"artefact": "../..", "stage": "x"}'])
-def test_a_damaged_note_is_not_used_and_breaks_nothing(
-    recipes: Recipes, runs: Path, content: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    node = recipes.finetune(recipes.start)
-    [note] = (runs / ".nodes").glob(f"{Store(options(runs)).key(node)}.json")
-    note.write_text(content)
-    assert Store(options(runs)).note(node) is None
-    assert f"{note}: " in caplog.text
-    assert note in garbage(runs)
-    assert not [path for path in garbage(runs) if path.is_dir()]
-
-
 @pytest.mark.parametrize("name", ["../elsewhere", "\0", "/tmp", "a/b", ""])
 @pytest.mark.parametrize("field", ["model", "evaluation", "chain"])
 def test_a_record_names_no_place_outside_of_its_folder(runs: Path, tmp_path: Path, field: str, name: str) -> None:
@@ -191,13 +192,6 @@ def test_a_record_names_no_place_outside_of_its_folder(runs: Path, tmp_path: Pat
     replace(record, runs=(replace(record.runs[0], **{field: strange}),)).write(tmp_path)
     with pytest.raises(InputError, match=r"experiments-sample\.json: .* is no name of a run, such as"):
         Record.read(tmp_path, "sample")
-
-
-def test_a_note_names_no_place_outside_of_its_folder(recipes: Recipes, runs: Path) -> None:
-    store, node = Store(options(runs)), recipes.finetune(recipes.start)
-    [path] = (runs / ".nodes").glob(f"{store.key(node)}.json")
-    write_sealed(path, replace(read_sealed(path, Note), artefact="../elsewhere"))
-    assert Store(options(runs)).note(node) is None
 
 
 def test_gc_removes_nothing_where_a_record_has_lost_its_list(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

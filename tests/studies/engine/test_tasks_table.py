@@ -172,7 +172,7 @@ def test_a_second_run_and_a_plan_find_everything_computed(
     changed = tasks_file.with_name("changed.toml")
     changed.write_text(TASKS.replace('"rmse"', '"pearson"'), encoding="utf-8")
     assert main(arguments("plan", changed, tiny_encoder, work, "--seeds", 2)) == 0
-    assert "to do: 22 of 22 stages" in capsys.readouterr().out
+    assert "to do: 18 of 22 stages" in capsys.readouterr().out  # two tasks alone are trained as before
 
 
 def test_the_report_is_written_again_and_says_what_is_undefined(work: Path, tmp_path: Path) -> None:

@@ -11,14 +11,12 @@ import pytest
 from tests.conftest import ROOT
 
 TOY = '''
-from dataclasses import asdict, dataclass
-
 from minbert.files import write_json
-from multitask.runs.artefact import Artefact
+from minbert.settings import settings
 from multitask.stages.registry import Stage, register
 
 
-@dataclass(frozen=True)
+@settings
 class ToyConfig:
     """A sum."""
 
@@ -28,17 +26,18 @@ class ToyConfig:
     """Added to the product."""
 
 
-def run(models, data, config, options):
-    """Multiply."""
-    with Artefact.building(options.runs, STAGE.key(config, {}), options.name, {}, options.keep) as artefact:
-        if not artefact.done:
-            write_json(artefact.folder / "result.json", config.factor * len(models) + config.seed)
-            artefact.finish()
-    return artefact
+def multiply(models, data, config, run):
+    write_json(run.folder / "result.json", config.factor * len(models) + config.seed)
+
+
+def result(run):
+    return (run.folder / "result.json").read_text()
 
 
 STAGE = register(
-    Stage("toy", ToyConfig, run, summary=lambda run: (run.folder / "result.json").read_text())
+    Stage(
+        "toy", ToyConfig, "toy_stage:multiply", help="Multiply.", summary="toy_stage:result", common=("factor",)
+    )
 )
 '''
 

@@ -1,0 +1,110 @@
+"""What stages read of their data, for the keys of runs: declarations of tasks and hashes of files, never parsed rows.
+
+A file that does not exist has no hash; the stage that needs it says so.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from multitask.data.problems import checked
+from multitask.data.read_unlabelled_files import PAIRS, TRIPLETS
+from multitask.evaluation.suite_sets import SETS
+from multitask.runs.run_hash import hash_of_file
+from multitask.tasks.declarations import chosen_tasks, default_tasks, files_folder, load_tasks
+from multitask.tasks.task import Split, Task
+from multitask.tasks.training_sentences import text_file
+
+FILES = {"nli": TRIPLETS.file, "pairs": PAIRS.file}
+
+
+def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
+    """The declarations of tasks, in their order, and how their files are read."""
+    return [
+        {
+            "name": task.name,
+            **task.declaration(),
+            "dialect": asdict(task.dialect),
+            "weight": task.weight,
+            "splits": [source and source.split for source in (task.train, task.dev, task.test)],
+        }
+        for task in tasks
+    ]
+
+
+def rows_of(tasks: Iterable[Task], split: Split) -> dict[str, str | None]:
+    """Hashes of what the tasks' rows are read from. A task without a development file reads training rows for it."""
+    sources = {task.name: task.train if split == "dev" and task.dev is None else getattr(task, split) for task in tasks}
+    return {name: source.fingerprint() if source and source.exists() else None for name, source in sources.items()}
+
+
+def of_finetune(config: Any, data: Path) -> dict[str, Any]:
+    """Training and dev rows of the tasks."""
+    tasks = chosen_tasks(data, (*(config.tasks or default_tasks(data)), *config.untrained))
+    trained = [task for name, task in tasks.items() if name not in config.untrained]
+    return {
+        "tasks": declared(tasks.values()),
+        "training": rows_of(trained, "train"),
+        "dev": rows_of(tasks.values(), "dev"),
+    }
+
+
+def of_fuse(config: Any, data: Path) -> dict[str, Any]:
+    """What fine-tuning reads, and the sources that are trained contrastively."""
+    found = of_finetune(config.finetune, data)
+    views = sources((*found["training"], *config.unlabelled), data)
+    return {**found, "views": views["training"], "tasks": [*found["tasks"], *views["tasks"]]}
+
+
+def of_pretrain(config: Any, data: Path) -> dict[str, Any]:
+    """The sources, and the similarity dev set if it selects or is probed."""
+    needs_dev = config.select == "similarity" or config.probe_held_out is not None
+    similarity = chosen_tasks(data, ("similarity",)).values() if needs_dev else ()
+    found = sources(config.sources, data)
+    return {**found, "tasks": [*found["tasks"], *declared(similarity)], "dev": rows_of(similarity, "dev")}
+
+
+def of_mlm(config: Any, data: Path) -> dict[str, Any]:
+    """The sources."""
+    return sources(config.sources, data)
+
+
+def of_prune(config: Any, data: Path) -> dict[str, Any]:
+    """The training rows that scores are computed on."""
+    named = {"align_uniform": ("similarity",), "task": (config.task,)}.get(config.score, ())
+    tasks = chosen_tasks(data, named).values()
+    return {"tasks": declared(tasks), "training": rows_of(tasks, "train")}
+
+
+def of_evaluate(_config: Any, data: Path) -> dict[str, Any]:
+    """The dev sets of all tasks that are declared; which of them a model has is not known before it is loaded."""
+    tasks = load_tasks(data).values()
+    return {"tasks": declared(tasks), "dev": rows_of(tasks, "dev")}
+
+
+def of_predictions(config: Any, data: Path) -> dict[str, Any]:
+    """The dev and test sets of all tasks that are declared."""
+    return {**of_evaluate(config, data), "test": rows_of(load_tasks(data).values(), "test")}
+
+
+def of_suites(config: Any, data: Path) -> dict[str, Any]:
+    """The files of the suites' tasks, as far as they are there."""
+    paths = [path for suite in config.suites for entry in SETS[suite] for path in entry.paths(data) if path.is_file()]
+    return {"files": {path.relative_to(data).as_posix(): checked(path, hash_of_file) for path in paths}}
+
+
+def sources(names: Sequence[str], data: Path) -> dict[str, Any]:
+    """What sources without labels are read from: a text file, triplets, pairs, or the training rows of a task."""
+    tasks, folder = load_tasks(data), files_folder(data)
+    read: dict[str, Task] = {}
+    hashes: dict[str, str | None] = {}
+    for name in names:
+        path = folder / FILES[name] if name in FILES else text_file(name, folder)
+        task = "paraphrase" if name == "quora" else name
+        if path is not None:
+            hashes[name] = checked(path, hash_of_file) if path.is_file() else None
+        elif task in tasks:
+            read[task] = tasks[task]
+            hashes[name] = rows_of([tasks[task]], "train")[task]
+    return {"tasks": declared(read.values()), "training": hashes}

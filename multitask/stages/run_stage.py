@@ -1,0 +1,133 @@
+"""Run a stage: its key is known before anything is loaded, and a run with this key is computed once."""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from minbert.errors import InputError
+from multitask.models.model_folder import file_hashes
+from multitask.runs.artefact import Artefact, Weights, is_run, locate_model
+from multitask.runs.run_hash import RunKey
+from multitask.runtime import distributed
+from multitask.runtime.device import Runtime, make_deterministic, start, use_threads
+from multitask.runtime.lazy import function_named
+from multitask.runtime.options import RunOptions
+from multitask.stages.registry import Stage
+
+logger = logging.getLogger("multitask")
+
+Identity = str | Mapping[str, str]
+"""What decides a model's bits: the key of its run, or the hash of each file of its folder."""
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """A run while its stage computes it."""
+
+    artefact: Artefact
+    runtime: Runtime
+    options: RunOptions
+
+    @property
+    def folder(self) -> Path:
+        """Where the stage writes."""
+        return self.artefact.folder
+
+
+def run_stage(
+    stage: Stage, models: Sequence[str | Path | Weights], data: str | Path, config: Any, options: RunOptions
+) -> Artefact:
+    """Compute a run, or find it computed.
+
+    Args:
+        stage: what to compute.
+        models: the models that it starts from: runs' folders, or checkpoints as `BertModel.from_pretrained` takes them.
+        data: a tasks file, or the folder of the data.
+        config: of the stage.
+        options: device, precision, and where to write.
+
+    Raises:
+        InputError: a bad checkpoint, file or setting. A run that was refused before it began leaves no folder.
+        TrainingError: training diverged.
+        Interrupted: a signal stopped the run; the same call resumes it.
+    """
+    weights, data = [Weights.of(model) for model in models], Path(data)
+    runtime = prepare_process(stage, options)
+    key = key_of(stage, [identity_of(model) for model in weights], data, config, runtime)
+    _check_ranks_read_the_same(key.inputs)
+    with ExitStack() as stack:
+        labels = _labels(stage, weights, data)
+        building = Artefact.building(options.runs, key, options.name, labels, options.keep)
+        artefact = distributed.from_first(lambda: stack.enter_context(building))  # the first rank holds the lock
+        if distributed.from_first(lambda: artefact.done):
+            logger.info("already computed")
+            return artefact
+        started = time.monotonic()
+        function_named(stage.compute)(weights, data, config, OpenRun(artefact, runtime, options))
+        distributed.from_first(lambda: artefact.finish(time.monotonic() - started))
+    return artefact
+
+
+def prepare_process(stage: Stage, options: RunOptions) -> Runtime:
+    """Set threads and determinism for a run of a stage, and join the other ranks."""
+    use_threads(options.threads)
+    runtime = runtime_of(stage, options)
+    if "threads" in stage.computing:
+        make_deterministic(runtime)
+    if stage.distributed:
+        distributed.start(runtime.device)
+    return runtime
+
+
+def runtime_of(stage: Stage, options: RunOptions) -> Runtime:
+    """Device and precision of a run of a stage. Raises InputError if there is no such device."""
+    runtime = start(options.device, options.precision if "precision" in stage.computing else "fp32")
+    runtime = replace(runtime, recompute=options.recompute)
+    if runtime.device.type == "cpu":
+        runtime = replace(runtime, threads=options.threads or torch.get_num_threads())
+    return runtime
+
+
+def identity_of(model: Weights) -> Identity:
+    """What decides the bits of a model that exists. Raises InputError if it is missing, unfinished or damaged."""
+    if not is_run(model.name):
+        return file_hashes(locate_model(model.name, model.revision))
+    run = Artefact(Path(model.name))
+    run.require_complete()
+    return run.digest
+
+
+def key_of(stage: Stage, parents: Sequence[Identity], data: Path, config: Any, runtime: Runtime) -> RunKey:
+    """Everything that decides the bits of a run. Reads and hashes files, but loads no model and parses no rows.
+
+    Args:
+        stage: what computes it.
+        parents: the models that it starts from; a planned run is its key.
+        data: a tasks file, or the folder of the data.
+        config: of the stage.
+        runtime: from `runtime_of`.
+    """
+    read = function_named(stage.reads)(config, data) if stage.reads else {}
+    computing = {name: value for name, value in runtime.describe().items() if name in stage.computing}
+    return RunKey(stage.name, stage.version, config, {"parents": list(parents), **read, **computing})
+
+
+def _labels(stage: Stage, models: Sequence[Weights], data: Path) -> dict[str, str]:
+    """Readable names of the inputs. Results round differently under other torch versions, which are not hashed."""
+    names = [model.option for model in stage.inputs]
+    named = dict(zip(names, map(str, models), strict=False)) if names else {"members": " ".join(map(str, models))}
+    return {**named, "data": str(data), "torch": torch.__version__}
+
+
+def _check_ranks_read_the_same(inputs: Mapping[str, Any]) -> None:
+    """Raise InputError on every rank if start weights, data, device or precision differ between ranks."""
+    first, *others = distributed.all_of(dict(inputs))
+    for rank, other in enumerate(others, start=1):
+        if different := [name for name in first if other.get(name) != first[name]]:
+            raise InputError(f"rank {rank} has other {', '.join(different)} than rank 0; give all ranks the same files")
