@@ -29,7 +29,7 @@ from sentence_transformers import SentenceTransformer
 from transformers.utils import logging
 
 from benchmarks.measure import alternate, machine, matrix_rate, print_table
-from benchmarks.sentence_transformers_peers import PEERS, build, builders
+from benchmarks.sentence_transformers_peers import PEERS, build
 from minbert.model import BertModel
 from multitask import SentenceEncoder
 from multitask.evaluation.sts_scores import cosines
@@ -88,8 +88,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         exports = options.exports or Path(temporary)
         exports.mkdir(parents=True, exist_ok=True)
-        ways = builders(str(locate_model(options.model)), exports, calibration)
-        peers, missing = build({name: way for name, way in ways.items() if name in (REFERENCE, *options.peers)})
+        names = [name for name in PEERS if name in (REFERENCE, *options.peers)]
+        peers, missing = build(names, str(locate_model(options.model)), exports, calibration)
         report(options, sentences, peers)
     for name, reason in missing.items():
         print(f"missing: {name}: {reason}")

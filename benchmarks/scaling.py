@@ -47,19 +47,14 @@ def parameters(shape: str) -> int:
         return sum(parameter.numel() for parameter in BertModel(SHAPES[shape]).parameters())
 
 
-def bandwidth(gigabits: float) -> float:
-    """Bytes a second."""
-    return gigabits * 1e9 / 8
-
-
 def allreduce_seconds(size: float, ranks: int, gigabits: float) -> float:
     """Seconds of a ring allreduce of so many bytes."""
-    return 2 * (ranks - 1) * (size / ranks / bandwidth(gigabits) + LATENCY)
+    return 2 * (ranks - 1) * (8 * size / ranks / (gigabits * 1e9) + LATENCY)
 
 
 def allgather_seconds(own: float, ranks: int, gigabits: float) -> float:
     """Seconds until every rank has the bytes that each of the others has of its own."""
-    return (ranks - 1) * (own / bandwidth(gigabits) + LATENCY)
+    return (ranks - 1) * (8 * own / (gigabits * 1e9) + LATENCY)
 
 
 def step_seconds(shape: str, tokens: float) -> float:

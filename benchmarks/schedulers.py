@@ -19,16 +19,12 @@ from itertools import product
 from pathlib import Path
 from statistics import median
 
-from benchmarks.finetune import PUBLISHED, SHAPES
+from benchmarks.finetune import PUBLISHED, SHAPES, build_problem
 from benchmarks.measure import added_memory, alternate, in_new_process, machine, print_table
-from minbert import BertModel, load_tokenizer
-from multitask.evaluation.task_predictions import load_split
-from multitask.models.multitask_model import MultitaskModel
-from multitask.runtime.device import make_deterministic, seed_everything, start
+from multitask.runtime.device import start
 from multitask.schedulers import SCHEDULERS
-from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.finetune.training import Finetuning
-from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
+from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.optimizer import Optimizer
 
 
@@ -36,21 +32,15 @@ class Bench:
     """Several schedulers that train one model with one optimizer."""
 
     def __init__(self, names: list[str], options: argparse.Namespace) -> None:
-        runtime = start("auto", options.precision)
-        make_deterministic(runtime)
-        seed_everything(0)
-        tokenizer = load_tokenizer("all-minilm-l6-v2")
-        config = FinetuneConfig(batch_size=options.batch_size, pooling="mean", epochs=1)
-        declared = chosen_tasks(options.data, MAIN_TASKS)
-        model = MultitaskModel(BertModel(SHAPES[options.shapes[0]]), tokenizer, declared, "mean", config.heads)
-        training = load_split(model.to(runtime.device), options.data, "train")
+        of_all = build_problem(options.shapes[0], options.batch_size, options.data, options.precision)
         self.problems = {}
         for name in names:
             tasks = ("similarity",) if name == "single" else MAIN_TASKS
-            chosen = replace(config, scheduler=name, tasks=tasks)
-            self.problems[name] = Finetuning(model, {task: training[task] for task in tasks}, {}, chosen, runtime)
+            training = {task: of_all.training[task] for task in tasks}
+            config = replace(of_all.config, scheduler=name, tasks=tasks, epochs=1)
+            self.problems[name] = Finetuning(of_all.model, training, {}, config, of_all.runtime)
         first = self.problems[names[0]]
-        self.optimizer = Optimizer(first.module.train(), config.optimizer, len(first.plan(0)))
+        self.optimizer = Optimizer(first.module.train(), first.config.optimizer, len(first.plan(0)))
         self.updates = {name: problem.plan(0) for name, problem in self.problems.items()}
         self.tokens: dict[str, list[int]] = {name: [] for name in names}
 

@@ -4,7 +4,7 @@ Each is built as its own documentation says; `build` names those that cannot be 
 """
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,10 +18,6 @@ from sentence_transformers import (
 PEERS = ("torch-fp32", "torch-bf16", "onnx-fp32", "onnx-int8", "openvino", "openvino-int8")
 ONNX_INT8 = "onnx/model_qint8_avx512_vnni.onnx"
 OPENVINO_INT8 = "openvino/openvino_model_qint8_quantized.xml"
-
-
-def with_torch(model: str, dtype: torch.dtype) -> SentenceTransformer:
-    return SentenceTransformer(model, device="cpu", model_kwargs={"torch_dtype": dtype})
 
 
 def with_onnx(model: str, exports: Path, int8: bool) -> SentenceTransformer:
@@ -66,32 +62,29 @@ def with_openvino(model: str, exports: Path, int8: bool, calibration: Sequence[s
     return load(str(folder), model_kwargs={"file_name": file, "ov_config": threads})
 
 
-def builders(model: str, exports: Path, calibration: Sequence[str]) -> dict[str, Callable[[], SentenceTransformer]]:
-    """How each peer is built, by name.
+def build(
+    names: Collection[str], model: str, exports: Path, calibration: Sequence[str]
+) -> tuple[dict[str, SentenceTransformer], dict[str, str]]:
+    """The peers that can be built, and for each other one the first line of the reason, both by name.
 
     Args:
+        names: of `PEERS`.
         model: folder of the model, as sentence-transformers reads it.
         exports: folder for exported models; those that it holds are used again.
         calibration: sentences for the static quantisation, at least 300.
     """
-    return {
-        "torch-fp32": partial(with_torch, model, torch.float32),
-        "torch-bf16": partial(with_torch, model, torch.bfloat16),
+    ways = {
+        "torch-fp32": partial(SentenceTransformer, model, device="cpu", model_kwargs={"torch_dtype": torch.float32}),
+        "torch-bf16": partial(SentenceTransformer, model, device="cpu", model_kwargs={"torch_dtype": torch.bfloat16}),
         "onnx-fp32": partial(with_onnx, model, exports, int8=False),
         "onnx-int8": partial(with_onnx, model, exports, int8=True),
         "openvino": partial(with_openvino, model, exports, int8=False, calibration=calibration),
         "openvino-int8": partial(with_openvino, model, exports, int8=True, calibration=calibration),
     }
-
-
-def build(
-    peers: Mapping[str, Callable[[], SentenceTransformer]],
-) -> tuple[dict[str, SentenceTransformer], dict[str, str]]:
-    """The peers that can be built, and for each other one the first line of the reason, both by name."""
     built, missing = {}, {}
-    for name, load in peers.items():
+    for name in names:
         try:
-            built[name] = load()
+            built[name] = ways[name]()
         except Exception as error:  # every backend has errors of its own; sentence-transformers names a missing package
             missing[name] = (str(error).strip() or type(error).__name__).splitlines()[0]
     return built, missing

@@ -6,8 +6,7 @@ Every server has one core and one thread, and the clients have another core. A c
 last is answered. The plain server computes one request at a time: it pads, truncates and takes the mean as a careful
 user would, in inference mode, with weights in fp32 or in bf16, and writes JSON as fast as ours. All servers take turns,
 so that a busy machine slows them alike; the first turn of each does not count. The reported cosine is the smallest
-between ours and the others' embeddings of a sentence. CPU is the server's time of the processor for a request.
-Overload: twice as many clients as the queue has places.
+between ours and the others' embeddings of a sentence. Overload: twice as many clients as the queue has places.
 """
 
 import argparse
@@ -40,18 +39,10 @@ LENGTH = 256  # tokens of a text, for the plain server; all-MiniLM-L6-v2's own l
 
 @dataclass
 class Load:
-    """What clients saw in a turn.
-
-    Args:
-        rate: requests that were answered within the turn's time, a second.
-        seconds: of each request with an answer, late ones included.
-        processor: seconds of the processor that the server took for each of these.
-        statuses: how many answers had each status.
-    """
+    """What clients saw in a turn: answers within its time a second, seconds of each answer, and counts of statuses."""
 
     rate: float = 0
     seconds: list[float] = field(default_factory=list)
-    processor: float = 0
     statuses: Counter[int] = field(default_factory=Counter)
 
 
@@ -68,27 +59,13 @@ async def request(
     return int(answer.split(b" ", 2)[1]), await reader.readexactly(length)
 
 
-@dataclass(frozen=True)
-class Server:
-    """A running server."""
-
-    port: int
-    process: "subprocess.Popen[bytes]"
-
-    def processor(self) -> float:
-        """Seconds of the processor that it took until now."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-async def load(server: Server, clients: int, texts: int, duration: float, sentences: list[str]) -> Load:
+async def load(port: int, clients: int, texts: int, duration: float, sentences: list[str]) -> Load:
     found = Load()
-    before = server.processor()
     end = time.perf_counter() + duration
 
     async def client(seed: int) -> None:
         random = np.random.default_rng(seed)
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=2**24)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
         while (start := time.perf_counter()) < end:
             chosen = [sentences[row] for row in random.integers(len(sentences), size=texts)]
             status, _ = await request(reader, writer, chosen)
@@ -102,7 +79,6 @@ async def load(server: Server, clients: int, texts: int, duration: float, senten
         writer.close()
 
     await asyncio.gather(*map(client, range(clients)))
-    found.processor = (server.processor() - before) / len(found.seconds)
     return found
 
 
@@ -116,8 +92,8 @@ async def embeddings(port: int, sentences: list[str]) -> np.ndarray:
 
 
 @contextmanager
-def running(port: int, *command: str) -> Iterator[Server]:
-    """A server on a core of its own."""
+def running(port: int, *command: str) -> Iterator[int]:
+    """A server on a core of its own; its port."""
     process = subprocess.Popen(
         [sys.executable, "-m", *command, "--port", str(port)],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -131,7 +107,7 @@ def running(port: int, *command: str) -> Iterator[Server]:
                 break
             except OSError:
                 time.sleep(0.2)
-        yield Server(port, process)
+        yield port
     finally:
         process.terminate()
         process.wait()
@@ -202,30 +178,30 @@ def main() -> None:
     print(f"\nOverload, {2 * QUEUE} clients and a queue of {QUEUE} texts: {counts}; no request without an answer.")
 
 
-def compare(options: argparse.Namespace, servers: dict[str, Server], sentences: list[str]) -> None:
+def compare(options: argparse.Namespace, servers: dict[str, int], sentences: list[str]) -> None:
     """Print the smallest cosines, and the table of all loads."""
-    found = {name: asyncio.run(embeddings(server.port, sentences[:200])) for name, server in servers.items()}
+    found = {name: asyncio.run(embeddings(port, sentences[:200])) for name, port in servers.items()}
     for name in list(servers)[1:]:
         print(f"smallest cosine of ours and {name}: {(found['ours'] * found[name]).sum(axis=1).min():.6f}")
-    times = ("p50, ms", "p95, ms", "p99, ms", "CPU, ms")
+    times = ("p50, ms", "p95, ms", "p99, ms")
     header = ["Clients", "Texts a request", "Server", "requests/s", "texts/s", *times, "ours / it"]
     print()
     print_table(header, rows(options, servers, sentences), texts=3)
 
 
-def rows(options: argparse.Namespace, servers: dict[str, Server], sentences: list[str]) -> Iterator[list[object]]:
+def rows(options: argparse.Namespace, servers: dict[str, int], sentences: list[str]) -> Iterator[list[object]]:
     for texts, clients in product(options.texts, options.clients):
         turns: dict[str, list[Load]] = {name: [] for name in servers}
         for turn in range(options.rounds + 1):
             seconds = min(2, options.seconds) if turn == 0 else options.seconds
-            for name, server in servers.items():
-                turns[name].append(asyncio.run(load(server, clients, texts, seconds, sentences)))
+            for name, port in servers.items():
+                turns[name].append(asyncio.run(load(port, clients, texts, seconds, sentences)))
         # The turn of median throughput.
         kept = {name: sorted(loads[1:], key=lambda one: one.rate)[options.rounds // 2] for name, loads in turns.items()}
         for name, one in kept.items():
             assert set(one.statuses) == {200}, f"{name} refused"
             quantiles = [f"{1000 * np.percentile(one.seconds, q):,.1f}" for q in (50, 95, 99)]
-            speeds = [f"{one.rate:,.1f}", f"{one.rate * texts:,.0f}", *quantiles, f"{1000 * one.processor:,.2f}"]
+            speeds = [f"{one.rate:,.1f}", f"{one.rate * texts:,.0f}", *quantiles]
             yield [clients, texts, name, *speeds, f"{kept['ours'].rate / one.rate:.2f}x"]
 
 

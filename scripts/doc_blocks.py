@@ -14,6 +14,7 @@ ensembles left out, and FOLDER for a folder: data/sample as `--data`, otherwise 
 and listings.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -23,8 +24,7 @@ from os.path import relpath
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from scripts.doc_environment import ROOT, environment, workplace
-
+ROOT = Path(__file__).parents[1]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "data/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
@@ -143,6 +143,17 @@ class Session:
         if found.returncode:
             raise RuntimeError(f"{block.place}: {command[-1]}\nexit code {found.returncode}\n{found.stderr[-2000:]}")
         return found.stdout
+
+
+def workplace(folder: Path) -> None:
+    """Put into an empty folder what the commands expect in the working directory."""
+    (folder / "data").symlink_to(ROOT / "data", target_is_directory=True)
+
+
+def environment() -> dict[str, str]:
+    """The environment of a process that finds this checkout's packages and commands."""
+    commands = os.pathsep.join([str(ROOT / ".venv" / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**os.environ, "PATH": commands, "PYTHONPATH": str(ROOT), "COLUMNS": "120", "TQDM_DISABLE": "1"}
 
 
 def _commands(lines: list[str]) -> Iterator[str]:

@@ -7,17 +7,21 @@ text. So links work both on the site and where the project's files are read.
 
 import base64
 import json
+import os
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
+from unittest.mock import patch
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from scripts.command_reference import command_reference
+from multitask.cli.arguments import parser_of
+from multitask.cli.command import Command, Group
+from multitask.cli.main import PROG, every_command
 
 ROOT = Path(__file__).parents[1]
 ELSEWHERE = {
@@ -27,6 +31,11 @@ ELSEWHERE = {
     "README.md": "docs/index.md",
 }
 """Files of the project outside of docs/, and where the site has them."""
+COLUMNS = "72"  # of the help texts; wider ones would have to be scrolled
+HEAD = """# Commands
+
+What each command prints when `--help-all` asks for it. `--help` prints the most used options only.
+"""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()#\s]*)(#[^()\s]*)?\)")
 
 
@@ -92,7 +101,9 @@ def notebook_files(notebook: dict[str, Any], name: str) -> Iterator[tuple[str, s
                 figures += 1
                 image = f"{name}-{figures}.png"
                 yield image, base64.b64decode(content["image/png"])
-                parts.append(f"![{figure_text(source)}]({image})")
+                first = source.partition("\n")[0]
+                name_of_figure = first.removeprefix("# ") if first.startswith("# ") else "Figure"
+                parts.append(f"![{name_of_figure}]({image})")
             elif text := "".join(output.get("text", content.get("text/plain", ""))).strip("\n"):
                 parts.append(fence("text", text))
     title, rest = parts[0].split("\n", 1) if "\n" in parts[0] else (parts[0], "")
@@ -101,11 +112,22 @@ def notebook_files(notebook: dict[str, Any], name: str) -> Iterator[tuple[str, s
     yield f"{name}.md", "\n\n".join([title, rest.strip(), *parts[1:], "---", download]) + "\n"
 
 
-def figure_text(source: str) -> str:
-    """What a figure is called: the comment that its cell begins with."""
-    first = source.partition("\n")[0]
-    return first.removeprefix("# ") if first.startswith("# ") else "Figure"
-
-
 def fence(language: str, text: str) -> str:
     return f"```{language}\n{text}\n```"
+
+
+def command_reference() -> str:
+    """The page as Markdown."""
+    with patch.dict(os.environ, {"COLUMNS": COLUMNS}):
+        sections = [f"## {prog}\n\n```text\n{page}```\n" for prog, page in _pages(PROG, every_command())]
+    return "\n".join([HEAD, *sections])
+
+
+def _pages(prog: str, commands: Iterable[Command | Group]) -> Iterator[tuple[str, str]]:
+    """Each command as it is typed, and its help."""
+    for found in commands:
+        typed = f"{prog} {found.name}"
+        if isinstance(found, Group):
+            yield from _pages(typed, found.commands)
+        else:
+            yield typed, parser_of(typed, found, "--help-all").format_help()

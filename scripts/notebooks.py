@@ -1,6 +1,5 @@
 """Execute the tutorials: docs/tutorials/NAME.py (jupytext, py:percent) becomes NAME.ipynb with its outputs."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,7 +9,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from scripts.doc_environment import ROOT, environment, workplace
+from scripts.doc_blocks import ROOT, environment, workplace
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.py"))
 LIMIT = 900  # seconds a cell may take; a test's machine may be busy
@@ -89,7 +88,3 @@ def texts(notebook: NotebookNode) -> Iterator[str]:
         yield "".join(cell.source)
         for output in cell.get("outputs", ()):
             yield output.get("text", output.get("data", {}).get("text/plain", ""))
-
-
-if __name__ == "__main__":
-    print(written(executed(Path(sys.argv[1]))))

@@ -5,12 +5,9 @@ A name is a tutorial (`own_csv`) or a page (`README.md`, `docs/how-to/prune.md`)
 """
 
 import sys
-from pathlib import Path
 
-from scripts.doc_blocks import PAGES, refreshed
+from scripts.doc_blocks import PAGES, ROOT, refreshed
 from scripts.notebooks import TUTORIALS, executed, written
-
-ROOT = Path(__file__).parents[1]
 
 
 def main(names: list[str]) -> None:

@@ -21,7 +21,7 @@ import safetensors.torch
 MAKES = ("open", "mkdir", "rename", "write", "fsync")
 """Operations that may need space."""
 REMOVES = ("unlink", "rmdir", "chmod")
-OF_OS = {"remove": "unlink", "replace": "rename"} | {name: name for name in ("mkdir", "rename", *REMOVES)}
+OF_OS = {"remove": "unlink", "replace": "rename"} | {name: name for name in ("open", "mkdir", "rename", *REMOVES)}
 """The operation that each function of `os` is."""
 
 
@@ -74,7 +74,6 @@ class FaultyFiles:
                 stack.enter_context(patch.object(module, "open", self._open))
             for name, operation in OF_OS.items():
                 stack.enter_context(patch.object(os, name, self._checked(operation, getattr(os, name))))
-            stack.enter_context(patch.object(os, "open", self._os_open(os.open)))
             stack.enter_context(patch.object(os, "fsync", self._fsync))
             stack.enter_context(patch.object(shutil, "_USE_CP_SENDFILE", False))
             stack.enter_context(patch.object(safetensors.torch, "save_file", self._save_file))
@@ -98,19 +97,11 @@ class FaultyFiles:
 
     def _checked(self, operation: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(path: Any, *rest: Any, **named: Any) -> Any:
+            reads = operation == "open" and not rest[0] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
             # Within a folder that is removed names are relative to it; its own removal is counted.
-            if named.get("dir_fd") is None:
+            if named.get("dir_fd") is None and not reads:
                 self._check(operation, path)
             return real(path, *rest, **named)
-
-        return wrapped
-
-    def _os_open(self, real: Callable[..., int]) -> Callable[..., int]:
-        writing = self._checked("open", real)
-
-        def wrapped(path: Any, flags: int, *rest: Any, **named: Any) -> int:
-            chosen = writing if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) else real
-            return chosen(path, flags, *rest, **named)
 
         return wrapped
 
