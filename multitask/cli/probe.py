@@ -13,7 +13,7 @@ from multitask.tasks.training_sentences import training_sentences
 def probe(options: Probe) -> int:
     """Probe; print a table of the means over the batches."""
     similar = options.source == "similar_pairs"
-    texts = similar_pairs(options.data) if similar else [training_sentences(options.source, options.data)[0]]
+    texts = similar_pairs(options.data) if similar else [training_sentences(options.source, options.data)]
     objective = options.objective.build()
     encoder = SentenceEncoder.load(
         options.model,

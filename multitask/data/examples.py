@@ -1,10 +1,7 @@
 """Labelled or unlabelled rows of a task."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +20,6 @@ class Examples:
         classes: names of the classes, in the order of their numbers; empty for other labels.
         ids: one per row, unique; None if the file has no ids.
         source: the file or data set.
-        fingerprint: hash of the file's content, 64 hex digits.
         dropped: number of rows left out because their label or a sentence is empty.
     """
 
@@ -32,17 +28,10 @@ class Examples:
     classes: tuple[str, ...]
     ids: list[str] | None
     source: str
-    fingerprint: str
     dropped: int = 0
 
     def __len__(self) -> int:
         return len(self.sentences[0])
-
-    @cached_property
-    def identity(self) -> str:
-        """Hash of the sentences and labels, 64 hex digits."""
-        labels = b"" if self.labels is None else self.labels.tobytes()
-        return sha256(b"\0".join([*(hash_of_texts(column).encode() for column in self.sentences), labels])).hexdigest()
 
     def take(self, rows: Rows) -> "Examples":
         """Some of the rows, in this order."""
@@ -57,11 +46,3 @@ class Examples:
 def texts_of(texts: Sequence[str], rows: Rows) -> list[str]:
     """The texts of these rows, in this order."""
     return [texts[row] for row in rows]
-
-
-def hash_of_texts(texts: Sequence[str]) -> str:
-    """Hash of a list of texts, 64 hex digits."""
-    digest = sha256()
-    for text in texts:
-        digest.update(json.dumps(text).encode())
-    return digest.hexdigest()

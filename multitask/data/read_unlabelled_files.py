@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minbert.errors import InputError
-from multitask.data.problems import OnProblem, checked, refuse, warn_incomplete
+from multitask.data.problems import OnProblem, refuse, warn_incomplete
 from multitask.data.tables import Source, open_table
-from multitask.runs.run_hash import hash_of_file
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,10 @@ class Texts:
 
     Args:
         columns: one list of texts per sentence of a row.
-        fingerprint: SHA-256 of the file's bytes (as stored, compressed or not), 64 hex digits.
         dropped: number of rows left out because a sentence is empty.
     """
 
     columns: list[list[str]]
-    fingerprint: str
     dropped: int
 
 
@@ -60,7 +57,6 @@ def read_texts(path: Path, layout: Layout, limit: int | None = None, on_problem:
         InputError: the file is missing, has no usable row up to the limit, lacks a column, or is not UTF-8; with the
             default `on_problem` also a malformed row.
     """
-    fingerprint = checked(path, hash_of_file)
     table = open_table(Source(str(path)), on_problem=on_problem, form=layout.form)
     table.require(layout.columns)
     rows: list[list[str]] = []
@@ -76,4 +72,4 @@ def read_texts(path: Path, layout: Layout, limit: int | None = None, on_problem:
     warn_incomplete(str(path), "left out", "without a sentence", len(incomplete), incomplete[:5])
     if not rows:
         raise InputError(f"{path}: no usable row; expected at least one with a sentence")
-    return Texts([list(column) for column in zip(*rows, strict=True)], fingerprint, len(incomplete))
+    return Texts([list(column) for column in zip(*rows, strict=True)], len(incomplete))

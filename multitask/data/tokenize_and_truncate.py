@@ -1,5 +1,6 @@
 """Token ids of texts, cut to a maximal length; made once and read from a cache afterwards."""
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from numpy.typing import NDArray
 
 from minbert.files import atomic_file, read_arrays
 from minbert.tokenizer import Ids, Tokenizer
-from multitask.data.examples import hash_of_texts
 from multitask.runs.locks import exclusive
 
 FORMAT = 4  # raise this when the content of the cache's files changes
@@ -67,7 +67,7 @@ def tokenise(
         second: second texts, for joint encodings `[CLS] text [SEP] second [SEP]`.
     """
     length = tokenizer.max_length if max_length is None else max_length
-    hashes = [hash_of_texts(column) for column in (texts, second) if column is not None]
+    hashes = [_hash(column) for column in (texts, second) if column is not None]
     identity = (FORMAT, hashes, tokenizer.fingerprint(), length)
     path = cache_folder() / "tokens" / f"{sha256(repr(identity).encode()).hexdigest()[:32]}.npz"
     if not path.is_file():
@@ -78,6 +78,13 @@ def tokenise(
                     np.savez(file, **encoded)
     arrays = read_arrays(path)
     return Tokens(arrays["ids"], arrays.get("types"), arrays["offsets"], int(arrays["cut"]))
+
+
+def _hash(texts: Sequence[str]) -> str:
+    digest = sha256()
+    for text in texts:
+        digest.update(json.dumps(text).encode())  # in quotes, so that the texts' bounds count
+    return digest.hexdigest()
 
 
 def _encoded(

@@ -146,7 +146,6 @@ def read_examples(task: Task, source: Source, labelled: bool, on_problem: OnProb
         classes=classes,
         ids=list(number_of_id) if task.id else None,
         source=str(source),
-        fingerprint=source.fingerprint(),
         dropped=len(incomplete) if labelled else 0,
     )
 

@@ -1,6 +1,5 @@
 """The sentences of a training without labels, by the name of their source."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from minbert.errors import InputError
@@ -9,8 +8,8 @@ from multitask.tasks.declarations import files_folder, load_tasks
 from multitask.tasks.read_examples import load_rows
 
 
-def training_sentences(name: str, data: Path, limit: int | None = None) -> tuple[Sequence[str], str]:
-    """Sentences and a hash of what was read.
+def training_sentences(name: str, data: Path, limit: int | None = None) -> list[str]:
+    """The sentences of a source.
 
     Args:
         name: `unlabelled`; the name of another text file of the folder, ending in `.txt`; or a task, for its training
@@ -24,15 +23,13 @@ def training_sentences(name: str, data: Path, limit: int | None = None) -> tuple
     if path := text_file(name, files_folder(data)):
         if name in (CAPTIONS_FILE, NEWS_FILE) and not path.is_file():
             raise InputError(f"{path}: no such file; `multitask data domains` makes it from the similarity set")
-        found = read_texts(path, SENTENCES, limit)
-        return found.columns[0], found.fingerprint
+        return read_texts(path, SENTENCES, limit).columns[0]
     tasks = load_tasks(data)
     if name not in tasks:
         raise InputError(
             f'unknown source "{name}"; expected unlabelled, a text file\'s name (.txt) or one of {", ".join(tasks)}'
         )
-    examples = load_rows(tasks[name], "train")
-    return [text for column in examples.sentences for text in column], examples.identity
+    return [text for column in load_rows(tasks[name], "train").sentences for text in column]
 
 
 def text_file(name: str, folder: Path) -> Path | None:

@@ -55,7 +55,6 @@ class ContrastiveSource(Source):
         self.projection = projection
         self.config = config
         self.labels = paired.labels
-        self.fingerprint = paired.fingerprint
         # Hashes [rows] of the sentences of each distinct column, to record the training data.
         self.sentences = tuple(hash_sentences(column) for column in paired.columns)
         columns = [tokenise(column, tokenizer, max_length) for column in paired.columns]

@@ -25,13 +25,11 @@ class PairedSentences:
     Args:
         columns: one text for each row in each column: anchors, positives and hard negatives. A single column is paired
             with itself.
-        fingerprint: of the file.
         labels: [rows] for objectives that learn from labels; None: all rows are positives.
         groups: [rows]; rows of one group are no negatives of each other. None: rows with equal texts are not.
     """
 
     columns: Sequence[Sequence[str]]
-    fingerprint: str
     labels: NDArray[np.float32] | None = None
     groups: Rows | None = None
 
@@ -39,7 +37,7 @@ class PairedSentences:
         """At most so many rows, always the same."""
         rows = drawn_rows(len(self.columns[0]), limit)
         labels = None if self.labels is None else self.labels[rows]
-        return PairedSentences([[column[row] for row in rows] for column in self.columns], self.fingerprint, labels)
+        return PairedSentences([[column[row] for row in rows] for column in self.columns], labels)
 
 
 def read_paired_sentences(
@@ -72,9 +70,8 @@ def read_paired_sentences(
     if name in ("nli", "pairs"):
         layout = TRIPLETS if name == "nli" else PAIRS
         found = read_texts(folder / layout.file, layout)
-        return PairedSentences(found.columns, found.fingerprint).limited(train_limit)
-    sentences, fingerprint = training_sentences(name, data, train_limit)
-    return PairedSentences([sentences], fingerprint).limited(train_limit)
+        return PairedSentences(found.columns).limited(train_limit)
+    return PairedSentences([training_sentences(name, data, train_limit)]).limited(train_limit)
 
 
 def _quora(task: Task, negative_pairs: bool) -> PairedSentences:
@@ -82,11 +79,11 @@ def _quora(task: Task, negative_pairs: bool) -> PairedSentences:
     first, second = examples.sentences
     assert examples.labels is not None, "labelled splits have labels"
     if negative_pairs:
-        return PairedSentences([first, second], examples.identity, examples.labels)
+        return PairedSentences([first, second], examples.labels)
     kept = np.flatnonzero(examples.labels == 1)
     if not len(kept):
         raise InputError(f"{examples.source}: no pair has label 1; nothing to learn from without negative pairs")
-    return PairedSentences([texts_of(first, kept), texts_of(second, kept)], examples.identity)
+    return PairedSentences([texts_of(first, kept), texts_of(second, kept)])
 
 
 def pairs_of_labels(task: Task, partners: int, train_limit: int | None) -> PairedSentences:
@@ -126,4 +123,4 @@ def pairs_of_labels(task: Task, partners: int, train_limit: int | None) -> Paire
     anchors, positives = np.concatenate(first), np.concatenate(second)
     column = examples.sentences[0]
     texts = [texts_of(column, anchors), texts_of(column, positives)]
-    return PairedSentences(texts, examples.identity, groups=labels[anchors])
+    return PairedSentences(texts, groups=labels[anchors])

@@ -25,6 +25,7 @@ from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact, Weights, is_run, locate_model
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import ON_DEV, ON_SUITES, EvaluateConfig, SuitesConfig
+from multitask.stages.reads import rows_of
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Cosine
@@ -62,7 +63,7 @@ def score_dev_sets(models: Sequence[Weights], data: Path, _config: EvaluateConfi
     folder = locate_model(model.name, model.revision)
     loaded = load_model(folder, load_tasks(data)).to(runtime.device)
     dev = load_split(loaded, data, "dev")
-    _check_selected_on(model, dev)
+    _check_selected_on(model, data, dev)
     pairs = similarity_dev_set(data)
     loaded.tasks = tasks_to_score(loaded, folder)
     examples = {name: split.examples for name, split in dev.items()}
@@ -71,11 +72,12 @@ def score_dev_sets(models: Sequence[Weights], data: Path, _config: EvaluateConfi
     write_evaluation(run.folder, loaded.tasks, estimate(loaded, dev, runtime), examples, seen, embedded)
 
 
-def _check_selected_on(model: Weights, dev: Mapping[str, LabelledData]) -> None:
+def _check_selected_on(model: Weights, data: Path, dev: Mapping[str, LabelledData]) -> None:
     """Raise InputError if a dev set differs from the one that selected a run's best model."""
     inputs = read_json(Path(model.name) / "inputs.json") if is_run(model.name) else {}
+    present = rows_of(load_tasks(data).values(), "dev")
     for name, fingerprint in inputs.get("dev", {}).items():
-        if name in dev and dev[name].examples.fingerprint != fingerprint:
+        if name in dev and present.get(name) != fingerprint:
             raise InputError(f"{dev[name].examples.source}: not the file that {model} was selected on")
 
 

@@ -57,7 +57,7 @@ def train_masked(models: Sequence[Weights], data: Path, config: MlmConfig, run: 
     runtime = run.runtime
     begin = Start.load(models[0], config.pooling, config.seed)
     config = replace(config, pooling=begin.pooling)
-    texts = [training_sentences(name, data, config.train_limit)[0] for name in config.sources]
+    texts = [training_sentences(name, data, config.train_limit) for name in config.sources]
     sentences = [[found[row] for row in drawn_rows(len(found), config.train_limit)] for found in texts]
     training, dev = _split(sentences, config)
     if config.from_scratch:

@@ -1,7 +1,6 @@
 """Triplets, pairs and sentences are read completely, and problems name file and line."""
 
 import gzip
-import hashlib
 
 import pytest
 
@@ -17,7 +16,6 @@ def test_triplets(tmp_path, caplog):
     assert triplets.columns == [["Two dogs, run.", "a"], ["Animals move.", "b"], ['"No" dog.', "c"]]
     assert triplets.dropped == 1
     assert caplog.messages == [f"{path}: left out 1 row without a sentence (line 3)"]
-    assert triplets.fingerprint == hashlib.sha256(content.encode()).hexdigest()
 
 
 def test_pairs(tmp_path):
@@ -33,9 +31,7 @@ def test_sentences_plain_and_compressed(tmp_path, name):
     read = read_texts(path, SENTENCES)
     assert read.columns == [["First one.", "Second, caf\u00e9\u2028same line", "Third"]]
     assert read.dropped == 2
-    assert read.fingerprint == hashlib.sha256(content).hexdigest()
-    limited = read_texts(path, SENTENCES, limit=2)
-    assert (limited.columns[0], limited.fingerprint) == (read.columns[0][:2], read.fingerprint)
+    assert read_texts(path, SENTENCES, limit=2).columns == [read.columns[0][:2]]
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,8 @@ def test_the_key_covers_texts_length_tokenizer_and_jointness(tokenizer, tiny_enc
         (TEXTS, load_tokenizer(str(shorter)), None, None),
         (TEXTS, tokenizer, None, SECOND),
         (SECOND, tokenizer, None, TEXTS),
+        (["a", "time"], tokenizer, None, None),
+        (['a", "time'], tokenizer, None, None),
     ]
     for texts, which, length, second in calls:
         expected = which.encode_pairs(texts, second)[0] if second else which.encode(texts, length)
@@ -133,7 +135,7 @@ def test_cut_texts_are_counted_and_said_once(tokenizer, max_length, caplog):
         tokens = tokenise(TEXTS, tokenizer, max_length)
         assert tokens.cut == cut
         np.testing.assert_array_equal(tokens.lengths, np.minimum(whole, limit))
-    examples = Examples((TEXTS, SECOND), None, (), None, "data.csv", "f")
+    examples = Examples((TEXTS, SECOND), None, (), None, "data.csv")
     LabelledData.tokenised(examples, tokenizer, max_length, joint=False)
     cut += sum(int(length) > limit for length in token_lengths(SECOND, tokenizer))
     assert caplog.messages == [f"data.csv: cut {cut} of 8 texts to {limit} tokens (--max-length)"]

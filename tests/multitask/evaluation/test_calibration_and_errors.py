@@ -30,7 +30,7 @@ LOGITS = (RNG.normal(size=(ROWS, 3)) + 1.5 * np.eye(3)[LABELS]).astype(np.float3
 
 def examples(labels, columns=1) -> Examples:
     texts = tuple([f"text {column} {row}" for row in range(len(labels))] for column in range(columns))
-    return Examples(texts, np.asarray(labels, np.float32), (), None, "x.csv", "")
+    return Examples(texts, np.asarray(labels, np.float32), (), None, "x.csv")
 
 
 def slow_error(confidence, right, bins):

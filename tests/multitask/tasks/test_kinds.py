@@ -29,7 +29,7 @@ def declared(kind: str, **fields: Any) -> Task:
 
 def examples(labels: Any, classes: tuple[str, ...] = ()) -> Examples:
     labels = np.array(labels, np.float32)
-    return Examples(([str(i) for i in range(len(labels))],), labels, classes, None, "train.csv", "")
+    return Examples(([str(i) for i in range(len(labels))],), labels, classes, None, "train.csv")
 
 
 @pytest.fixture

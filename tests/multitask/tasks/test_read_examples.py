@@ -1,7 +1,6 @@
 """Rows of tasks are read completely, problems are named by file and row, and held-out rows are no training rows."""
 
 import csv
-import hashlib
 import json
 import os
 from dataclasses import replace
@@ -49,14 +48,13 @@ PAIR_HEADER = "\tid\tsentence1\tsentence2\tsimilarity\n"
 GOOD_ROW = "0\ta1\tTwo dogs run.\tA cat sleeps.\t4.6\n"
 
 
-def test_reads_ids_sentences_labels_and_fingerprint(tmp_path):
+def test_reads_ids_sentences_and_labels(tmp_path):
     content = PAIR_HEADER + GOOD_ROW + '7\ta2\t"say ""hi"""\t  b  \t0\n'
     examples = read(write(tmp_path, content), SIMILARITY)
     assert examples.ids == ["a1", "a2"]
     assert examples.sentences == (["Two dogs run.", 'say "hi"'], ["A cat sleeps.", "b"])
     assert examples.labels.dtype == np.float32
     np.testing.assert_array_equal(examples.labels, np.array([4.6, 0], dtype=np.float32))
-    assert examples.fingerprint == hashlib.sha256(content.encode()).hexdigest()
     assert (examples.dropped, len(examples)) == (0, 2)
 
 
@@ -196,7 +194,7 @@ def test_a_bad_row_of_parquet_is_named_by_its_number(tmp_path):
 
 def examples_of(rows: list[tuple[str, float]], classes: tuple[str, ...] = ()) -> Examples:
     labels = np.array([label for _, label in rows], np.float32)
-    return Examples(([text for text, _ in rows],), labels, classes, None, "train.csv", "")
+    return Examples(([text for text, _ in rows],), labels, classes, None, "train.csv")
 
 
 @settings(max_examples=200)
@@ -267,7 +265,7 @@ def test_a_rare_label_has_training_rows(count):
 def test_held_out_pairs_are_not_training_pairs_in_the_other_order():
     first, second = [f"a{i}" for i in range(30)], [f"b{i}" for i in range(30)]
     labels = np.arange(60, dtype=np.float32)
-    whole = Examples((first + second, second + first), labels, (), None, "train.csv", "")
+    whole = Examples((first + second, second + first), labels, (), None, "train.csv")
     training, dev = held_out(whole, 0.3)
     assert not {row % 30 for row in training} & {row % 30 for row in dev}
     assert len(dev) == 18

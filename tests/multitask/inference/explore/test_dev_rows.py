@@ -58,7 +58,7 @@ def test_rows_have_the_files_labels_and_the_models_predictions(dev_sets, models,
 def test_a_row_of_several_labels_is_as_sure_as_its_least_certain_label():
     declaration = {"kind": "multilabel", "text": ["s"], "label": "l", "labels": ["film", "food"]}
     gold = np.array([[1, 0], [1, 1], [0, 0]], np.float32)
-    examples = Examples((["a", "b", "c"],), gold, ("film", "food"), None, "file", "0")
+    examples = Examples((["a", "b", "c"],), gold, ("film", "food"), None, "file")
     found = dev_rows(task_of("topics", declaration), np.array([[0.9, 0.2], [0.7, 0.4], [0.1, 0.05]]), examples)
     assert [(row.gold, row.predicted, row.error) for row in found] == [
         ("film", "film", 0),
