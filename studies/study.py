@@ -1,6 +1,6 @@
 """What a study consists of: tables, claims and figures. Each folder here that has a module `study` is a study."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -9,6 +9,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 import studies
+from minbert.errors import InputError
 
 if TYPE_CHECKING:  # the engine reads this module, and must not import what draws figures
     import pandas
@@ -78,3 +79,27 @@ def studies_by_name() -> dict[str, Study]:
 def all_studies() -> tuple[Study, ...]:
     """The studies of all folders here, by the folder's name."""
     return tuple(studies_by_name().values())
+
+
+def all_experiments(recipes: "Recipes") -> "tuple[Experiment, ...]":
+    """Every table of every study: the report's numbered tables in their order, then the others by key."""
+    found = [make(recipes) for study in all_studies() for make in study.tables]
+    return tuple(sorted(found, key=lambda experiment: _place(experiment.table.key)))
+
+
+def study_of_tables(recipes: "Recipes") -> dict[str, str]:
+    """The folder of the study that has each table, by the table's key."""
+    found = studies_by_name().items()
+    return {make(recipes).table.key: name for name, study in found for make in study.tables}
+
+
+def choose(experiments: "tuple[Experiment, ...]", keys: Collection[str]) -> "tuple[Experiment, ...]":
+    """The experiments whose tables have these keys, in the usual order. Raises InputError for an unknown key."""
+    known = [experiment.table.key for experiment in experiments]
+    if unknown := [key for key in keys if key not in known]:
+        raise InputError(f"--tables {','.join(keys)}: no table {', '.join(unknown)}; there are {', '.join(known)}")
+    return tuple(experiment for experiment in experiments if experiment.table.key in keys)
+
+
+def _place(key: str) -> tuple[bool, int, str]:
+    return (not key.isdigit(), int(key) if key.isdigit() else 0, key)

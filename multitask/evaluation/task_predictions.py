@@ -12,8 +12,8 @@ from minbert.errors import InputError
 from minbert.files import write_text
 from multitask.data.examples import Examples
 from multitask.data.labelled_data import LabelledData
-from multitask.models.multitask_model import MultitaskModel
-from multitask.models.predictions import interpret, outputs
+from multitask.models.multitask_model import MultitaskModel, outputs
+from multitask.models.predictions import interpret
 from multitask.runtime.device import Runtime
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Labelled

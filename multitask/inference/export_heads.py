@@ -31,8 +31,7 @@ from multitask.inference.export import (
     require,
     write_onnx,
 )
-from multitask.models.multitask_model import MultitaskModel
-from multitask.models.predictions import estimate_rows
+from multitask.models.multitask_model import MultitaskModel, estimate_rows
 from multitask.runtime.device import start
 from multitask.runtime.random_streams import generator
 from multitask.tasks.kinds import Labelled, MultiLabel, PairClassification, Regression

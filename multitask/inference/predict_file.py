@@ -16,8 +16,8 @@ from multitask.data.problems import quote
 from multitask.data.tables import Dialect, Row, Source, Table, open_table
 from multitask.data.text_lines import suffixes
 from multitask.data.write_tables import check_output, table_writer
-from multitask.models.multitask_model import MultitaskModel
-from multitask.models.predictions import Prediction, predict_rows
+from multitask.models.multitask_model import MultitaskModel, predict_rows
+from multitask.models.predictions import Prediction
 from multitask.runtime.device import Runtime
 from multitask.tasks.kinds import Labelled, MultiLabel
 from multitask.tasks.task import Task

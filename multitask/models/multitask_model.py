@@ -1,11 +1,15 @@
 """MultitaskModel: an encoder, a pooling and one head for each task. Transformers can read the saved encoder."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from minbert.checkpoint import read_tensors, write_tensors
@@ -13,18 +17,23 @@ from minbert.errors import InputError
 from minbert.files import atomic_folder, write_json
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
-from minbert.tokenizer import Tokenizer, load_tokenizer
+from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
+from multitask.data.examples import Rows
+from multitask.data.labelled_data import LabelledData
+from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import HeadsConfig
 from multitask.models.model_folder import DESCRIPTION, HEADS, Description, read_description, resolve_pooling
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.models.prediction_heads import build_heads, pair_input
-from multitask.models.predictions import Prediction, Sentence, predict_rows
+from multitask.models.predictions import Prediction, Sentence, columns_of, interpret
 from multitask.runs.artefact import is_run, locate_model
 from multitask.runtime.device import Runtime, start
 from multitask.runtime.options import Device, Precision
 from multitask.tasks.declarations import COURSE, task_named, task_of
 from multitask.tasks.kinds import Regression
 from multitask.tasks.task import Task
+
+logger = logging.getLogger("multitask")
 
 
 class MultitaskModel(nn.Module):
@@ -210,3 +219,118 @@ def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
     encoder, pooling = BertModel.from_pretrained(str(folder)), resolve_pooling("auto", folder)
     tokenizer = load_tokenizer(str(folder))
     return MultitaskModel(encoder, tokenizer, scored, pooling, HeadsConfig(sharing="none")).eval()
+
+
+def predict_rows(
+    model: MultitaskModel,
+    rows: Sequence[Sentence],
+    tasks: Sequence[str] | None = None,
+    runtime: Runtime | None = None,
+) -> dict[str, list[Prediction]]:
+    """See `MultitaskModel.predict_all`.
+
+    Args:
+        model: in eval mode.
+        rows: sentences or pairs.
+        tasks: names of tasks.
+        runtime: device and precision; by default those that the model was loaded with.
+    """
+    estimates = estimate_rows(model, rows, tasks, runtime)
+    return {name: interpret(model.tasks[name], values) for name, values in estimates.items()}
+
+
+def estimate_rows(
+    model: MultitaskModel,
+    rows: Sequence[Sentence],
+    tasks: Sequence[str] | None = None,
+    runtime: Runtime | None = None,
+) -> dict[str, NDArray[np.float64]]:
+    """Estimates (see `Task.estimate`) of several tasks for the same rows; the arguments are those of `predict_rows`.
+
+    Tasks that encode their sentences separately share one pass of the encoder; tasks that read pairs jointly another.
+    """
+    columns = columns_of(rows)
+    # Nothing tells whether an empty list is one of pairs, so all tasks take it.
+    width = len(columns) if rows else None
+    names = tasks_for(model, width, tasks)
+    runtime = runtime or model.runtime
+    if not rows:
+        return {name: np.empty((0, *([model.tasks[name].outputs] * (model.tasks[name].outputs > 1)))) for name in names}
+    found: dict[str, NDArray[np.float64]] = {}
+    for joint in (False, True):
+        if together := [name for name in names if model.reads_jointly(name) == joint]:
+            sequences, cut = _encode(model, columns, joint)
+            if cut:
+                _warn_once(f"texts of more than {model.max_length or model.tokenizer.max_length} tokens are cut")
+            raw = _outputs(model, together, sequences, runtime)
+            found |= {name: model.tasks[name].estimate(values) for name, values in raw.items()}
+    if damaged := [name for name, values in found.items() if not np.isfinite(values).all()]:
+        raise InputError(
+            f"{model.tokenizer.source}: the model's outputs for {damaged[0]} are not finite; its weights are damaged"
+        )
+    return {name: found[name] for name in names}
+
+
+def tasks_for(model: MultitaskModel, width: int | None, tasks: Sequence[str] | None) -> list[str]:
+    """The names of tasks, or of all tasks that read so many columns (None: any number).
+
+    Raises InputError if one of them does not.
+    """
+    kind = "pairs of sentences" if width == 2 else "sentences"
+    fitting = [name for name, task in model.tasks.items() if width in (None, len(task.text))]
+    for name in tasks or ():
+        if name not in model.tasks:
+            raise InputError(f'the model has no task "{name}"; it has {", ".join(model.tasks)}')
+        if name not in fitting:
+            raise InputError(f"{name} reads {'sentences' if width == 2 else 'pairs of sentences'}, not {kind}")
+    if not fitting:
+        raise InputError(f"no task of the model reads {kind}; it has {', '.join(model.tasks) or 'no tasks'}")
+    return list(tasks or fitting)
+
+
+@cache
+def _warn_once(message: str) -> None:
+    logger.warning(message)
+
+
+def _encode(
+    model: MultitaskModel, columns: list[list[str]], joint: bool
+) -> tuple[list[tuple[list[Ids], list[Ids]]], int]:
+    """Token ids and types of each encoder input of a row, and how many inputs are cut."""
+    inputs: list[list[Any]] = [list(zip(*columns, strict=True))] if joint else list(columns)
+    encoded = [model.tokenizer.encode_and_count_cut(column, model.max_length) for column in inputs]
+    return [(ids, types) for ids, types, _ in encoded], sum(cut for *_, cut in encoded)
+
+
+def _outputs(
+    model: MultitaskModel, tasks: list[str], sequences: list[tuple[list[Ids], list[Ids]]], runtime: Runtime
+) -> dict[str, NDArray[np.float32]]:
+    """The outputs of tasks that read the same encoder inputs, from one pass of the encoder."""
+    lengths = np.sum([[len(ids) for ids in column] for column, _ in sequences], axis=0)
+    widths = [model.tasks[name].outputs for name in tasks]
+
+    def compute(rows: Rows) -> Tensor:
+        ids = [column[row] for column, _ in sequences for row in rows]
+        types = [column[row] for _, column in sequences for row in rows]
+        embeddings = model.embed(PackedBatch.from_sequences(ids, types).to(runtime.device))
+        return torch.cat([model.head(name, embeddings).reshape(len(rows), -1) for name in tasks], dim=1)
+
+    parts = np.split(compute_in_batches(lengths, compute, runtime), np.cumsum(widths)[:-1], axis=1)
+    return {name: part[:, 0] if width == 1 else part for name, width, part in zip(tasks, widths, parts, strict=True)}
+
+
+def outputs(model: MultitaskModel, task: str, data: LabelledData, runtime: Runtime) -> NDArray[np.float32]:
+    """The head's outputs for every row, in file order: [rows, classes] or [rows]. The model must be in eval mode.
+
+    Raises:
+        InputError: outputs are not finite.
+    """
+
+    def compute(rows: Rows) -> Tensor:
+        batch = PackedBatch.from_sequences(*data.sequences(rows)).to(runtime.device)
+        return model(batch, {task: len(rows)})[task]
+
+    raw = compute_in_batches(data.lengths, compute, runtime)
+    if not np.isfinite(raw).all():
+        raise InputError(f"{data.examples.source}: the model's outputs are not finite; its weights are damaged")
+    return raw

@@ -1,16 +1,14 @@
 """Experiments: tables with the recipes of their rows, scored on the dev sets or on SentEval's tasks."""
 
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minbert.errors import InputError
 from multitask.evaluation.suite_sets import SETS
 from studies.engine.recipes import Node, Recipes, evaluation
 from studies.engine.table import MAIN_TASKS, Row, Table, TableKind
-from studies.study import all_studies, studies_by_name
 
 Line = tuple[Row, Node | None]
 """A row and the recipe of its model. A row that only the report can have has no recipe."""
@@ -83,27 +81,3 @@ def suites_experiment(recipes: Recipes, key: str, title: str, note: str, lines: 
 
 def _models(lines: tuple[Line, ...]) -> dict[str, Node]:
     return {row.key: model for row, model in lines if model is not None}
-
-
-def all_experiments(recipes: Recipes) -> tuple[Experiment, ...]:
-    """Every table of every study: the report's numbered tables in their order, then the others by key."""
-    found = [make(recipes) for study in all_studies() for make in study.tables]
-    return tuple(sorted(found, key=lambda experiment: _place(experiment.table.key)))
-
-
-def study_of_tables(recipes: Recipes) -> dict[str, str]:
-    """The folder of the study that has each table, by the table's key."""
-    found = studies_by_name().items()
-    return {make(recipes).table.key: name for name, study in found for make in study.tables}
-
-
-def _place(key: str) -> tuple[bool, int, str]:
-    return (not key.isdigit(), int(key) if key.isdigit() else 0, key)
-
-
-def choose(experiments: tuple[Experiment, ...], keys: Collection[str]) -> tuple[Experiment, ...]:
-    """The experiments whose tables have these keys, in the usual order. Raises InputError for an unknown key."""
-    known = [experiment.table.key for experiment in experiments]
-    if unknown := [key for key in keys if key not in known]:
-        raise InputError(f"--tables {','.join(keys)}: no table {', '.join(unknown)}; there are {', '.join(known)}")
-    return tuple(experiment for experiment in experiments if experiment.table.key in keys)

@@ -15,8 +15,9 @@ from multitask.stages.mlm import MlmConfig
 from multitask.stages.pretrain import PretrainConfig
 from multitask.stages.prune import PruneConfig
 from multitask.training.config import ContrastiveConfig, OptimizerConfig
-from studies.engine.experiments import Experiment, all_experiments, choose
+from studies.engine.experiments import Experiment
 from studies.engine.recipes import Recipes
+from studies.study import all_experiments, choose
 
 PresetName = Literal["sample", "small", "best", "paper", "paradigm", "paradigm-roberta"]
 ReportName = Literal[PresetName, "tasks"]

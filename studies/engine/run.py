@@ -16,7 +16,7 @@ from multitask.runs.locks import shared
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import SCORING, Stage, stage_named
 from multitask.stages.run_stage import OpenRun, run_stage
-from studies.engine.experiments import Experiment, all_experiments
+from studies.engine.experiments import Experiment
 from studies.engine.grid import Grid, Outcomes, compute_grid
 from studies.engine.jobs import Engine, Failed
 from studies.engine.presets import NOTES, Preset
@@ -24,6 +24,7 @@ from studies.engine.recipes import Node
 from studies.engine.record import Record, RecordedRun, RecordedStage
 from studies.engine.store import GRIDS, Store
 from studies.engine.table import MAIN_TASKS, OWN_TASKS
+from studies.study import all_experiments
 
 logger = logging.getLogger("multitask")
 

@@ -10,13 +10,13 @@ import pyarrow
 from pyarrow import parquet
 
 from minbert.files import atomic_file, read_json
-from studies.engine.experiments import study_of_tables
 from studies.engine.presets import SAMPLE
 from studies.engine.table import Row
 from studies.report.preset_results import PresetResults
 from studies.report.run_results import RunResult
 from studies.report.table_results import TableResults
 from studies.results import RANDOM_WEIGHTS, Column, Description, Results, Spent, TableScores, frame_of
+from studies.study import study_of_tables
 
 MEAN = "mean"
 """The metric of a mean over tasks."""

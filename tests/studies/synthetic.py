@@ -13,12 +13,13 @@ from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.pretrain import HELD_OUT
 from multitask.tasks.metrics import classification_metrics, correlation_metrics
-from studies.engine.experiments import GROUPS, RETRIEVAL, STS, all_experiments
+from studies.engine.experiments import GROUPS, RETRIEVAL, STS
 from studies.engine.presets import PRESETS
 from studies.engine.record import Record, RecordedRun, RecordedStage
 from studies.engine.table import Row, Table
 from studies.gradient_paradigm.simulate import SimulationConfig, simulate
 from studies.report.table_results import TableResults
+from studies.study import all_experiments
 
 TABLES = {experiment.table.key: experiment.table for experiment in all_experiments(PRESETS["sample"])}
 SEEDS = {key: 3 if key in ("gradient", "decoupled") else 1 for key in TABLES}  # measures of training need three

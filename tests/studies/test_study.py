@@ -7,10 +7,9 @@ import pytest
 
 import studies
 from minbert.errors import InputError
-from studies.engine.experiments import all_experiments
 from studies.engine.recipes import Recipes
 from studies.report.claims import read_claims
-from studies.study import all_studies
+from studies.study import all_experiments, all_studies
 from tests.conftest import ROOT
 
 PAPERS = {path.parent.name for path in ROOT.glob("studies/*/study.py")}

@@ -14,8 +14,8 @@ from multitask.inference.serve.batching import Batcher, Input
 from multitask.inference.serve.limits import Limits
 from multitask.inference.serve.metrics import Metrics
 from multitask.models.model_folder import DESCRIPTION, stored_max_length
-from multitask.models.multitask_model import MultitaskModel, load_model
-from multitask.models.predictions import Prediction, Sentence, columns_of, interpret, tasks_for
+from multitask.models.multitask_model import MultitaskModel, load_model, tasks_for
+from multitask.models.predictions import Prediction, Sentence, columns_of, interpret
 from multitask.runs.artefact import locate_model
 from multitask.runtime.device import start
 from multitask.runtime.options import Device, Precision

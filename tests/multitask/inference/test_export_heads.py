@@ -21,8 +21,7 @@ from multitask.data.contamination import TrainedOn
 from multitask.inference import export_heads
 from multitask.inference.export_heads import export_onnx_with_heads
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import MultitaskModel
-from multitask.models.predictions import predict_rows
+from multitask.models.multitask_model import MultitaskModel, predict_rows
 from multitask.runtime.device import start
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.tasks.kinds import Classification, Cosine, MultiLabel, PairClassification, PairRegression, Regression

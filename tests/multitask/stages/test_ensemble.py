@@ -23,9 +23,8 @@ from multitask.evaluation.task_predictions import load_split
 from multitask.inference.prediction_files import write_prediction_files
 from multitask.models.config import HeadsConfig
 from multitask.models.model_folder import HEADS
-from multitask.models.multitask_model import MultitaskModel
+from multitask.models.multitask_model import MultitaskModel, outputs
 from multitask.models.prediction_heads import BilinearHead
-from multitask.models.predictions import outputs
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runs.run_hash import RunKey
 from multitask.runtime.device import start

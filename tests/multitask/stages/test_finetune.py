@@ -23,8 +23,7 @@ from multitask.data.shuffle_and_batch import drawn_rows, epoch_rows
 from multitask.evaluation.task_predictions import estimate, load_split
 from multitask.evaluation.task_scores import score
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import MultitaskModel
-from multitask.models.predictions import outputs
+from multitask.models.multitask_model import MultitaskModel, outputs
 from multitask.runs.artefact import Artefact, locate_model
 from multitask.runs.machine import processor
 from multitask.runtime.device import start

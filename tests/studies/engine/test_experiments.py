@@ -6,9 +6,9 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.runs.artefact import Weights
-from studies.engine.experiments import all_experiments
 from studies.engine.presets import ONLY, PRESETS, PresetName, load_preset
 from studies.engine.recipes import Node, Recipes
+from studies.study import all_experiments
 
 NUMBERED = [str(number) for number in range(1, 11)]
 OTHERS = """batch-sizes batches best best-parts components data-sizes decoupled decoupled-long domains figure2

@@ -28,7 +28,7 @@ from multitask.stages.mlm import ShapeConfig
 from multitask.stages.registry import Stage
 from multitask.stages.run_stage import run_stage
 from studies.engine import jobs
-from studies.engine.experiments import Experiment, all_experiments, experiment
+from studies.engine.experiments import Experiment, experiment
 from studies.engine.jobs import Engine
 from studies.engine.local_engine import InProcess, local_engine
 from studies.engine.presets import PRESETS, Preset, PresetName, load_preset
@@ -42,6 +42,7 @@ from studies.report.preset_results import PresetResults
 from studies.report.scores_as_data import scores_as_data
 from studies.results import RANDOM_WEIGHTS
 from studies.sparse_cse import tables as sparse_tables
+from studies.study import all_experiments
 
 BROKEN = HeadsConfig(sharing="shared", pairs="joint")  # refused when the heads are built
 

@@ -22,7 +22,7 @@ from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import SuitesConfig
 from multitask.stages.evaluate.scoring import evaluate_suites
-from studies.engine.experiments import GROUPS, RETRIEVAL, STS, TRANSFER, all_experiments, suites_experiment
+from studies.engine.experiments import GROUPS, RETRIEVAL, STS, TRANSFER, suites_experiment
 from studies.engine.local_engine import InProcess
 from studies.engine.plan import make_plan
 from studies.engine.presets import Preset
@@ -34,6 +34,7 @@ from studies.report.preset_results import PresetResults
 from studies.report.report import write_report
 from studies.report.scores_as_data import scores_as_data
 from studies.report.table_results import TableResults
+from studies.study import all_experiments
 from tests.multitask.evaluation.folder import write, write_sts, write_transfer
 
 STSB, MR = STS_SETS[5], TRANSFER_SETS[0]

@@ -11,7 +11,7 @@ from multitask.schedulers import SCHEDULERS
 from multitask.stages.finetune import FinetuneConfig
 from multitask.stages.fuse import FuseConfig
 from multitask.stages.pretrain import PretrainConfig
-from studies.engine.experiments import Experiment, all_experiments
+from studies.engine.experiments import Experiment
 from studies.engine.presets import PRESETS, PresetName, load_preset
 from studies.engine.recipes import Recipes
 from studies.engine.table import OVERALL, Row
@@ -25,6 +25,7 @@ from studies.multitask_report.beyond_the_report import (
     stages,
 )
 from studies.multitask_report.tables_1_to_10 import TABLES, table_4, table_5, table_8, table_9, table_10
+from studies.study import all_experiments
 
 ROWS = {"1": 4, "2": 6, "3": 3, "4": 3, "5": 4, "6": 3, "7": 2, "8": 2, "9": 2, "10": 3}  # as counted in the report
 
