@@ -287,7 +287,7 @@ def test_the_command(tiny_encoder, small_data, tmp_path, capsys):
         "--objective",
         "met:margin=0.4",
     ]
-    assert main(["fuse", *where, *settings, "--quora-share", "0.1"]) == 0
+    assert main(["fuse", *where, *settings, "--set", "quora_share=0.1"]) == 0
     *table, folder = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in table[-2:]] == ["1", "2"]
     artefact = Artefact(Path(folder))
@@ -320,11 +320,13 @@ def test_declared_tasks_are_all_trained_on_labels(tiny_encoder, tmp_path, capsys
     assert settings["unlabelled"] == []
 
 
-@pytest.mark.parametrize("option", ["--tasks", "--untrained", "--unlabelled"])
+@pytest.mark.parametrize(
+    "option", [["--tasks", "sentiment"], ["--set", "untrained=sentiment"], ["--unlabelled", "sentiment"]]
+)
 def test_a_named_task_that_the_tasks_file_lacks_is_refused(option, tiny_encoder, tmp_path, capsys):
     file = tasks_of(tmp_path, topic="classification", value="regression")
     where = ["--start", str(tiny_encoder), "--tasks-file", str(file), "--runs", str(tmp_path / "runs")]
-    assert main(["fuse", *where, "--device", "cpu", option, "sentiment"]) == 2
+    assert main(["fuse", *where, "--device", "cpu", *option]) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert "sentiment" in line
     assert not list((tmp_path / "runs").glob("fuse-*"))
