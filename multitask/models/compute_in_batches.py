@@ -29,8 +29,8 @@ def compute_in_batches(
 ) -> NDArray[np.float32]:
     """Results of `compute` for every row, [rows, ...] fp32, in the order of the rows.
 
-    On a CPU every thread computes whole batches, so that threads do not wait for each other at every operation. Which
-    thread computes which batch does not change the results.
+    On a CPU every thread computes whole batches, so that threads do not wait for each other at every operation. So
+    neither the number of threads nor which of them computes a batch changes the results.
 
     Args:
         lengths: number of tokens of each row; at least one row.
@@ -55,9 +55,9 @@ def compute_in_batches(
         for _ in waiting:
             pass
 
-    threads = min(torch.get_num_threads(), len(batches)) if runtime.device.type == "cpu" else 1
+    threads = torch.get_num_threads() if runtime.device.type == "cpu" else 1
     with tqdm(total=len(lengths), unit="row", disable=None if show_progress else True) as bar:
-        results = work() if threads == 1 else _in_threads(work, threads, give_up)
+        results = work() if threads == 1 else _in_threads(work, min(threads, len(batches)), give_up)
     everything = np.empty((len(lengths), *results[0][1].shape[1:]), np.float32)
     for rows, values in results:  # copied only now, so that batches do not wait for a CUDA device
         everything[rows] = values.float().cpu().numpy()
