@@ -153,18 +153,16 @@ def same_bits(sizes: Sizes) -> Iterator[Row]:
         load_tokenizer("all-minilm-l6-v2").save(start)
         for precision in ("bf16", "fp32"):
             chosen = ["--start", start, "--data", sizes.data, "--device", sizes.device, "--precision", precision]
-            place = Path(folder) / precision
-            expected = trained(place / "first", chosen)
-            yield row_of_bits(precision, "repeated", differences(trained(place / "second", chosen), expected))
-            killed = place / "killed"
+            expected, again = (trained(Path(folder) / precision / name, chosen) for name in ("first", "second"))
+            killed = Path(folder) / precision / "killed"
             trained(killed, chosen, kill=True)
-            different = differences(trained(killed, chosen), expected)
-            resumed = re.search(r"resuming at step \d+", (killed / "log").read_text(encoding="utf-8"))
-            yield row_of_bits(precision, "killed and resumed", different if resumed else ["it did not resume"])
-
-
-def row_of_bits(precision: str, training: str, different: list[str]) -> Row:
-    return {"precision": precision, "training": training, "different": "; ".join(different), "ok": not different}
+            resumed = trained(killed, chosen)
+            if not re.search(r"resuming at step \d+", (killed / "log").read_text(encoding="utf-8")):
+                resumed["it began again"] = True
+            for training, found in {"repeated": again, "killed and resumed": resumed}.items():
+                different = differences(found, expected)
+                row = {"precision": precision, "training": training, "different": "; ".join(different)}
+                yield {**row, "ok": not different}
 
 
 def trained(folder: Path, chosen: Sequence[object], kill: bool = False) -> dict[str, Any]:

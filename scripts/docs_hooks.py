@@ -92,9 +92,8 @@ def notebook_files(notebook: dict[str, Any], name: str) -> Iterator[tuple[str, s
             file = name_line.removeprefix("%%writefile ")
             parts.append(f'```{PurePosixPath(file).suffix[1:]} title="{file}"\n{text}\n```')
             continue
-        parts.append(
-            fence("console", re.sub("^!", "$ ", source, flags=re.MULTILINE)) if shell else fence("python", source)
-        )
+        typed = re.sub("^!", "$ ", source, flags=re.MULTILINE)
+        parts.append(fence("console", typed) if shell else fence("python", source))
         for output in cell["outputs"]:
             content = output.get("data", {})
             if "image/png" in content:

@@ -16,23 +16,12 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from benchmarks.reliability import world
 from benchmarks.reliability.faulty_files import FAULTS, Fault, FaultyFiles
-from benchmarks.reliability.world import (
-    Ended,
-    call,
-    contents,
-    copy,
-    differences,
-    grid,
-    in_child,
-    is_temporary,
-    make_world,
-    quick_reports,
-    undisturbed,
-)
+from benchmarks.reliability.world import Ended, call, contents, copy, differences, in_child
 
 HALF = "half a file"
-COMMAND = grid("reviews")
+COMMAND = world.grid("reviews")
 VERIFY = ["experiments", "verify", "--runs", "runs"]
 WORK = partial(call, COMMAND)
 OF_ROWS = ("report/", "predictions/")
@@ -44,8 +33,8 @@ class Trials:
 
     def __init__(self, folder: Path) -> None:
         self.world, self.done, self.here = folder / "world", folder / "done", folder / "here"
-        make_world(self.world)
-        self.expected = undisturbed(COMMAND, copy(self.world, self.done))
+        world.make_world(self.world)
+        self.expected = world.undisturbed(COMMAND, copy(self.world, self.done))
         self.files = sorted(name for name in self.expected if name.startswith("runs/"))
 
     def count(self, kind: str) -> int:
@@ -75,7 +64,7 @@ class Trials:
         for name, content in contained.items():
             final = name.startswith(done) or not name.startswith(("runs/", *OF_ROWS))
             # The saved state of a complete run is removed last, and is not used any more.
-            if final and content != self.expected.get(name) and not is_temporary(name) and "/state/" not in name:
+            if final and content != self.expected.get(name) and not world.is_temporary(name) and "/state/" not in name:
                 return f"half-written: {name}"
         return None
 
@@ -118,7 +107,7 @@ def main() -> None:
     shutil.rmtree(folder, ignore_errors=True)
     os.environ |= {"MULTITASK_CACHE": "cache", "TOKENIZERS_PARALLELISM": "false"}
     problems = []
-    with quick_reports():
+    with world.quick_reports():
         trials = Trials(folder)
         for kind in options.kinds:
             tried = range(options.first, count := trials.count(kind), options.every)

@@ -17,17 +17,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from benchmarks.reliability.world import (
-    begin,
-    call,
-    contents,
-    copy,
-    differences,
-    grid,
-    make_world,
-    quick_reports,
-    undisturbed,
-)
+from benchmarks.reliability import world
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 KILLS_OF_A_RESULT = 10
@@ -44,7 +34,7 @@ def kill_until_done(
     killed: Counter[str] = Counter()
 
     def started() -> tuple[int, float]:
-        return begin(partial(call, command), folder), time.monotonic() + draw.uniform(0, longest)
+        return world.begin(partial(world.call, command), folder), time.monotonic() + draw.uniform(0, longest)
 
     running = dict(started() for _ in range(at_once))
     while running:
@@ -68,18 +58,18 @@ def kill_until_done(
 
 def try_kills(folder: Path, tables: str, kills: int, at_once: int = 1, seed: int = 0) -> tuple[Counter[str], list[str]]:
     """Kill the grid so many times in an empty folder. Returns the kills by signal, and the files that differ."""
-    make_world(folder / "world")
-    command, draw = grid(tables), random.Random(seed)
+    world.make_world(folder / "world")
+    command, draw = world.grid(tables), random.Random(seed)
     here, began = folder / "here", time.monotonic()
-    expected = undisturbed(command, copy(folder / "world", here))
+    expected = world.undisturbed(command, world.copy(folder / "world", here))
     longest = (time.monotonic() - began) / 2  # the first run also imports
     killed: Counter[str] = Counter()
     different: list[str] = []
     while killed.total() < kills:
-        copy(folder / "world", here)
+        world.copy(folder / "world", here)
         some = min(kills - killed.total(), KILLS_OF_A_RESULT)
         killed += kill_until_done(here, command, at_once, longest, some, draw)
-        different += differences(contents(here), expected)
+        different += world.differences(world.contents(here), expected)
         print(f"killed: {dict(killed)}, different files: {different}", flush=True)
     return killed, different
 
@@ -95,7 +85,7 @@ def main() -> None:
     folder = options.output.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     os.environ |= {"MULTITASK_CACHE": "cache", "TOKENIZERS_PARALLELISM": "false"}
-    with quick_reports():
+    with world.quick_reports():
         _, different = try_kills(folder, options.tables, options.kills, options.at_once, options.seed)
     sys.exit(bool(different))
 
