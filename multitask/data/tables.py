@@ -16,6 +16,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
+import pyarrow.parquet
 from pydantic import Field
 from pydantic_core import from_json
 
@@ -249,8 +250,6 @@ def _json_lines(path: Path, _: Dialect, on_problem: OnProblem) -> Table:
 
 
 def _parquet(path: Path, *_: object) -> Table:
-    import pyarrow.parquet
-
     @contextmanager
     def damage() -> Iterator[None]:
         try:

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+import pyarrow.parquet
+
 from minbert.errors import InputError
 from minbert.files import atomic_file
 from multitask.data.problems import plain, reason
@@ -91,9 +93,6 @@ TEXT_FORMATS: dict[str, Callable[[IO[str], Sequence[str]], WriteRows]] = {
 
 @contextmanager
 def _parquet_writer(path: Path, columns: Sequence[str], types: Mapping[str, Any]) -> Iterator[WriteRows]:
-    import pyarrow
-    import pyarrow.parquet
-
     writer: Any = None
 
     def write(rows: Sequence[Row]) -> None:

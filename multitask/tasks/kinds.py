@@ -14,6 +14,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from minbert.errors import InputError
@@ -113,8 +114,6 @@ class Labelled(Task):
 
     def calibrated(self, outputs: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
         """Temperature scaling: Guo et al. 2017, arXiv 1706.04599, section 4.2."""
-        from scipy.optimize import minimize_scalar
-
         unweighted = replace(self, class_weights=None)
         values, gold = torch.from_numpy(outputs).double(), torch.from_numpy(labels).double()
         found = minimize_scalar(
