@@ -13,8 +13,8 @@ import pandas
 
 from multitask.evaluation.statistics import Uncertain
 from studies.gradient_paradigm.tables_of_losses import COMPONENTS, LABELS, NON_CONTRASTIVE
-from studies.report.claims import LEAST_SEEDS
 from studies.report.figures import Picture, intervals
+from studies.report.measures import LEAST_SEEDS
 from studies.report.preset_results import PresetResults
 from studies.report.sections import Section, as_intervals
 from studies.report.table_results import TableResults, compared

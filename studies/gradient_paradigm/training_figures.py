@@ -6,8 +6,8 @@ from functools import partial
 from studies.gradient_paradigm.factorial import factorial_section
 from studies.gradient_paradigm.tables_of_losses import LABELS, MODIFIED
 from studies.gradient_paradigm.tables_of_sweeps import DEFAULTS, MEANINGS, SYMBOLS, VARIED, component_row
-from studies.report.claims import SCORE
 from studies.report.figures import Picture, lines, over_seeds
+from studies.report.measures import SCORE
 from studies.report.preset_results import PresetResults
 from studies.report.run_results import Place, RunResult
 from studies.report.sections import Section, table_section

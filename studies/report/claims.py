@@ -3,7 +3,7 @@
 Every verdict is computed from results; none is written by hand. `docs/reference/verdicts.md` says what each verdict
 means. An entry `[[claim]]` has `key`, `paper`, `section`, `text`, `criterion` (for readers), and what is decided:
 
-    every = [C, ...] | some = [C, ...]      all conditions hold | at least one
+    every = [C, ...]                        all conditions hold
     for_every = L | for_some = L            the rest of the condition holds for each item of a list | for at least one;
                                             {item} stands for the item in all texts of the rest
     if = C                                  of these items, those for which C is shown
@@ -15,7 +15,7 @@ means. An entry `[[claim]]` has `key`, `paper`, `section`, `text`, `criterion` (
 
 The numbers of a leaf are contrasts of rows: `row` or a list of rows, `less` another row or list of rows (a list on
 either side makes one number each), or `mean_of` less `less_mean_of`, each averaged over a list. They are scores in
-`column`, or a `measure` of training (`MEASURES`) with its arguments. A row `{best = L}` is the one with the highest
+`column`, or a `measure` of training (`measures.py`) with its arguments. A row `{best = L}` is the one with the highest
 score. `form` says how numbers are written. Studies can have further kinds of numbers by the name of their first key.
 
 A claim can have `tables` (each with `table`, and `column` and `called` if several are given: the first that was run
@@ -35,20 +35,17 @@ import numpy as np
 import pandas
 
 from minbert.errors import InputError
-from multitask.evaluation.statistics import LEVEL, POWER, SAMPLES, SampledScores, Spread, Uncertain, Values, contrast
-from studies.report.evidence import Bound, Combined, Limited, Opposed, Quantity, Statement
-from studies.report.run_results import Place, RunResult
+from multitask.evaluation.statistics import LEVEL, POWER, Uncertain, Values
+from studies.report.evidence import Bound, Combined, Quantity, Statement
+from studies.report.measures import MEASURES, SCORE, measured
+from studies.report.run_results import RunResult
 from studies.report.table_results import TableResults
 from studies.report.text import score, signed
 
 Status = Literal["reproduced", "not reproduced", "undecided", "not tested here", "theorem"]
 Condition = Mapping[str, Any]
-Measure = Callable[[RunResult], float | None]
 Numbers = Callable[[Condition], Mapping[str, Quantity] | None]
 """From a leaf of a condition to its numbers by name; None without results."""
-SCORE = "similarity"
-LEAST_SEEDS = 3
-"""Seeds that a measure of training needs: with two seeds the 95% interval is 13 times as wide as their difference."""
 KEEPS = 0.01
 """A training is long enough to overfit if it came within this of its highest score before its second half."""
 FORMS: Mapping[str, Callable[[float], str]] = {
@@ -103,7 +100,7 @@ def read_claims(path: Path) -> tuple[Claim, ...]:
             made = {**_filled(entry, values), **{name: of for name, of in values.items() if name in named}}
             about = {name: made.pop(name) for name in named if name in made}
             try:
-                claims.append(Claim(**about, condition=_listed(made, lists)))
+                claims.append(Claim(**about, condition=_mapped(made, lambda text: lists.get(text, text))))
             except TypeError as error:
                 raise InputError(f"{path}: claim {entry.get('key')}: {error}") from None
     return tuple(claims)
@@ -111,22 +108,22 @@ def read_claims(path: Path) -> tuple[Claim, ...]:
 
 def _filled(value: Any, names: Mapping[str, str]) -> Any:
     """A value with texts for names in braces."""
-    if isinstance(value, Mapping):
-        return {key: _filled(of, names) for key, of in value.items()}
-    if isinstance(value, list):
-        return [_filled(of, names) for of in value]
-    for name, text in names.items() if isinstance(value, str) else ():
-        value = value.replace(f"{{{name}}}", str(text))
-    return value
+
+    def fill(text: str) -> str:
+        for name, of in names.items():
+            text = text.replace(f"{{{name}}}", of)
+        return text
+
+    return _mapped(value, fill)
 
 
-def _listed(value: Any, lists: Mapping[str, list[str]]) -> Any:
-    """A value with lists in place of their names."""
+def _mapped(value: Any, change: Callable[[str], Any]) -> Any:
+    """A value with all its texts changed."""
     if isinstance(value, Mapping):
-        return {key: _listed(of, lists) for key, of in value.items()}
+        return {key: _mapped(of, change) for key, of in value.items()}
     if isinstance(value, list):
-        return [_listed(of, lists) for of in value]
-    return lists.get(value, value) if isinstance(value, str) else value
+        return [_mapped(of, change) for of in value]
+    return change(value) if isinstance(value, str) else value
 
 
 def judge(
@@ -213,18 +210,14 @@ class Evaluator:
         if "long_enough" in condition:
             rest = _without(condition, "long_enough", "can")
             found, short = self.statement(rest), self._short(condition["long_enough"])
-            return (
-                Limited(found, f"trained too briefly to overfit: {short}", condition["can"] == "show")
-                if short
-                else found
-            )
+            why = f"trained too briefly to overfit: {short}"
+            return Combined([found], every=True, note=why, can=condition["can"]) if short else found
         for name, every in (("for_every", True), ("for_some", False)):
             if name in condition:
                 parts, left_out = self._items(condition[name], _without(condition, name))
                 return Combined(parts, every, left_out)
-        for name, every in (("every", True), ("some", False)):
-            if name in condition:
-                return Combined([self.statement(part) for part in condition[name]], every)
+        if "every" in condition:
+            return Combined([self.statement(part) for part in condition["every"]], every=True)
         if "optima_differ" in condition:
             return self._optima_differ(**condition["optima_differ"])
         return self._leaf(condition)
@@ -243,8 +236,9 @@ class Evaluator:
                 left_out.append((first or other).text)  # type: ignore[union-attr]  # one of them is there
                 continue
             made = self.statement(_filled(rest, {"item": item}))
-            unsure = other is not None and not other.refuted(level)
-            found.append(Limited(made, "not known whether it is needed", shows=True) if unsure else made)
+            if other is not None and not other.refuted(level):
+                made = Combined([made], every=True, note="not known whether it is needed", can="show")
+            found.append(made)
         note = f"left out: {'; '.join(left_out)}" if left_out else ""
         if not found:
             raise UntestedError(note)
@@ -357,7 +351,7 @@ class Evaluator:
             for row in rows
         ]
         one_for_all = Combined([Combined(of, every=True) for of in as_good], every=False)
-        return Opposed(Combined(differ, every=False), one_for_all)
+        return Combined(differ, every=False, opposite=one_for_all)
 
 
 def _list(value: Any) -> list[Any]:
@@ -366,63 +360,3 @@ def _list(value: Any) -> list[Any]:
 
 def _without(condition: Condition, *names: str) -> Condition:
     return {name: value for name, value in condition.items() if name not in names}
-
-
-def measured(terms: Sequence[tuple[float, Values]]) -> Uncertain | None:
-    """Σ weight · mean of values, [seeds] each, uncertain by seeds alone. None if there are too few seeds."""
-    if min(len(found) for _, found in terms) < LEAST_SEEDS:
-        return None
-    spread = Spread.welch(terms)  # measures of training vary more in some rows than in others
-    return contrast([(weight, SampledScores(found, np.tile(found, (SAMPLES, 1)))) for weight, found in terms], spread)
-
-
-def last(statistics: str, place: Place = "training batches") -> Measure:
-    """The sum of statistics at the end of training.
-
-    None if the last evaluation lacks one, as it does when all anchors dissipated.
-    """
-
-    def measure(run: RunResult) -> float | None:
-        seen = [run.probed(statistic, place) for statistic in statistics.split(" + ")]
-        if all(of and of[-1][0] == run.history[-1]["step"] for of in seen):
-            return sum(of[-1][1] for of in seen)
-        return None
-
-    return measure
-
-
-def highest(statistic: str, place: Place = "training batches") -> Measure:
-    """A statistic's highest value in training."""
-    return lambda run: max((value for _, value in run.probed(statistic, place)), default=None)
-
-
-def shrinks(statistic: str) -> Measure:
-    """Logarithm of a statistic at the end of training relative to its beginning."""
-
-    def measure(run: RunResult) -> float | None:
-        seen = run.probed(statistic)
-        if len(seen) < 2 or min(seen[0][1], seen[-1][1]) <= 0:
-            return None
-        return float(np.log(seen[-1][1] / seen[0][1]))
-
-    return measure
-
-
-def fall() -> Measure:
-    """The highest dev score less the dev score at the end of training."""
-    return lambda run: max(curve) - curve[-1] if len(curve := run.curve(SCORE)) > 1 else None
-
-
-def last_score() -> Measure:
-    """The dev score at the end of training."""
-    return lambda run: curve[-1] if (curve := run.curve(SCORE)) else None
-
-
-MEASURES: Mapping[str, Callable[..., Measure]] = {
-    "last": last,
-    "highest": highest,
-    "shrinks": shrinks,
-    "fall": fall,
-    "last score": last_score,
-}
-"""Measures of training by their names in conditions."""

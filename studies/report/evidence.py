@@ -13,7 +13,7 @@ the levels are the other way round.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
+from typing import Literal, Protocol
 
 from multitask.evaluation.statistics import LEVEL
 from studies.report.text import signed
@@ -124,11 +124,15 @@ class Combined:
         parts: the statements.
         every: whether all must hold.
         note: added to what was found.
+        can: what results can decide, if they lack something.
+        opposite: what refutes the statement, if that is about other numbers; then nothing is left open by a correction.
     """
 
     parts: Sequence[Statement]
     every: bool
     note: str = ""
+    can: Literal["show or refute", "show", "refute"] = "show or refute"
+    opposite: Statement | None = None
 
     def _levels(self, show: float, refute: float) -> tuple[float, float]:
         """The levels at which each part is shown and refuted."""
@@ -151,77 +155,24 @@ class Combined:
 
     def shown(self, level: float = LEVEL) -> bool:
         found = [part.shown(self._levels(level, level)[0]) for part in self.parts]
-        return all(found) if self.every else any(found)
+        return self.can != "refute" and (all(found) if self.every else any(found))
 
     def refuted(self, level: float = LEVEL) -> bool:
+        if self.opposite is not None:
+            return self.opposite.shown(level)
         found = [part.refuted(self._levels(level, level)[1]) for part in self.parts]
-        return any(found) if self.every else all(found)
+        return self.can != "show" and (any(found) if self.every else all(found))
 
     def least(self, level: float = LEVEL) -> tuple[float, str]:
         """Of the part that is hardest to show, of those that are not shown; or of the one that is easiest."""
+        if self.can == "refute":
+            return inf, ""
         each, _ = self._levels(level, level)
         found = [part.least(each) for part in self.parts if not (self.every and part.shown(each))]
         choose, nothing = (max, (0.0, "")) if self.every else (min, (inf, "nothing"))
         return choose(found, key=lambda least: least[0], default=nothing)
 
     def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
-        if self.refuted(refute) if self.every else self.shown(show):
+        if self.opposite is not None or (self.refuted(refute) if self.every else self.shown(show)):
             return []
         return [number for part in self.parts for number in part.open(*self._levels(show, refute))]
-
-
-@dataclass(frozen=True)
-class Limited:
-    """A statement that results can show only (`shows`), or refute only, because they lack something (`why`)."""
-
-    statement: Statement
-    why: str
-    shows: bool
-
-    @property
-    def text(self) -> str:
-        return f"{self.statement.text}; {self.why}"
-
-    @property
-    def sure(self) -> float:
-        return self.statement.sure
-
-    def shown(self, level: float = LEVEL) -> bool:
-        return self.shows and self.statement.shown(level)
-
-    def refuted(self, level: float = LEVEL) -> bool:
-        return not self.shows and self.statement.refuted(level)
-
-    def least(self, level: float = LEVEL) -> tuple[float, str]:
-        return self.statement.least(level) if self.shows else (inf, "")
-
-    def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
-        return self.statement.open(show, refute)
-
-
-@dataclass(frozen=True)
-class Opposed:
-    """A statement whose opposite is a statement of its own, about other numbers; so neither is ever left open."""
-
-    statement: Statement
-    opposite: Statement
-
-    @property
-    def text(self) -> str:
-        return self.statement.text
-
-    @property
-    def sure(self) -> float:
-        return self.statement.sure
-
-    def shown(self, level: float = LEVEL) -> bool:
-        return self.statement.shown(level)
-
-    def refuted(self, level: float = LEVEL) -> bool:
-        return self.opposite.shown(level)
-
-    def least(self, level: float = LEVEL) -> tuple[float, str]:
-        return self.statement.least(level)
-
-    def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
-        return []

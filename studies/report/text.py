@@ -1,5 +1,6 @@
 """Tables as text: a table of results in Markdown and in LaTeX, and any frame of text in Markdown."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -175,10 +176,11 @@ def latex_table(table: TableScores, subject: str) -> str:
     if any(about.columns[place].orderings for place in places):
         counts = [_spanned(_agreement(about.columns[place]).partition(" [")[0] or "–", width) for place in places]
         lines += [r"\midrule", " & ".join(["Pairs in published order", *counts]) + r" \\"]
-    against = f"; $^{{\\ast}}$ differs significantly from ``{latex(table.rows.label[about.reference])}''" if (
-        about.reference in table.rows.index
-    ) else ""  # fmt: skip
-    title, headings = about.title.partition(": ")[2] or about.title, [about.columns[place].heading for place in places]
+    against = ""
+    if about.reference in table.rows.index:
+        against = f"; $^{{\\ast}}$ differs significantly from ``{latex(table.rows.label[about.reference])}''"
+    title = re.sub(r"^(Table|Figure) \d+: ", "", about.title)
+    headings = [about.columns[place].heading for place in places]
     scores = "" if headings == heads else f"; scores: {latex(', '.join(headings))}"
     caption = f"{latex(title)}. {latex(subject)}{scores}; 95\\% intervals below{against}."
     body = "\n".join(f"    {line}" for line in lines)

@@ -17,7 +17,7 @@ from studies.engine.table import Row
 from studies.gradient_paradigm.simulation_outcomes import NAMES, RATIO_MAPS, TEMPERATURES, Simulations
 from studies.gradient_paradigm.study import numbers_of
 from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
-from studies.report import claims as claims_module
+from studies.report import measures
 from studies.report.claims import Claim, Status, judge, read_claims
 from studies.report.table_results import TableResults
 from studies.sparse_cse.tables import WHOLE, pruned
@@ -144,7 +144,7 @@ def verdicts(shown: Shown) -> dict[tuple[str, str], Status]:
     rate, trials = {"the claim": (1.0, 1000), "its opposite": (0.4, 1000), "neither": (1.0, 1)}[shown]
     numbers = numbers_of(results.simulated(), all_estimates(rate, trials))
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        for module in (results_in_memory, claims_module):
+        for module in (results_in_memory, measures):
             patch.setattr(module, "SAMPLES", 2000)  # enough for results that are as clear as these
         keys = (ON_SUITES, GRADIENT, DECOUPLED, "sparsity", "sparsity-own")
         found = judge(CLAIMS, {key: results.table(Path(folder), key) for key in keys}, numbers)

@@ -12,7 +12,7 @@ from scipy.stats import beta, binom, nct, t
 from multitask.evaluation.statistics import LEVEL, SampledScores, Spread, Uncertain, contrast
 from studies.gradient_paradigm.simulation_outcomes import Estimate
 from studies.report.claims import decided
-from studies.report.evidence import Bound, Combined, Limited, Opposed, Statement
+from studies.report.evidence import Bound, Combined, Statement
 
 Above, Below = Bound, partial(Bound, above=False)
 Every, Some = partial(Combined, every=True), partial(Combined, every=False)
@@ -70,17 +70,17 @@ def test_the_opposite_of_every_is_some(values: list[float], width: float, level:
 
 def test_what_results_lack_keeps_them_from_one_answer_only() -> None:
     yes, no = Above("a", Known(1, 0.1)), Above("a", Known(-1, 0.1))
-    assert [status(Limited(of, "too short", shows=True)) for of in (yes, no)] == ["reproduced", "undecided"]
-    assert [status(Limited(of, "too short", shows=False)) for of in (yes, no)] == ["undecided", "not reproduced"]
-    assert "too short" in decided(Limited(no, "too short", shows=True))[1]
+    assert [status(Every([of], can="show")) for of in (yes, no)] == ["reproduced", "undecided"]
+    assert [status(Every([of], can="refute")) for of in (yes, no)] == ["undecided", "not reproduced"]
+    assert "too short" in decided(Every([no], note="too short", can="show"))[1]
 
 
 def test_an_opposite_of_its_own_refutes() -> None:
     open_, shown = Above("a", Known(0, 1)), Above("b", Known(9, 1))
-    assert [status(Opposed(a, b)) for a, b in ((shown, open_), (open_, shown), (open_, open_))] == [
+    assert [status(Every([a], opposite=b)) for a, b in ((shown, open_), (open_, shown), (open_, open_))] == [
         "reproduced", "not reproduced", "undecided"
     ]  # fmt: skip
-    assert status(Opposed(Some([]), open_)) == "undecided"
+    assert status(Some([], opposite=open_)) == "undecided"
 
 
 def test_an_open_claim_tells_what_it_could_have_shown() -> None:
@@ -113,14 +113,14 @@ def test_an_open_claim_names_the_numbers_that_a_corrected_level_leaves_open() ->
     assert Every([refuted, nearly]).open() == Some([shown, nearly]).open() == []
     assert Some([Every([shown, nearly]), refuted]).open() == ["c −0.150 [−0.410, +0.110] at 97.5%"]
     assert Every([Some([nearly, refuted]), shown]).open() == ["c −0.150 [−0.410, +0.110] at 97.5%"]
-    assert Limited(open_, "", shows=True).open() == open_.open()
+    assert Every([open_], can="show").open() == open_.open()
     barely = Above("e", Known(0.25, 0.1), margin=0.1)
     assert barely.shown()
     assert Some([barely, refuted]).open() == ["e +0.250 [−0.010, +0.510] at 97.5%"]
     wide = Above("w", Known(0, 1))
     assert Every([nearly, wide]).open() == ["c −0.150 [−0.410, +0.110] at 97.5%"]  # the other's 95% interval says all
     assert nearly.open() == Above("d", Known(0, 1)).open() == []  # its 95% interval says all
-    assert Opposed(open_, refuted).open() == []
+    assert Every([open_], opposite=refuted).open() == []
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 20])

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import ttest_ind
 
 from multitask.evaluation.statistics import SampledScores, Spread, contrast
-from studies.report import claims
-from studies.report.claims import last, measured
+from studies.report import measures
+from studies.report.measures import last, measured
 from studies.report.preset_results import PresetResults
 from studies.report.table_results import TableResults
 from tests.studies.gradient_paradigm.published import as_published, probed_as_published
@@ -18,7 +18,7 @@ from tests.studies.synthetic import without_rows, write_store
 
 @pytest.mark.parametrize("exponent", [1.2, 3])
 def test_differences_of_measures_are_welchs(exponent: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "SAMPLES", 1_000_000)
+    monkeypatch.setattr(measures, "SAMPLES", 1_000_000)
     a, b = (np.array([0.02 * seed**power for seed in range(4)]) for power in (exponent, 1))
     difference = measured([(1, a), (-1, b)])
     assert difference is not None

@@ -1,0 +1,73 @@
+"""Measures of training by the names that conditions of claims have for them, and contrasts of such measures."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from multitask.evaluation.statistics import SAMPLES, SampledScores, Spread, Uncertain, Values, contrast
+from studies.report.run_results import Place, RunResult
+
+Measure = Callable[[RunResult], float | None]
+SCORE = "similarity"
+LEAST_SEEDS = 3
+"""Seeds that a measure of training needs: with two seeds the 95% interval is 13 times as wide as their difference."""
+
+
+def measured(terms: Sequence[tuple[float, Values]]) -> Uncertain | None:
+    """Σ weight · mean of values, [seeds] each, uncertain by seeds alone. None if there are too few seeds."""
+    if min(len(found) for _, found in terms) < LEAST_SEEDS:
+        return None
+    spread = Spread.welch(terms)  # measures of training vary more in some rows than in others
+    return contrast([(weight, SampledScores(found, np.tile(found, (SAMPLES, 1)))) for weight, found in terms], spread)
+
+
+def last(statistics: str, place: Place = "training batches") -> Measure:
+    """The sum of statistics at the end of training.
+
+    None if the last evaluation lacks one, as it does when all anchors dissipated.
+    """
+
+    def measure(run: RunResult) -> float | None:
+        seen = [run.probed(statistic, place) for statistic in statistics.split(" + ")]
+        if all(of and of[-1][0] == run.history[-1]["step"] for of in seen):
+            return sum(of[-1][1] for of in seen)
+        return None
+
+    return measure
+
+
+def highest(statistic: str, place: Place = "training batches") -> Measure:
+    """A statistic's highest value in training."""
+    return lambda run: max((value for _, value in run.probed(statistic, place)), default=None)
+
+
+def shrinks(statistic: str) -> Measure:
+    """Logarithm of a statistic at the end of training relative to its beginning."""
+
+    def measure(run: RunResult) -> float | None:
+        seen = run.probed(statistic)
+        if len(seen) < 2 or min(seen[0][1], seen[-1][1]) <= 0:
+            return None
+        return float(np.log(seen[-1][1] / seen[0][1]))
+
+    return measure
+
+
+def fall() -> Measure:
+    """The highest dev score less the dev score at the end of training."""
+    return lambda run: max(curve) - curve[-1] if len(curve := run.curve(SCORE)) > 1 else None
+
+
+def last_score() -> Measure:
+    """The dev score at the end of training."""
+    return lambda run: curve[-1] if (curve := run.curve(SCORE)) else None
+
+
+MEASURES: Mapping[str, Callable[..., Measure]] = {
+    "last": last,
+    "highest": highest,
+    "shrinks": shrinks,
+    "fall": fall,
+    "last score": last_score,
+}
+"""Measures of training by their names in conditions."""
