@@ -16,7 +16,7 @@ from minbert.files import read_json, write_text
 from studies.engine.record import duration
 from studies.gradient_paradigm import simulation_outcomes as about
 from studies.gradient_paradigm.simulation_outcomes import NAMES, Estimate, Simulations, rate_of, read_simulations
-from studies.report.figures import DASHED, Picture, line_style, lines, render, standalone
+from studies.report.figures import DASHED, Picture, Points, line_style, lines, render, standalone
 from studies.report.preset_results import PresetResults
 from studies.report.scores_as_data import machines_of
 from studies.report.sections import Section
@@ -98,13 +98,13 @@ def _rates(
     """Rates of statements with exact 95% bounds: of cases over step sizes, or of batch sizes over temperatures."""
     places = about.STEP_SIZES if axis == "step size" else about.TEMPERATURES
 
-    def point(statement: str, name: str | int, place: float) -> tuple[float, float, float, float]:
-        case, pairs = (f"{place:g}", name) if isinstance(name, int) else (about.case_of(name, place), 0)
-        rate = rate_of(estimates, statement, case, pairs)
-        return (place, rate.rate, *rate.interval())
+    def points(statement: str, number: int, name: str | int) -> Points:
+        nudge = 1.04 ** (number - (len(names) - 1) / 2)  # so that bounds do not overlap
+        found = [rate_of(estimates, statement, *_case(name, place)) for place in places]
+        return [(nudge * at, rate.rate, *rate.interval()) for at, rate in zip(places, found, strict=True)]
 
     panels = {
-        statement: {label: [point(statement, name, place) for place in places] for label, name in names.items()}
+        statement: {label: points(statement, number, name) for number, (label, name) in enumerate(names.items())}
         for statement in statements
     }
     svg = lines(
@@ -112,6 +112,11 @@ def _rates(
         level=ENSURED,
     )  # fmt: skip
     return Picture(svg, title, f"{title}. Bars: exact 95% bounds. Dashed: the rate that a claim demands.")
+
+
+def _case(name: str | int, place: float) -> tuple[str, int]:
+    """A case at a step size with all batch sizes pooled, or a temperature with one batch size."""
+    return (f"{place:g}", name) if isinstance(name, int) else (about.case_of(name, place), 0)
 
 
 def counter_examples(estimates: Sequence[Estimate]) -> pandas.DataFrame:

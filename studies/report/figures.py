@@ -121,7 +121,8 @@ def lines(
     """
     names = list(dict.fromkeys(name for of in panels.values() for name in of))
     colours = [to_hex(colour) for colour in GRADED(np.linspace(0, 1, len(names)))] if graded else COLOURS
-    wide, high = min(len(panels), ACROSS - 1), -(-len(panels) // (ACROSS - 1))
+    wide = 2 if len(panels) == 4 else min(len(panels), 3)  # four stand in two rows
+    high = -(-len(panels) // max(wide, 1))
     columns = max(1, int(size[0] * wide * LETTERS / (4 + max(map(len, names), default=0))))
 
     def draw(figure: Figure) -> None:
