@@ -38,12 +38,6 @@ Size = Annotated[int, Field(ge=1, le=MOST_PARAMETERS)]
 class BertConfig:
     """Architecture of a BERT or RoBERTa encoder, with the names of `config.json` and bert-base-uncased's defaults.
 
-    Args:
-        layer_heads: number of heads in each layer of a pruned encoder, at least 1; None if no head was removed. A head
-            keeps its size, hidden_size / num_attention_heads. transformers does not know this field.
-        layer_intermediate_sizes: feed-forward size of each layer of a pruned encoder, at least 0; None if no neuron was
-            removed. transformers does not know this field.
-
     Raises:
         InputError: the sizes do not fit together.
     """
@@ -62,7 +56,11 @@ class BertConfig:
     attention_probs_dropout_prob: Share = 0.1
     initializer_range: Annotated[float, Field(ge=0, le=1e3)] = 0.02
     layer_heads: tuple[int, ...] | None = None
+    """Number of heads in each layer of a pruned encoder, at least 1; None if no head was removed. A head keeps its
+    size, hidden_size / num_attention_heads. transformers does not know this field."""
     layer_intermediate_sizes: tuple[int, ...] | None = None
+    """Feed-forward size of each layer of a pruned encoder, at least 0; None if no neuron was removed. transformers does
+    not know this field."""
 
     def __post_init__(self) -> None:
         if self.pad_token_id >= self.vocab_size:
