@@ -37,9 +37,9 @@ from minbert import BertModel, load_tokenizer
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import locate_model
 from multitask.runtime.device import make_deterministic, seed_everything, start
-from multitask.stages.common import Start
-from multitask.stages.pretrain import PretrainConfig
-from multitask.stages.pretrain.training import Pretraining
+from multitask.stages.pretrain import Pretraining
+from multitask.stages.settings.pretrain import PretrainConfig
+from multitask.stages.training_run import Start
 from multitask.tasks.training_sentences import training_sentences
 from multitask.training.contrastive_source import load_contrastive
 from multitask.training.trainable import Batch

@@ -41,8 +41,8 @@ from multitask.evaluation.task_predictions import load_split
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.runtime.options import Device, Precision
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.finetune.training import Finetuning
+from multitask.stages.finetune import Finetuning
+from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.training.optimizer import Optimizer
 from multitask.training.trainable import Batch, Trainable, Update

@@ -37,8 +37,8 @@ from minbert import BertModel, load_tokenizer
 from minbert.files import write_json, write_text
 from minbert.packing import PackedBatch
 from multitask.models.pooling import pool
-from multitask.stages.finetune.training import Finetuning
-from multitask.stages.pretrain.training import Pretraining
+from multitask.stages.finetune import Finetuning
+from multitask.stages.pretrain import Pretraining
 from multitask.training.trainable import Update
 
 LEAST_SECONDS = 10  # below this, no part is begun

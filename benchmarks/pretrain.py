@@ -24,9 +24,9 @@ from benchmarks.objectives import FORMS, make, step
 from minbert import BertModel, load_tokenizer
 from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.runtime.options import Device, Precision
-from multitask.stages.common import Start
-from multitask.stages.pretrain import PretrainConfig
-from multitask.stages.pretrain.training import Pretraining
+from multitask.stages.pretrain import Pretraining
+from multitask.stages.settings.pretrain import PretrainConfig
+from multitask.stages.training_run import Start
 from multitask.training.contrastive_source import build_projection, load_contrastive
 from multitask.training.trainable import Batch, Update
 

@@ -23,7 +23,7 @@ from benchmarks.finetune import PUBLISHED, SHAPES, build_problem
 from benchmarks.measure import added_memory, alternate, in_new_process, machine, print_table
 from multitask.runtime.device import start
 from multitask.schedulers import SCHEDULERS
-from multitask.stages.finetune.training import Finetuning
+from multitask.stages.finetune import Finetuning
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.optimizer import Optimizer
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from multitask.models.multitask_model import MultitaskModel
     from multitask.models.sentence_encoder import SentenceEncoder
-    from multitask.stages.finetune import FinetuneConfig
-    from multitask.stages.finetune.training import finetune
+    from multitask.stages.finetune import finetune
+    from multitask.stages.settings.finetune import FinetuneConfig
     from multitask.tasks.declarations import load_tasks
 
 __all__ = ["FinetuneConfig", "MultitaskModel", "SentenceEncoder", "finetune", "load_tasks"]
 
 _HOMES = {
-    "FinetuneConfig": "stages.finetune",
+    "FinetuneConfig": "stages.settings.finetune",
     "MultitaskModel": "models.multitask_model",
     "SentenceEncoder": "models.sentence_encoder",
-    "finetune": "stages.finetune.training",
+    "finetune": "stages.finetune",
     "load_tasks": "tasks.declarations",
 }
 

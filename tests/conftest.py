@@ -34,7 +34,7 @@ SLOW_IMPORTS = [
     "scipy.stats",
     "torch._dynamo",  # imported by torch's optimizers when they are made
     "torchjd.aggregation",
-    *(f"multitask.stages.{stage}.training" for stage in ("finetune", "fuse", "mlm", "pretrain")),
+    *(f"multitask.stages.{stage}" for stage in ("finetune", "fuse", "mlm", "pretrain")),
     __name__,
 ]
 COURSE_TASKS = load_tasks(COURSE)

@@ -17,8 +17,8 @@ from multitask.inference.serve.limits import Limits
 from multitask.models.config import Pooling
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runtime.options import Computing, EmbeddingComputing, RunOptions
-from multitask.stages.ensemble import STAGE as ENSEMBLE
-from multitask.stages.ensemble import EnsembleConfig
+from multitask.stages.settings.ensemble import STAGE as ENSEMBLE
+from multitask.stages.settings.ensemble import EnsembleConfig
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 

@@ -3,7 +3,7 @@
 from minbert.files import read_json
 from multitask.cli.commands import Ensemble
 from multitask.evaluation.text_tables import ensemble_table
-from multitask.stages.ensemble import combining
+from multitask.stages import ensemble as combining
 
 
 def ensemble(options: Ensemble) -> int:

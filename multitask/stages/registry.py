@@ -1,6 +1,6 @@
 """The register of stages: what configures each, which function computes it, what decides its bits.
 
-A stage is a folder of this package, or an entry point of the group `multitask.stages`, that calls `register` when it is
+A stage is a module of `settings`, or an entry point of the group `multitask.stages`, that calls `register` when it is
 imported. The command line, grids and plans know stages from here alone, so a new stage edits nothing else. A module
 that registers a stage must not import torch, because `--help` imports all of them; so a stage names its functions as
 `module:function`.
@@ -110,10 +110,9 @@ def register(stage: Stage) -> Stage:
 @cache
 def stages() -> dict[str, Stage]:
     """All stages by name."""
-    package = __name__.rpartition(".")[0]
+    package = f"{__name__.rpartition('.')[0]}.settings"
     for module in iter_modules(import_module(package).__path__):
-        if module.ispkg:
-            import_module(f"{package}.{module.name}")
+        import_module(f"{package}.{module.name}")
     for entry in entry_points(group=ENTRY_POINTS):
         entry.load()
     return _REGISTERED

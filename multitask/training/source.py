@@ -6,11 +6,12 @@ A stage trains on one or more sources in some order. All sources of an update ar
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
@@ -18,7 +19,7 @@ from minbert.tokenizer import Ids
 from multitask.data.examples import Rows
 from multitask.data.labelled_data import LabelledData
 from multitask.models.multitask_model import MultitaskModel
-from multitask.models.pooling import pool
+from multitask.models.pooling import PoolingMethod, pool
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
 from multitask.tasks.kinds import labels_to_tensor
@@ -109,7 +110,7 @@ class TaskSource(Source):
 
 def losses_of(
     encoder: BertModel,
-    pooling: Literal["cls", "mean"],
+    pooling: PoolingMethod,
     sources: Mapping[str, Source],
     update: Update,
     runtime: Runtime,
@@ -131,3 +132,42 @@ def losses_of(
         watched={f"{name} {key}": value for name, of in found.items() for key, value in of.watched.items()},
         outputs={name: of.outputs for name, of in found.items() if of.outputs is not None},
     )
+
+
+class SourceTraining:
+    """Sources that train one encoder: a `Trainable` but for the plan, the evaluation and how the model is saved.
+
+    Args:
+        module: the encoder and whatever the sources train beside it.
+        encoder: of the sources' sequences.
+        pooling: of the embeddings.
+        sources: by name. Every loss has weight 1, unless `weights` says otherwise.
+        runtime: device and precision.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        encoder: BertModel,
+        pooling: PoolingMethod,
+        sources: Mapping[str, Source],
+        runtime: Runtime,
+    ) -> None:
+        self.module = module
+        self.encoder = encoder
+        self.pooling = pooling
+        self.sources = dict(sources)
+        self.weights = dict.fromkeys(sources, 1.0)
+        self.runtime = runtime
+
+    def losses(self, update: Update) -> Losses:
+        return losses_of(self.encoder, self.pooling, self.sources, update, self.runtime)
+
+    def total(self, losses: Losses) -> Tensor:
+        """The weighted sum of an update's losses."""
+        return torch.stack([self.weights[name] * term for name, term in losses.terms.items()]).sum()
+
+    def backward(self, update: Update) -> Losses:
+        losses = self.losses(update)
+        self.total(losses).backward()
+        return losses.detached()

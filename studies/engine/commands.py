@@ -13,7 +13,7 @@ from multitask.cli.options import POSITIONAL
 from multitask.cli.stage_commands import TASKS_FILE
 from multitask.runtime.options import MAX_THREADS, Computing
 from multitask.schedulers.config import SchedulerConfig
-from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.settings.finetune import FinetuneConfig
 from studies.engine.presets import Preset, PresetName, load_preset
 
 SCHEDULERS = ("average", "batch_round_robin", "proportional", "annealed", "uncertainty", "pcgrad")

@@ -7,14 +7,14 @@ from typing import Any
 
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Weights
-from multitask.stages.ensemble import EnsembleConfig
-from multitask.stages.evaluate import EvaluateConfig, SuitesConfig
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.fuse import FuseConfig
-from multitask.stages.mlm import MlmConfig
-from multitask.stages.pretrain import PretrainConfig
-from multitask.stages.prune import PruneConfig
 from multitask.stages.registry import stage_named
+from multitask.stages.settings.ensemble import EnsembleConfig
+from multitask.stages.settings.evaluate import EvaluateConfig, SuitesConfig
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings.fuse import FuseConfig
+from multitask.stages.settings.mlm import MlmConfig
+from multitask.stages.settings.pretrain import PretrainConfig
+from multitask.stages.settings.prune import PruneConfig
 from studies.gradient_paradigm.simulate import SimulationConfig
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from minbert.errors import InputError
 from multitask.runs.artefact import Weights
-from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.tasks.task import Task
 from studies.engine.experiments import Experiment, experiment
 from studies.engine.presets import SAMPLE, Preset

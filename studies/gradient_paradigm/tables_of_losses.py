@@ -7,7 +7,7 @@ from itertools import product, starmap
 from pathlib import Path
 
 from multitask.objectives.config import ObjectiveConfig
-from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.settings.pretrain import PretrainConfig
 from studies.engine.experiments import Experiment, Line, experiment, read_tables, suites_experiment
 from studies.engine.recipes import Recipes
 from studies.engine.table import Row

@@ -8,7 +8,7 @@ from typing import TypeVar
 from minbert.config import ModelType
 from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE
 from multitask.objectives.config import ObjectiveConfig
-from multitask.stages.mlm import MlmConfig, ShapeConfig
+from multitask.stages.settings.mlm import MlmConfig, ShapeConfig
 from multitask.training.config import NegativesConfig
 from studies.engine.experiments import Experiment, Line, experiment, suites_experiment
 from studies.engine.recipes import Node, Recipes

@@ -5,9 +5,9 @@ from typing import Literal
 
 from multitask.models.config import HeadsConfig
 from multitask.schedulers.config import SchedulerConfig
-from multitask.stages.evaluate import EvaluateConfig
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.settings.evaluate import EvaluateConfig
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.training.config import OptimizerConfig, RegularisationConfig
 from studies.engine.experiments import Experiment
 from studies.engine.recipes import Node, Recipes

@@ -11,7 +11,7 @@ from typing import Any
 from multitask.models.config import HeadsConfig, Sharing
 from multitask.runs.artefact import Weights
 from multitask.schedulers.config import SchedulerConfig
-from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.settings.finetune import FinetuneConfig
 from studies.engine.experiments import Experiment, experiment, read_tables
 from studies.engine.recipes import Node, Recipes
 from studies.engine.table import MAIN_TASKS, OVERALL, Point, Row, key_of

@@ -15,7 +15,7 @@ from multitask.evaluation.resampled_scores import resampled_scores
 from multitask.evaluation.statistics import Values
 from multitask.runs.artefact import Artefact
 from multitask.runtime.random_streams import generator
-from multitask.stages.pretrain import HELD_OUT
+from multitask.stages.settings.pretrain import HELD_OUT
 from studies.engine.record import RecordedStage
 from studies.engine.table import OVERALL
 

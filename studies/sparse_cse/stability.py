@@ -29,9 +29,9 @@ from multitask.evaluation.text_tables import aligned
 from multitask.runs.artefact import Weights
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator
-from multitask.stages.common import Start
-from multitask.stages.prune import STAGE, PruneConfig
 from multitask.stages.run_stage import prepare_process
+from multitask.stages.settings.prune import STAGE, PruneConfig
+from multitask.stages.training_run import Start
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 from multitask.training.importance_scores import AlignUniformSource, scored_batches, sensitivity

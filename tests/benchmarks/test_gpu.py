@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import gpu, pretrain
 from benchmarks.gpu import Outcome, Sizes, compared, equality, run_part
-from multitask.stages.pretrain.training import Pretraining
+from multitask.stages.pretrain import Pretraining
 
 ROW = "print('{\"value\": 1}', flush=True); "
 

@@ -10,12 +10,12 @@ import pytest
 
 from multitask.evaluation.resampled_scores import resampled_scores
 from multitask.runs.artefact import Weights
-from multitask.stages.evaluate import SuitesConfig
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.fuse import REPORT, FuseConfig
-from multitask.stages.mlm import MlmConfig
-from multitask.stages.pretrain import PretrainConfig
-from multitask.stages.prune import PruneConfig
+from multitask.stages.settings.evaluate import SuitesConfig
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings.fuse import REPORT, FuseConfig
+from multitask.stages.settings.mlm import MlmConfig
+from multitask.stages.settings.pretrain import PretrainConfig
+from multitask.stages.settings.prune import PruneConfig
 from multitask.training.config import OptimizerConfig
 from studies.engine.presets import GIVEN, UNSUPERVISED
 from studies.engine.recipes import Recipes

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from multitask.evaluation.statistics import SAMPLES, Values
-from multitask.stages.pretrain import HELD_OUT
+from multitask.stages.settings.pretrain import HELD_OUT
 from studies.engine.table import Row
 from studies.report.run_results import RunResult
 from studies.report.table_results import TableResults

@@ -11,7 +11,7 @@ import numpy as np
 
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
-from multitask.stages.pretrain import HELD_OUT
+from multitask.stages.settings.pretrain import HELD_OUT
 from multitask.tasks.metrics import classification_metrics, correlation_metrics
 from studies.engine.experiments import GROUPS, RETRIEVAL, STS
 from studies.engine.presets import PRESETS

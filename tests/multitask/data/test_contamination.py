@@ -24,16 +24,16 @@ from multitask.data.read_unlabelled_files import SENTENCES, TRIPLETS, read_texts
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
-from multitask.stages.ensemble import EnsembleConfig
-from multitask.stages.ensemble.combining import ensemble
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.finetune.training import finetune
-from multitask.stages.fuse import REPORT, FuseConfig
-from multitask.stages.fuse.training import fuse
-from multitask.stages.mlm import MlmConfig
-from multitask.stages.mlm.training import mlm
-from multitask.stages.pretrain import PretrainConfig
-from multitask.stages.pretrain.training import pretrain
+from multitask.stages.ensemble import ensemble
+from multitask.stages.finetune import finetune
+from multitask.stages.fuse import fuse
+from multitask.stages.mlm import mlm
+from multitask.stages.pretrain import pretrain
+from multitask.stages.settings.ensemble import EnsembleConfig
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings.fuse import REPORT, FuseConfig
+from multitask.stages.settings.mlm import MlmConfig
+from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Split

@@ -23,8 +23,8 @@ from multitask.inference.export import export_onnx, export_sentence_transformers
 from multitask.models.sentence_encoder import load_encoder
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.finetune.training import finetune
+from multitask.stages.finetune import finetune
+from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from tests.multitask.evaluation.folder import write

@@ -16,7 +16,7 @@ from multitask.runs import artefact as artefacts
 from multitask.runs import run_hash
 from multitask.runs.artefact import KEEP, Artefact
 from multitask.runs.run_hash import RunKey
-from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.settings.pretrain import PretrainConfig
 
 
 @dataclass(frozen=True)

@@ -31,15 +31,15 @@ from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
 from multitask.runtime import distributed
 from multitask.runtime.options import RunOptions
-from multitask.stages import common
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.finetune.training import finetune
-from multitask.stages.fuse import REPORT, FuseConfig
-from multitask.stages.fuse.training import fuse
-from multitask.stages.mlm import MlmConfig
-from multitask.stages.mlm.training import mlm
-from multitask.stages.pretrain import PretrainConfig
-from multitask.stages.pretrain.training import pretrain
+from multitask.stages import training_run
+from multitask.stages.finetune import finetune
+from multitask.stages.fuse import fuse
+from multitask.stages.mlm import mlm
+from multitask.stages.pretrain import pretrain
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings.fuse import REPORT, FuseConfig
+from multitask.stages.settings.mlm import MlmConfig
+from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.config import ContrastiveConfig
 from multitask.training.masked_words import MaskedSource
@@ -250,7 +250,7 @@ def steps_of_all_cases(start: Path, data: Path, folder: Path) -> None:
                 # Another rank's temporary file could vanish while the first rank hashes the run's files.
                 distributed.from_first(lambda: write_text(given[2] / "metrics.jsonl", json.dumps(line) + "\n"))
 
-            patch.setattr(common, "train", look)
+            patch.setattr(training_run, "train", look)
             stage(str(start), data, config, RunOptions(device="cpu", precision="fp32", runs=folder / "runs"))
             (found[name],) = seen
     torch.save(found, folder / f"{distributed.rank()}.pt")

@@ -12,7 +12,7 @@ from multitask.schedulers import AverageLoss, build_scheduler
 from multitask.schedulers.config import SchedulerConfig
 from multitask.schedulers.pcgrad_and_aggregators import METHODS
 from multitask.schedulers.task_gradients import gramian_of
-from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.settings.finetune import FinetuneConfig
 from tests.conftest import COURSE_TASKS
 
 from .toy import OWN, SHARED, TASKS, UPDATE, Toy, cosines

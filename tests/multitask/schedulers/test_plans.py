@@ -17,8 +17,9 @@ from multitask.runs.artefact import Weights
 from multitask.runtime.device import Runtime
 from multitask.schedulers import SCHEDULERS, AverageLoss, build_scheduler
 from multitask.schedulers.config import SchedulerConfig
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.finetune.training import Finetuning, prepare
+from multitask.stages.finetune import Finetuning
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.training_run import Start
 from multitask.training.trainable import Batch, Losses
 from tests.conftest import COURSE_TASKS
 
@@ -53,8 +54,8 @@ def problem(tiny_encoder: Path, small_data: Path, tmp_path_factory):
 
     def build(scheduler: str, **changes) -> Finetuning:
         config = replace(FinetuneConfig(scheduler=scheduler, batch_size=SIZE), **changes)
-        found = prepare(Weights(str(tiny_encoder)), data, config, Runtime(CPU, "fp32"))
-        return Finetuning(found.model, found.training, found.dev, found.config, found.runtime)
+        begin = Start.load(Weights(str(tiny_encoder)), config.pooling, config.seed)
+        return Finetuning.load(begin, data, config, Runtime(CPU, "fp32"))
 
     return build
 

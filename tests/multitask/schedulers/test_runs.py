@@ -15,8 +15,9 @@ from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.schedulers import SCHEDULERS
 from multitask.schedulers.pcgrad_and_aggregators import METHODS
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.finetune.training import Finetuning, finetune, prepare
+from multitask.stages.finetune import Finetuning, finetune
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.training_run import Start
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.config import OptimizerConfig
 from multitask.training.optimizer import Optimizer
@@ -52,8 +53,8 @@ def problem(tiny_encoder: Path, small_data: Path):
 
     def build(config: FinetuneConfig) -> Finetuning:
         config = replace(config, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
-        found = prepare(Weights(str(tiny_encoder)), small_data, config, Runtime(torch.device("cpu"), "fp32"))
-        return Finetuning(found.model, found.training, found.dev, found.config, found.runtime)
+        begin = Start.load(Weights(str(tiny_encoder)), config.pooling, config.seed)
+        return Finetuning.load(begin, small_data, config, Runtime(torch.device("cpu"), "fp32"))
 
     return build
 

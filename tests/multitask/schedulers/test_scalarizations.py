@@ -9,7 +9,7 @@ import torch
 from multitask.schedulers import build_scheduler
 from multitask.schedulers.config import SchedulerConfig
 from multitask.schedulers.scalarizations import SCALARIZERS
-from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.settings.finetune import FinetuneConfig
 from tests.conftest import COURSE_TASKS
 
 from .toy import OWN, SHARED, TASKS, UPDATE, Toy

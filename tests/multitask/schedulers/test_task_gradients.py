@@ -10,7 +10,7 @@ from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
 from multitask.schedulers import build_scheduler
 from multitask.schedulers.task_gradients import TaskGradients, split_parameters
-from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.settings.finetune import FinetuneConfig
 from tests.conftest import COURSE_TASKS
 
 from .toy import TASKS, UPDATE, Toy, cosines

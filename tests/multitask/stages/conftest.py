@@ -10,7 +10,7 @@ import pytest
 from multitask.data.read_unlabelled_files import PAIRS, TRIPLETS, read_texts
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
-from multitask.stages import common
+from multitask.stages import training_run
 from multitask.training.trainable import Trainable
 
 Run = Callable[..., Artefact]
@@ -66,7 +66,7 @@ def problem(run_stage: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., An
             raise Stop
 
         with monkeypatch.context() as patch:
-            patch.setattr(common, "train", train)
+            patch.setattr(training_run, "train", train)
             with pytest.raises(Stop):
                 run_stage(stage, config, folder="not-trained", **arguments)
         found[0].module.train()

@@ -24,15 +24,15 @@ from multitask.objectives.config import ObjectiveConfig
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.schedulers import SCHEDULERS
-from multitask.stages import common, run_stage
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.finetune.training import finetune
-from multitask.stages.fuse import FuseConfig
-from multitask.stages.fuse.training import fuse
-from multitask.stages.mlm import MlmConfig
-from multitask.stages.mlm.training import mlm
-from multitask.stages.pretrain import PretrainConfig
-from multitask.stages.pretrain.training import pretrain
+from multitask.stages import run_stage, training_run
+from multitask.stages.finetune import finetune
+from multitask.stages.fuse import fuse
+from multitask.stages.mlm import mlm
+from multitask.stages.pretrain import pretrain
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings.fuse import FuseConfig
+from multitask.stages.settings.mlm import MlmConfig
+from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.tasks.declarations import MAIN_TASKS, task_named
 from multitask.tasks.read_examples import load_rows
 from multitask.training import gradient_cache
@@ -107,7 +107,7 @@ def on_meta(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(run_stage, "start", lambda *_: Runtime(META, "fp32"))
     monkeypatch.setattr(run_stage, "make_deterministic", lambda *_: None)
-    monkeypatch.setattr(common, "train", step)
+    monkeypatch.setattr(training_run, "train", step)
     # The meta device has neither autocast nor random generators.
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     monkeypatch.setattr(gradient_cache, "generator_states", lambda _: {})
@@ -218,6 +218,6 @@ def test_steps_on_cuda_never_wait_for_it(stage, config, tiny_encoder, sample_dat
                 torch.cuda.set_sync_debug_mode("default")
         raise Stepped
 
-    monkeypatch.setattr(common, "train", step)
+    monkeypatch.setattr(training_run, "train", step)
     with pytest.raises(Stepped):
         stage(str(tiny_encoder), sample_data, config, RunOptions("cuda", "bf16", tmp_path))

@@ -29,12 +29,12 @@ from multitask.runs.artefact import Artefact, Weights
 from multitask.runs.run_hash import RunKey
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
-from multitask.stages.common import Start
-from multitask.stages.ensemble import EnsembleConfig
-from multitask.stages.ensemble import combining as stage
-from multitask.stages.ensemble.combining import ensemble
-from multitask.stages.ensemble.votes_and_soups import Member, blend, find_members, select_greedily, select_soup, soup
-from multitask.stages.finetune import FinetuneConfig
+from multitask.stages import ensemble as stage
+from multitask.stages.ensemble import ensemble
+from multitask.stages.settings.ensemble import EnsembleConfig
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.training_run import Start
+from multitask.stages.votes_and_soups import Member, blend, find_members, select_greedily, select_soup, soup
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, sample_vocabulary, task_file, word_piece
 
 TRAINED = ("sentiment", "paraphrase", "similarity")

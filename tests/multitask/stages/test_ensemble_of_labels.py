@@ -16,10 +16,10 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact
 from multitask.runs.run_hash import RunKey
 from multitask.runtime.options import RunOptions
-from multitask.stages.ensemble import EnsembleConfig
-from multitask.stages.ensemble.combining import ensemble
-from multitask.stages.ensemble.votes_and_soups import find_members
-from multitask.stages.finetune import FinetuneConfig
+from multitask.stages.ensemble import ensemble
+from multitask.stages.settings.ensemble import EnsembleConfig
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.votes_and_soups import find_members
 from multitask.tasks.declarations import task_of
 
 LABELS = ["a", "b", "c"]

@@ -18,10 +18,10 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
-from multitask.stages.evaluate import EvaluateConfig
-from multitask.stages.evaluate.scoring import evaluate_on_dev, similarity_dev_set
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.finetune.training import finetune
+from multitask.stages.evaluate import evaluate_on_dev, similarity_dev_set
+from multitask.stages.finetune import finetune
+from multitask.stages.settings.evaluate import EvaluateConfig
+from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.training.config import OptimizerConfig
 
 CONFIG = FinetuneConfig(("sentiment",), epochs=1, epoch_size=16, optimizer=OptimizerConfig(learning_rate=1e-3))

@@ -10,14 +10,14 @@ import torch
 from minbert.files import read_json, sha256_of_file
 from multitask.models.config import HeadsConfig
 from multitask.runs.artefact import Artefact
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.finetune.training import finetune
-from multitask.stages.fuse import REPORT, FuseConfig
-from multitask.stages.fuse.training import fuse
-from multitask.stages.mlm import MlmConfig
-from multitask.stages.mlm.training import mlm
-from multitask.stages.pretrain import PretrainConfig
-from multitask.stages.pretrain.training import pretrain
+from multitask.stages.finetune import finetune
+from multitask.stages.fuse import fuse
+from multitask.stages.mlm import mlm
+from multitask.stages.pretrain import pretrain
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings.fuse import REPORT, FuseConfig
+from multitask.stages.settings.mlm import MlmConfig
+from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.training.config import OptimizerConfig, RegularisationConfig
 from multitask.training.optimizer import Optimizer, build_adamw
 

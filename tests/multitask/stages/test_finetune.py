@@ -28,9 +28,9 @@ from multitask.runs.artefact import Artefact, locate_model
 from multitask.runs.machine import processor
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
-from multitask.stages import common as stage
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.finetune.training import finetune
+from multitask.stages import training_run as stage
+from multitask.stages.finetune import finetune
+from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.config import OptimizerConfig
 from tests.conftest import COURSE_TASKS, task_file

@@ -26,10 +26,10 @@ from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
-from multitask.stages.finetune.training import finetune
-from multitask.stages.fuse import REPORT, FuseConfig
-from multitask.stages.fuse import training as stage
-from multitask.stages.fuse.training import fuse
+from multitask.stages import fuse as stage
+from multitask.stages.finetune import finetune
+from multitask.stages.fuse import fuse
+from multitask.stages.settings.fuse import REPORT, FuseConfig
 from multitask.training.config import OptimizerConfig
 from multitask.training.trainable import Update
 from tests.conftest import COURSE_TASKS, task_file
@@ -130,7 +130,7 @@ def test_views_are_the_batchs_own_sentences_and_of_pairs_both(pairs, limit, fusi
         texts = file_sentences(small_data, labelled.source, labelled.rows.tolist())
         assert len(texts) == len(labelled.rows) * (1 if labelled.source == "sentiment" else 2)
         encoded = [ids.tolist() for ids in tokenizer.encode(texts)]
-        assert [ids.tolist() for ids in found.view_sources[views.source].inputs(views.rows).ids] == encoded * 2
+        assert [ids.tolist() for ids in found.views[views.source].inputs(views.rows).ids] == encoded * 2
 
 
 def test_a_limit_holds_for_labels_and_for_views(fusing):

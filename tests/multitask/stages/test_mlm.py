@@ -23,20 +23,23 @@ from minbert.tokenizer import Tokenizer, load_tokenizer
 from minbert.train_vocabulary import train_tokenizer
 from multitask.cli.main import main
 from multitask.data.shuffle_and_batch import drawn_rows
-from multitask.data.tokenize_and_truncate import Tokens
 from multitask.models.model_folder import resolve_pooling
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import torch_seed
-from multitask.stages import common
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.finetune.training import finetune
-from multitask.stages.mlm import MlmConfig, ShapeConfig
-from multitask.stages.mlm import training as stage
-from multitask.stages.mlm.training import MaskedTraining, mlm
+from multitask.stages import mlm as stage
+from multitask.stages import training_run
+from multitask.stages.finetune import finetune
+from multitask.stages.mlm import MaskedTraining, mlm
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings.mlm import MlmConfig, ShapeConfig
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.read_examples import load_rows
 from multitask.tasks.training_sentences import training_sentences
 from multitask.training.config import MaskingConfig, OptimizerConfig
+from multitask.training.masked_words import MaskedSource
+from multitask.training.source import losses_of
 
 CONFIG = MlmConfig(batch_size=8, dev_share=0.2, optimizer=OptimizerConfig(learning_rate=1e-3))
 LINES = 40
@@ -53,14 +56,14 @@ def run(run_stage):
 def trained(run, monkeypatch):
     """What a run trained, as it was at the end: the artefact keeps the best state only."""
     made: list[MaskedTraining] = []
-    train = common.train
+    train = training_run.train
 
     def remember(problem: MaskedTraining, *rest: Any) -> None:
         made.append(problem)
         train(problem, *rest)
 
     def call(config: MlmConfig = CONFIG, **changes: Any) -> MaskedTraining:
-        monkeypatch.setattr(common, "train", remember)
+        monkeypatch.setattr(training_run, "train", remember)
         run(config, **changes)
         return made[-1]
 
@@ -71,8 +74,9 @@ def weights(artefact: Artefact) -> str:
     return sha256_of_file(artefact.model_folder() / "model.safetensors")
 
 
-def texts(problem: MaskedTraining, tokens: Tokens) -> list[str]:
-    return [problem.begin.tokenizer.backend.decode(tokens[row].tolist()) for row in range(len(tokens))]
+def texts(source: MaskedSource) -> list[str]:
+    (tokens,) = source.tokens
+    return [source.tokenizer.backend.decode(tokens[row].tolist()) for row in range(len(tokens))]
 
 
 # What is trained on.
@@ -81,7 +85,7 @@ def texts(problem: MaskedTraining, tokens: Tokens) -> list[str]:
 def test_different_sentences_are_trained_on_or_held_out(trained, tiny_encoder, data):
     lines = (data / "sentences.txt").read_text(encoding="utf-8").splitlines()
     problem = trained()
-    training, dev = texts(problem, problem.training.tokens[0]), texts(problem, problem.dev)
+    training, dev = texts(problem.training), texts(problem.dev)
     tokenizer = load_tokenizer(str(tiny_encoder))
     assert len(dev) == 8  # a fifth
     assert sorted(training + dev) == sorted(tokenizer.backend.decode(ids.tolist()) for ids in tokenizer.encode(lines))
@@ -90,14 +94,14 @@ def test_different_sentences_are_trained_on_or_held_out(trained, tiny_encoder, d
         rows = np.concatenate([batch.rows for (batch,) in problem.plan(epoch)])
         assert sorted(rows) == list(range(LINES - 8))
     other_seed = trained(replace(CONFIG, seed=1))
-    assert texts(other_seed, other_seed.dev) == dev
+    assert texts(other_seed.dev) == dev
 
 
 def test_held_out_sentences_leave_no_trace_in_the_weights(run, trained, data, tmp_path):
     held_out = trained(folder="first")
     before = weights(run(folder="first"))
     lines = (data / "sentences.txt").read_text(encoding="utf-8").splitlines()
-    decoded = set(texts(held_out, held_out.dev))
+    decoded = set(texts(held_out.dev))
     encode, decode = held_out.begin.tokenizer.encode, held_out.begin.tokenizer.backend.decode
     in_dev = [decode(encode([line])[0].tolist()) in decoded for line in lines]
     assert sum(in_dev) == 8
@@ -155,9 +159,8 @@ def test_the_kept_model_has_the_recorded_dev_metrics_in_transformers(run, traine
     problem = trained()
     artefact = run()
     (line,) = artefact.history()
-    source = problem._source(
-        problem.dev, torch.Generator().manual_seed(torch_seed(CONFIG.seed, "masks of held-out sentences"))
-    )
+    source = problem.dev
+    source.generator = torch.Generator().manual_seed(torch_seed(CONFIG.seed, "masks of held-out sentences"))
     longest_first = np.argsort(-source.lengths, kind="stable")  # one batch: the order in which masks are drawn
     inputs = source.inputs(longest_first)
     model = AutoModelForMaskedLM.from_pretrained(artefact.model_folder()).eval()
@@ -176,12 +179,12 @@ def test_dev_batches_count_by_their_words_to_predict(trained, monkeypatch):
     problem = trained()
     problem.module.eval()
     monkeypatch.setattr(stage, "TOKENS_PER_BATCH", {"cpu": 30})
-    source = problem._source(
-        problem.dev, torch.Generator().manual_seed(torch_seed(CONFIG.seed, "masks of held-out sentences"))
-    )
+    source = problem.dev
+    source.generator = torch.Generator().manual_seed(torch_seed(CONFIG.seed, "masks of held-out sentences"))
     words, losses = [], []
     for rows in stage.batches_by_tokens(source.lengths, 30):
-        found = problem._losses(source, (stage.Batch("mlm", rows),))
+        update = (stage.Batch("mlm", rows),)
+        found = losses_of(problem.encoder, problem.pooling, {"mlm": source}, update, problem.runtime)
         words.append(found.watched["mlm words"].item())
         losses.append(found.terms["mlm"].item() * words[-1])
     assert len(set(words)) > 1

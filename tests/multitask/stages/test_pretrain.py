@@ -32,15 +32,15 @@ from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
-from multitask.stages.evaluate import EvaluateConfig
-from multitask.stages.evaluate.scoring import evaluate_on_dev
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.finetune.training import finetune
+from multitask.stages.evaluate import evaluate_on_dev
+from multitask.stages.finetune import finetune
 from multitask.stages.held_out_probe import HeldOut
-from multitask.stages.mlm import MlmConfig
-from multitask.stages.mlm.training import mlm
-from multitask.stages.pretrain import HELD_OUT, PretrainConfig
-from multitask.stages.pretrain.training import Pretraining, pretrain
+from multitask.stages.mlm import mlm
+from multitask.stages.pretrain import Pretraining, pretrain
+from multitask.stages.settings.evaluate import EvaluateConfig
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings.mlm import MlmConfig
+from multitask.stages.settings.pretrain import HELD_OUT, PretrainConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.training.config import NegativesConfig, OptimizerConfig

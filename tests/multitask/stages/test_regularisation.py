@@ -16,8 +16,9 @@ from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.schedulers import SCHEDULERS
 from multitask.schedulers.pcgrad_and_aggregators import METHODS
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.finetune.training import Finetuning, finetune, prepare
+from multitask.stages.finetune import Finetuning, finetune
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.training_run import Start
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.config import OptimizerConfig, RegularisationConfig
 from multitask.training.trainable import Losses
@@ -57,7 +58,8 @@ def test_what_is_off_changes_nothing(run: Callable[..., Artefact]) -> None:
 def problem(tiny_encoder: Path, small_data: Path) -> Callable[[FinetuneConfig], Finetuning]:
     """The first state of a training without dropout. All have the same encoder."""
     still = replace(CONFIG, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
-    found = prepare(Weights(str(tiny_encoder)), small_data, still, Runtime(torch.device("cpu"), "fp32"))
+    begin = Start.load(Weights(str(tiny_encoder)), still.pooling, still.seed)
+    found = Finetuning.load(begin, small_data, still, Runtime(torch.device("cpu"), "fp32"))
 
     def build(config: FinetuneConfig) -> Finetuning:
         training = {task: found.training[task] for task in config.tasks}

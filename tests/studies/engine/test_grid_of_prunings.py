@@ -9,7 +9,7 @@ from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, without_units
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
-from multitask.stages.prune import PruneConfig
+from multitask.stages.settings.prune import PruneConfig
 from studies.engine.experiments import experiment
 from studies.engine.local_engine import InProcess
 from studies.engine.plan import make_plan

@@ -24,9 +24,9 @@ from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
 from multitask.runtime.errors import Interrupted
 from multitask.runtime.options import RunOptions
-from multitask.stages.mlm import ShapeConfig
 from multitask.stages.registry import Stage
 from multitask.stages.run_stage import run_stage
+from multitask.stages.settings.mlm import ShapeConfig
 from studies.engine import jobs
 from studies.engine.experiments import Experiment, experiment
 from studies.engine.jobs import Engine

@@ -20,8 +20,8 @@ from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS
 from multitask.evaluation.suite_sets import SETS
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
-from multitask.stages.evaluate import SuitesConfig
-from multitask.stages.evaluate.scoring import evaluate_suites
+from multitask.stages.evaluate import evaluate_suites
+from multitask.stages.settings.evaluate import SuitesConfig
 from studies.engine.experiments import GROUPS, RETRIEVAL, STS, TRANSFER, suites_experiment
 from studies.engine.local_engine import InProcess
 from studies.engine.plan import make_plan

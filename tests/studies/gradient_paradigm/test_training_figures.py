@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from multitask.runs.artefact import Artefact
-from multitask.stages.pretrain import HELD_OUT as IN_LOG
+from multitask.stages.settings.pretrain import HELD_OUT as IN_LOG
 from studies.gradient_paradigm import training_figures
 from studies.gradient_paradigm.tables_of_losses import LABELS, NON_CONTRASTIVE
 from studies.gradient_paradigm.training_figures import HELD_OUT, component_sweeps, decoupling_section, long_section

@@ -8,9 +8,9 @@ import pytest
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.run_hash import changed_settings
 from multitask.schedulers import SCHEDULERS
-from multitask.stages.finetune import FinetuneConfig
-from multitask.stages.fuse import FuseConfig
-from multitask.stages.pretrain import PretrainConfig
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings.fuse import FuseConfig
+from multitask.stages.settings.pretrain import PretrainConfig
 from studies.engine.experiments import Experiment
 from studies.engine.presets import PRESETS, PresetName, load_preset
 from studies.engine.recipes import Recipes

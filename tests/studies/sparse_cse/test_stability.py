@@ -8,8 +8,8 @@ import torch
 
 from minbert.remove_heads_and_neurons import Units
 from multitask.runtime.options import RunOptions
-from multitask.stages.prune import PruneConfig
-from multitask.stages.prune.pruning import prune
+from multitask.stages.prune import prune
+from multitask.stages.settings.prune import PruneConfig
 from studies.sparse_cse.stability import agreements, main, stability
 
 

@@ -17,8 +17,8 @@ from minbert.remove_heads_and_neurons import Units, masked, without_units
 from minbert.tokenizer import load_tokenizer
 from multitask.data.labelled_data import LabelledData
 from multitask.runtime.device import start
-from multitask.stages.prune import PruneConfig
-from multitask.stages.prune.pruning import choose, drop_lowest
+from multitask.stages.prune import choose, drop_lowest
+from multitask.stages.settings.prune import PruneConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.training.importance_scores import SOURCE, AlignUniformSource, magnitude, random_scores, sensitivity

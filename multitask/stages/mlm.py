@@ -16,20 +16,20 @@ from minbert.model import BertModel
 from minbert.train_vocabulary import train_tokenizer
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.shuffle_and_batch import batches_by_tokens, batches_of_similar_length, drawn_rows, epoch_rows
-from multitask.data.tokenize_and_truncate import Tokens, tokenise
+from multitask.data.tokenize_and_truncate import tokenise
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator, torch_seed
-from multitask.stages.common import Start, train_run
-from multitask.stages.mlm import STAGE, MlmConfig, ShapeConfig
 from multitask.stages.run_stage import OpenRun, run_stage
+from multitask.stages.settings.mlm import STAGE, MlmConfig, ShapeConfig
+from multitask.stages.training_run import Start, train_run
 from multitask.tasks.training_sentences import training_sentences
 from multitask.training.loop import LoopConfig
 from multitask.training.masked_words import MaskedSource
-from multitask.training.source import losses_of
-from multitask.training.trainable import Batch, Evaluation, Losses, Update
+from multitask.training.source import SourceTraining, losses_of
+from multitask.training.trainable import Batch, Evaluation, Update
 
 SOURCE = "mlm"
 
@@ -54,29 +54,25 @@ def mlm(start_weights: str | Weights, data: Path, config: MlmConfig, options: Ru
 
 def train_masked(models: Sequence[Weights], data: Path, config: MlmConfig, run: OpenRun) -> None:
     """Train on masked words into a run's folder."""
-    runtime = run.runtime
     begin = Start.load(models[0], config.pooling, config.seed)
-    config = replace(config, pooling=begin.pooling)
     texts = [training_sentences(name, data, config.train_limit) for name in config.sources]
-    sentences = [[found[row] for row in drawn_rows(len(found), config.train_limit)] for found in texts]
+    sentences = [found[row] for found in texts for row in drawn_rows(len(found), config.train_limit)]
     training, dev = _split(sentences, config)
     if config.from_scratch:
         begin = _from_scratch(begin, config.shape, training)
         head = MaskedLanguageHead(begin.encoder.config)
     else:
         head = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
-    module = nn.ModuleDict({"encoder": begin.encoder, "head": head}).to(runtime.device)
-    problem = MaskedTraining(module, begin, head, training, dev, config, runtime)
+    problem = MaskedTraining(begin, head, training, dev, config, run.runtime)
     loop = LoopConfig(config.epochs, config.optimizer, evaluate_every=config.evaluate_every)
     train_run(run, problem, loop, config.seed, begin.trained_on, {SOURCE: [hash_sentences(training)]})
 
 
-class MaskedTraining:
+class MaskedTraining(SourceTraining):
     """Masked language modelling of an encoder, as the loop's `Trainable`."""
 
     def __init__(
         self,
-        module: nn.ModuleDict,
         begin: Start,
         head: MaskedLanguageHead,
         training: list[str],
@@ -84,21 +80,18 @@ class MaskedTraining:
         config: MlmConfig,
         runtime: Runtime,
     ) -> None:
-        self.module: nn.Module = module
         self.begin = begin
         self.head = head
         self.config = config
-        self.runtime = runtime
-        self.training = self._source(self._tokens(training))
-        self.dev = self._tokens(dev)
+        self.training, self.dev = self._source(training), self._source(dev)
+        module = nn.ModuleDict({"encoder": begin.encoder, "head": head}).to(runtime.device)
+        super().__init__(module, begin.encoder, begin.pooling, {SOURCE: self.training}, runtime)
 
-    def _tokens(self, sentences: list[str]) -> Tokens:
-        return tokenise(sentences, self.begin.tokenizer, self.config.max_length)
-
-    def _source(self, tokens: Tokens, draws: torch.Generator | None = None) -> MaskedSource:
-        words = self.begin.encoder.embeddings.word
-        share = self.config.masking.mask_share
-        return MaskedSource((tokens,), self.begin.tokenizer, share, self.head, words, draws)
+    def _source(self, sentences: list[str]) -> MaskedSource:
+        begin, config = self.begin, self.config
+        tokens = tokenise(sentences, begin.tokenizer, config.max_length)
+        words = begin.encoder.embeddings.word
+        return MaskedSource((tokens,), begin.tokenizer, config.masking.mask_share, self.head, words)
 
     def plan(self, epoch: int) -> Sequence[Update]:
         size = len(self.training)
@@ -107,26 +100,14 @@ class MaskedTraining:
         batches = batches_of_similar_length(rows, self.training.lengths, self.config.batch_size, order)
         return [(Batch(SOURCE, rows),) for rows in batches]
 
-    def losses(self, update: Update) -> Losses:
-        return self._losses(self.training, update)
-
-    def backward(self, update: Update) -> Losses:
-        losses = self.losses(update)
-        losses.terms[SOURCE].backward()
-        return losses.detached()
-
-    def _losses(self, source: MaskedSource, update: Update) -> Losses:
-        return losses_of(self.begin.encoder, self.begin.pooling, {SOURCE: source}, update, self.runtime)
-
     def evaluate(self) -> Evaluation:
         """Loss, perplexity and accuracy on held-out sentences, with the same masks every time."""
         if not len(self.dev):
             return Evaluation({}, {})
-        source = self._source(
-            self.dev, torch.Generator().manual_seed(torch_seed(self.config.seed, "masks of held-out sentences"))
-        )
-        batches = list(batches_by_tokens(source.lengths, TOKENS_PER_BATCH[self.runtime.device.type]))
-        seen = [self._losses(source, (Batch(SOURCE, rows),)) for rows in batches]
+        self.dev.generator = torch.Generator().manual_seed(torch_seed(self.config.seed, "masks of held-out sentences"))
+        batches = list(batches_by_tokens(self.dev.lengths, TOKENS_PER_BATCH[self.runtime.device.type]))
+        updates = [(Batch(SOURCE, rows),) for rows in batches]
+        seen = [losses_of(self.encoder, self.pooling, {SOURCE: self.dev}, update, self.runtime) for update in updates]
         words = np.array([losses.watched[f"{SOURCE} words"].item() for losses in seen])
         if not words.any():  # a loss of 0 would stay the best score of the run
             return Evaluation({}, {})
@@ -157,9 +138,9 @@ def _from_scratch(begin: Start, shape: ShapeConfig, sentences: list[str]) -> Sta
     return replace(begin, encoder=BertModel(whole), tokenizer=tokenizer, trained_on=TrainedOn())
 
 
-def _split(sentences: list[list[str]], config: MlmConfig) -> tuple[list[str], list[str]]:
-    """Split the distinct sentences of all sources, in a fixed random order, into training and dev."""
-    different = list(dict.fromkeys(text for part in sentences for text in part))
+def _split(sentences: list[str], config: MlmConfig) -> tuple[list[str], list[str]]:
+    """Split the distinct sentences, in a fixed random order, into training and dev."""
+    different = list(dict.fromkeys(sentences))
     order = generator(0, "held-out sentences").permutation(len(different))  # the same split for every seed
     cut = len(different) - round(config.dev_share * len(different))
     if cut < 1:

@@ -24,9 +24,9 @@ from multitask.models.multitask_model import load_model, tasks_to_score
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact, Weights, is_run, locate_model
 from multitask.runtime.options import RunOptions
-from multitask.stages.evaluate import ON_DEV, ON_SUITES, EvaluateConfig, SuitesConfig
 from multitask.stages.reads import rows_of
 from multitask.stages.run_stage import OpenRun, run_stage
+from multitask.stages.settings.evaluate import ON_DEV, ON_SUITES, EvaluateConfig, SuitesConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Cosine
 from multitask.tasks.read_examples import load_rows

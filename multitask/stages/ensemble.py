@@ -20,8 +20,10 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
-from multitask.stages.ensemble import STAGE, EnsembleConfig
-from multitask.stages.ensemble.votes_and_soups import (
+from multitask.stages.evaluate import write_evaluation
+from multitask.stages.run_stage import OpenRun, run_stage
+from multitask.stages.settings.ensemble import STAGE, EnsembleConfig
+from multitask.stages.votes_and_soups import (
     Member,
     blend,
     check_soup,
@@ -31,8 +33,6 @@ from multitask.stages.ensemble.votes_and_soups import (
     select_soup,
     soup,
 )
-from multitask.stages.evaluate.scoring import write_evaluation
-from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Split, Task

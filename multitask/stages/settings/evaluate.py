@@ -1,4 +1,4 @@
-"""Scores of a model on the dev sets and on SentEval's tasks: settings and registration. `scoring.py` scores."""
+"""Scores of a model on the dev sets and on SentEval's tasks: settings and registration."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -41,7 +41,7 @@ ON_DEV = register(
     Stage(
         "evaluate",
         EvaluateConfig,
-        "multitask.stages.evaluate.scoring:score_dev_sets",
+        "multitask.stages.evaluate:score_dev_sets",
         "multitask.stages.reads:of_evaluate",
         "Score a run's best model, or a checkpoint, on the dev sets.",
         version=5,
@@ -56,7 +56,7 @@ ON_SUITES = register(
     Stage(
         "suites",
         SuitesConfig,
-        "multitask.stages.evaluate.scoring:score_suites",
+        "multitask.stages.evaluate:score_suites",
         "multitask.stages.reads:of_suites",
         "Score a model's frozen embeddings on SentEval's tasks.",
         version=5,

@@ -1,4 +1,4 @@
-"""Fusion training: settings and registration. `training.py` trains."""
+"""Fusion training: settings and registration."""
 
 from dataclasses import field, replace
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from minbert.settings import AtLeastZero, settings
 from multitask.models.config import HeadsConfig
-from multitask.stages.finetune import COMMON, FinetuneConfig
 from multitask.stages.registry import Stage, register
+from multitask.stages.settings.finetune import COMMON, FinetuneConfig
 from multitask.training.config import ContrastiveConfig
 
 REPORT = FinetuneConfig(tasks=("sentiment",), untrained=("paraphrase", "similarity"), heads=HeadsConfig(sharing="none"))
@@ -56,7 +56,7 @@ STAGE = register(
     Stage(
         "fuse",
         FuseConfig,
-        "multitask.stages.fuse.training:train_both",
+        "multitask.stages.fuse:train_both",
         "multitask.stages.reads:of_fuse",
         "Train each batch against its labels, then its sentences against the contrastive objective.",
         version=5,

@@ -1,9 +1,10 @@
 """Fine-tuning on labelled tasks, together or alone (report, section 4.2)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 from torch import Tensor, nn
 
@@ -18,9 +19,9 @@ from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator
 from multitask.schedulers import build_scheduler
-from multitask.stages.common import Start, train_run
-from multitask.stages.finetune import STAGE, FinetuneConfig
 from multitask.stages.run_stage import OpenRun, run_stage
+from multitask.stages.settings.finetune import STAGE, FinetuneConfig
+from multitask.stages.training_run import Start, train_run
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.training.loop import LoopConfig
@@ -56,48 +57,10 @@ def finetune(
 
 def train_tasks(models: Sequence[Weights], data: Path, config: FinetuneConfig, run: OpenRun) -> None:
     """Fine-tune into a run's folder."""
-    found = prepare(models[0], data, config, run.runtime)
-    problem = Finetuning(found.model, found.training, found.dev, found.config, found.runtime)
+    begin = Start.load(models[0], config.pooling, config.seed)
+    problem = Finetuning.load(begin, data, config, run.runtime)
     loop = LoopConfig(config.epochs, config.optimizer, config.patience, watch_every=config.conflicts_every)
-    train_run(run, problem, loop, config.seed, found.begin.trained_on, found.sentences)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """The loaded model, data and settings for training on tasks."""
-
-    config: FinetuneConfig  # its pooling is resolved from the start weights, its tasks from the data
-    begin: Start
-    model: MultitaskModel
-    training: dict[str, LabelledData]
-    dev: dict[str, LabelledData]
-    runtime: Runtime
-
-    @property
-    def sentences(self) -> dict[str, list[Hashes]]:
-        """Hashes [rows] of each task's columns of training sentences."""
-        return {name: [hash_sentences(c) for c in split.examples.sentences] for name, split in self.training.items()}
-
-
-def prepare(start_weights: Weights, data: Path, config: FinetuneConfig, runtime: Runtime) -> Prepared:
-    """Load start weights and data, and add new heads to the encoder."""
-    declared = chosen_tasks(data, (*(config.tasks or default_tasks(data)), *config.untrained))
-    names = tuple(name for name in declared if name not in config.untrained)
-    begin = Start.load(start_weights, config.pooling, config.seed)
-    config = replace(config, pooling=begin.pooling, tasks=names)
-    if config.encoder_dropout is not None:
-        begin.encoder.set_dropout(config.encoder_dropout)
-    tasks, rows = dict(declared), {}
-    for name in names:
-        tasks[name], rows[name] = load_training_rows(declared[name])
-    weights = tuple(tasks[name].weight for name in names)
-    if config.task_weights is None and set(weights) != {1.0}:
-        config = replace(config, task_weights=weights)
-    model = MultitaskModel(begin.encoder, begin.tokenizer, tasks, begin.pooling, config.heads, config.max_length)
-    model = model.to(runtime.device)
-    training = {name: tokenised(model, name, examples) for name, examples in rows.items()}
-    dev = {name: tokenised(model, name, load_rows(task, "dev")) for name, task in tasks.items()}
-    return Prepared(config, begin, model, training, dev, runtime)
+    train_run(run, problem, loop, config.seed, begin.trained_on, problem.sentences)
 
 
 class Finetuning:
@@ -124,9 +87,31 @@ class Finetuning:
         self.regularisers = build_regularisers(config.regularisation, model, runtime.device)
         self.rows = {name: drawn_rows(len(split), config.train_limit) for name, split in training.items()}
 
+    @classmethod
+    def load(cls, begin: Start, data: Path, config: FinetuneConfig, runtime: Runtime) -> Self:
+        """Read the data, and add new heads to the encoder; `config.tasks` are resolved from the data."""
+        tasks = dict(chosen_tasks(data, (*(config.tasks or default_tasks(data)), *config.untrained)))
+        names = tuple(name for name in tasks if name not in config.untrained)
+        if config.encoder_dropout is not None:
+            begin.encoder.set_dropout(config.encoder_dropout)
+        rows = {}
+        for name in names:
+            tasks[name], rows[name] = load_training_rows(tasks[name])
+        weights = config.task_weights or tuple(tasks[name].weight for name in names)
+        config = replace(config, tasks=names, task_weights=weights)
+        model = MultitaskModel(begin.encoder, begin.tokenizer, tasks, begin.pooling, config.heads, config.max_length)
+        model = model.to(runtime.device)
+        training = {name: tokenised(model, name, examples) for name, examples in rows.items()}
+        dev = {name: tokenised(model, name, load_rows(task, "dev")) for name, task in tasks.items()}
+        return cls(model, training, dev, config, runtime)
+
+    @property
+    def sentences(self) -> dict[str, Sequence[Hashes]]:
+        """Hashes [rows] of each task's columns of training sentences."""
+        return {name: [hash_sentences(c) for c in split.examples.sentences] for name, split in self.training.items()}
+
     def plan(self, epoch: int) -> Sequence[Update]:
-        config = self.config
-        sizes = self.sizes
+        config, sizes = self.config, self.sizes
         *before, takes = (self.scheduler.epoch_sizes(sizes, config, number) for number in range(epoch + 1))
         batches = {}
         for name, size in sizes.items():

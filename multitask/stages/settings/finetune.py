@@ -1,4 +1,4 @@
-"""Fine-tuning on labelled tasks, together or alone: settings and registration. `training.py` trains."""
+"""Fine-tuning on labelled tasks, together or alone: settings and registration."""
 
 from dataclasses import field
 from typing import Annotated
@@ -85,7 +85,7 @@ STAGE = register(
     Stage(
         "finetune",
         FinetuneConfig,
-        "multitask.stages.finetune.training:train_tasks",
+        "multitask.stages.finetune:train_tasks",
         "multitask.stages.reads:of_finetune",
         "Fine-tune an encoder on the tasks and keep the models that are best on the dev sets.",
         version=7,

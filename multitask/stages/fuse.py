@@ -4,7 +4,6 @@ Source: report, sections 4.2 and 5.3.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +14,10 @@ from multitask.data.examples import Rows
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions
-from multitask.stages.common import train_run
-from multitask.stages.finetune.training import Finetuning, Prepared, prepare
-from multitask.stages.fuse import STAGE, FuseConfig
+from multitask.stages.finetune import Finetuning
 from multitask.stages.run_stage import OpenRun, run_stage
+from multitask.stages.settings.fuse import STAGE, FuseConfig
+from multitask.stages.training_run import Start, train_run
 from multitask.training.contrastive_source import (
     ContrastiveSource,
     build_projection,
@@ -26,7 +25,7 @@ from multitask.training.contrastive_source import (
     load_contrastive,
 )
 from multitask.training.loop import LoopConfig
-from multitask.training.source import Source, losses_of
+from multitask.training.source import losses_of
 from multitask.training.trainable import Batch, Losses, Update
 
 
@@ -49,44 +48,37 @@ def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: 
 
 def train_both(models: Sequence[Weights], data: Path, config: FuseConfig, run: OpenRun) -> None:
     """Fuse into a run's folder."""
-    found = prepare(models[0], data, config.finetune, run.runtime)
-    config = replace(config, finetune=found.config)
-    begin, width = found.begin, found.begin.encoder.config.hidden_size
-    projection = build_projection(config.contrastive.projection, width).to(found.runtime.device)
-    views = {}
-    for name in dict.fromkeys((*found.config.tasks, *config.unlabelled)):
-        # Load all rows of a trained task: `_sentences` finds a batch's sentences by their index in the full set.
-        limit = None if name in found.config.tasks else found.config.train_limit
-        views[name] = load_contrastive(
-            name, data, config.contrastive, begin.tokenizer, projection, limit, found.config.max_length
-        )
-    problem = Fusing(found, config, views, projection)
-    supervised = found.config
+    supervised = config.finetune
+    begin = Start.load(models[0], supervised.pooling, supervised.seed)
+    problem = Fusing.load(begin, data, supervised, run.runtime)
+    problem.add_views(begin, data, config)
     loop = LoopConfig(
         supervised.epochs, supervised.optimizer, supervised.patience, watch_every=supervised.conflicts_every
     )
-    sentences = {**found.sentences, **{_views(name): source.sentences for name, source in views.items()}}
+    sentences = {**problem.sentences, **{name: source.sentences for name, source in problem.views.items()}}
     train_run(run, problem, loop, supervised.seed, begin.trained_on, sentences)
 
 
 class Fusing(Finetuning):
-    """Supervised and contrastive training of a `MultitaskModel`, as the loop's `Trainable`.
+    """Supervised and contrastive training of a `MultitaskModel`, as the loop's `Trainable`."""
 
-    Args:
-        found: model, data and configuration of the supervised training.
-        config: configuration of the fusion.
-        views: contrastive sources: each task's sentences, and the sources used only for contrastive training.
-        projection: the views' projection, discarded after training.
-    """
+    fusion: FuseConfig
+    views: dict[str, ContrastiveSource]
+    """Each task's sentences, and the sources that are used only for contrastive training; by `_views` of their name."""
 
-    def __init__(
-        self, found: Prepared, config: FuseConfig, views: dict[str, ContrastiveSource], projection: nn.Module
-    ) -> None:
-        super().__init__(found.model, found.training, found.dev, found.config, found.runtime)
-        self.fusion = config
-        self.views = views
+    def add_views(self, begin: Start, data: Path, fusion: FuseConfig) -> None:
+        """Add the contrastive sources and their projection, which is discarded after training."""
+        self.fusion, config = fusion, self.config
+        projection = build_projection(fusion.contrastive.projection, begin.encoder.config.hidden_size)
+        projection.to(self.runtime.device)
         self.module = nn.ModuleDict({**dict(self.module.named_children()), "projection": projection})
-        self.view_sources: dict[str, Source] = {_views(name): source for name, source in views.items()}
+        self.views = {}
+        for name in dict.fromkeys((*config.tasks, *fusion.unlabelled)):
+            # Load all rows of a trained task: `_sentences` finds a batch's sentences by their index in the full set.
+            limit = None if name in config.tasks else config.train_limit
+            self.views[_views(name)] = load_contrastive(
+                name, data, fusion.contrastive, begin.tokenizer, projection, limit, config.max_length
+            )
 
     def plan(self, epoch: int) -> Sequence[Update]:
         """Each supervised update and its sentences' views, as one update or two; then the unlabelled sources."""
@@ -98,7 +90,7 @@ class Fusing(Finetuning):
             views = tuple(Batch(_views(name), rows) for name, rows in parts if len(rows) > 1)
             updates += [(*update, *views)] if fusion.steps == "one" or not views else [update, views]
         for name in fusion.unlabelled:
-            rows = drawn_rows(len(self.views[name]), config.train_limit)  # a trained task's source has all rows
+            rows = drawn_rows(len(self.views[_views(name)]), config.train_limit)  # a trained task's source has all rows
             share, size = fusion.contrastive.quora_share, config.batch_size
             batches = contrastive_batches(name, len(rows), epoch, size, share, config.seed)
             updates += [(Batch(_views(name), rows[batch]),) for batch in batches]
@@ -107,11 +99,11 @@ class Fusing(Finetuning):
     def backward(self, update: Update) -> Losses:
         """Add the scheduler's gradient of the labelled batches and the gradient of the views' weighted loss."""
         labelled = tuple(batch for batch in update if batch.source in self.training)
-        views = tuple(batch for batch in update if batch.source in self.view_sources)
+        views = tuple(batch for batch in update if batch.source in self.views)
         parts = [super().backward(labelled)] if labelled else []
         if views:
             model = self.model
-            losses = losses_of(model.encoder, model.pooling, self.view_sources, views, self.runtime)
+            losses = losses_of(model.encoder, model.pooling, self.views, views, self.runtime)
             (self.fusion.contrastive_weight * torch.stack([*losses.terms.values()]).mean()).backward()
             parts.append(losses.detached())
         return parts[0].plus(parts[1], 1.0) if len(parts) == 2 else parts[0]

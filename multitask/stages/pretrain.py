@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -27,10 +26,10 @@ from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
-from multitask.stages.common import Start, train_run
 from multitask.stages.held_out_probe import HeldOut
-from multitask.stages.pretrain import HELD_OUT, STAGE, PretrainConfig
 from multitask.stages.run_stage import OpenRun, run_stage
+from multitask.stages.settings.pretrain import HELD_OUT, STAGE, PretrainConfig
+from multitask.stages.training_run import Start, train_run
 from multitask.tasks.declarations import task_named
 from multitask.tasks.kinds import Cosine
 from multitask.tasks.metrics import correlation_metrics
@@ -44,7 +43,7 @@ from multitask.training.contrastive_source import (
 from multitask.training.gradient_cache import backward_in_chunks
 from multitask.training.loop import LoopConfig
 from multitask.training.masked_words import MaskedSource
-from multitask.training.source import Source, losses_of
+from multitask.training.source import SourceTraining
 from multitask.training.trainable import Batch, Evaluation, Losses, Update
 
 
@@ -67,14 +66,12 @@ def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, o
 
 def train_contrastively(models: Sequence[Weights], data: Path, config: PretrainConfig, run: OpenRun) -> None:
     """Pre-train into a run's folder."""
-    runtime = run.runtime
     begin = Start.load(models[0], config.pooling, config.seed)
-    config = replace(config, pooling=begin.pooling)
     projection = build_projection(config.projection, begin.encoder.config.hidden_size)
     module = nn.ModuleDict({"encoder": begin.encoder, "projection": projection})
     if config.mlm_weight:
         module["mlm"] = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
-    module.to(runtime.device)
+    module.to(run.runtime.device)
     begin.encoder.embeddings.requires_grad_(not config.freeze_embeddings)
     limits = config.train_limit, config.max_length
     sources = {
@@ -87,7 +84,7 @@ def train_contrastively(models: Sequence[Weights], data: Path, config: PretrainC
         has_positives = isinstance(task, Cosine) and task.has_positives
         examples = load_rows(task, "dev")
         dev = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
-    problem = Pretraining(module, begin, sources, dev, config, runtime, has_positives)
+    problem = Pretraining(module, begin, sources, dev, config, run.runtime, has_positives)
     loop = LoopConfig(
         config.epochs, config.optimizer, evaluate_every=config.evaluate_every, watch_every=config.probe_every
     )
@@ -95,7 +92,7 @@ def train_contrastively(models: Sequence[Weights], data: Path, config: PretrainC
     train_run(run, problem, loop, config.seed, begin.trained_on, sentences)
 
 
-class Pretraining:
+class Pretraining(SourceTraining):
     """Contrastive training of an encoder and a projection, as the loop's `Trainable`.
 
     Args:
@@ -118,15 +115,12 @@ class Pretraining:
         runtime: Runtime,
         has_positives: bool = False,
     ) -> None:
-        self.module: nn.Module = module
+        super().__init__(module, begin.encoder, begin.pooling, sources, runtime)
         self.begin = begin
         self.dev = dev
         self.config = config
-        self.runtime = runtime
         self.has_positives = has_positives
         self.contrastive = sources
-        self.sources: dict[str, Source] = dict(sources)
-        self.weights = dict.fromkeys(sources, 1.0)
         self.held_out = None
         if dev is not None and config.probe_held_out is not None:
             self.held_out = HeldOut(dev, config.objective.build(), config.probe_held_out)
@@ -151,29 +145,21 @@ class Pretraining:
                 updates.append((batch, Batch(_masked(name), rows)) if self.config.mlm_weight else (batch,))
         return updates
 
-    def losses(self, update: Update) -> Losses:
-        return losses_of(self.begin.encoder, self.begin.pooling, self.sources, update, self.runtime)
-
     def backward(self, update: Update) -> Losses:
         """Compute the update's gradient, with gradient caching if a chunk size is set."""
         first, *masked = update
         chunk, ranks = self.config.chunk, distributed.ranks()
         if chunk is None or len(first.rows) <= chunk * ranks:
-            losses = self.losses(update)
-            self._total(losses).backward()
-            return losses.detached()
+            return super().backward(update)
         losses = self._backward_in_chunks(first, chunk)
         cuts = range(chunk * ranks, len(first.rows), chunk * ranks)
         for batch in masked:
             for rows in np.split(batch.rows, cuts):
                 part = self.losses((Batch(batch.source, rows),))
                 share = part.tokens / int(self.sources[batch.source].lengths[batch.rows].sum())
-                (share * self._total(part)).backward()
+                (share * self.total(part)).backward()
                 losses = losses.plus(part.detached(), share)
         return losses
-
-    def _total(self, losses: Losses) -> Tensor:
-        return torch.stack([self.weights[name] * term for name, term in losses.terms.items()]).sum()
 
     def _backward_in_chunks(self, batch: Batch, chunk: int) -> Losses:
         source = self.contrastive[batch.source]

@@ -1,4 +1,4 @@
-"""Several fine-tuned models combined into one: settings and registration. `combining.py` combines."""
+"""Several fine-tuned models combined into one: settings and registration."""
 
 from typing import Literal
 
@@ -26,7 +26,7 @@ STAGE = register(
     Stage(
         "ensemble",
         EnsembleConfig,
-        "multitask.stages.ensemble.combining:combine",
+        "multitask.stages.ensemble:combine",
         "multitask.stages.reads:of_predictions",
         "Combine fine-tuned models; the artefact has their dev scores and the course's prediction files.",
         version=2,

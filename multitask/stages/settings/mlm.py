@@ -1,4 +1,4 @@
-"""Masked-language-model pre-training: settings and registration. `training.py` trains."""
+"""Masked-language-model pre-training: settings and registration."""
 
 from dataclasses import field
 from typing import Annotated
@@ -74,7 +74,7 @@ STAGE = register(
     Stage(
         "mlm",
         MlmConfig,
-        "multitask.stages.mlm.training:train_masked",
+        "multitask.stages.mlm:train_masked",
         "multitask.stages.reads:of_mlm",
         "Train an encoder to predict masked words, from weights or from scratch; other stages can start from it.",
         version=4,

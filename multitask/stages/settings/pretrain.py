@@ -1,4 +1,4 @@
-"""Contrastive pre-training (SimCSE and others): settings and registration. `training.py` trains."""
+"""Contrastive pre-training (SimCSE and others): settings and registration."""
 
 from dataclasses import field
 from typing import Annotated, Literal
@@ -79,7 +79,7 @@ STAGE = register(
     Stage(
         "pretrain",
         PretrainConfig,
-        "multitask.stages.pretrain.training:train_contrastively",
+        "multitask.stages.pretrain:train_contrastively",
         "multitask.stages.reads:of_pretrain",
         "Train an encoder contrastively; other stages can start from it.",
         version=4,

@@ -34,9 +34,9 @@ from multitask.models.pooling import PoolingMethod
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
-from multitask.stages.common import Start
-from multitask.stages.prune import STAGE, PruneConfig
 from multitask.stages.run_stage import OpenRun, run_stage
+from multitask.stages.settings.prune import STAGE, PruneConfig
+from multitask.stages.training_run import Start
 from multitask.tasks.declarations import load_tasks, task_named
 from multitask.tasks.kinds import POSITIVE
 from multitask.tasks.read_examples import load_rows

@@ -1,4 +1,4 @@
-"""Pruning of attention heads and feed-forward neurons: settings and registration. `pruning.py` prunes."""
+"""Pruning of attention heads and feed-forward neurons: settings and registration."""
 
 from typing import Annotated, Literal
 
@@ -65,7 +65,7 @@ STAGE = register(
     Stage(
         "prune",
         PruneConfig,
-        "multitask.stages.prune.pruning:remove_units",
+        "multitask.stages.prune:remove_units",
         "multitask.stages.reads:of_prune",
         "Remove the attention heads and neurons that matter least; other stages can start from the smaller encoder.",
         version=3,
