@@ -32,16 +32,7 @@ from multitask.training.trainable import Batch, Losses, Update
 def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: RunOptions) -> Artefact:
     """Alternate fine-tuning with new heads and contrastive training; keep the models that score best on the dev sets.
 
-    Args:
-        start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
-        data: folder with the tasks' and sources' files.
-        config: what to train and how.
-        options: device, precision, and where to write.
-
-    Raises:
-        InputError: a bad checkpoint, file or setting.
-        TrainingError: training diverged.
-        Interrupted: a signal stopped the run; it can be resumed.
+    Arguments and errors are those of `finetune`.
     """
     return run_stage(STAGE, [start_weights], data, config, options)
 

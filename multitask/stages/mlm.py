@@ -37,17 +37,8 @@ SOURCE = "mlm"
 def mlm(start_weights: str | Weights, data: Path, config: MlmConfig, options: RunOptions) -> Artefact:
     """Train an encoder to predict masked words; the artefact keeps the encoder and the head.
 
-    Args:
-        start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it. Training from
-            scratch uses only its tokenizer and the sizes that the configuration leaves out.
-        data: folder with the sources' files.
-        config: what to train and how.
-        options: device, precision, and where to write.
-
-    Raises:
-        InputError: a bad checkpoint, file or setting.
-        TrainingError: training diverged.
-        Interrupted: a signal stopped the run; it can be resumed.
+    Arguments and errors are those of `finetune`. Training from scratch uses only the tokenizer of the start weights,
+    and the sizes that the configuration leaves out.
     """
     return run_stage(STAGE, [start_weights], data, config, options)
 

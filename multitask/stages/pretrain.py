@@ -50,16 +50,7 @@ from multitask.training.trainable import Batch, Evaluation, Losses, Update
 def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, options: RunOptions) -> Artefact:
     """Pre-train an encoder on its sources; the artefact keeps the encoder, without the projection.
 
-    Args:
-        start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
-        data: folder with the sources' files, and with the similarity dev set if it selects the best state.
-        config: what to train and how.
-        options: device, precision, and where to write.
-
-    Raises:
-        InputError: a bad checkpoint, file or setting.
-        TrainingError: training diverged.
-        Interrupted: a signal stopped the run; it can be resumed.
+    Arguments and errors are those of `finetune`.
     """
     return run_stage(STAGE, [start_weights], data, config, options)
 
@@ -216,18 +207,10 @@ def _masked(source: str) -> str:
 def metrics_of_embeddings(
     encoder: BertModel, pooling: Literal["cls", "mean"], data: LabelledData, runtime: Runtime, has_positives: bool
 ) -> dict[str, float]:
-    """Scores of similarity pairs without any trained head.
+    """Pearson and Spearman correlation between cosine and gold similarity, without any trained head.
 
-    Args:
-        encoder: of the embeddings.
-        pooling: of the embeddings.
-        data: the pairs.
-        runtime: device and precision.
-        has_positives: whether scores from 0 to 5 tell the positive pairs.
-
-    Returns:
-        Pearson and Spearman correlation between cosine and gold similarity. If the data has positives, alignment (of
-        at least one positive pair) and uniformity (of at least two different sentences), too.
+    If the pairs have scores from 0 to 5, which tell the positive ones, alignment (of at least one positive pair) and
+    uniformity (of at least two different sentences), too.
     """
 
     def embed(rows: Rows) -> Tensor:

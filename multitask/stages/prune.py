@@ -8,7 +8,7 @@ same seed, a run of one epoch has exactly the weights of a longer run after its 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from minbert.files import atomic_file, write_json
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, without_units
 from multitask.data.contamination import TrainedOn, hash_sentences
+from multitask.data.examples import Examples
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.evaluation.task_predictions import load_split
@@ -51,6 +52,11 @@ from multitask.training.source import Source, TaskSource
 
 CHECKPOINT = "pruned"
 
+Score = Callable[[Units], Units]
+"""From factors (1: present, 0: removed) to scores."""
+Scored = tuple[BertModel, PoolingMethod, Source, Examples]
+"""An encoder, the pooling of its embeddings, the source whose loss scores the units, and what it reads."""
+
 
 def prune(
     start_weights: str | Weights,
@@ -66,15 +72,11 @@ def prune(
     False pad the layers in which the start already lacks units); and pruning.json (units of each layer, parameters and
     bytes, before and after). Scores are always computed in fp32, also if the options ask for another precision.
 
-    Args:
-        start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
-        data: folder with the tasks' files; magnitude and random scores do not read it.
-        config: what to remove.
-        options: device, and where to write.
-        rewind_to: the model that provides the weights of the remaining units; None: the start weights.
+    Arguments and errors are those of `finetune`. Magnitude and random scores do not read the data.
 
-    Raises:
-        InputError: a bad checkpoint, file or setting, or the weights to rewind to have another shape.
+    Args:
+        rewind_to: the model that provides the weights of the remaining units, of the start's shape and vocabulary;
+            None: the start weights.
     """
     models = [start_weights] if rewind_to is None else [start_weights, rewind_to]
     return run_stage(STAGE, models, data, config, options)
@@ -83,12 +85,11 @@ def prune(
 def remove_units(models: Sequence[Weights], data: Path, config: PruneConfig, run: OpenRun) -> None:
     """Prune into a run's folder."""
     begin = Start.load(models[0], config.pooling, config.seed)
-    config = replace(config, pooling=begin.pooling)
     source = begin if len(models) == 1 else _rewound(models[1], begin)
-    scoring = _prepare(begin, data, config, run.runtime)
+    score, seen = _scoring(begin, data, config, run.runtime)
     # Rewound weights were not trained on the start's data, but the start decided which of them remain.
-    (source.trained_on | begin.trained_on | scoring.seen).keep(run.folder)
-    kept, scores = choose(begin.encoder.config, scoring.score, config)
+    (source.trained_on | begin.trained_on | seen).keep(run.folder)
+    kept, scores = choose(begin.encoder.config, score, config)
     folder = run.folder / "checkpoints" / CHECKPOINT
     smaller = without_units(source.encoder, kept)
     replace(source, encoder=smaller).save(folder, keep=heads_files(source.folder, source.pooling))
@@ -113,44 +114,35 @@ def _rewound(weights: Weights, begin: Start) -> Start:
     return source
 
 
-@dataclass(frozen=True)
-class Scoring:
-    """How units are scored.
-
-    Args:
-        score: maps factors (1: present, 0: masked) to scores.
-        seen: the rows that scoring reads.
-    """
-
-    score: Callable[[Units], Units]
-    seen: TrainedOn = field(default_factory=TrainedOn)
-
-
-def _prepare(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scoring:
-    match config.score:
-        case "random":
-            return Scoring(lambda factors: random_scores(begin.encoder.config, config.seed))
-        case "magnitude":
-            return Scoring(lambda factors: magnitude(begin.encoder))
-        case "task":
-            return _by_task(begin, data, config, runtime)
-        case "align_uniform":
-            return _by_geometry(begin, data, config, runtime)
+def _scoring(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> tuple[Score, TrainedOn]:
+    """How units are scored, and the rows that are read for it."""
+    if config.score == "random":
+        return lambda factors: random_scores(begin.encoder.config, config.seed), TrainedOn()
+    if config.score == "magnitude":
+        return lambda factors: magnitude(begin.encoder), TrainedOn()
+    if config.score == "task":
+        encoder, pooling, source, read = _task_loss(begin, data, config, runtime)
+    else:
+        encoder, pooling, source, read = _geometry(begin, data, config, runtime)
+    rows = drawn_rows(len(source), config.train_limit)
+    batches = scored_batches(rows, config.batch_size, config.seed)
+    seen = TrainedOn.of_rows([hash_sentences(column[row] for row in rows) for column in read.sentences])
+    return lambda factors: sensitivity(encoder, pooling, source, batches, factors, config.signed, runtime), seen
 
 
-def _by_geometry(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scoring:
+def _geometry(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scored:
+    """Alignment and uniformity of the similarity pairs."""
     examples = load_rows(task_named(data, "similarity"), "train")
     pairs = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
     source = AlignUniformSource(pairs, config.uniformity_weight)
     if config.uniformity_weight < 1 and not source.positive[drawn_rows(len(source), config.train_limit)].any():
-        raise InputError(f"{pairs.examples.source}: no scored pair has a similarity of {POSITIVE:g} or more to align")
-    score = _gradient(begin.encoder, begin.pooling, source, config, runtime)
-    return Scoring(score, _seen(pairs, config))
+        raise InputError(f"{examples.source}: no scored pair has a similarity of {POSITIVE:g} or more to align")
+    return begin.encoder.to(runtime.device), begin.pooling, source, examples
 
 
-def _by_task(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scoring:
-    """Score by the fine-tuning loss with the start's own head; an encoder without heads uses the pairs' cosine."""
-    model = load_model(begin.folder, load_tasks(data))
+def _task_loss(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) -> Scored:
+    """The fine-tuning loss with the start's own head; an encoder without heads uses the pairs' cosine."""
+    model = load_model(begin.folder, load_tasks(data)).to(runtime.device)
     if config.task not in model.tasks:
         raise InputError(
             f"{begin.name}: no head for {config.task!r}, only for {', '.join(model.tasks)}; score by one of these, or "
@@ -158,32 +150,11 @@ def _by_task(begin: Start, data: Path, config: PruneConfig, runtime: Runtime) ->
         )
     model.max_length = config.max_length or model.max_length
     rows = load_split(model, data, "train", [config.task])[config.task]
-    source = TaskSource(model.to(runtime.device), config.task, rows)
-    score = _gradient(model.encoder, model.pooling, source, config, runtime)
-    return Scoring(score, _seen(rows, config))
+    return model.encoder, model.pooling, TaskSource(model, config.task, rows), rows.examples
 
 
-def _seen(data: LabelledData, config: PruneConfig) -> TrainedOn:
-    rows = drawn_rows(len(data), config.train_limit)
-    return TrainedOn.of_rows([hash_sentences(column[row] for row in rows) for column in data.examples.sentences])
-
-
-def _gradient(
-    encoder: BertModel, pooling: PoolingMethod, source: Source, config: PruneConfig, runtime: Runtime
-) -> Callable[[Units], Units]:
-    """Score by sensitivity on random batches of about equal size."""
-    batches = scored_batches(drawn_rows(len(source), config.train_limit), config.batch_size, config.seed)
-    encoder.to(runtime.device)
-    return lambda factors: sensitivity(encoder, pooling, source, batches, factors, config.signed, runtime)
-
-
-def choose(shape: BertConfig, score: Callable[[Units], Units], config: PruneConfig) -> tuple[Units, Units]:
-    """Score the units and remove the lowest or the highest, in several rounds; later rounds mask what is removed.
-
-    Args:
-        shape: configuration of the encoder.
-        score: maps factors (1 for remaining units, 0 for removed ones) to scores.
-        config: which units, what share of them, over all layers or within each, and the number of rounds.
+def choose(shape: BertConfig, score: Score, config: PruneConfig) -> tuple[Units, Units]:
+    """Score an encoder's units and remove the lowest or the highest, in several rounds; removed ones are masked.
 
     Returns:
         The units to keep (bool), and each unit's score in the round that removed it, or in the last round.
