@@ -34,7 +34,7 @@ from multitask.stages.ensemble import ensemble
 from multitask.stages.settings.ensemble import EnsembleConfig
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.training_run import Start
-from multitask.stages.votes_and_soups import Member, blend, find_members, select_greedily, select_soup, soup
+from multitask.stages.votes_and_soups import Member, blend, find_members, select_greedily, select_soup
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, sample_vocabulary, task_file, word_piece
 
 TRAINED = ("sentiment", "paraphrase", "similarity")
@@ -264,17 +264,6 @@ def test_members_disagree(members, small_data):
         assert len({tuple(p) for p in predictions}) == len(members)
 
 
-def test_each_members_scores(members, small_data, tmp_path):
-    said = evaluation(build(members, small_data, tmp_path, "greedy"))["members"]
-    assert list(said) == [str(folder) for folder in members]
-    for folder in members:
-        for task in TRAINED:
-            expected = measured(task, probabilities(folder, task, small_data, "dev"), labels_of(small_data, task))
-            assert said[str(folder)]["scores"][task] == pytest.approx(expected, abs=1e-5)
-            metric = said[str(folder)]["metrics"][task][COURSE_TASKS[task].metric]
-            assert metric == said[str(folder)]["scores"][task]
-
-
 def test_best_per_task_is_the_best_members_own_answer(members, small_data, tmp_path):
     artefact = build(members, small_data, tmp_path / "runs", "best_per_task")
     said = evaluation(artefact)
@@ -305,7 +294,7 @@ def test_greedy_weights_reach_the_files(members, small_data, tmp_path):
 
 
 @pytest.mark.parametrize("method", ["best_per_task", "average", "greedy"])
-def test_members_answer_only_tasks_that_they_have(write_model, small_data, tmp_path, method):
+def test_members_answer_only_tasks_that_they_have(method, write_model, small_data, tmp_path):
     models = [write_model(5, tasks=("similarity",)), write_model(6, tasks=("sentiment", "similarity"))]
     said = evaluation(build(models, small_data, tmp_path, method))
     assert list(said["scores"]) == ["sentiment", "similarity"]
@@ -321,7 +310,7 @@ def tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("heads", [FEATURES, HeadsConfig("shared")], ids=str)
-def test_a_soup_has_the_mean_weights(write_run, small_data, tmp_path, heads):
+def test_a_soup_has_the_mean_weights(heads, write_run, small_data, tmp_path):
     runs = [write_run(seed, heads=heads) for seed in (1, 2, 3)]
     folders = [Artefact(run).model_folder() for run in runs]
     artefact = build(runs, small_data, tmp_path, "soup")
@@ -333,15 +322,8 @@ def test_a_soup_has_the_mean_weights(write_run, small_data, tmp_path, heads):
     assert evaluation(artefact)["weights"]["paraphrase"] == pytest.approx({str(f): 1 / 3 for f in folders})
 
 
-def test_a_soup_of_equal_models_is_that_model(write_model, tmp_path):
-    model = write_model(1)
-    copy = shutil.copytree(model, tmp_path / "copy")
-    mixed = soup([model, copy, model]).state_dict()
-    assert all(torch.equal(tensor, mixed[name]) for name, tensor in tensors(model).items())
-
-
 @pytest.mark.parametrize("method", ["soup", "greedy_soup"])
-def test_every_command_takes_a_soup(write_run, small_data, tmp_path, method, capsys):
+def test_every_command_takes_a_soup(method, write_run, small_data, tmp_path, capsys):
     run = write_run(1, 2, 3)
     artefact = build([run], small_data, tmp_path / "runs", method, kept="all")
     settings = ("--data", small_data, "--device", "cpu", "--precision", "fp32")
@@ -397,7 +379,7 @@ def test_a_soup_ignores_the_dropout_of_training(write_run, small_data, tmp_path)
 
 
 @pytest.mark.parametrize("method", ["soup", "greedy_soup"])
-def test_no_soup_of_unlike_models(write_run, write_model, other_encoder, small_data, tmp_path, method):
+def test_no_soup_of_unlike_models(method, write_run, write_model, small_data, tmp_path, other_encoder):
     first = write_run(1)
     others = {
         "differs in heads;": write_run(2, heads=HeadsConfig("separate", "joint")),
@@ -460,25 +442,6 @@ def test_data_with_none_of_the_models_tasks(members, tmp_path):
 # The artefact.
 
 
-def test_what_is_done_is_not_done_again(members, small_data, tmp_path, monkeypatch):
-    artefact = build(members[:2], small_data, tmp_path, "average")
-
-    def nothing(*_: object) -> None:
-        raise AssertionError("computed again")
-
-    monkeypatch.setattr(stage, "_answers", nothing)
-    moved = [shutil.copytree(folder, tmp_path / f"copy-{i}") for i, folder in enumerate(members[:2])]
-    data = shutil.copytree(small_data, tmp_path / "data")
-    assert build(moved, data, tmp_path, "average").folder == artefact.folder
-    changed = [(members[:3], data, "average"), (members[:2], data, "greedy")]
-    shutil.copytree(small_data, tmp_path / "other")
-    lines = (tmp_path / "other" / "sts-test-student.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "other" / "sts-test-student.csv").write_text("".join(lines[:-1]))
-    for models, folder, method in [*changed, (members[:2], tmp_path / "other", "average")]:
-        with pytest.raises(AssertionError, match="computed again"):
-            build(models, folder, tmp_path, method)
-
-
 def test_one_model_is_in_memory_at_a_time(members, small_data, tmp_path, monkeypatch):
     alive: WeakSet[MultitaskModel] = WeakSet()
     counts = []
@@ -495,7 +458,7 @@ def test_one_model_is_in_memory_at_a_time(members, small_data, tmp_path, monkeyp
     assert max(counts) == 1
 
 
-def test_on_test_only_members_with_votes_are_asked(members, small_data, tmp_path, monkeypatch):
+def test_on_test_only_members_with_votes_are_asked(members, data, small_data, tmp_path, monkeypatch):
     asked: list[tuple[str, str]] = []
     estimate = stage.estimate
 
@@ -581,20 +544,3 @@ def test_the_command(members, small_data, tmp_path, capsys):
     assert table[11] == "members were chosen by these dev scores, so the ensemble's dev scores are optimistic"
     assert call(*command) == 0
     assert capsys.readouterr().out == printed
-
-
-def test_the_command_refuses(write_run, tiny_encoder, small_data, tmp_path, capsys):
-    settings = ("--data", small_data, "--runs", tmp_path / "runs", "--device", "cpu", "--precision", "fp32")
-    for message, arguments in {
-        "an ensemble of no models": (),
-        "rounds is 0; expected at least 1": (tiny_encoder, "--rounds", 0),
-        "no multitask.json": (tiny_encoder,),
-        "/no/such/model: no such folder": ("/no/such/model",),
-        "differs in start weights": (write_run(1), write_run(2, start="two"), "--method", "soup"),
-    }.items():
-        assert call("ensemble", "--model", *arguments, *settings) == 2
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert captured.err.count("\n") == 1
-        assert message in captured.err
-    assert not list(tmp_path.glob("**/ensemble-*/config.json"))

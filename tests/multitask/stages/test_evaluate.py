@@ -34,7 +34,7 @@ def run(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.TempPathF
     return finetune(str(tiny_encoder), small_data, CONFIG, options)
 
 
-def test_alignment_and_uniformity_are_those_of_all_pairs(run: Artefact, small_data: Path) -> None:
+def test_alignment_and_uniformity_are_those_of_all_pairs(run, small_data):
     options = RunOptions(device="cpu", precision="fp32", runs=run.folder.parent)
     found = read_json(
         evaluate_on_dev(str(run.folder), small_data, EvaluateConfig(), options).folder / "evaluation.json"
@@ -60,9 +60,7 @@ def test_alignment_and_uniformity_are_those_of_all_pairs(run: Artefact, small_da
     assert "bands" not in found["geometry"]
 
 
-def test_a_checkpoint_is_scored_by_the_cosine_of_its_embeddings(
-    tiny_encoder: Path, small_data: Path, tmp_path: Path
-) -> None:
+def test_a_checkpoint_is_scored_by_the_cosine_of_its_embeddings(tiny_encoder, small_data, tmp_path):
     options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
     scored = evaluate_on_dev(str(tiny_encoder), small_data, EvaluateConfig(), options)
     found = read_json(scored.folder / "evaluation.json")
@@ -75,9 +73,7 @@ def test_a_checkpoint_is_scored_by_the_cosine_of_its_embeddings(
     assert found["overlap"]["similarity"]["rows_seen"] == 0
 
 
-def test_other_weights_in_the_same_folder_are_another_evaluation(
-    tiny_encoder: Path, small_data: Path, tmp_path: Path
-) -> None:
+def test_other_weights_in_the_same_folder_are_another_evaluation(tiny_encoder, small_data, tmp_path):
     options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / "runs")
     checkpoint = shutil.copytree(tiny_encoder, tmp_path / "checkpoint")
     before = evaluate_on_dev(str(checkpoint), small_data, EvaluateConfig(), options)
@@ -87,7 +83,7 @@ def test_other_weights_in_the_same_folder_are_another_evaluation(
     assert evaluate_on_dev(str(checkpoint), small_data, EvaluateConfig(), options) != before
 
 
-def test_other_heads_or_another_pooling_are_another_evaluation(run: Artefact, small_data: Path, tmp_path: Path) -> None:
+def test_other_heads_or_another_pooling_are_another_evaluation(run, small_data, tmp_path):
     options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / "runs")
     model = shutil.copytree(run.model_folder(), tmp_path / "model")
     scored = [evaluate_on_dev(str(model), small_data, EvaluateConfig(), options)]
@@ -100,9 +96,7 @@ def test_other_heads_or_another_pooling_are_another_evaluation(run: Artefact, sm
     assert len(set(scored)) == 3
 
 
-def test_other_dev_rows_are_another_evaluation_of_a_checkpoint_and_refused_for_a_run(
-    run: Artefact, tiny_encoder: Path, small_data: Path, tmp_path: Path
-) -> None:
+def test_other_dev_rows_are_another_evaluation_and_refused_for_a_run(run, tiny_encoder, small_data, tmp_path):
     options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / "runs")
     data = shutil.copytree(small_data, tmp_path / "data")
     of_run, before = (evaluate_on_dev(str(m), data, EvaluateConfig(), options) for m in (run.folder, tiny_encoder))
@@ -117,7 +111,7 @@ def test_other_dev_rows_are_another_evaluation_of_a_checkpoint_and_refused_for_a
         evaluate_on_dev(str(run.folder), data, EvaluateConfig(), options)
 
 
-def test_without_similar_pairs_nothing_is_measured(run: Artefact, small_data: Path, tmp_path: Path) -> None:
+def test_without_similar_pairs_nothing_is_measured(run, small_data, tmp_path):
     data = shutil.copytree(small_data, tmp_path / "data")
     (data / "sts-dev.csv").unlink()
     options = replace(RunOptions(device="cpu", precision="fp32"), runs=tmp_path / "runs")
@@ -130,7 +124,7 @@ def test_without_similar_pairs_nothing_is_measured(run: Artefact, small_data: Pa
     assert similarity_dev_set(data) is None
 
 
-def test_another_similarity_is_not_measured(small_data: Path, tmp_path: Path) -> None:
+def test_another_similarity_is_not_measured(small_data, tmp_path):
     declaration = ["[tasks.similarity]", 'kind = "cosine"', 'text = ["a", "b"]', 'label = "c"', 'dev = "dev.csv"']
     (tmp_path / "tasks.toml").write_text("\n".join([*declaration, "range = [0, 1]", 'train = "dev.csv"', ""]))
     (tmp_path / "dev.csv").write_text("a,b,c\nA film.,A movie.,0.9\nA film.,A cat.,0.1\n")

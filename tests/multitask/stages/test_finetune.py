@@ -112,19 +112,13 @@ def test_overall_is_the_mean_and_the_kept_model_scores_it(run, small_data):
     np.testing.assert_equal(again.metrics, line["dev"])  # undefined scores are NaN in both
 
 
-def test_the_same_seed_gives_the_same_bits_and_another_does_not(run, tmp_path):
-    first, second = run(), run(runs=tmp_path / "not" / "there" / "yet")
-    assert first.folder.name == second.folder.name
-    assert sums(first) == sums(second)
-    recomputed = run(runs=tmp_path / "recomputed", recompute=True)
-    assert recomputed.folder.name == first.folder.name
-    assert sums(recomputed) == sums(first)
-    other = run(replace(CONFIG, seed=1))
-    assert other.folder != first.folder
-    assert not {*weights(other).values()} & {*weights(first).values()}
+def test_recomputed_layers_give_the_same_bits(run, tmp_path):
+    recomputed = run(runs=tmp_path / "not" / "there" / "yet", recompute=True)
+    assert recomputed.folder.name == run().folder.name
+    assert sums(recomputed) == sums(run())
 
 
-def test_what_is_done_is_not_done_again(run, small_data, monkeypatch, tmp_path):
+def test_what_is_done_is_not_done_again(run, small_data, tmp_path, monkeypatch):
     artefact = run()
     before = sums(artefact)
     monkeypatch.setattr(stage, "train", train_nothing)
@@ -136,28 +130,8 @@ def test_what_is_done_is_not_done_again(run, small_data, monkeypatch, tmp_path):
     assert sums(artefact) == before
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"epochs": 3},
-        {"tasks": ("paraphrase", "sentiment", "similarity")},
-        {"train_limit": 60},
-        {"pooling": "mean"},
-        {"max_length": 63},
-        {"optimizer": OptimizerConfig(learning_rate=1e-3, clip=None)},
-        {"heads": HeadsConfig(dropout=0.2)},
-    ],
-    ids=str,
-)
-def test_a_changed_setting_is_another_artefact(run, changes, monkeypatch):
-    run()
-    monkeypatch.setattr(stage, "train", train_nothing)
-    with pytest.raises(AssertionError, match="trained again"):
-        run(replace(CONFIG, **changes))
-
-
 @pytest.mark.parametrize("file", ["sts-dev.csv", "sts-train.csv"])
-def test_changed_data_is_another_artefact(run, small_data, tmp_path, file, monkeypatch):
+def test_changed_data_is_another_artefact(file, run, small_data, tmp_path, monkeypatch):
     run()
     data = shutil.copytree(small_data, tmp_path / "data")
     lines = (data / file).read_text().splitlines(keepends=True)
@@ -168,7 +142,7 @@ def test_changed_data_is_another_artefact(run, small_data, tmp_path, file, monke
 
 
 @pytest.mark.parametrize("changed", ['train = { file = "x.csv", split = "more" }', "quotes = false"])
-def test_other_rows_of_the_same_file_are_another_artefact(tiny_encoder, tmp_path, changed):
+def test_other_rows_of_the_same_file_are_another_artefact(changed, tiny_encoder, tmp_path):
     rows = [f"film {word},{word},{split}" for word in ("good", "bad") for split in ("train", "more") for _ in range(6)]
     rows = [f"{i} {row}" for i, row in enumerate(rows)]
     (tmp_path / "x.csv").write_text("\n".join(["q,c,split", *rows, '"quoted",good,train', ""]))
@@ -185,7 +159,7 @@ def test_other_rows_of_the_same_file_are_another_artefact(tiny_encoder, tmp_path
     assert len(folders) == 2
 
 
-def test_changed_start_weights_are_another_artefact(run, tiny_encoder, tmp_path, small_data, monkeypatch):
+def test_changed_start_weights_are_another_artefact(run, tiny_encoder, small_data, tmp_path, monkeypatch):
     done = run()
     copy = shutil.copytree(tiny_encoder, tmp_path / "copy")
     monkeypatch.setattr(stage, "train", train_nothing)
@@ -200,7 +174,7 @@ def test_changed_start_weights_are_another_artefact(run, tiny_encoder, tmp_path,
 
 
 @pytest.mark.parametrize("task", COURSE_TASKS)
-def test_a_single_task(run, task):
+def test_a_single_task(task, run):
     artefact = run(replace(CONFIG, tasks=(task,), epochs=1))
     (line,) = artefact.history()
     assert set(line["scores"]) == {"overall", task}
@@ -218,7 +192,7 @@ def test_a_single_task(run, task):
     ],
     ids=str,
 )
-def test_other_ways_to_read_pairs(run, heads):
+def test_other_ways_to_read_pairs(heads, run):
     config = replace(CONFIG, epochs=1, heads=heads, tasks=("paraphrase", "similarity"))
     artefact = run(config)
     assert MultitaskModel.load(artefact.model_folder()).heads_config == config.heads
@@ -294,7 +268,7 @@ def test_sentences_beyond_the_limit_are_cut(run, small_data, tmp_path):
     assert MultitaskModel.load(short.model_folder()).max_length == 5
 
 
-def test_a_run_starts_from_another(run, tmp_path, small_data):
+def test_a_run_starts_from_another(run, small_data, tmp_path):
     first = run(replace(CONFIG, pooling="mean"))
     second = finetune(str(first.folder), small_data, replace(CONFIG, epochs=1), options(tmp_path))
     inputs = json.loads((second.folder / "inputs.json").read_text())
@@ -302,7 +276,7 @@ def test_a_run_starts_from_another(run, tmp_path, small_data):
     assert MultitaskModel.load(second.model_folder()).pooling == "mean"  # what the start weights were tuned with
 
 
-def test_an_unfinished_run_is_no_start(run, tmp_path, small_data):
+def test_an_unfinished_run_is_no_start(run, small_data, tmp_path):
     copy = shutil.copytree(run().folder, tmp_path / "copy")
     (copy / "DONE").unlink()
     with pytest.raises(InputError, match=f"{copy}: not a complete run"):
@@ -444,7 +418,7 @@ def test_killed_again_and_again_it_ends_as_if_undisturbed(tiny_encoder, small_da
     assert not (resumed / "state").exists()
 
 
-def test_encoder_dropout_replaces_the_checkpoints(run, tiny_encoder: Path) -> None:
+def test_encoder_dropout_replaces_the_checkpoints(run):
     without, with_it = run(replace(CONFIG, encoder_dropout=0.0)), run()
     assert weights(without) != weights(with_it)
     config = json.loads((without.model_folder() / "config.json").read_text())

@@ -47,7 +47,7 @@ def kept(artefact: Artefact) -> tuple[dict[str, str], list[dict]]:
     return files, [{key: value for key, value in line.items() if key != "seconds"} for line in artefact.history()]
 
 
-def test_what_is_off_changes_nothing(run: Callable[..., Artefact]) -> None:
+def test_what_is_off_changes_nothing(run):
     off = replace(CONFIG, regularisation=RegularisationConfig(smart_radius=0.5))
     np.testing.assert_equal(kept(run(off)), kept(run(CONFIG)))
     assert changed_settings(FinetuneConfig()) == {}
@@ -71,9 +71,7 @@ def problem(tiny_encoder: Path, small_data: Path) -> Callable[[FinetuneConfig], 
 
 
 @pytest.mark.parametrize("name", sorted(SCHEDULERS))
-def test_every_scheduler_takes_the_regularised_losses(
-    problem: Callable[[FinetuneConfig], Finetuning], name: str
-) -> None:
+def test_every_scheduler_takes_the_regularised_losses(name, problem):
     if name in METHODS and METHODS[name].extra:
         pytest.importorskip(PACKAGES[METHODS[name].extra])
     config = replace(CONFIG, scheduler=name, tasks=("similarity",) if name == "single" else MAIN_TASKS)
@@ -94,7 +92,7 @@ def test_every_scheduler_takes_the_regularised_losses(
 
 
 @pytest.mark.parametrize("pairs", ["embeddings", "features", "joint"])
-def test_pairs_are_regularised_however_they_are_read(run: Callable[..., Artefact], pairs: str) -> None:
+def test_pairs_are_regularised_however_they_are_read(pairs, run):
     sharing = "shared_first_layer" if pairs == "embeddings" else "separate"
     heads = HeadsConfig(sharing, pairs=pairs)
     artefact = run(replace(CONFIG, tasks=("paraphrase", "similarity"), epochs=1, heads=heads, regularisation=BOTH))
@@ -105,7 +103,7 @@ def test_pairs_are_regularised_however_they_are_read(run: Callable[..., Artefact
     assert all(value > 0 for value in training.values())
 
 
-def test_detached_losses_hold_no_outputs() -> None:
+def test_detached_losses_hold_no_outputs():
     losses = Losses({"a": torch.ones((), requires_grad=True)}, 3, outputs={"a": torch.ones(2, requires_grad=True)})
     assert not losses.detached().outputs
     assert not losses.detached().terms["a"].requires_grad

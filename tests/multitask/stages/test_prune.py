@@ -1,4 +1,4 @@
-"""The prune stage: an artefact that every other stage starts from, rewinding, the command."""
+"""The prune stage: an artefact that every other stage starts from, rewinding, the choice against a slow one."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.files import read_json
 from minbert.model import BertModel
@@ -22,7 +25,7 @@ from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import evaluate_on_dev
 from multitask.stages.finetune import finetune
 from multitask.stages.pretrain import pretrain
-from multitask.stages.prune import prune
+from multitask.stages.prune import choose, drop_lowest, prune
 from multitask.stages.settings.evaluate import EvaluateConfig
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.settings.pretrain import PretrainConfig
@@ -31,11 +34,13 @@ from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.training.checkpoints_and_resume import RunState
 from multitask.training.config import OptimizerConfig
+from multitask.training.importance_scores import random_scores
 
 HALF = PruneConfig(share=0.5, batch_size=16)
 TUNED = FinetuneConfig(
     tasks=("sentiment", "similarity"), epochs=1, pooling="mean", optimizer=OptimizerConfig(learning_rate=1e-3)
 )
+SHAPE = BertConfig(num_hidden_layers=3, hidden_size=48, num_attention_heads=6, intermediate_size=10)
 SENTENCES = ["A man is playing a guitar.", "Two dogs run.", "word " * 40]
 
 
@@ -83,7 +88,7 @@ def equal_weights(first: BertModel, second: BertModel) -> bool:
 # The artefact.
 
 
-def test_the_artefact_holds_the_smaller_encoder_and_says_what_is_left(run: Run, tiny_encoder: Path) -> None:
+def test_the_artefact_holds_the_smaller_encoder_and_says_what_is_left(run, tiny_encoder):
     pruned, whole = run(), encoder(tiny_encoder)
     smaller, kept = encoder(pruned), kept_units(pruned)
     assert equal_weights(smaller, without_units(whole, kept))
@@ -98,7 +103,7 @@ def test_the_artefact_holds_the_smaller_encoder_and_says_what_is_left(run: Run, 
     assert sizes[1] < sizes[0]
 
 
-def test_removed_units_have_the_lowest_scores(run: Run) -> None:
+def test_removed_units_have_the_lowest_scores(run):
     arrays = np.load(run().folder / "scores.npz", allow_pickle=False)
     assert arrays["head_scores"].shape == (2, 4)
     scores, kept = arrays["neuron_scores"], arrays["neurons_kept"]
@@ -106,7 +111,7 @@ def test_removed_units_have_the_lowest_scores(run: Run) -> None:
     assert scores[~kept].max() <= scores[kept].min()
 
 
-def test_embeddings_are_those_of_the_masked_encoder(run: Run, tiny_encoder: Path) -> None:
+def test_embeddings_are_those_of_the_masked_encoder(run, tiny_encoder):
     pruned = run()
     whole = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32", pooling="mean")
     with masked(whole.model, kept_units(pruned).map(torch.Tensor.float)):
@@ -115,46 +120,32 @@ def test_embeddings_are_those_of_the_masked_encoder(run: Run, tiny_encoder: Path
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
-def test_the_same_again_computes_nothing_and_other_settings_are_other_artefacts(run: Run, options: RunOptions) -> None:
-    first = run()
-    before = {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")}
-    assert run() == first
-    assert {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")} == before
-    others = [replace(HALF, share=0.25), replace(HALF, score="random"), replace(HALF, score="random", seed=1)]
-    folders = {run(config).folder for config in (HALF, *others)}
-    assert len(folders) == 4
-
-
 @pytest.mark.parametrize(
     "change",
     [
         {"score": "magnitude"},
         {"score": "task"},
         {"signed": True},
-        {"uniformity_weight": 0.0},
-        {"rounds": 3},
-        {"scope": "layer", "normalize_scores": True},
+        {"uniformity_weight": 0.0, "rounds": 3, "scope": "layer", "normalize_scores": True},
         {"what": "neurons", "share": 0.99},
         {"train_limit": 20, "max_length": 8},
     ],
     ids=str,
 )
-def test_every_setting_gives_an_encoder_that_works(run: Run, change: dict) -> None:
+def test_every_setting_gives_an_encoder_that_works(change, run):
     pruned = run(replace(HALF, **change))
     embeddings = SentenceEncoder.load(pruned.folder, device="cpu", precision="fp32").encode(SENTENCES)
     assert np.isfinite(embeddings).all()
     assert encoder(pruned).config.pruned
 
 
-def test_magnitude_and_random_scores_need_no_data(tiny_encoder: Path, tmp_path: Path) -> None:
+def test_magnitude_and_random_scores_need_no_data(tiny_encoder, tmp_path):
     for score in ("magnitude", "random"):
         config = replace(HALF, score=score)
         prune(str(tiny_encoder), tmp_path / "nothing", config, RunOptions("cpu", "fp32", tmp_path))
 
 
-def test_without_pairs_to_align_only_uniformity_scores(
-    tiny_encoder: Path, small_data: Path, options: RunOptions, tmp_path: Path
-) -> None:
+def test_without_pairs_to_align_only_uniformity_scores(tiny_encoder, small_data, options, tmp_path):
     header, *lines = (small_data / "sts-train.csv").read_text(encoding="utf-8").splitlines()
     number = header.split("\t").index("similarity")
     different = [line for line in lines if float(line.split("\t")[number]) < 4]
@@ -167,7 +158,7 @@ def test_without_pairs_to_align_only_uniformity_scores(
 # Other stages.
 
 
-def test_other_stages_start_from_it(run: Run, small_data: Path, options: RunOptions) -> None:
+def test_other_stages_start_from_it(run, small_data, options):
     pruned = run()
     sizes = encoder(pruned).config.layer_sizes
     trained = finetune(str(pruned.folder), small_data, TUNED, options)
@@ -187,7 +178,7 @@ def test_other_stages_start_from_it(run: Run, small_data: Path, options: RunOpti
         assert np.isfinite(scores["similarity"])
 
 
-def test_a_pruned_run_can_be_pruned_again(run: Run) -> None:
+def test_a_pruned_run_can_be_pruned_again(run):
     once = run()
     twice = run(start=once.folder)
     kept = kept_units(twice)
@@ -200,9 +191,7 @@ def test_a_pruned_run_can_be_pruned_again(run: Run) -> None:
             assert not arrays[f"{name}s_kept"][layer][~present].any()
 
 
-def test_heads_of_tasks_stay_with_the_weights_that_they_were_trained_with(
-    run: Run, tuned: Artefact, small_data: Path, options: RunOptions, tiny_encoder: Path
-) -> None:
+def test_heads_stay_with_the_weights_that_they_were_trained_with(run, tuned, tiny_encoder, small_data, options):
     kept = run(start=tuned.folder)
     assert tuple(MultitaskModel.load(kept.model_folder()).tasks) == TUNED.tasks
     scores = read_json(
@@ -213,7 +202,7 @@ def test_heads_of_tasks_stay_with_the_weights_that_they_were_trained_with(
     assert not (rewound.model_folder() / "multitask.json").exists()
 
 
-def test_sentiment_scores_need_a_head_for_it(run: Run, tuned: Artefact) -> None:
+def test_sentiment_scores_need_a_head_for_it(run, tuned):
     config = replace(HALF, score="task", task="sentiment")
     with pytest.raises(InputError, match="no head for 'sentiment', only for paraphrase, similarity"):
         run(config)
@@ -221,7 +210,7 @@ def test_sentiment_scores_need_a_head_for_it(run: Run, tuned: Artefact) -> None:
     assert any(not torch.equal(a, b) for a, b in zip(by_task.tensors, by_geometry.tensors, strict=True))
 
 
-def test_what_it_was_scored_on_counts_as_training_data(run: Run, small_data: Path, tuned: Artefact) -> None:
+def test_what_it_was_scored_on_counts_as_training_data(run, tuned, small_data):
     scored = load_rows(load_tasks(small_data)["similarity"], "train")
     limited = TrainedOn.read(run(replace(HALF, train_limit=20)).folder)
     seen = limited.pairs_seen(*scored.sentences)
@@ -234,7 +223,7 @@ def test_what_it_was_scored_on_counts_as_training_data(run: Run, small_data: Pat
 # Rewinding.
 
 
-def test_rewinding_takes_the_same_units_of_earlier_weights(run: Run, tuned: Artefact, tiny_encoder: Path) -> None:
+def test_rewinding_takes_the_same_units_of_earlier_weights(run, tuned, tiny_encoder):
     stayed, rewound = run(start=tuned.folder), run(start=tuned.folder, rewind_to=str(tiny_encoder))
     for one, other in zip(kept_units(stayed).tensors, kept_units(rewound).tensors, strict=True):
         assert torch.equal(one, other)
@@ -242,9 +231,7 @@ def test_rewinding_takes_the_same_units_of_earlier_weights(run: Run, tuned: Arte
     assert equal_weights(encoder(stayed), without_units(encoder(tuned), kept_units(stayed)))
 
 
-def test_a_state_early_in_a_training_is_a_shorter_run(
-    tiny_encoder: Path, small_data: Path, options: RunOptions, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_early_in_a_training_is_a_shorter_run(tiny_encoder, small_data, options, monkeypatch):
     config = PretrainConfig(sources=("similarity",), select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
     shorter = pretrain(str(tiny_encoder), small_data, config, options)
     monkeypatch.setattr(RunState, "drop_leftovers", lambda self: None)
@@ -254,15 +241,117 @@ def test_a_state_early_in_a_training_is_a_shorter_run(
     assert not equal_weights(encoder(shorter), encoder(late))
 
 
-def test_weights_of_another_shape_are_refused(run: Run, tiny_encoder: Path) -> None:
+def test_weights_of_another_shape_are_refused(run):
     with pytest.raises(InputError, match="not of the shape and vocabulary of"):
         run(rewind_to=str(run().folder))
+
+
+# The choice.
+
+
+def slow_choice(scores: list[list[float]], share: float, spare_last: bool) -> list[list[bool]]:
+    """One unit after the other, from the lowest; a layer's last head is passed over."""
+    kept = [[True] * len(layer) for layer in scores]
+    ranked = sorted((value, i, j) for i, layer in enumerate(scores) for j, value in enumerate(layer))
+    left = round(share * len(ranked))
+    for _, i, j in ranked:
+        if left and not (spare_last and sum(kept[i]) == 1):
+            kept[i][j] = False
+            left -= 1
+    return kept
+
+
+layers_of_scores = st.integers(1, 4).flatmap(
+    lambda layers: st.permutations(range(layers * 5)).map(lambda p: [p[i::layers] for i in range(layers)])
+)
+
+
+@settings(max_examples=60)
+@given(scores=layers_of_scores, share=st.floats(0.01, 0.99), spare_last=st.booleans())
+def test_the_lowest_go_and_a_layers_last_head_stays(scores, share, spare_last):
+    tensors = [torch.tensor(layer).float() for layer in scores]
+    whole = [torch.ones(5, dtype=torch.bool)] * len(scores)
+    pooled = drop_lowest(tensors, whole, share, True, spare_last)
+    assert [layer.tolist() for layer in pooled] == slow_choice(scores, share, spare_last)
+    apart = drop_lowest(tensors, whole, share, False, spare_last)
+    assert [layer.tolist() for layer in apart] == [slow_choice([layer], share, spare_last)[0] for layer in scores]
+
+
+@settings(max_examples=30)
+@given(
+    seed=st.integers(0, 10**6),
+    share=st.floats(0.01, 0.99),
+    rounds=st.integers(1, 4),
+    scope=st.sampled_from(["global", "layer"]),
+    what=st.sampled_from(["heads", "neurons", "both"]),
+)
+def test_the_share_is_removed_in_any_number_of_rounds(seed, share, rounds, scope, what):
+    config = PruneConfig(share=share, rounds=rounds, scope=scope, what=what, score="random")
+    masks: list[Units] = []
+
+    def score(factors: Units) -> Units:
+        masks.append(factors)
+        return random_scores(SHAPE, seed + len(masks))
+
+    kept, _ = choose(SHAPE, score, config)
+    for name, size, most in (("heads", 6, 5), ("neurons", 10, 10)):
+        removed = [int((~layer).sum()) for layer in getattr(kept, name)]
+        groups = [(sum(removed), 3)] if scope == "global" else [(count, 1) for count in removed]
+        for count, layers in groups:
+            expected = min(round(share * size * layers), most * layers)
+            assert count == (expected if what in (name, "both") else 0)
+        assert max(removed) <= most
+        for earlier, later in zip(masks, [*masks[1:], kept], strict=True):  # what is gone stays gone
+            for before, after in zip(getattr(earlier, name), getattr(later, name), strict=True):
+                assert not (after.bool() & ~before.bool()).any()
+    assert len(masks) == rounds
+    assert all((factor == 1).all() for factor in masks[0].tensors)
+
+
+@pytest.mark.parametrize(
+    ("order", "kept"), [("lowest", [False, False, True, True, True]), ("highest", [True] * 3 + [False] * 2)]
+)
+def test_the_lowest_or_the_highest_scores_go_first(order, kept):
+    def score(factors: Units) -> Units:
+        return Units.full(SHAPE, 0.0).map(lambda values: torch.arange(len(values)).float())
+
+    found, scores = choose(SHAPE, score, PruneConfig(share=0.4, order=order, scope="layer", what="neurons"))
+    assert [layer.tolist() for layer in found.neurons] == [[keep for keep in kept for _ in range(2)]] * 3
+    assert scores.neurons[0].tolist() == list(range(10))  # as they were computed
+
+
+def test_scores_are_those_of_the_round_that_removed_the_unit():
+    rounds = iter([1.0, 2.0])
+
+    def score(factors: Units) -> Units:
+        bonus = next(rounds)
+        return Units.full(SHAPE, 0.0).map(lambda values: bonus * (1 + torch.arange(len(values))))
+
+    kept, scores = choose(SHAPE, score, PruneConfig(share=0.4, rounds=2, scope="layer", what="neurons"))
+    assert kept.neurons[0].tolist() == [False] * 4 + [True] * 6
+    assert scores.neurons[0].tolist() == [1, 2, *(2 * n for n in range(3, 11))]
+
+
+def test_normalising_makes_layers_alike():
+    def score(factors: Units) -> Units:
+        raw = random_scores(SHAPE, 4)
+        return Units(*(tuple(10.0**i * layer for i, layer in enumerate(kind)) for kind in (raw.heads, raw.neurons)))
+
+    raw, even = (choose(SHAPE, score, PruneConfig(share=0.5, normalize_scores=n))[0].neurons for n in (False, True))
+    assert [int(layer.sum()) for layer in raw] == [0, 5, 10]
+    values = torch.cat([layer / layer.norm() for layer in score(raw).neurons])
+    assert torch.equal(torch.cat(even), values > values.sort().values[14])
+
+
+def test_scores_that_are_not_finite_are_refused():
+    with pytest.raises(InputError, match="not finite"):
+        choose(SHAPE, lambda factors: Units.full(SHAPE, float("nan")), PruneConfig())
 
 
 # The command.
 
 
-def test_the_command_prints_what_is_left(tiny_encoder, small_data, tmp_path, capsys) -> None:
+def test_the_command_prints_what_is_left(tiny_encoder, small_data, tmp_path, capsys):
     arguments = ["prune", "--start", str(tiny_encoder), "--data", str(small_data), "--runs", str(tmp_path)]
     assert main([*arguments, "--share", "0.5", "--score", "random", "--device", "cpu"]) == 0
     header, *layers, sizes, folder = capsys.readouterr().out.splitlines()
