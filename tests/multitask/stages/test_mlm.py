@@ -34,8 +34,6 @@ from multitask.stages.finetune import finetune
 from multitask.stages.mlm import MaskedTraining, mlm
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.settings.mlm import MlmConfig, ShapeConfig
-from multitask.tasks.declarations import load_tasks
-from multitask.tasks.read_examples import load_rows
 from multitask.tasks.training_sentences import training_sentences
 from multitask.training.config import MaskingConfig, OptimizerConfig
 from multitask.training.masked_words import MaskedSource
