@@ -125,15 +125,12 @@ def _read(tasks: Mapping[str, Task]) -> dict[Split, dict[str, Examples]]:
 def _answers(member: Member, examples: Mapping[str, Examples], runtime: Runtime) -> Estimates:
     """A member's estimates; the model stays in memory only during this call."""
     logger.info("predictions of %s", member.label)
-    return _estimates(MultitaskModel.load(member.folder).to(runtime.device), examples, runtime)
-
-
-def _estimates(model: MultitaskModel, examples: Mapping[str, Examples], runtime: Runtime) -> Estimates:
-    """A model's estimates of the tasks that it has a head for."""
+    model = MultitaskModel.load(member.folder).to(runtime.device)
     return estimate(model, _tokenised(model, examples), runtime)
 
 
 def _tokenised(model: MultitaskModel, examples: Mapping[str, Examples]) -> dict[str, LabelledData]:
+    """The rows of the tasks that a model has a head for."""
     return {name: tokenised(model, name, rows) for name, rows in examples.items() if name in model.tasks}
 
 
@@ -201,7 +198,7 @@ def _soup(
     model.save(folder / "checkpoints" / "soup")
     write_json(folder / "best.json", {"overall": "soup"})
     votes = {name: {member.label: 1 for member in chosen} for name in dev}
-    return votes, {"dev": on_dev, "test": _estimates(model, examples["test"], runtime)}
+    return votes, {"dev": on_dev, "test": estimate(model, _tokenised(model, examples["test"]), runtime)}
 
 
 def _described(config: EnsembleConfig, scores: Mapping[str, MultitaskScores], votes: Votes) -> dict[str, Any]:

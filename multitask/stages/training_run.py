@@ -42,12 +42,7 @@ class Start:
 
     @classmethod
     def load(cls, weights: Weights, pooling: Pooling, seed: int) -> Self:
-        """Seed all generators and load an encoder.
-
-        Args:
-            weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
-            pooling: as configured.
-            seed: random seed of the layers that the stage adds, and of its dropout.
+        """Seed all generators, for the layers that the stage adds and for its dropout, and load an encoder.
 
         Raises:
             InputError: the checkpoint is missing or damaged.
@@ -66,10 +61,7 @@ class Start:
     def save(self, folder: Path, head: Mapping[str, Tensor] | None = None, keep: Sequence[Path] = ()) -> None:
         """Write the encoder's current weights as a checkpoint, with its pooling in sentence-transformers' format.
 
-        Args:
-            folder: where to write, atomically.
-            head: tensors to write together with the encoder's.
-            keep: files to copy into the folder.
+        Further tensors are written together with the encoder's; the files to keep are copied into the folder.
         """
         with atomic_folder(folder) as temporary:
             self.encoder.save(temporary, head)
@@ -82,11 +74,8 @@ class Start:
 def trained_on(problem: Trainable, steps: int, sentences: Mapping[str, Sequence[Hashes]]) -> TrainedOn:
     """The rows that the first steps visit.
 
-    Args:
-        problem: what is trained.
-        steps: number of steps.
-        sentences: hashes [rows] of every column of sentences, for each source. A source may be left out if it reads
-            the rows of another source.
+    `sentences` are hashes [rows] of every column of sentences, for each source. A source may be left out if it reads
+    the rows of another source.
     """
     visited = {name: np.zeros(len(columns[0]), bool) for name, columns in sentences.items()}
     updates = (update for epoch in count() for update in problem.plan(epoch))
@@ -105,15 +94,10 @@ def train_run(
     before: TrainedOn,
     sentences: Mapping[str, Sequence[Hashes]],
 ) -> None:
-    """Train into a run's folder, and store the sentences that were trained on.
+    """Train into a run's folder, and store with the model what it was trained on.
 
-    Args:
-        run: where to write, with what to compute.
-        problem: what to train.
-        loop: epochs, optimizer, evaluations.
-        seed: seeds each rank's dropout.
-        before: the data that the start weights were trained on; it is stored with the model.
-        sentences: hashes of the rows, as `trained_on` takes them; those that are visited are stored with the model.
+    That is what its start weights were trained on (`before`), and the rows that it visits of `sentences`, which are
+    hashes as `trained_on` takes them.
 
     Raises:
         TrainingError: training diverged.

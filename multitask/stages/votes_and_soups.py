@@ -71,11 +71,9 @@ class Member:
 
 
 def find_members(models: Sequence[Path], kept: Literal["leading", "all"]) -> list[Member]:
-    """The members that a user names, in that order; equal models count once.
+    """The members that a user names, in that order: of a run its leading model, or all models that it keeps.
 
-    Args:
-        models: runs' folders or model folders.
-        kept: use only a run's leading model, or all models that it keeps.
+    Equal models count once.
 
     Raises:
         InputError: no model is given, or a folder holds no fine-tuned model.
@@ -116,7 +114,7 @@ def select_greedily(
         task: defines the score.
         estimates: each member's estimates on the dev set, [rows, ...].
         labels: the dev set's labels, [rows].
-        rounds: number of members to add, with repetition.
+        rounds: number of members to add.
     """
     votes = best = np.zeros(len(estimates), np.int64)
     best_score = -np.inf
@@ -178,9 +176,7 @@ def select_soup(ranked: Sequence[Member], score: Callable[[MultitaskModel], floa
 
     Source: Wortsman et al. 2022, "Model soups", arXiv 2203.05482, Recipe 1 (greedy soup).
 
-    Args:
-        ranked: the members, best dev score first.
-        score: computes a model's score on the dev sets.
+    The members are ranked, best dev score first; `score` is of the dev sets.
     """
     chosen, best = [ranked[0]], rank(score(soup([ranked[0].folder])))
     for member in ranked[1:]:

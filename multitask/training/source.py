@@ -82,13 +82,7 @@ class Source(ABC):
 
 
 class TaskSource(Source):
-    """Supervised training of one task's head.
-
-    Args:
-        model: the model with the head.
-        task: the task's name.
-        data: the task's labelled training data.
-    """
+    """Supervised training of one task's head on its labelled data."""
 
     def __init__(self, model: MultitaskModel, task: str, data: LabelledData) -> None:
         assert data.examples.labels is not None, "training data has labels"

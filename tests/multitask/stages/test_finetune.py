@@ -183,22 +183,6 @@ def test_a_single_task(task, run):
     assert list(MultitaskModel.load(artefact.model_folder()).tasks) == [task]
 
 
-@pytest.mark.parametrize(
-    "heads",
-    [
-        HeadsConfig("separate", "features"),
-        HeadsConfig("separate", "joint"),
-        HeadsConfig("separate", "joint", similarity_pairs="embeddings", residual=True),
-    ],
-    ids=str,
-)
-def test_other_ways_to_read_pairs(heads, run):
-    config = replace(CONFIG, epochs=1, heads=heads, tasks=("paraphrase", "similarity"))
-    artefact = run(config)
-    assert MultitaskModel.load(artefact.model_folder()).heads_config == config.heads
-    assert all(np.isfinite(value) for value in scores(artefact)[0].values())
-
-
 def test_the_vanilla_baseline_scores_pairs_without_training_them(run, small_data):
     config = replace(CONFIG, tasks=("sentiment",), untrained=("paraphrase", "similarity"), heads=HeadsConfig("none"))
     artefact = run(config)

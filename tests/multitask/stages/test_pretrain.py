@@ -106,15 +106,6 @@ def test_sources_hold_the_rows_of_their_files(load, data):
     assert labelled.labels.tolist() == quora.labels.tolist()
 
 
-def test_pairs_left_out_are_not_found_in_the_token_cache_of_all_pairs(load):
-    limited = replace(CONFIG, train_limit=20)
-    everything = load("quora", limited)
-    positives = load("quora", replace(limited, negative_pairs="left_out"))
-    assert len(everything) == len(positives) == 20
-    first = [[tokens[row].tolist() for row in range(20)] for tokens in (everything.columns[0], positives.columns[0])]
-    assert first[0] != first[1]
-
-
 @pytest.mark.parametrize(
     ("source", "objective", "message"),
     [
@@ -541,19 +532,6 @@ def test_heads_that_read_another_pooling_are_left_out(run, tuned):
     assert resolve_pooling("auto", artefact.model_folder()) == "cls"
 
 
-def test_other_heads_on_the_same_encoder_are_another_artefact(run, tuned, tmp_path):
-    config = replace(CONFIG, optimizer=OptimizerConfig(learning_rate=0.0), pooling="mean")
-    same_encoder = run(config, start=tuned.folder)
-    assert (same_encoder.model_folder() / "heads.safetensors").is_file()
-    (encoder_only := tmp_path / "encoder-only").mkdir()
-    for path in tuned.model_folder().iterdir():
-        if path.name not in ("multitask.json", "heads.safetensors"):
-            (encoder_only / path.name).write_bytes(path.read_bytes())
-    without = run(config, start=encoder_only)
-    assert without.folder != same_encoder.folder
-    assert not (without.model_folder() / "heads.safetensors").exists()
-
-
 def test_frozen_embeddings_stay_and_the_layers_learn(run, tiny_encoder):
     config = replace(CONFIG, freeze_embeddings=True, optimizer=OptimizerConfig(learning_rate=1e-3))
     trained = load_file(run(config).model_folder() / "model.safetensors")
@@ -561,14 +539,6 @@ def test_frozen_embeddings_stay_and_the_layers_learn(run, tiny_encoder):
     changed = {name for name in trained if not torch.equal(trained[name], start[name])}
     assert changed
     assert not {name for name in changed if "embeddings." in name}
-
-
-def test_fewer_negatives_train_other_weights(run):
-    weights = []
-    for negatives in (NegativesConfig(), NegativesConfig("hardest", negatives_kept=1)):
-        config = replace(CONFIG, sampling=negatives, optimizer=OptimizerConfig(learning_rate=1e-3))
-        weights.append((run(config).model_folder() / "model.safetensors").read_bytes())
-    assert weights[0] != weights[1]
 
 
 @pytest.mark.parametrize("partners", [1, 3, 40])
