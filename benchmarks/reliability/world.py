@@ -31,7 +31,6 @@ ROWS = {"train": 16, "dev": 12, "test-student": 6}
 NO_RESULTS = (
     "runs/.",
     "runs/logs/",
-    "runs/keep/",
     "cache/",
     "report/index.html",
     "report/report.md",

@@ -25,7 +25,6 @@ from minbert.files import read_text, sha256_of_file, write_json, write_text
 from minbert.settings import read_as
 from multitask.runs.locks import exclusive
 from multitask.runs.machine import machine_name
-from multitask.runs.records import read_record
 from multitask.runs.run_hash import FORMAT_VERSION, RunKey
 
 DONE = "DONE"
@@ -214,7 +213,7 @@ class Artefact:
 
     def _completed(self) -> Completed:
         try:
-            found: Completed = read_record(self.folder / DONE, Completed)
+            found: Completed = read_as(Completed, read_text(self.folder / DONE), self.folder / DONE)
         except InputError as error:
             raise InputError(f"{error}; delete {self.folder} and run the command that made it again") from None
         return found
@@ -252,7 +251,7 @@ class Artefact:
     def kept_models(self) -> dict[str, Path]:
         """The model that is best on each score, the leading score first; empty where the run keeps none."""
         path = self.folder / "best.json"
-        best = read_record(path, dict[str, str]) if path.is_file() else {}
+        best = read_as(dict[str, str], read_text(path), path) if path.is_file() else {}
         if strange := [name for name in best.values() if not re.fullmatch(r"[\w-]+", name)]:
             raise InputError(f"{path}: {strange[0]!r:.60} is no name of a checkpoint, such as step-0000016")
         return {score: self.folder / "checkpoints" / checkpoint for score, checkpoint in best.items()}

@@ -6,14 +6,13 @@ import sys
 from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.evaluation.text_tables import aligned, scores_table
-from multitask.runs.garbage import Entry, entries, find_entry, megabytes, size_of
 from multitask.runtime.options import RunOptions
 from studies.engine.commands import CollectGarbage, ListArtefacts, PlanTables, RunTables, ShowArtefact, VerifyArtefacts
+from studies.engine.garbage import Entry, collect, entries, find_entry, garbage, megabytes, size_of
 from studies.engine.local_engine import local_engine
 from studies.engine.plan import make_plan, rows_of
 from studies.engine.ray_engine import Ray
 from studies.engine.run import run_preset, write_best_predictions
-from studies.engine.store import collect, garbage
 from studies.report.report import write_report
 
 
@@ -40,7 +39,7 @@ def plan_tables(options: PlanTables) -> int:
     running = RunOptions(computing.device, computing.precision, options.runs, threads=options.threads)
     plan = make_plan(options.load(), options.seeds, running)
     print(aligned(rows_of(plan), left=2))
-    print(f"to do: {sum(s.missing for s in plan.stages)} of {sum(s.seeds for s in plan.stages)} stages")
+    print(f"to do: {sum(s.missing for s in plan)} of {sum(s.seeds for s in plan)} stages")
     return 0
 
 

@@ -34,15 +34,10 @@ class PlannedStage:
     missing: int
 
 
-@dataclass(frozen=True)
-class Plan:
-    """All stages of a preset, each below the stage that it starts from."""
+def make_plan(preset: Preset, seeds: int, options: RunOptions) -> list[PlannedStage]:
+    """All stages of a preset, each below the stage that it starts from.
 
-    stages: tuple[PlannedStage, ...]
-
-
-def make_plan(preset: Preset, seeds: int, options: RunOptions) -> Plan:
-    """The plan of a preset. Computes nothing and loads no weights, but reads all files that the stages depend on.
+    Computes nothing and loads no weights, but hashes all files that the stages depend on.
 
     Raises:
         InputError: as `run_preset`.
@@ -65,7 +60,7 @@ def make_plan(preset: Preset, seeds: int, options: RunOptions) -> Plan:
             len(missing & set(copies)),
         )
 
-    return Plan(tuple(planned(node, depth) for node, depth in _tree(first)))
+    return [planned(node, depth) for node, depth in _tree(first)]
 
 
 def _tree(nodes: list[Node]) -> Iterator[tuple[Node, int]]:
@@ -80,10 +75,10 @@ def _tree(nodes: list[Node]) -> Iterator[tuple[Node, int]]:
     return below(None, 0)
 
 
-def rows_of(plan: Plan) -> list[list[str]]:
+def rows_of(plan: list[PlannedStage]) -> list[list[str]]:
     """The plan's stages as cells: stage, first row, rows, state. The first line is the heading."""
     lines = [["stage", "first needed by", "rows", "state"]]
-    for stage in plan.stages:
+    for stage in plan:
         state = "cached" if stage.cached == stage.seeds else "to do" if stage.missing else "not needed"
         if stage.seeds > 1 and 0 < stage.cached < stage.seeds:
             state = f"{stage.cached} of {stage.seeds} cached"

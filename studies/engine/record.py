@@ -1,38 +1,19 @@
-"""What a preset ran: its tables, and the artefacts of each row and seed. Reports are made from records."""
+"""What a preset ran: its tables, and the runs of each row and seed. Reports are made from records alone."""
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 from pathlib import Path
-from typing import Any
 
 from minbert.errors import InputError
-from minbert.files import read_json
-from minbert.settings import read_as
+from minbert.files import read_json, read_text, write_json
+from minbert.settings import adapter, read_as
 from multitask.runs.artefact import Artefact, check_names
-from multitask.runs.garbage import write_keep_list
-from multitask.runs.records import read_sealed, write_sealed
 from multitask.runs.run_hash import FORMAT_VERSION
 from studies.engine.table import MAIN_TASKS, OWN_TASKS, Table
 
-SCHEMA = 2
-"""Version of the record's fields. Version 1 had no keys."""
-
-
-@dataclass(frozen=True)
-class RecordedStage:
-    """One artefact on the way to a row.
-
-    Args:
-        stage: the stage's name.
-        artefact: name of its folder.
-        seconds: wall time of its computation, including loading and evaluation; 0 if unknown.
-    """
-
-    stage: str
-    artefact: str
-    seconds: float
+SCORES = ("evaluate", "suites", "ensemble")
+"""Stages whose runs hold a row's scores and predictions. Ensembles are their own evaluation; simulations have none."""
 
 
 @dataclass(frozen=True)
@@ -43,21 +24,28 @@ class RecordedRun:
         table: the table's key.
         row: the row's key.
         seed: of all its stages.
-        model: name of the artefact with the row's final model, if it is computed. An ensemble is its own evaluation.
-        evaluation: name of the artefact with its scores and predictions, if it is computed. Simulations have none.
+        chain: names of all its runs that are complete, parents before children. Rows can share runs.
         error: why a stage failed.
-        log: of the stage that failed, a path within the folder of artefacts.
-        chain: all computed artefacts of the row, parents before children. Rows can share artefacts.
+        log: of the stage that failed, a path within the folder of runs.
     """
 
     table: str
     row: str
     seed: int
-    model: str | None = None
-    evaluation: str | None = None
+    chain: tuple[str, ...] = ()
     error: str | None = None
     log: str | None = None
-    chain: tuple[RecordedStage, ...] = ()
+
+    @property
+    def evaluation(self) -> str | None:
+        """Name of the run with its scores and predictions, if it is complete."""
+        return self.chain[-1] if self.chain and self.chain[-1].startswith(tuple(f"{s}-" for s in SCORES)) else None
+
+    @property
+    def model(self) -> str | None:
+        """Name of the run with the row's final model, if it is scored; ensembles and start weights score themselves."""
+        alone = self.evaluation is None or self.evaluation.startswith("ensemble-") or len(self.chain) == 1
+        return self.evaluation if alone else self.chain[-2]
 
 
 @dataclass(frozen=True)
@@ -71,8 +59,7 @@ class Record:
         notes: warnings that belong next to the scores.
         tables: what was run.
         runs: one for each seed of each row, in the tables' order. Rows without a recipe have none.
-        format_version: of the artefacts.
-        schema: of the record.
+        format_version: of the runs.
 
     Raises:
         ValueError: a run of a row that no table has.
@@ -85,7 +72,6 @@ class Record:
     tables: tuple[Table, ...]
     runs: tuple[RecordedRun, ...]
     format_version: int = FORMAT_VERSION
-    schema: int = SCHEMA
 
     def __post_init__(self) -> None:
         rows = {(table.key, row.key) for table in self.tables for row in table.rows}
@@ -113,8 +99,8 @@ class Record:
         return tuple(run for run in self.runs if (run.table, run.row) == (table, row))
 
     def artefacts(self, *tables: str) -> set[str]:
-        """Names of all artefacts of the tables with these keys, or of all tables."""
-        return {stage.artefact for run in self.runs if not tables or run.table in tables for stage in run.chain}
+        """Names of all runs of the tables with these keys, or of all tables."""
+        return {name for run in self.runs if not tables or run.table in tables for name in run.chain}
 
     def with_tables_of(self, earlier: "Record", folder: Path, order: Sequence[str]) -> "Record":
         """The record plus the tables that only an earlier record has, if it has the same start weights and data.
@@ -157,10 +143,8 @@ class Record:
         return folder / f"experiments-{preset}.json"
 
     def write(self, folder: Path) -> None:
-        """Write the record into the folder of artefacts, and a keep-list of the runs and logs that it rests on."""
-        logs = [run.log for _, run in self.failures if run.log is not None]
-        write_keep_list(folder, f"experiments-{self.preset}", [*self.artefacts(), *logs])
-        write_sealed(self.path(folder, self.preset), self)
+        """Write the record into the folder of runs."""
+        write_json(self.path(folder, self.preset), adapter(Record).dump_python(self, mode="json"))
 
     @classmethod
     def read(cls, folder: Path, preset: str) -> "Record":
@@ -174,15 +158,19 @@ class Record:
         if not path.is_file():
             raise InputError(f"{path}: no such file; run {command} first")
         try:
-            found = read_sealed(path, dict[str, Any])
-            if (found.get("schema"), found.get("format_version")) != (SCHEMA, FORMAT_VERSION):
+            record: Record = read_as(Record, read_text(path), path)
+            if record.format_version != FORMAT_VERSION:
                 raise InputError(f"{path}: written by another version")
-            record: Record = read_as(cls, json.dumps(found), path)
-            check_names([name for run in record.runs for name in (run.model, run.evaluation)], path)
             check_names(record.artefacts(), path)
         except InputError as error:
             raise InputError(f"{error}; run {command} again") from None
         return record
+
+    @classmethod
+    def read_all(cls, folder: Path) -> "list[Record]":
+        """The records of all presets. Raises InputError if one is damaged."""
+        names = sorted(path.stem.removeprefix("experiments-") for path in folder.glob("experiments-*.json"))
+        return [cls.read(folder, name) for name in names]
 
 
 def duration(seconds: float | None) -> str:

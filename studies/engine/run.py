@@ -21,7 +21,7 @@ from studies.engine.grid import Grid, Outcomes, compute_grid
 from studies.engine.jobs import Engine, Failed
 from studies.engine.presets import NOTES, Preset
 from studies.engine.recipes import Node
-from studies.engine.record import Record, RecordedRun, RecordedStage
+from studies.engine.record import Record, RecordedRun
 from studies.engine.store import GRIDS, Store
 from studies.engine.table import MAIN_TASKS, OWN_TASKS
 from studies.study import all_experiments
@@ -87,29 +87,26 @@ class _PlannedRun:
     table: str
     row: str
     seed: int
-    model: Node
     chain: tuple[Node, ...]
 
     def recorded(self, outcomes: Outcomes, folder: Path) -> RecordedRun:
         """The run so far. An unfinished run has neither scores nor an error."""
         found = [outcomes.get(node) for node in self.chain]
-        runs = [run for run in found if isinstance(run, Artefact)]
-        chain = tuple(RecordedStage(run.stage, run.folder.name, run.seconds) for run in runs)
-        run = RecordedRun(self.table, self.row, self.seed, chain=chain)
-        if isinstance(scores := found[-1], Failed):
-            return replace(run, error=scores.error, log=scores.log.relative_to(folder).as_posix())
-        model = outcomes.get(self.model)
-        if not (isinstance(scores, Artefact) and isinstance(model, Artefact)):
-            return run
-        scored = None if model.stage == "simulate" else scores.folder.name
-        return replace(run, model=model.folder.name, evaluation=scored)
+        chain = tuple(run.folder.name for run in found if isinstance(run, Artefact))
+        run = RecordedRun(self.table, self.row, self.seed, chain)
+        last = found[-1]
+        return (
+            replace(run, error=last.error, log=last.log.relative_to(folder).as_posix())
+            if isinstance(last, Failed)
+            else run
+        )
 
 
 def _planned_runs(experiments: Sequence[Experiment], seeds: int) -> Iterator[_PlannedRun]:
     for experiment in experiments:
         for row, seed in product(experiment.models, range(seeds)):
             model = experiment.models[row].seeded(seed)
-            yield _PlannedRun(experiment.table.key, row, seed, model, tuple(experiment.evaluation(model).chain()))
+            yield _PlannedRun(experiment.table.key, row, seed, tuple(experiment.evaluation(model).chain()))
 
 
 def write_best_predictions(preset: Preset, record: Record, options: RunOptions, output: Path) -> list[Path]:

@@ -1,12 +1,8 @@
-"""The runs of planned stages: their keys, known before anything is computed, and what of all runs is still needed."""
+"""The runs of planned stages, by their keys, which are known before anything is computed."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from minbert.errors import InputError
-from multitask.runs.artefact import LOCKS, Artefact, Weights
-from multitask.runs.garbage import KEEP_LISTS, keep_lists, remove, unneeded
-from multitask.runs.locks import is_free
+from multitask.runs.artefact import Artefact, Weights
 from multitask.runs.run_hash import RunKey
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
@@ -56,32 +52,3 @@ class Store:
     def log(self, node: Node, label: str) -> Path:
         """Where a stage's log goes."""
         return self.options.runs / LOGS / f"{node.stage}-{label}-{self.key(node).digest()}.log"
-
-
-def garbage(runs: Path, named: Sequence[str] = ()) -> list[Path]:
-    """What no preset's tables need: runs that grids made, complete or not; and logs of such runs.
-
-    Args:
-        runs: folder of all runs.
-        named: names or hashes of runs that people made by hand and that may go too.
-
-    Raises:
-        InputError: a damaged keep-list, or a name of no run or of a needed one.
-    """
-    unused = [artefact.folder for artefact in unneeded(runs, named)]
-    lists = keep_lists(runs)
-    if unlisted := [path for path in sorted(runs.glob(f"{GRIDS}-*.json")) if path.stem not in lists]:
-        raise InputError(
-            f"{unlisted[0]}: no list in {runs / KEEP_LISTS} says what it needs; "
-            f"`multitask experiments run {unlisted[0].stem.removeprefix(f'{GRIDS}-')}` writes one"
-        )
-    needed = {name for names in lists.values() for name in names}
-    logs = [path for path in (runs / LOGS).glob("*.log") if path.relative_to(runs).as_posix() not in needed]
-    return [*unused, *sorted(logs)]
-
-
-def collect(runs: Path, paths: Sequence[Path]) -> None:
-    """Delete what `garbage` found. Raises InputError while experiments run, whose runs may not be recorded yet."""
-    if not is_free(runs / LOCKS / GRIDS):
-        raise InputError(f"{runs}: experiments are running there; wait for their end")
-    remove(paths)

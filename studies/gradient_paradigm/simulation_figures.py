@@ -36,10 +36,10 @@ def simulation_section(results: PresetResults) -> Section | None:
     stage = results.last_stage("simulations")
     if stage is None:
         return None
-    folder = results.folder / stage.artefact
+    folder = stage.folder
     simulations, estimates = read_simulations(folder)
     seed = read_json(folder / "config.json")["seed"]
-    machine = "".join(f" on {name}" for name in machines_of([stage.artefact], results.folder))
+    machine = "".join(f" on {name}" for name in machines_of([folder.name], results.folder))
     return Section(
         "simulations",
         "Simulated embeddings",

@@ -29,7 +29,7 @@ def numbers_of(simulations: Simulations | None, estimates: list[Estimate] | None
 
 def _numbers(results: PresetResults) -> dict[str, Numbers]:
     stage = results.last_stage("simulations")
-    return numbers_of(*((None, None) if stage is None else read_simulations(results.folder / stage.artefact)))
+    return numbers_of(*((None, None) if stage is None else read_simulations(stage.folder)))
 
 
 STUDY = Study(

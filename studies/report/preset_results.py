@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from multitask.runs.artefact import Artefact
-from studies.engine.record import Record, RecordedStage
+from studies.engine.record import Record
 from studies.engine.table import OVERALL
 from studies.report.run_results import RunResult, Samples
 from studies.report.table_results import TableResults
@@ -35,7 +35,12 @@ class PresetResults:
             Artefact(folder / name).check()
         runs = {
             (table.key, row.key): tuple(
-                RunResult(folder / run.model, folder / run.evaluation, run.seed, run.chain)
+                RunResult(
+                    folder / run.model,
+                    folder / run.evaluation,
+                    run.seed,
+                    tuple(Artefact(folder / name) for name in run.chain),
+                )
                 for run in record.of_row(table.key, row.key)
                 if run.model is not None and run.evaluation is not None
             )
@@ -55,9 +60,10 @@ class PresetResults:
         """The tables with a finished run, by key."""
         return {results.table.key: results for results in self.tables if any(results.runs.values())}
 
-    def last_stage(self, table: str) -> RecordedStage | None:
-        """The last computed stage of a table's first run, for tables without scores. None if nothing was computed."""
-        return next((run.chain[-1] for run in self.record.runs if run.table == table and run.chain), None)
+    def last_stage(self, table: str) -> Artefact | None:
+        """The last complete run of a table's first run, for tables without scores. None if nothing was computed."""
+        names = (run.chain[-1] for run in self.record.runs if run.table == table and run.chain)
+        return next((Artefact(self.folder / name) for name in names), None)
 
     @cached_property
     def finished_runs(self) -> dict[str, tuple[str, RunResult]]:

@@ -177,7 +177,7 @@ def _stages(results: PresetResults) -> list[dict[str, Any]]:
         for row, runs in table.rows:
             for same in zip_longest(*(run.chain for run in runs)):  # chains of one row differ only by the seed
                 stages = [stage for stage in same if stage is not None and stage.stage != "evaluate"]
-                names = [stage.artefact for stage in stages]
+                names = [stage.folder.name for stage in stages]
                 if names and names[0] not in seen:
                     folder = results.folder / names[0]
                     exact = {name: read_json(folder / f"{name}.json") for name in ("config", "inputs")}

@@ -16,7 +16,6 @@ from multitask.evaluation.statistics import Values
 from multitask.runs.artefact import Artefact
 from multitask.runtime.random_streams import generator
 from multitask.stages.settings.pretrain import HELD_OUT
-from studies.engine.record import RecordedStage
 from studies.engine.table import OVERALL
 
 DevSet = tuple[str, bytes]  # task, labels in file order
@@ -32,13 +31,13 @@ class RunResult:
         folder: of the final model: a training or an ensemble.
         evaluation_folder: of its scores and predictions.
         seed: of the run.
-        chain: all its artefacts, parents first.
+        chain: all its runs, parents first.
     """
 
     folder: Path
     evaluation_folder: Path
     seed: int
-    chain: tuple[RecordedStage, ...]
+    chain: tuple[Artefact, ...]
 
     @cached_property
     def history(self) -> list[dict[str, Any]]:

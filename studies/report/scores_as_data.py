@@ -112,13 +112,13 @@ def _cell(found: TableResults, row: Row, column: Column) -> list[Line]:
 def _start(found: TableResults, row: Row, results: PresetResults) -> str:
     """The start weights of a row's first stage."""
     masked = (stage for run in found.runs.get(row.key, ()) for stage in run.chain if stage.stage == "mlm")
-    configs = (read_json(results.folder / stage.artefact / "config.json", dict) for stage in masked)
+    configs = (read_json(stage.folder / "config.json", dict) for stage in masked)
     return RANDOM_WEIGHTS if any(config.get("from_scratch") for config in configs) else results.record.start
 
 
 def spent_on(runs: Mapping[str, Iterable[RunResult]], folder: Path) -> Spent:
     """What the stages of a table's finished runs took, by the rows' keys; `folder` has all artefacts."""
-    seconds = {stage.artefact: stage.seconds for of in runs.values() for run in of for stage in run.chain}
+    seconds = {stage.folder.name: stage.seconds for of in runs.values() for run in of for stage in run.chain}
     return Spent(len(seconds), sum(seconds.values()), machines_of(seconds, folder))
 
 

@@ -135,7 +135,7 @@ def removed(runs: Sequence[RunResult]) -> tuple[Values, Values] | None:
     found = []
     for run in runs:
         for stage in (stage for stage in run.chain if stage.stage == "prune"):
-            arrays = read_arrays(run.folder.parent / stage.artefact / "scores.npz")
+            arrays = read_arrays(stage.folder / "scores.npz")
             there = {kind: ~np.isnan(arrays[f"{kind}_scores"]) for kind in KINDS}
             found.append([1 - (arrays[f"{k}s_kept"] & of).sum(1) / of.sum(1) for k, of in there.items()])
     if not found:

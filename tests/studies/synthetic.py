@@ -15,7 +15,7 @@ from multitask.stages.settings.pretrain import HELD_OUT
 from multitask.tasks.metrics import classification_metrics, correlation_metrics
 from studies.engine.experiments import GROUPS, RETRIEVAL, STS
 from studies.engine.presets import PRESETS
-from studies.engine.record import Record, RecordedRun, RecordedStage
+from studies.engine.record import Record, RecordedRun
 from studies.engine.table import Row, Table
 from studies.gradient_paradigm.simulate import SimulationConfig, simulate
 from studies.report.table_results import TableResults
@@ -106,9 +106,8 @@ def add_run(
     (runs / evaluation / "evaluation.json").write_text(json.dumps(found))
     np.savez(runs / evaluation / "predictions.npz", **arrays)
     for folder in (model, evaluation):
-        Artefact(runs / folder).finish()
-    chain = (RecordedStage("pretrain", model, 3.0), RecordedStage("evaluate", evaluation, 1.0))
-    return RecordedRun(table.key, row.key, seed, model, evaluation, chain=chain)
+        Artefact(runs / folder).finish(1.0)
+    return RecordedRun(table.key, row.key, seed, (model, evaluation))
 
 
 def write_store(
@@ -137,8 +136,7 @@ def write_store(
         count = seeds if isinstance(seeds, int) else seeds[table.key]
         if table.kind == "simulations":
             artefact = simulate(SIMULATION, RunOptions(runs=runs)).folder.name
-            run = RecordedRun(table.key, table.rows[0].key, 0, artefact)
-            found += [replace(run, seed=seed, chain=(RecordedStage("simulate", artefact, 14.0),)) for seed in range(2)]
+            found += [RecordedRun(table.key, table.rows[0].key, seed, (artefact,)) for seed in range(2)]
             continue
         rows = [row for row in table.rows if row.key != "ensemble-test" and not without(row)]
         found += [add_run(runs, table, row, s, quality, falls, probe) for row in rows for s in range(count)]

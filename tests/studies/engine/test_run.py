@@ -168,7 +168,7 @@ def test_what_is_computed_of_an_unfinished_row_is_recorded(
     with pytest.raises(Interrupted):
         run(preset_of(recipes, table("1", {"NLI": recipes.finetune(recipes.nli(epochs=1))})), tmp_path)
     [unfinished] = Record.read(tmp_path, "sample").runs
-    assert [stage.stage for stage in unfinished.chain] == ["pretrain"]
+    assert [name.partition("-")[0] for name in unfinished.chain] == ["pretrain"]
     assert (unfinished.model, unfinished.evaluation, unfinished.error) == (None, None, None)
 
 
@@ -188,17 +188,16 @@ def test_the_record_keeps_the_tables_of_earlier_runs(preset: Preset, tmp_path: P
     assert elsewhere.with_tables_of(united, tmp_path, ["1", "2"]) == elsewhere
     assert run(preset_of(other, first), tmp_path) == Record.read(tmp_path, "sample")
     both = run(preset_of(preset.recipes, first, alone), tmp_path)
-    (tmp_path / both.of_row("2", "alone")[0].chain[0].artefact / "DONE").unlink()
+    (tmp_path / both.of_row("2", "alone")[0].chain[0] / "DONE").unlink()
     assert run(preset_of(preset.recipes, first), tmp_path) == Record.read(tmp_path, "sample")
 
 
 def test_a_record_of_another_version_is_neither_read_nor_kept(recipes: Recipes, tmp_path: Path) -> None:
     together = {"Together": recipes.finetune(recipes.start)}
     record = run(preset_of(recipes, table("1", together)), tmp_path)
-    for other in (replace(record, format_version=record.format_version - 1), replace(record, schema=1)):
-        other.write(tmp_path)
-        with pytest.raises(InputError, match=r"by another version; run `multitask experiments run sample` again"):
-            Record.read(tmp_path, "sample")
+    replace(record, format_version=record.format_version - 1).write(tmp_path)
+    with pytest.raises(InputError, match=r"by another version; run `multitask experiments run sample` again"):
+        Record.read(tmp_path, "sample")
     assert run(preset_of(recipes, table("2", together)), tmp_path) == Record.read(tmp_path, "sample")
 
 
@@ -208,9 +207,9 @@ def test_seeds_are_separate_runs_and_more_seeds_keep_the_old_ones(recipes: Recip
     two = run(preset, tmp_path, seeds=2).runs
     assert [result.seed for result in two] == [0, 1]
     assert two[0] == one
-    assert not {stage.artefact for stage in one.chain} & {stage.artefact for stage in two[1].chain}
+    assert not {*one.chain} & {*two[1].chain}
     for seed, result in enumerate(two):
-        configs = [json.loads((tmp_path / s.artefact / "config.json").read_text()) for s in result.chain[:2]]
+        configs = [json.loads((tmp_path / name / "config.json").read_text()) for name in result.chain[:2]]
         assert [config["seed"] for config in configs] == [seed, seed]
 
 
@@ -273,7 +272,7 @@ def test_every_row_of_every_table_is_computed(whole: tuple[Preset, Record, Path]
                 continue
             [result] = found
             if table.kind == "simulations":
-                assert (runs / str(result.model) / "DONE").is_file()
+                assert (runs / result.chain[-1] / "DONE").is_file()
                 continue
             evaluation = json.loads((runs / str(result.evaluation) / "evaluation.json").read_text())
             assert set(table.columns) <= set(evaluation["scores"])

@@ -152,7 +152,7 @@ def test_pages_show_the_table_without_torch_models(runs: Path, tmp_path: Path) -
 
 def test_a_second_run_and_its_plan_have_nothing_to_do(preset: Preset, runs: Path) -> None:
     plan = make_plan(preset, 2, RunOptions("cpu", "fp32", runs))
-    assert [(stage.stage, stage.missing) for stage in plan.stages] == [("pretrain", 0), ("suites", 0)]
+    assert [(stage.stage, stage.missing) for stage in plan] == [("pretrain", 0), ("suites", 0)]
 
 
 def test_a_limit_is_another_evaluation(preset: Preset, recipes: Recipes, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_rows_are_the_tasks_alone_and_together(work: Path, results: TableResults
         for run in record.of_row("tasks", row):
             found = json.loads((work / "runs" / str(run.evaluation) / "evaluation.json").read_text())
             assert set(found["scores"]) == set(scored)
-            trained = json.loads((work / "runs" / run.chain[0].artefact / "config.json").read_text())
+            trained = json.loads((work / "runs" / run.chain[0] / "config.json").read_text())
             assert (trained["epochs"], trained["epoch_size"], trained["seed"]) == (2, 40, run.seed)
 
 

@@ -67,7 +67,7 @@ preset.recipes.data.mkdir(parents=True, exist_ok=True)
 
 
 def planned():
-    return [(stage.stage, stage.seeds, stage.missing) for stage in make_plan(preset, 2, options).stages]
+    return [(stage.stage, stage.seeds, stage.missing) for stage in make_plan(preset, 2, options)]
 
 
 before = planned()

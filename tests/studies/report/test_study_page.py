@@ -74,7 +74,7 @@ def test_counter_examples_are_of_the_case_that_held_least_often(
 ) -> None:
     stage = results.last_stage("simulations")
     assert stage is not None
-    _, estimates = read_simulations(store / stage.artefact)
+    _, estimates = read_simulations(stage.folder)
     markdown = (report / "study.md").read_text(encoding="utf-8")
     (rows,) = tables_below(markdown, "Simulated embeddings")
     failing = {e.statement for e in estimates if e.counter_examples}

@@ -1,0 +1,116 @@
+"""Which runs are still needed: those that a preset's record names, and those that a person asked for.
+
+A run that a person asked for has a file KEEP in its folder (see `multitask.runs.artefact`). All others may be removed.
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from minbert.errors import InputError
+from multitask.runs.artefact import DONE, KEEP, LOCKS, Artefact
+from multitask.runs.locks import is_free
+from studies.engine.record import Record
+from studies.engine.store import GRIDS, LOGS
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run as it lies in the folder.
+
+    Args:
+        artefact: its folder.
+        size: of its files, in bytes.
+        needed_by: the presets whose records name it.
+    """
+
+    artefact: Artefact
+    size: int
+    needed_by: tuple[str, ...]
+
+    @property
+    def state(self) -> str:
+        """`complete` or `unfinished`."""
+        return "complete" if self.artefact.done else "unfinished"
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether a person asked for it."""
+        return (self.artefact.folder / KEEP).is_file()
+
+    @property
+    def being_built(self) -> bool:
+        """Whether a process computes it now."""
+        run = self.artefact.folder
+        return not is_free(run.parent / LOCKS / f"{self.artefact.stage}-{run.name.rpartition('-')[2]}")
+
+
+def entries(runs: Path) -> list[Entry]:
+    """All runs by name, also a complete one that has lost its inputs.json. Raises InputError if a record is damaged."""
+    needed = {record.preset: record.artefacts() for record in Record.read_all(runs)}
+    folders = {path.parent for name in ("inputs.json", DONE) for path in runs.glob(f"*/{name}")}
+    return [
+        Entry(Artefact(folder), size_of(folder), tuple(name for name in needed if folder.name in needed[name]))
+        for folder in sorted(folders)
+    ]
+
+
+def find_entry(runs: Path, name: str) -> Entry:
+    """The run of this name or key. Raises InputError if there is none."""
+    for entry in entries(runs):
+        if name in (entry.artefact.folder.name, entry.artefact.folder.name.rpartition("-")[2]):
+            return entry
+    raise InputError(f"{runs}: no such run: {name}; `multitask experiments list` shows all")
+
+
+def garbage(runs: Path, named: Sequence[str] = ()) -> list[Path]:
+    """What nobody needs: runs that grids made, complete or not, and logs that no record names.
+
+    Args:
+        runs: folder of all runs.
+        named: names or keys of runs that people made by hand and that may go too.
+
+    Raises:
+        InputError: a damaged record, or a name of no run or of a needed one.
+    """
+    chosen = [find_entry(runs, name) for name in named]
+    for entry in chosen:
+        if entry.needed_by:
+            raise InputError(f"{entry.artefact.folder}: needed by {', '.join(entry.needed_by)}")
+    unused = [
+        entry.artefact.folder
+        for entry in entries(runs)
+        if not entry.needed_by and not (entry.by_hand and entry not in chosen) and not entry.being_built
+    ]
+    logs = {run.log for record in Record.read_all(runs) for run in record.runs}
+    found = sorted((runs / LOGS).glob("*.log"))
+    return [*unused, *(path for path in found if path.relative_to(runs).as_posix() not in logs)]
+
+
+def collect(runs: Path, paths: Sequence[Path]) -> None:
+    """Delete what `garbage` found. Raises InputError while experiments run, whose runs may not be recorded yet."""
+    if not is_free(runs / LOCKS / GRIDS):
+        raise InputError(f"{runs}: experiments are running there; wait for their end")
+    for path in paths:
+        remove(path)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, a folder or a link. DONE goes first, so that a kill leaves no run that looks complete."""
+    if path.is_dir() and not path.is_symlink():
+        (path / DONE).unlink(missing_ok=True)
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file or of all files within a folder."""
+    files = [path] if path.is_file() else path.rglob("*")
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def megabytes(size: int) -> str:
+    """`12.3 MB`."""
+    return f"{size / 1e6:,.1f} MB"
