@@ -1,9 +1,13 @@
 """Settings that check their own values, and the one reader of settings and records from JSON and TOML types."""
 
+import ast
+import inspect
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import field
 from functools import cache, wraps
+from itertools import pairwise
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -39,7 +43,7 @@ def settings(cls: type[T]) -> type[T]:
     Ranges are part of the types, as in `Annotated[int, Field(ge=1)]`. Numbers are finite. The docstring under a field
     is its help text. A value of the wrong type, out of range or without a field raises InputError.
     """
-    config = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    config = ConfigDict(extra="forbid", allow_inf_nan=False)
     made: Any = dataclass(cls, frozen=True, config=config)
     check = made.__init__
 
@@ -55,9 +59,27 @@ def settings(cls: type[T]) -> type[T]:
 
 
 def help_texts(kind: type) -> dict[str, str]:
-    """The docstrings under the fields of settings, inherited ones included."""
-    fields = [vars(base).get("__pydantic_fields__", {}) for base in reversed(kind.__mro__)]
-    return {name: " ".join(f.description.split()) for found in fields for name, f in found.items() if f.description}
+    """The docstrings under the fields of settings, inherited ones included. Python keeps them in the source alone."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        found |= _field_docstrings(base.__module__).get(base.__name__, {})
+    return found
+
+
+@cache
+def _field_docstrings(module: str) -> dict[str, dict[str, str]]:
+    """The docstrings under fields, by class and field. Pydantic's own way reads the file again for every class."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (OSError, TypeError):  # a module without source
+        return {}
+    found: dict[str, dict[str, str]] = {}
+    for kind in [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]:
+        for statement, text in pairwise(kind.body):
+            match statement, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(written))):
+                    found.setdefault(kind.name, {})[name] = " ".join(written.split())
+    return found
 
 
 def read_as(kind: Any, text: str, place: object = "") -> Any:

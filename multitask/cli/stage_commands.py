@@ -1,6 +1,6 @@
 """The commands of stages: the options are the stage's models, its data, its configuration and `RunOptions`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from functools import cache, partial
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 from minbert.settings import settings
 from multitask.cli.command import TRAIN, Command
 from multitask.cli.options import options_of
+from multitask.runtime.lazy import function_named
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage, stages
 
@@ -52,7 +53,7 @@ def stage_command(stage: Stage) -> Command:
     )
 
 
-def _defaults(of_data: Callable[[Path], Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def _defaults(of_data: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The defaults of a stage's options for the data that the values name."""
-    config = of_data(Path(values["tasks_file"] or values["data"]))
+    config = function_named(of_data)(Path(values["tasks_file"] or values["data"]))
     return {option.name: option.default for option in options_of(type(config), values=config)}

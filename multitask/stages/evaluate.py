@@ -18,6 +18,7 @@ from multitask.evaluation.embedding_cache import embed
 from multitask.evaluation.embedding_geometry import DIGITS, Geometry, geometry
 from multitask.evaluation.embedding_suites import SUITES, measure_task, read_sets
 from multitask.evaluation.senteval_files import SimilarityData
+from multitask.evaluation.suite_sets import SETS, missing_files
 from multitask.evaluation.task_predictions import Estimates, estimate, load_split
 from multitask.evaluation.task_scores import labels_of, overlap, score
 from multitask.models.multitask_model import load_model, tasks_to_score
@@ -205,3 +206,10 @@ def _write(
     with atomic_file(folder / "predictions.npz") as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **arrays)
     write_json(folder / "evaluation.json", evaluation)
+
+
+def check_suites(config: SuitesConfig, folder: Path) -> None:
+    """Raise InputError if a suite has no data set in the folder."""
+    for suite in config.suites:
+        if len(missing_files(SETS[suite], folder)) == len(SETS[suite]):
+            raise InputError(f"{folder}: has no data set of {suite}; pass SentEval's data folder with --suites-data")

@@ -4,6 +4,7 @@ Source: report, sections 4.2 and 5.3.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,9 @@ from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import Finetuning
 from multitask.stages.run_stage import OpenRun, run_stage
-from multitask.stages.settings.fuse import STAGE, FuseConfig
+from multitask.stages.settings.fuse import PAIRS, REPORT, STAGE, FuseConfig
 from multitask.stages.training_run import Start, train_run
+from multitask.tasks.declarations import load_tasks
 from multitask.training.contrastive_source import (
     ContrastiveSource,
     build_projection,
@@ -107,3 +109,12 @@ class Fusing(Finetuning):
 
 def _views(name: str) -> str:
     return f"{name} views"
+
+
+def defaults_for(data: Path) -> FuseConfig:
+    """The command's defaults for these data: those of the report's tasks that are declared, or all tasks on labels."""
+    declared = load_tasks(data)
+    if not declared.keys() >= set(REPORT.tasks):
+        return FuseConfig(finetune=replace(REPORT, tasks=(), untrained=()), unlabelled=())
+    pairs = tuple(name for name in PAIRS if name in declared)
+    return FuseConfig(finetune=replace(REPORT, untrained=pairs), unlabelled=pairs)

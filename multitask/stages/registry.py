@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
@@ -73,8 +72,10 @@ class Stage:
         command: whether it is a command of its own with the options of `inputs`, configuration and `RunOptions`.
         common: names of the configuration's options that the command's `--help` shows; the rest is in `--help-all`.
         distributed: whether it runs under torchrun.
-        check: raises InputError where its data folder lacks something, before anything is computed.
-        defaults: the configuration that the command begins with, for a data folder; None: the class's own defaults.
+        check: `module:function` that raises InputError where a configuration's data folder lacks something, before
+            anything is computed.
+        defaults: `module:function` from a data folder to the configuration that the command begins with; None: the
+            class's own defaults.
         scores: whether its artefact holds scores, so that it needs no evaluation.
         gpu_share: how much of a GPU it uses, for engines that share GPUs.
     """
@@ -92,8 +93,8 @@ class Stage:
     command: bool = True
     common: tuple[str, ...] = ()
     distributed: bool = False
-    check: Callable[[Any, Path], None] | None = None
-    defaults: Callable[[Path], Any] | None = None
+    check: str | None = None
+    defaults: str | None = None
     scores: bool = False
     gpu_share: float = 1.0
 

@@ -13,6 +13,7 @@ from minbert.files import atomic_file
 from multitask.inference.prediction_files import write_prediction_files
 from multitask.runs.artefact import LOCKS, Artefact, Weights, locate_model
 from multitask.runs.locks import shared
+from multitask.runtime.lazy import function_named
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import SCORING, Stage, stage_named
 from multitask.stages.run_stage import OpenRun, run_stage
@@ -77,7 +78,7 @@ def check_preset(preset: Preset, seeds: int) -> None:
     scored = (of.evaluation(model) for of in preset.experiments for model in of.models.values())
     for stage, config, folder in dict.fromkeys((node.stage, node.config, node.data) for node in scored):
         if check := stage_named(stage).check:
-            check(config, folder)
+            function_named(check)(config, folder)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,10 @@
 """Scores of a model on the dev sets and on SentEval's tasks: settings and registration."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from minbert.errors import InputError
 from minbert.settings import settings
-from multitask.evaluation.suite_sets import SETS, missing_files
 from multitask.stages.registry import SCORING, Stage, register
 
 
@@ -29,12 +26,6 @@ class SuitesConfig:
     train on and score about this many rows. They are the same rows every time."""
     geometry: bool = False
     """Also measure alignment, uniformity and so on of the embeddings of the STS Benchmark's scored sentences."""
-
-
-def _check_suites(config: SuitesConfig, folder: Path) -> None:
-    for suite in config.suites:
-        if len(missing_files(SETS[suite], folder)) == len(SETS[suite]):
-            raise InputError(f"{folder}: has no data set of {suite}; pass SentEval's data folder with --suites-data")
 
 
 ON_DEV = register(
@@ -63,7 +54,7 @@ ON_SUITES = register(
         with_seed=None,
         computing=SCORING,
         command=False,
-        check=_check_suites,
+        check="multitask.stages.evaluate:check_suites",
         scores=True,
         gpu_share=0.5,
     )

@@ -1,7 +1,6 @@
 """Fusion training: settings and registration."""
 
 from dataclasses import field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from minbert.settings import AtLeastZero, settings
@@ -37,17 +36,6 @@ class FuseConfig:
     """Weight of the contrastive losses."""
 
 
-def defaults_for(data: Path) -> FuseConfig:
-    """The command's defaults for these data: those of the report's tasks that are declared, or all tasks on labels."""
-    from multitask.tasks.declarations import load_tasks
-
-    declared = load_tasks(data)
-    if not declared.keys() >= set(REPORT.tasks):
-        return FuseConfig(finetune=replace(REPORT, tasks=(), untrained=()), unlabelled=())
-    pairs = tuple(name for name in PAIRS if name in declared)
-    return FuseConfig(finetune=replace(REPORT, untrained=pairs), unlabelled=pairs)
-
-
 def _with_seed(config: FuseConfig, seed: int) -> Any:
     return replace(config, finetune=replace(config.finetune, seed=seed))
 
@@ -64,6 +52,6 @@ STAGE = register(
         summary="multitask.stages.summaries:of_training",
         common=(*COMMON, "objective"),
         distributed=True,
-        defaults=defaults_for,
+        defaults="multitask.stages.fuse:defaults_for",
     )
 )

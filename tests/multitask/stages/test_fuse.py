@@ -26,9 +26,8 @@ from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
-from multitask.stages import fuse as stage
 from multitask.stages.finetune import finetune
-from multitask.stages.fuse import fuse
+from multitask.stages.fuse import defaults_for, fuse
 from multitask.stages.settings.fuse import REPORT, FuseConfig
 from multitask.training.config import OptimizerConfig
 from multitask.training.trainable import Update
@@ -333,13 +332,11 @@ def test_a_named_task_that_the_tasks_file_lacks_is_refused(option, tiny_encoder,
 
 
 def test_defaults_name_the_tasks_of_the_report_that_are_declared(small_data, tmp_path):
-    assert stage.STAGE.defaults(small_data) == FuseConfig()  # so the course's runs keep their hashes
-    some = stage.STAGE.defaults(
-        tasks_of(tmp_path, sentiment="classification", similarity="regression", topic="regression")
-    )
+    assert defaults_for(small_data) == FuseConfig()  # so the course's runs keep their hashes
+    some = defaults_for(tasks_of(tmp_path, sentiment="classification", similarity="regression", topic="regression"))
     assert (some.finetune.tasks, some.finetune.untrained) == (("sentiment",), ("similarity",))
     assert some.unlabelled == ("similarity",)
-    none = stage.STAGE.defaults(tasks_of(tmp_path, similarity="regression", topic="classification"))
+    none = defaults_for(tasks_of(tmp_path, similarity="regression", topic="classification"))
     assert (none.finetune.tasks, none.finetune.untrained, none.unlabelled) == ((), (), ())
 
 
