@@ -274,29 +274,6 @@ def test_unknown_sources_and_objectives_that_need_labels_are_refused(run):
         run(varied(CONFIG, objective=ObjectiveConfig("cosine")))
 
 
-def test_the_command(tiny_encoder, small_data, tmp_path, capsys):
-    where = ["--start", str(tiny_encoder), "--data", str(small_data), "--runs", str(tmp_path), "--device", "cpu"]
-    settings = [
-        "--epochs",
-        "2",
-        "--steps",
-        "one",
-        "--contrastive-weight",
-        "0.5",
-        "--objective",
-        "met:margin=0.4",
-    ]
-    assert main(["fuse", *where, *settings, "--set", "quora_share=0.1"]) == 0
-    *table, folder = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in table[-2:]] == ["1", "2"]
-    artefact = Artefact(Path(folder))
-    config = json.loads((artefact.folder / "config.json").read_text())
-    assert (config["steps"], config["contrastive_weight"], config["contrastive"]["quora_share"]) == ("one", 0.5, 0.1)
-    assert config["contrastive"]["objective"] == {"name": "met", "parameters": [["margin", 0.4]]}
-    assert main(["evaluate", "--model", folder, "--data", str(small_data), "--device", "cpu"]) == 0
-    assert "similarity  pearson" in capsys.readouterr().out
-
-
 def tasks_of(folder: Path, **kinds: str) -> Path:
     """A tasks file on forty rows with two labels."""
     rows = [{"text": f"text {number}", "topic": "ab"[number % 2], "value": number % 5} for number in range(40)]

@@ -5,7 +5,6 @@ import json
 import math
 import shutil
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from minbert.train_vocabulary import train_tokenizer
-from multitask.cli.main import main
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.models.model_folder import resolve_pooling
 from multitask.models.multitask_model import MultitaskModel
@@ -346,18 +344,3 @@ def test_nothing_to_train_on_is_refused(run, tmp_path):
     assert line["scores"] == {}
     with pytest.raises(InputError, match='unknown source "nli"'):
         run(replace(CONFIG, sources=("nli",)))
-
-
-def test_the_command(tiny_encoder, data, tmp_path, capsys):
-    command = ["mlm", "--start", str(tiny_encoder), "--data", str(data), "--runs", str(tmp_path / "runs")]
-    sizes = ["--set", "hidden_size=16", "num_hidden_layers=1"]
-    settings = ["--sources", "unlabelled", "similarity", "--set", "mask_share=0.3", "--device", "cpu"]
-    assert main([*command, *sizes, *settings]) == 2
-    assert "it goes with --from-scratch" in capsys.readouterr().err
-    assert not (tmp_path / "runs").exists()
-    assert main([*command, *sizes, *settings, "--from-scratch"]) == 0
-    artefact = Artefact(Path(capsys.readouterr().out.splitlines()[-1]))
-    config = json.loads((artefact.folder / "config.json").read_text())
-    assert config["sources"] == ["unlabelled", "similarity"]
-    assert config["masking"] == {"mask_share": 0.3}
-    assert BertModel.from_pretrained(str(artefact.model_folder())).config.num_hidden_layers == 1

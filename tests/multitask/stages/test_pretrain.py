@@ -464,28 +464,20 @@ def test_alignment_is_of_similar_pairs_and_uniformity_of_different_sentences(run
     assert measured["uniformity"] == pytest.approx(math.log(np.mean(spread)), abs=1e-4)
 
 
-def test_pairs_with_scores_of_another_range_have_no_alignment(run, data, tmp_path):
-    data = Path(copytree(data, tmp_path / "other"))
-    (data / "pairs.csv").write_text("a,b,c\nA film.,A movie.,90\nA film.,A cat.,10\nA dog.,A cat.,30\n")
-    declared = ['text = ["a", "b"]', 'label = "c"', "range = [0, 100]", 'train = "pairs.csv"', 'dev = "pairs.csv"']
-    (data / "tasks.toml").write_text("\n".join(["[tasks.similarity]", 'kind = "cosine"', *declared, ""]))
-    [line] = run(replace(CONFIG, select="similarity"), data=data / "tasks.toml").history()
-    assert line["dev"]["similarity"].keys() == {"pearson", "spearman"}
-
-
 @pytest.mark.parametrize(
-    ("pairs", "measured"),
+    ("pairs", "most", "measured"),
     [
-        (["A film.,A movie.,3.9", "A dog.,A cat.,1"], {"uniformity"}),
-        (["A film.,A film.,5", "A film.,A film.,4"], {"alignment"}),
+        (["A film.,A movie.,3.9", "A dog.,A cat.,1"], 5, {"uniformity"}),
+        (["A film.,A film.,5", "A film.,A film.,4"], 5, {"alignment"}),
+        (["A film.,A movie.,90", "A film.,A cat.,10"], 100, set()),
     ],
-    ids=["without positive pairs", "with one sentence"],
+    ids=["without positive pairs", "with one sentence", "with scores of another range"],
 )
-def test_a_measure_is_left_out_if_its_sentences_are_missing(pairs, measured, run, data, tmp_path):
+def test_a_measure_is_left_out_if_its_sentences_are_missing(pairs, most, measured, run, data, tmp_path):
     data = Path(copytree(data, tmp_path / "few"))
     (data / "train.csv").write_text("a,b,c\nA film.,A movie.,4\nA film.,A cat.,1\n")
     (data / "dev.csv").write_text("\n".join(["a,b,c", *pairs, ""]))
-    declared = ['text = ["a", "b"]', 'label = "c"', "range = [0, 5]", 'train = "train.csv"', 'dev = "dev.csv"']
+    declared = ['text = ["a", "b"]', 'label = "c"', f"range = [0, {most}]", 'train = "train.csv"', 'dev = "dev.csv"']
     (data / "tasks.toml").write_text("\n".join(["[tasks.similarity]", 'kind = "cosine"', *declared, ""]))
     [line] = run(replace(CONFIG, select="similarity"), data=data / "tasks.toml").history()
     assert line["dev"]["similarity"].keys() == {"pearson", "spearman", *measured}

@@ -2,7 +2,6 @@
 
 import errno
 import logging
-import math
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from minbert.errors import InputError
 from multitask.runtime.errors import TrainingError
 from multitask.training.config import OptimizerConfig
 from multitask.training.loop import MOST_SCHEDULED_EPOCHS, LoopConfig
-from tests.multitask.cli.test_main import CPU, call
 from tests.multitask.training.toy import NEVER, Cut, Problem, cut_before, result, run
 
 EXPLODING = OptimizerConfig(learning_rate=1e300, weight_decay=1e300)
@@ -39,24 +37,6 @@ def test_a_step_that_spoils_the_weights_saves_no_state(tmp_path):
     with pytest.raises(TrainingError, match="step 1: the weights"):
         run(tmp_path, Problem(), config, save_every=-1)
     assert not (tmp_path / "state").exists()
-
-
-@pytest.mark.parametrize(
-    "command", [("mlm", "--train-limit", 12), ("pretrain", "--train-limit", 12, "--select", "last")], ids=lambda c: c[0]
-)
-def test_a_command_whose_last_step_explodes_fails(tiny_encoder, sample_data, tmp_path, command, capsys):
-    where = ("--start", tiny_encoder, "--data", sample_data, "--runs", tmp_path)
-    assert call(*command, *where, "--learning-rate", 1e38, "--set", "weight_decay=1e38", *CPU) == 1
-    assert "the weights encoder." in capsys.readouterr().err
-    assert not list(tmp_path.glob("*/DONE"))
-    assert not list(tmp_path.glob("*/checkpoints/*"))
-
-
-@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-@pytest.mark.parametrize("name", ["learning_rate", "head_learning_rate", "warmup", "weight_decay", "clip"])
-def test_settings_of_the_optimizer_are_finite(name, value):
-    with pytest.raises(InputError, match=f"{name} is "):
-        OptimizerConfig(**{name: value})
 
 
 @pytest.mark.parametrize("place", [0, 0.3, 0.6, -70, -1])
