@@ -32,12 +32,13 @@ FOLDS = 10
 GRID = (1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)
 TRAINING_SET_GRID = (1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """Of tasks that choose by cross-validation on their training set."""
-# Of the gradient of the mean loss, in units of the features' length. It is as small as fp32 allows: with a looser one,
-# a warm start would stop at once.
-TOLERANCE = 2e-6
+# Of the gradient of the mean loss, in units of the features' length. With a looser one, and in fp32, a processor's order
+# of adding would decide where the search ends, and with it the classes of single rows.
+TOLERANCE = 1e-7
 MOST_STEPS = 1000
 
 Labels = NDArray[np.int64]  # [rows]
+Features = NDArray[np.float64]  # [rows, features]
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,13 @@ def predict_classes(data: ClassificationData, table: EmbeddingTable, seed: int) 
     """
     from threadpoolctl import threadpool_limits
 
-    features = pair_features(*(table[column] for column in data.columns))
+    features = pair_features(*(table[column] for column in data.columns)).astype(np.float64)
     # These products are so small that sharing each between BLAS threads would take many times longer.
     with threadpool_limits(1):
         return _predicted(features, data, seed)
 
 
-def _predicted(features: Vectors, data: ClassificationData, seed: int) -> Labels:
+def _predicted(features: Features, data: ClassificationData, seed: int) -> Labels:
     train, dev = data.splits == "train", data.splits == "dev"
     if not train.any():
         return _cross_validated(features, data.labels, _folds(data.labels, seed))
@@ -108,7 +109,7 @@ def _folds(labels: Labels, seed: int) -> Labels:
     return folds
 
 
-def _cross_validated(features: Vectors, labels: Labels, folds: Labels) -> Labels:
+def _cross_validated(features: Features, labels: Labels, folds: Labels) -> Labels:
     parts = [folds == fold for fold in range(FOLDS)]
     accuracies: list[list[NDArray[np.float64]]] = [[] for _ in parts]
     for one, other in combinations(range(FOLDS), 2):
@@ -123,7 +124,7 @@ def _cross_validated(features: Vectors, labels: Labels, folds: Labels) -> Labels
 
 
 def _accuracies(
-    features: Vectors, labels: Labels, train: Mask, held_out: Sequence[Mask], grid: Sequence[float]
+    features: Features, labels: Labels, train: Mask, held_out: Sequence[Mask], grid: Sequence[float]
 ) -> NDArray[np.float64]:
     """Accuracy on each held-out part with each regularisation, [parts, grid]. Each fit continues the one before it."""
     inputs, targets = features[train], labels[train]
@@ -136,7 +137,7 @@ def _accuracies(
 
 
 def _chosen(
-    features: Vectors,
+    features: Features,
     labels: Labels,
     train: Mask,
     test: Mask,
@@ -149,7 +150,7 @@ def _chosen(
     return _classifier(inputs).set_params(C=best).fit(inputs, labels[train]).predict(features[test])
 
 
-def _classifier(features: Vectors) -> "LogisticRegression":
+def _classifier(features: Features) -> "LogisticRegression":
     """A classifier whose tolerance fits the size of features [rows, dim]."""
     from sklearn.linear_model import LogisticRegression
 

@@ -50,7 +50,7 @@ ON_SUITES = register(
         "multitask.stages.evaluate:score_suites",
         "multitask.stages.reads:of_suites",
         "Score a model's frozen embeddings on SentEval's tasks.",
-        version=5,
+        version=6,
         with_seed=None,
         computing=SCORING,
         command=False,

@@ -1,6 +1,7 @@
 """Transfer predictions equal the protocol written out with plain scikit-learn in fp64."""
 
 import warnings
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -62,6 +63,16 @@ def parts(labels):
 
 def without(rows, count):
     return np.setdiff1d(np.arange(count), np.concatenate(rows))
+
+
+def test_predictions_do_not_depend_on_the_order_in_which_dimensions_are_added():
+    """Other processors have other orders. The classes overlap, so that many rows are near the border."""
+    data, table = problem(2, {"train": 1000, "dev": 200, "test": 4000}, dim=50, noise=10)
+    vectors = (table.vectors + 100) / 20  # all in about the same direction, as those of many encoders
+    orders = [np.random.default_rng(seed).permutation(50) for seed in range(4)]
+    first, *others = (predict_classes(data, replace(table, vectors=vectors[:, order]), SEED) for order in orders)
+    for found in others:
+        np.testing.assert_array_equal(found, first)
 
 
 def test_regularisation_has_sentevals_ranges():
