@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from multitask.evaluation.statistics import ROUNDING, SAMPLES, Values
 from multitask.tasks.metrics import Metric
@@ -105,8 +106,6 @@ def _class_weights(
     weights: Values, numbers: NDArray[Any], classes: int, counted: NDArray[np.bool_] | None = None
 ) -> Values:
     """The weight of the examples of each class, [samples, classes]; only of `counted` ones."""
-    from scipy.sparse import csr_array
-
     size = len(numbers)
     ones = np.ones(size) if counted is None else counted.astype(np.float64)
     indicator = csr_array((ones, (np.arange(size), numbers.astype(np.int64))), shape=(size, classes))

@@ -11,6 +11,7 @@ from minbert.settings import AtLeastZero, Count, settings
 from multitask.cli.command import STUDIES, Command, Group
 from multitask.cli.options import POSITIONAL
 from multitask.cli.stage_commands import TASKS_FILE
+from multitask.runtime.lazy import function_named
 from multitask.runtime.options import MAX_THREADS, Computing
 from multitask.schedulers.config import SchedulerConfig
 from multitask.stages.settings.finetune import FinetuneConfig
@@ -66,15 +67,15 @@ class Tables:
         return load_preset(self.preset, self.start, self.data, keys, self.suites_data)
 
     def _own_tasks(self, tasks_file: Path) -> Preset:
-        from studies.engine.tasks_table import tasks_preset
-
         for name in ("preset", "data", "suites_data", "tables"):
             if getattr(self, name) is not None:
                 raise InputError(f"{name} and --tasks-file cannot be given together")
         for name in ("untrained", "scheduler", "seed"):
             if getattr(self.finetune, name) != getattr(SETTINGS, name):
                 raise InputError(f"{name} is not for a table; it takes --tasks, --schedulers and --seeds")
-        return tasks_preset(tasks_file, self.start, self.finetune, self.schedulers)
+        return function_named("studies.engine.tasks_table:tasks_preset")(
+            tasks_file, self.start, self.finetune, self.schedulers
+        )
 
 
 @settings

@@ -13,6 +13,8 @@ from multiprocessing.context import SpawnProcess
 from types import FrameType
 from typing import NoReturn, Self
 
+import torch
+
 from minbert.errors import InputError
 from multitask.runtime.errors import Interrupted
 from multitask.runtime.options import Device
@@ -32,8 +34,6 @@ def local_engine(workers: int | None, device: Device, threads: int = 1) -> Engin
     Raises:
         InputError: less than one worker.
     """
-    import torch
-
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers}: expected at least 1")
     count = torch.cuda.device_count() if device != "cpu" else 0

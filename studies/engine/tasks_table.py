@@ -4,9 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from minbert.errors import InputError
 from multitask.runs.artefact import Weights
+from multitask.schedulers import SCHEDULERS, build_scheduler
 from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.tasks.declarations import chosen_tasks, default_tasks
+from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.tasks.task import Task
 from studies.engine.experiments import Experiment, experiment
 from studies.engine.presets import SAMPLE, Preset
@@ -27,9 +32,6 @@ def tasks_preset(tasks_file: Path, start: str | None, settings: FinetuneConfig, 
         InputError: a file or declaration that is not valid, less than two tasks, or a scheduler that does not exist or
             is not installed.
     """
-    from multitask.tasks.declarations import chosen_tasks, default_tasks
-    from multitask.tasks.read_examples import load_rows, load_training_rows
-
     tasks: dict[str, Task] = {}
     sizes = []
     for name, declared in chosen_tasks(tasks_file, settings.tasks or default_tasks(tasks_file)).items():
@@ -78,8 +80,6 @@ def _note(settings: FinetuneConfig, tasks: Mapping[str, Task]) -> str:
 
 def _fitting(settings: FinetuneConfig, tasks: Mapping[str, Task], names: Sequence[str]) -> list[str]:
     """The schedulers of these names, each once. Raises InputError for one that is unknown or not installed."""
-    from multitask.schedulers import SCHEDULERS
-
     if "all" in names:
         return [name for name in SCHEDULERS if _problem(settings, tasks, name) is None]
     for name in names:
@@ -90,10 +90,6 @@ def _fitting(settings: FinetuneConfig, tasks: Mapping[str, Task], names: Sequenc
 
 def _problem(settings: FinetuneConfig, tasks: Mapping[str, Task], name: str) -> InputError | None:
     """Why a scheduler cannot train the tasks."""
-    import torch
-
-    from multitask.schedulers import build_scheduler
-
     try:
         build_scheduler(replace(settings, scheduler=name), tasks, torch.device("cpu"))
     except InputError as error:
