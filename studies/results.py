@@ -23,7 +23,7 @@ from minbert.settings import read_as
 from multitask.evaluation.statistics import LEVEL
 
 VERSION = 4
-"""Of the file. Version 3 had none of the columns `difference_low`, `difference_high` and `seen`."""
+"""Of the file."""
 READABLE = (3, VERSION)
 METADATA = b"minbert-multitask results"
 """Key of the tables' descriptions in the file's metadata."""
@@ -54,7 +54,9 @@ LINE: Final[dict[str, pyarrow.DataType]] = {
     "seen": pyarrow.bool_(),  # whether the row's models were trained on some of the scored examples
 }
 """The columns of the file, with their types. A line is the score of one seed, with what is known of its row's mean."""
-OF_CELL = list(LINE)[12:]
+NEW = ("difference_low", "difference_high", "seen")
+"""The columns that files of version 3 lack."""
+OF_CELL = ["low", "high", "difference", "p", "published", *NEW]
 """The columns that all seeds of a row share."""
 
 
@@ -211,11 +213,13 @@ class Results:
         described: _Descriptions = read_as(_Descriptions, about.decode(errors="replace"), path)
         if described.version not in READABLE:
             raise _foreign(path, "written by another version")
-        if not set(list(LINE)[:17]) <= set(found.column_names):
+        if not set(LINE) - set(NEW) <= set(found.column_names):
             raise _foreign(path, "another Parquet file")
         lines = frame_of(found)
         if set(lines.table) != {one.table for one in described.tables}:
             raise _foreign(path, "lines of other tables than its metadata describe")
+        for text in lines.point.unique():
+            read_as(dict[str, Any], text, path)
         for one in described.tables:
             known = {(column.task, column.metric) for column in one.columns}
             of_table = lines[lines.table == one.table]

@@ -57,6 +57,10 @@ FORMS: Mapping[str, Callable[[float], str]] = {
 }
 
 
+LEAF = {"row", "less", "mean_of", "less_mean_of", "called", "column", "measure", "above", "below", "margin", "form"}
+"""The words of a leaf about rows."""
+
+
 class UntestedError(Exception):
     """The results cannot decide a claim: the message says why, if it is not for lack of results."""
 
@@ -216,11 +220,18 @@ class Evaluator:
             if name in condition:
                 parts, left_out = self._items(condition[name], _without(condition, name))
                 return Combined(parts, every, left_out)
+        self._check(condition)
         if "every" in condition:
             return Combined([self.statement(part) for part in condition["every"]], every=True)
         if "optima_differ" in condition:
             return self._optima_differ(**condition["optima_differ"])
         return self._leaf(condition)
+
+    def _check(self, condition: Condition) -> None:
+        """Raises InputError for a word that a condition of this kind does not have."""
+        words = next(({name} for name in ("every", "optima_differ") if name in condition), LEAF)
+        if (unknown := set(condition) - words) and not set(condition) & set(self.numbers):
+            raise InputError(f"a claim's condition has {min(unknown)}; expected {', '.join(sorted(words))}")
 
     def _items(self, items: Sequence[str], condition: Condition) -> tuple[list[Statement], str]:
         """The statements for the items of a list, and what was found of those that `if` or `unless` leave out."""

@@ -107,6 +107,7 @@ def with_column(path: Path, name: str, value: str | None) -> None:
         (lambda path: rewritten(path, version="one"), "version is"),
         (lambda path: rewritten(path, tables=[]), "lines of other tables"),
         (lambda path: with_column(path, "task", "other"), "table 1 has no column other accuracy"),
+        (lambda path: with_column(path, "point", "[1]"), "expected"),
     ],
 )
 def test_other_files_are_one_clear_line(damage: Any, told: str, path: Path) -> None:

@@ -1,6 +1,7 @@
 """Studies: a folder with a module `study` is found by itself, and what all studies share knows none of them."""
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import studies
 from minbert.errors import InputError
 from studies.engine.recipes import Recipes
-from studies.report.claims import read_claims
+from studies.report.claims import judge, read_claims
 from studies.study import all_experiments, all_studies
 from tests.conftest import ROOT
 
@@ -63,6 +64,8 @@ def test_a_new_folder_is_a_new_study(recipes: Recipes, tmp_path: Path, monkeypat
     (folder / "claims.toml").write_text(CLAIM.replace("section =", "chapter ="))
     with pytest.raises(InputError, match=r"claims.toml: claim better: .*section"):
         read_claims(study.folder / "claims.toml")
+    with pytest.raises(InputError, match=r"a claim's condition has abov; expected above, below, called, "):
+        judge([replace(first, tables=(), condition={"row": "row", "abov": 0.5})], {}, {})
     assert [experiment.table.title for experiment in all_experiments(recipes) if experiment.table.key == "new"]
 
 
