@@ -72,14 +72,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Group:
-    """Commands under a common name, such as `data check` and `data fetch`.
-
-    Args:
-        name: the common name.
-        help: what the commands are for.
-        commands: the commands.
-        section: heading in the list of all commands.
-    """
+    """Commands under a common name, such as `data check` and `data fetch`."""
 
     name: str
     help: str

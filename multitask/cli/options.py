@@ -28,12 +28,7 @@ class Option:
         path: the fields that lead to it, its own name last.
         kind: the type of its value, or of each of several values.
         default: its default; MISSING if a value must be given.
-        help: what it means.
         section: what the class that declares it is about, as a heading.
-        positional: whether it is given without a flag.
-        several: whether it takes several values.
-        may_be_none: whether it takes `none`.
-        choices: the values that it takes, if they are few.
     """
 
     path: tuple[str, ...]
