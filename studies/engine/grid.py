@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Self
 
-from multitask.runs.artefact import Artefact
+from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions
 from studies.engine.experiments import Experiment
 from studies.engine.jobs import Done, Engine, Failed, Job
@@ -108,9 +108,11 @@ def compute_grid(
 
 def _job(node: Node, row: Row, outcomes: Outcomes, store: Store, options: RunOptions) -> Job:
     name = re.sub(r"\W+", "-", row.key.lower()).strip("-")
-    runs = [outcomes[parent] for parent in node.needs]
-    parents = tuple(run for run in runs if isinstance(run, Artefact))
-    return Job(node, parents, replace(options, name=name, keep=False), store.log(node, name))
+    parents = [outcomes[parent] if isinstance(parent, Node) else parent for parent in node.parents]
+    models = tuple(
+        Weights(str(p.folder)) if isinstance(p, Artefact) else p for p in parents if not isinstance(p, Failed)
+    )
+    return Job(node, models, replace(options, name=name, keep=False), store.log(node, name))
 
 
 def _say(node: Node, row: Row, number: int, total: int, outcome: Done | Failed) -> None:

@@ -28,24 +28,15 @@ class Job:
 
     Args:
         node: the stage.
-        parents: the artefacts of its parents, in their order; start weights have none.
+        models: the models that it starts from, in the order of the node's parents.
         options: where to compute and to write.
         log: file that everything said meanwhile is added to.
     """
 
     node: Node
-    parents: tuple[Artefact, ...]
+    models: tuple[Weights, ...]
     options: RunOptions
     log: Path
-
-    @property
-    def models(self) -> list[Weights]:
-        """The models that the stage starts from, in the order of the node's parents."""
-        artefacts = iter(self.parents)
-        return [
-            parent if isinstance(parent, Weights) else Weights(str(next(artefacts).folder))
-            for parent in self.node.parents
-        ]
 
 
 @dataclass(frozen=True)

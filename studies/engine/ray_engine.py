@@ -99,10 +99,9 @@ class Ray:
             device="cuda" if self.runtime.device.type == "cuda" else "cpu",
             precision=self.runtime.precision,
         )
-        parents = tuple(replace(parent, folder=parent.folder.resolve()) for parent in job.parents)
-        weights = tuple(_absolute(parent) if isinstance(parent, Weights) else parent for parent in job.node.parents)
-        node = replace(job.node, parents=weights, data=job.node.data.resolve())
-        return replace(job, node=node, parents=parents, options=options, log=job.log.resolve())
+        models = tuple(map(_absolute, job.models))
+        node = replace(job.node, data=job.node.data.resolve())
+        return replace(job, node=node, models=models, options=options, log=job.log.resolve())
 
 
 def _absolute(weights: Weights) -> Weights:

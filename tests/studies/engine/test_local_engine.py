@@ -66,7 +66,9 @@ def test_two_grids_at_once_share_the_work(preset: Preset, processes: ForkServerC
 
 def test_a_process_that_dies_fails_its_job_and_is_replaced(preset: Preset, tmp_path: Path) -> None:
     options = RunOptions("cpu", "fp32", tmp_path / "runs")
-    job = Job(preset.experiments[0].models["none"], (), options, tmp_path / "runs" / "logs" / "job.log")
+    job = Job(
+        preset.experiments[0].models["none"], (preset.recipes.start,), options, tmp_path / "runs" / "logs" / "job.log"
+    )
     with Processes([None]) as engine:
         engine.submit(job)
         killed = engine.workers[0].process.pid
@@ -107,7 +109,9 @@ def test_a_stop_ends_a_process_whose_training_fails_to_stop(
 ) -> None:
     """As on a full disk: the process outlives its training, and must not wait for another job."""
     log = tmp_path / "logs" / "job.log"
-    job = Job(preset.experiments[0].models["none"], (), RunOptions("cpu", "fp32", tmp_path / "runs"), log)
+    job = Job(
+        preset.experiments[0].models["none"], (preset.recipes.start,), RunOptions("cpu", "fp32", tmp_path / "runs"), log
+    )
     monkeypatch.setattr(engine_of_processes, "_serve", serve_and_fail)
     with Processes([None]) as engine:
         engine.submit(job)

@@ -1,0 +1,155 @@
+"""A run's key follows what decides its bits and nothing else, and is known before anything is loaded."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from minbert.errors import InputError
+from multitask.runs.artefact import Artefact, Weights
+from multitask.runs.run_hash import hash_of_file
+from multitask.runtime.device import Runtime
+from multitask.runtime.lazy import function_named
+from multitask.runtime.options import RunOptions
+from multitask.stages.registry import stage_named, stages
+from multitask.stages.run_stage import identity_of, key_of, run_stage
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings.pretrain import PretrainConfig
+
+TASKS = """
+[tasks.topic]
+kind = "classification"
+text = "t"
+label = "l"
+labels = ["a", "b"]
+train = "topic.csv"
+
+[tasks.value]
+kind = "regression"
+text = "t"
+label = "l"
+train = "value.csv"
+dev = "value-dev.csv"
+test = "value-test.csv"
+"""
+FILES = {
+    name: f"t,l\n{name},a\n" for name in ("topic.csv", "value.csv", "value-dev.csv", "value-test.csv", "other.csv")
+}
+CPU = Runtime(torch.device("cpu"), "fp32", threads=1)
+
+
+@pytest.fixture
+def tasks_file(tmp_path: Path) -> Path:
+    for name, content in {**FILES, "sentences.txt": "One.\nTwo.\n", "tasks.toml": TASKS}.items():
+        (tmp_path / name).write_text(content)
+    return tmp_path / "tasks.toml"
+
+
+def key(tasks_file: Path, config: Any = None, stage: str = "finetune", runtime: Runtime = CPU) -> str:
+    config = config or stage_named(stage).config()
+    return key_of(stage_named(stage), ["a parent"], tasks_file, config, runtime).digest()
+
+
+@pytest.mark.parametrize(
+    ("file", "finetune", "evaluate", "pretrain"),
+    [
+        ("topic.csv", True, True, False),
+        ("value.csv", True, False, False),
+        ("value-dev.csv", True, True, False),
+        ("value-test.csv", False, False, False),
+        ("other.csv", False, False, False),
+        ("sentences.txt", False, False, True),
+    ],
+)
+def test_only_the_files_that_a_stage_reads_are_part_of_its_key(tasks_file, file, finetune, evaluate, pretrain):
+    """The rows of `topic` are training and development rows."""
+    read = {"finetune": None, "evaluate": None, "pretrain": PretrainConfig(select="last")}
+    before = {stage: key(tasks_file, config, stage) for stage, config in read.items()}
+    (tasks_file.parent / file).write_text("t,l\nchanged,a\n")
+    changed = {stage: key(tasks_file, config, stage) != before[stage] for stage, config in read.items()}
+    assert changed == {"finetune": finetune, "evaluate": evaluate, "pretrain": pretrain}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "matters"),
+    [
+        ("# a comment\n", "", False),
+        ('test = "value-test.csv"', "", False),
+        ('label = "l"\nlabels', 'label = "m"\nlabels', True),
+        ('train = "topic.csv"', 'train = "topic.csv"\nweight = 2.0', True),
+        ('train = "topic.csv"', 'train = "topic.csv"\nseparator = ";"', True),
+        ('train = "topic.csv"', 'train = "topic.csv"\ndev_share = 0.5', True),
+        ('train = "topic.csv"', 'train = {file = "topic.csv", split = "train"}', True),
+    ],
+)
+def test_declarations_are_part_of_the_key_and_the_tasks_file_is_not(tasks_file, then, now, matters):
+    tasks_file.write_text("# a comment\n" + TASKS)
+    before = key(tasks_file)
+    tasks_file.write_text(("# a comment\n" + TASKS).replace(then, now))
+    assert (key(tasks_file) != before) == matters
+
+
+def test_the_order_of_tasks_matters_and_the_place_of_files_does_not(tasks_file, tmp_path):
+    before = key(tasks_file)
+    moved = Path(shutil.copytree(tasks_file.parent, tmp_path.with_name(f"{tmp_path.name}-moved")))
+    assert key(moved / "tasks.toml") == before
+    first, second = TASKS.split("\n\n")
+    tasks_file.write_text(f"{second}\n{first}\n")
+    assert key(tasks_file) != before
+
+
+def test_a_task_that_is_not_trained_or_scored_does_not_matter(tasks_file):
+    config = FinetuneConfig(tasks=("value",))
+    before = key(tasks_file, config)
+    (tasks_file.parent / "topic.csv").write_text("t,l\nchanged,a\n")
+    assert key(tasks_file, config) == before
+
+
+def test_threads_are_part_of_the_key_of_trainings_only(tasks_file):
+    other = replace(CPU, threads=2)
+    assert key(tasks_file) != key(tasks_file, runtime=other)
+    assert key(tasks_file, stage="evaluate") == key(tasks_file, stage="evaluate", runtime=other)
+    assert key(tasks_file) != key(tasks_file, runtime=replace(CPU, precision="bf16"))
+
+
+def test_a_file_is_hashed_again_when_it_has_changed(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("one")
+    first = hash_of_file(path)
+    path.write_text("two")
+    assert hash_of_file(path) != first
+    path.write_text("one")
+    assert hash_of_file(path) == first
+
+
+def test_a_model_is_its_runs_key_or_the_hashes_of_its_files(tiny_encoder, tmp_path):
+    hashes = identity_of(Weights(str(tiny_encoder)))
+    assert isinstance(hashes, dict)
+    assert hashes == identity_of(Weights(str(shutil.copytree(tiny_encoder, tmp_path / "copy"))))
+    assert {"model.safetensors", "config.json", "tokenizer.json"} <= hashes.keys()
+    run = tmp_path / "finetune-run-0123456789abcdef"
+    run.mkdir()
+    (run / "inputs.json").write_text("{}")
+    with pytest.raises(InputError, match="not a complete run"):
+        identity_of(Weights(str(run)))
+    Artefact(run).finish()
+    assert identity_of(Weights(str(run))) == "0123456789abcdef"
+    with pytest.raises(InputError, match="renamed"):
+        identity_of(Weights(str(run.rename(tmp_path / "my-model"))))
+
+
+def test_a_run_that_is_refused_leaves_nothing(tiny_encoder, tasks_file, tmp_path):
+    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / "runs")
+    with pytest.raises(InputError, match=r"topic\.csv"):
+        run_stage(stage_named("finetune"), [tiny_encoder], tasks_file, FinetuneConfig(), options)
+    assert not list((tmp_path / "runs").glob("[!.]*"))
+
+
+@pytest.mark.parametrize("name", sorted(stages()))
+def test_the_functions_that_a_stage_names_exist(name):
+    stage = stages()[name]
+    for function in (stage.compute, stage.reads, stage.summary):
+        assert function is None or callable(function_named(function))
