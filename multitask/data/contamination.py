@@ -121,9 +121,7 @@ class TrainedOn:
             if (found := cls.read(place)) is not None:
                 return found
         if is_run(run):
-            remedy = (
-                "run its command again (this adds them without training), then the commands of runs that start from it"
-            )
+            remedy = "run its command again, then the commands of runs that start from it"
             return cls(unknown=(f"{run} records no sentences; {remedy}",))
         return cls(unknown=_known_of_checkpoint(folder, name))
 
