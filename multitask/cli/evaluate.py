@@ -12,9 +12,9 @@ from multitask.data.tables import Source
 from multitask.evaluation.calibration_and_errors import write_details
 from multitask.evaluation.embedding_cache import default_cache
 from multitask.evaluation.embedding_suite_pages import suite_text, write_suite
-from multitask.evaluation.embedding_suites import evaluate_model
-from multitask.evaluation.task_predictions import estimate, load_split, tokenised
-from multitask.evaluation.task_scores import overlap, score
+from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
+from multitask.evaluation.task_predictions import load_split, tokenised
+from multitask.evaluation.task_scores import evaluate as evaluate_tasks
 from multitask.evaluation.text_tables import metrics_table, overlap_table
 from multitask.evaluation.training_overlap import any_seen
 from multitask.models.multitask_model import MultitaskModel, load_model, tasks_to_score
@@ -36,23 +36,19 @@ def _evaluate_tasks(options: Evaluate) -> int:
     model = load_model(folder, load_tasks(options.tasks_file or options.data)).to(runtime.device)
     data = _labelled_data(options, model)
     model.tasks = tasks_to_score(model, folder)
-    examples = {name: rows.examples for name, rows in data.items()}
-    estimates = estimate(model, data, runtime)
-    scores = score(model.tasks, estimates, examples)
-    trained_on = TrainedOn.of_folder(folder, options.model)
-    seen = overlap(model.tasks, estimates, examples, trained_on)
+    found = evaluate_tasks(model, data, TrainedOn.of_folder(folder, options.model), runtime)
     what = options.split if options.input is None else options.input.name.partition(".")[0]
     output = options.output or folder / f"evaluation-{what}.json"
-    result = {"overall": scores.overall, "tasks": scores.metrics, "split": what, **runtime.describe()}
-    parts = {name: asdict(task) for name, task in seen.items()}
-    write_json(output, {**result, "overlap": parts, "unknown": trained_on.unknown})
-    print(metrics_table(scores))
-    if any_seen(seen):
-        print(overlap_table(seen))
-    for line in trained_on.unknown:
+    result = {"overall": found.scores.overall, "tasks": found.scores.metrics, "split": what, **runtime.describe()}
+    parts = {name: asdict(task) for name, task in found.overlap.items()}
+    write_json(output, {**result, "overlap": parts, "unknown": found.unknown})
+    print(metrics_table(found.scores))
+    if any_seen(found.overlap):
+        print(overlap_table(found.overlap))
+    for line in found.unknown:
         print(f"not known: {line}")
     if options.details is not None:
-        for path in write_details(options.details, model.tasks, estimates, examples):
+        for path in write_details(options.details, found.tasks, found.estimates, found.examples):
             print(path)
     print(output)
     return 0
@@ -75,18 +71,11 @@ def _labelled_data(options: Evaluate, model: "MultitaskModel") -> "dict[str, Lab
 def _evaluate_suite(options: Evaluate) -> int:
     assert options.suite != "multitask"
     name = options.model
-    result = evaluate_model(
-        options.suite,
-        name,
-        options.data,
-        default_cache() if options.cache else None,
-        options.revision,
-        options.best_on,
-        options.pooling,
-        options.device,
-        options.precision,
-        options.seed,
+    known = KnownEncoder.load(
+        name, options.revision, options.best_on, options.pooling, options.device, options.precision
     )
+    cache = default_cache() if options.cache else None
+    result = evaluate_suites([options.suite], known, options.data, cache, seed=options.seed)[options.suite]
     if is_run(name):
         folder = locate_model(name, best_on=options.best_on)
     else:

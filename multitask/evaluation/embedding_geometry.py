@@ -68,6 +68,11 @@ class Geometry:
     effective_rank: float
     bands: dict[str, Band]
 
+    def numbers(self) -> dict[str, float | None]:
+        """The measures without the bands, rounded."""
+        values = {name: value for name, value in vars(self).items() if name != "bands"}
+        return {name: None if value is None else round(value, DIGITS) for name, value in values.items()}
+
 
 def geometry(data: SimilarityData, table: EmbeddingTable) -> Geometry:
     """Geometry of the sentences and pairs of a task, which has at least two different sentences."""

@@ -5,8 +5,8 @@ senteval_files.py and retrieval_sets.py.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from multitask.evaluation.retrieval_sets import RetrievalData
 from multitask.evaluation.senteval_files import STS_SETS, ClassificationData, DataSet, Mask, SimilarityData
 from multitask.evaluation.sts_scores import StsScores, cosines, sts_scores
 from multitask.evaluation.suite_sets import SETS, TaskSuite, missing_files
-from multitask.evaluation.training_overlap import ScoresWithOverlap, SeenRows, scores_with_overlap
+from multitask.evaluation.training_overlap import ScoresWithOverlap
 from multitask.evaluation.transfer_scores import TransferScores, predict_classes, transfer_scores
 from multitask.models.config import Pooling
 from multitask.models.sentence_encoder import Embedder, SentenceEncoder, load_encoder
@@ -31,7 +31,9 @@ from multitask.runtime.options import Device, EmbeddingPrecision
 from multitask.tasks.metrics import Metric
 
 SuiteName = TaskSuite | Literal["geometry"]
+STSB = "STSBenchmark"
 SuiteScores = StsScores | TransferScores | RetrievalScores | Geometry
+Answers = tuple[NDArray[Any], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Measurement:
     """
 
     scores_of: Callable[[Mask], SuiteScores]
-    answers: tuple[NDArray[Any], NDArray[Any]] | None = None
+    answers: Answers | None = None
 
 
 @dataclass(frozen=True)
@@ -97,20 +99,70 @@ SUITES: dict[SuiteName, Suite] = {
 
 
 @dataclass(frozen=True)
+class KnownEncoder:
+    """An encoder, and what a result says of it.
+
+    Args:
+        encoder: embeds sentences.
+        name: the user's name for it.
+        settings: how it embeds and computes: pooling, length in tokens, device, precision.
+        trained_on: its training data.
+    """
+
+    encoder: Embedder
+    name: str
+    settings: Mapping[str, Any]
+    trained_on: TrainedOn
+
+    @classmethod
+    def load(
+        cls,
+        name: str,
+        revision: str | None = None,
+        best_on: str | None = None,
+        pooling: Pooling = "auto",
+        device: Device = "auto",
+        precision: EmbeddingPrecision = "auto",
+    ) -> "KnownEncoder":
+        """Load an encoder.
+
+        Args:
+            name: a run's folder, a model folder, `all-minilm-l6-v2` or a hub id.
+            revision: of a hub id.
+            best_on: of a run's models, take the one that is best on this score; the leading model when left out.
+            pooling: replaces the model's own, unless it is `auto`.
+            device: where to compute.
+            precision: of matrix products.
+
+        Raises:
+            InputError: no such model.
+        """
+        place = str(locate_model(name, revision, best_on)) if is_run(name) else name
+        encoder = load_encoder(place, revision, pooling, device, precision)
+        if isinstance(encoder, SentenceEncoder):
+            settings = {"pooling": encoder.pooling, "max_length": encoder.max_length, **encoder.runtime.describe()}
+            return cls(encoder, name, settings, TrainedOn.of_folder(locate_model(place, revision), name))
+        settings = {"pooling": "its own" if pooling == "auto" else pooling, "max_length": "its own"}
+        return cls(encoder, name, settings, TrainedOn(unknown=(f"the training data of {name} is not recorded",)))
+
+
+@dataclass(frozen=True)
 class SuiteResult:
     """The scores of an encoder on a suite.
 
     Args:
         suite: its name.
         model: the user's name for the encoder.
-        settings: how it embeds and computes (pooling, length in tokens, device, precision), and the seed.
+        settings: of the encoder, and the seed.
         tasks: scores of the tasks whose files exist, by name.
         missing: for each other task, the first file that does not exist.
         unknown: a line for each part of the model's training data that may contain a task's sentences, because its
             contents are not recorded.
-        sentences: number of different sentences in all tasks.
+        sentences: number of different sentences in all tasks that were evaluated together.
         computed: how many of these were embedded now; the others came from the cache.
         seconds: of embedding and of scoring.
+        answers: gold answers and the encoder's of the tasks that have any.
+        geometry: of the STS Benchmark's embeddings, if it was asked for and the suite has it.
     """
 
     suite: SuiteName
@@ -122,6 +174,8 @@ class SuiteResult:
     sentences: int
     computed: int
     seconds: dict[str, float]
+    answers: dict[str, Answers] = field(default_factory=dict)
+    geometry: Geometry | None = None
 
     def main(self, scores: SuiteScores | None) -> float | None:
         """The score that papers' tables show, 0 to 1."""
@@ -138,115 +192,82 @@ class SuiteResult:
         return None if None in mains else float(np.mean([value for value in mains if value is not None]))
 
     def as_json(self) -> dict[str, Any]:
-        """The whole result as JSON types."""
-        return {**asdict(self), "average": self.average(), "clean_average": self.average(clean=True)}
+        """The result without answers and `geometry`, as JSON types."""
+        values = {name: value for name, value in asdict(self).items() if name not in ("answers", "geometry")}
+        return {**values, "average": self.average(), "clean_average": self.average(clean=True)}
 
 
-def evaluate_suite(
-    name: SuiteName,
-    encoder: Embedder,
+def evaluate_suites(
+    names: Sequence[SuiteName],
+    known: KnownEncoder,
     folder: Path,
-    trained_on: TrainedOn,
-    model: str,
-    settings: dict[str, Any],
-    cache: Path | None,
+    cache: Path | None = None,
+    limit: int | None = None,
+    with_geometry: bool = False,
     seed: int = 0,
-) -> SuiteResult:
-    """Score an encoder on all tasks of a suite whose files exist.
+) -> dict[SuiteName, SuiteResult]:
+    """Score an encoder on all tasks of suites whose files exist. Each different sentence is embedded once.
 
     Args:
-        name: of the suite.
-        encoder: embeds each different sentence once.
+        names: of the suites.
+        known: the encoder.
         folder: SentEval's data folder.
-        trained_on: the encoder's training data.
-        model: the user's name for the encoder.
-        settings: of the encoder, for the result.
         cache: folder of the cache of embeddings; None for no cache.
+        limit: score about this many rows of each task, the same ones every time; None for all.
+        with_geometry: also measure the geometry of the STS Benchmark's embeddings.
         seed: for the folds of transfer tasks.
 
     Raises:
-        InputError: a malformed file, or no data set of the suite exists.
+        InputError: a malformed file, or no data set of a suite exists.
     """
-    data, missing = read_sets(name, folder)
+    data, missing = {}, {}
+    for name in names:
+        data[name], missing[name] = _read_sets(name, folder, limit)
     begin = time.perf_counter()
-    sentences = (text for task in data.values() for text in task.sentences)
-    table = embed(encoder, sentences, cache, show_progress=True)
-    embedded = time.perf_counter()
-    tasks = {task: measure_task(name, task, content, table, trained_on, seed)[1] for task, content in data.items()}
-    seconds = {"embedding": embedded - begin, "scoring": time.perf_counter() - embedded}
-    return SuiteResult(
-        suite=name,
-        model=model,
-        settings={**settings, "seed": seed},
-        tasks=tasks,
-        missing=missing,
-        unknown=trained_on.unknown,
-        sentences=len(table.vectors),
-        computed=table.computed,
-        seconds=seconds,
+    table = embed(
+        known.encoder,
+        (text for tasks in data.values() for task in tasks.values() for text in task.sentences),
+        cache,
+        show_progress=True,
     )
+    embedding = time.perf_counter() - begin
+    results = {}
+    for name, tasks in data.items():
+        begin = time.perf_counter()
+        found = {task: _measure(name, task, content, table, known.trained_on, seed) for task, content in tasks.items()}
+        results[name] = SuiteResult(
+            suite=name,
+            model=known.name,
+            settings={**known.settings, "seed": seed},
+            tasks={task: scores for task, (scores, _) in found.items()},
+            missing=missing[name],
+            unknown=known.trained_on.unknown,
+            sentences=len(table.vectors),
+            computed=table.computed,
+            seconds={"embedding": embedding, "scoring": time.perf_counter() - begin},
+            answers={task: answers for task, (_, answers) in found.items() if answers is not None},
+            geometry=geometry(tasks[STSB], table) if with_geometry and name == "sts" and STSB in tasks else None,
+        )
+    return results
 
 
-def measure_task(
+def _read_sets(name: SuiteName, folder: Path, limit: int | None) -> tuple[dict[str, Any], dict[str, str]]:
+    """The suite's data by task, and for each task that lacks a file the first one missing."""
+    sets = SUITES[name].sets
+    missing = missing_files(sets, folder)
+    if len(missing) == len(sets):
+        raise InputError(f"{folder}: no data set of --suite {name} is here; pass SentEval's data folder as --data")
+    found = {entry.name: entry.read(entry.paths(folder)) for entry in sets if entry.name not in missing}
+    return found if limit is None else {task: data.sampled(limit) for task, data in found.items()}, missing
+
+
+def _measure(
     suite: SuiteName, task: str, data: Any, table: EmbeddingTable, trained_on: TrainedOn, seed: int
-) -> tuple[Measurement, ScoresWithOverlap[SuiteScores]]:
-    """Score an encoder on one task of a suite, with and without the rows that it was trained on."""
+) -> tuple[ScoresWithOverlap[SuiteScores], Answers | None]:
+    """Scores on one task of a suite, with and without the rows that the encoder was trained on, and the answers."""
     columns = [[text for text, kept in zip(c, data.scored, strict=True) if kept] for c in data.columns]
     try:
         measurement = SUITES[suite].measure(data, table, seed)
     except InputError as error:
         raise InputError(f"{task}: {error}") from None
-    return measurement, scores_with_overlap(measurement.scores_of, columns, SeenRows.of(trained_on, columns))
-
-
-def read_sets(name: SuiteName, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The suite's data by task, and for each task that lacks a file the first one missing.
-
-    Raises:
-        InputError: a malformed file, or no data set of the suite exists.
-    """
-    sets = SUITES[name].sets
-    missing = missing_files(sets, folder)
-    if len(missing) == len(sets):
-        raise InputError(f"{folder}: no data set of --suite {name} is here; pass SentEval's data folder as --data")
-    return {entry.name: entry.read(entry.paths(folder)) for entry in sets if entry.name not in missing}, missing
-
-
-def evaluate_model(
-    suite: SuiteName,
-    name: str,
-    folder: Path,
-    cache: Path | None,
-    revision: str | None = None,
-    best_on: str | None = None,
-    pooling: Pooling = "auto",
-    device: Device = "auto",
-    precision: EmbeddingPrecision = "auto",
-    seed: int = 0,
-) -> SuiteResult:
-    """Load an encoder and score it on a suite.
-
-    Args:
-        suite: its name.
-        name: of the encoder: a run's folder, a model folder, `all-minilm-l6-v2` or a hub id.
-        folder: SentEval's data folder.
-        cache: folder of the cache of embeddings; None for no cache.
-        revision: of a hub id.
-        best_on: of a run's models, take the one that is best on this score; the leading model when left out.
-        pooling: replaces the model's own, unless it is `auto`.
-        device: where to compute.
-        precision: of matrix products.
-        seed: for the folds of transfer tasks.
-
-    Raises:
-        InputError: no such model, a malformed file, or no data set of the suite exists.
-    """
-    place = str(locate_model(name, revision, best_on)) if is_run(name) else name
-    encoder = load_encoder(place, revision, pooling, device, precision)
-    if isinstance(encoder, SentenceEncoder):
-        trained_on = TrainedOn.of_folder(locate_model(place, revision), name)
-        settings = {"pooling": encoder.pooling, "max_length": encoder.max_length, **encoder.runtime.describe()}
-    else:
-        trained_on = TrainedOn(unknown=(f"the training data of {name} is not recorded",))
-        settings = {"pooling": "its own" if pooling == "auto" else pooling, "max_length": "its own"}
-    return evaluate_suite(suite, encoder, folder, trained_on, name, settings, cache, seed)
+    return ScoresWithOverlap.of(measurement.scores_of, columns, trained_on), measurement.answers

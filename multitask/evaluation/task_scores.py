@@ -1,17 +1,23 @@
-"""Scores of a model's predictions on the tasks' data sets, also without the rows that it was trained on."""
+"""The evaluation of a model on labelled rows of its tasks, also without the rows that it was trained on."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from minbert.files import atomic_file, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
-from multitask.evaluation.task_predictions import Estimates
-from multitask.evaluation.training_overlap import ScoresWithOverlap, SeenRows, scores_with_overlap
+from multitask.data.labelled_data import LabelledData
+from multitask.evaluation.task_predictions import Estimates, estimate
+from multitask.evaluation.training_overlap import ScoresWithOverlap
+from multitask.models.multitask_model import MultitaskModel
+from multitask.runtime.device import Runtime
 from multitask.tasks.task import Task, selecting
 
 
@@ -45,15 +51,82 @@ def labels_of(examples: Examples) -> NDArray[np.float32]:
     return examples.labels
 
 
-def overlap(
-    tasks: Mapping[str, Task], estimates: Estimates, examples: Mapping[str, Examples], trained_on: TrainedOn
-) -> dict[str, ScoresWithOverlap[dict[str, Any]]]:
-    """How many of each task's labelled rows a model was trained on, and the metrics with and without these rows."""
+@dataclass(frozen=True)
+class TaskEvaluation:
+    """What is known of estimates on labelled rows.
 
-    def result(name: str, values: NDArray[Any]) -> ScoresWithOverlap[dict[str, Any]]:
-        labels, columns = labels_of(examples[name]), examples[name].sentences
-        return scores_with_overlap(
-            lambda rows: tasks[name].metrics(values[rows], labels[rows]), columns, SeenRows.of(trained_on, columns)
-        )
+    Args:
+        tasks: the tasks by name.
+        examples: the labelled rows of each task.
+        estimates: of these rows.
+        scores: of these estimates.
+        overlap: how many of each task's rows the model was trained on, and its metrics with and without them.
+        unknown: a line for each part of the training data whose contents are not recorded.
+    """
 
-    return {name: result(name, values) for name, values in estimates.items()}
+    tasks: Mapping[str, Task]
+    examples: Mapping[str, Examples]
+    estimates: Estimates
+    scores: MultitaskScores
+    overlap: dict[str, ScoresWithOverlap[dict[str, Any]]]
+    unknown: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, tasks: Mapping[str, Task], estimates: Estimates, examples: Mapping[str, Examples], trained_on: TrainedOn
+    ) -> "TaskEvaluation":
+        """Score estimates of labelled examples by a model that was trained on `trained_on`."""
+
+        def overlap(name: str, values: NDArray[Any]) -> ScoresWithOverlap[dict[str, Any]]:
+            labels = labels_of(examples[name])
+            return ScoresWithOverlap.of(
+                lambda rows: tasks[name].metrics(values[rows], labels[rows]), examples[name].sentences, trained_on
+            )
+
+        parts = {name: overlap(name, values) for name, values in estimates.items()}
+        return cls(tasks, examples, estimates, score(tasks, estimates, examples), parts, trained_on.unknown)
+
+    def write(self, folder: Path, beside: Mapping[str, Any]) -> None:
+        """Write evaluation.json with the entries `beside`, and predictions.npz, as `write_evaluation` describes."""
+        answers = {}
+        for name, values in self.estimates.items():
+            ranks = self.tasks[name].metric == "average_precision"
+            answers[name] = labels_of(self.examples[name]), values if ranks else self.tasks[name].decide(values)
+        measures = {name: self.tasks[name].metric for name in self.scores.tasks}
+        evaluation = {
+            "overall": self.scores.overall,
+            "scores": self.scores.tasks,
+            "measures": measures,
+            "metrics": self.scores.metrics,
+            "overlap": {name: task.summary(itemgetter(measures[name])) for name, task in self.overlap.items()},
+            "unknown": self.unknown,
+            **beside,
+        }
+        write_evaluation(folder, evaluation, answers)
+
+
+def evaluate(
+    model: MultitaskModel, rows: Mapping[str, LabelledData], trained_on: TrainedOn, runtime: Runtime
+) -> TaskEvaluation:
+    """Evaluate a model on labelled rows of its tasks. The model must be in eval mode.
+
+    Raises:
+        InputError: some outputs are not finite.
+    """
+    examples = {name: data.examples for name, data in rows.items()}
+    return TaskEvaluation.of(model.tasks, estimate(model, rows, runtime), examples, trained_on)
+
+
+def write_evaluation(
+    folder: Path, evaluation: Mapping[str, Any], answers: Mapping[str, tuple[NDArray[Any], NDArray[Any]]]
+) -> None:
+    """Write evaluation.json, and each task's labels and predictions, [rows, ...] each, as predictions.npz.
+
+    The arrays are called `{task}_labels` and `{task}_predictions`.
+    """
+    arrays: dict[str, Any] = {}
+    for name, (labels, predictions) in answers.items():
+        arrays |= {f"{name}_labels": labels, f"{name}_predictions": predictions}
+    with atomic_file(folder / "predictions.npz") as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+    write_json(folder / "evaluation.json", evaluation)

@@ -14,25 +14,6 @@ AnyScores = TypeVar("AnyScores")
 
 
 @dataclass(frozen=True)
-class SeenRows:
-    """Which of a task's scored rows a model was trained on.
-
-    Args:
-        columns: for each column of sentences, whether the model was trained on the sentence, [rows].
-        pairs: whether it was trained on the pair as a pair, [rows]; None for single sentences.
-    """
-
-    columns: tuple[Mask, ...]
-    pairs: Mask | None
-
-    @classmethod
-    def of(cls, trained_on: TrainedOn, columns: Sequence[Sequence[str]]) -> "SeenRows":
-        """Look up a task's sentences, a list for each column, in a model's training data."""
-        pairs = trained_on.pairs_seen(*columns) if len(columns) == 2 else None
-        return cls(tuple(map(trained_on.sentences_seen, columns)), pairs)
-
-
-@dataclass(frozen=True)
 class ScoresWithOverlap(Generic[AnyScores]):
     """Scores of a task, and how much of it the model was trained on.
 
@@ -54,43 +35,43 @@ class ScoresWithOverlap(Generic[AnyScores]):
     clean: AnyScores | None
     untouched: AnyScores | None
 
+    @classmethod
+    def of(
+        cls, scores_of: Callable[[Mask], AnyScores], columns: Sequence[Sequence[str]], trained_on: TrainedOn
+    ) -> "ScoresWithOverlap[AnyScores]":
+        """A task's scores on all scored rows, and on those that the model was not trained on.
+
+        Args:
+            scores_of: returns the scores on the rows of a mask.
+            columns: sentences of the scored rows, a list for each column.
+            trained_on: the model's training data.
+        """
+        seen = [trained_on.sentences_seen(column) for column in columns]
+        pairs = trained_on.pairs_seen(*columns) if len(columns) == 2 else None
+        trained = seen[0] if pairs is None else pairs
+        was_seen = dict(zip(chain(*columns), chain(*seen), strict=True))
+        scores = scores_of(np.ones(len(trained), bool))
+
+        def part(kept: Mask) -> AnyScores | None:
+            if kept.all():
+                return scores
+            return scores_of(kept) if kept.sum() > 1 else None
+
+        return cls(
+            rows=len(trained),
+            scores=scores,
+            sentences=len(was_seen),
+            sentences_seen=int(sum(was_seen.values())),
+            rows_seen=int(trained.sum()),
+            clean=part(~trained),
+            untouched=None if pairs is None else part(~np.any(seen, axis=0)),
+        )
+
     def summary(self, main: Callable[[AnyScores], float]) -> dict[str, Any]:
         """The counts and the main number of the scores on the other rows, as JSON types."""
         parts = {name: getattr(self, name) for name in ("clean", "untouched")}
         counts = {name: getattr(self, name) for name in ("rows", "rows_seen", "sentences", "sentences_seen")}
         return {**counts, **{name: None if part is None else main(part) for name, part in parts.items()}}
-
-
-def scores_with_overlap(
-    scores_of: Callable[[Mask], AnyScores], columns: Sequence[Sequence[str]], seen: SeenRows
-) -> ScoresWithOverlap[AnyScores]:
-    """A task's scores on all scored rows, and on those that the model was not trained on.
-
-    Args:
-        scores_of: returns the scores on the rows of a mask.
-        columns: sentences of the scored rows, a list for each column.
-        seen: which of the rows the model was trained on.
-    """
-    rows = len(columns[0])
-    trained = seen.columns[0] if seen.pairs is None else seen.pairs
-    touched = np.any(seen.columns, axis=0)
-    was_seen = dict(zip(chain(*columns), chain(*seen.columns), strict=True))
-    scores = scores_of(np.ones(rows, bool))
-
-    def part(kept: Mask) -> AnyScores | None:
-        if kept.all():
-            return scores
-        return scores_of(kept) if kept.sum() > 1 else None
-
-    return ScoresWithOverlap(
-        rows=rows,
-        scores=scores,
-        sentences=len(was_seen),
-        sentences_seen=int(sum(was_seen.values())),
-        rows_seen=int(trained.sum()),
-        clean=part(~trained),
-        untouched=None if seen.pairs is None else part(~touched),
-    )
 
 
 def any_seen(tasks: Mapping[str, ScoresWithOverlap[Any]]) -> bool:

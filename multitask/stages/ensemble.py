@@ -15,12 +15,11 @@ from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.data.labelled_data import LabelledData
 from multitask.evaluation.task_predictions import Estimates, estimate, located, tokenised, tune, write_predictions
-from multitask.evaluation.task_scores import MultitaskScores, labels_of, score
+from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, labels_of, score
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
-from multitask.stages.evaluate import write_evaluation
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.ensemble import STAGE, EnsembleConfig
 from multitask.stages.votes_and_soups import (
@@ -87,7 +86,7 @@ def combine(models: Sequence[Weights], data: Path, config: EnsembleConfig, run: 
     tasks = {name: task.tuned(combined["dev"][name], labels_of(dev[name])) for name, task in tasks.items()}
     for split in examples:
         write_predictions(tasks, combined[split], examples[split], split, run.folder / "predictions")
-    write_evaluation(run.folder, tasks, combined["dev"], dev, seen, _described(config, scores, votes))
+    TaskEvaluation.of(tasks, combined["dev"], dev, seen).write(run.folder, _described(config, scores, votes))
 
 
 def _common_tasks(members: Sequence[Member], data: Path) -> dict[str, Task]:

@@ -16,15 +16,16 @@ from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.evaluation import transfer_scores as transfer
-from multitask.evaluation.embedding_suites import SUITES, evaluate_model, evaluate_suite
+from multitask.evaluation.embedding_suites import SUITES, KnownEncoder, evaluate_suites
 from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS
-from multitask.evaluation.training_overlap import SeenRows, scores_with_overlap
+from multitask.evaluation.training_overlap import ScoresWithOverlap
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from tests.multitask.evaluation.folder import BagOfWords, write, write_sts, write_transfer
 
 SHARED = Path(os.environ.get("MINBERT_SHARED_DATA", "missing")) / "senteval"
 STSB = STS_SETS[5]
+EXACT = {"pooling": "mean", "device": "cpu", "precision": "fp32"}
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +36,9 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-def evaluate(suite, folder, trained_on=None, encoder=None, seed=0):
-    return evaluate_suite(suite, encoder or BagOfWords(), folder, trained_on or TrainedOn(), "bag", {}, None, seed)
+def evaluate(suite, folder, trained_on=None, encoder=None):
+    known = KnownEncoder(encoder or BagOfWords(), "bag", {}, trained_on or TrainedOn())
+    return evaluate_suites([suite], known, folder)[suite]
 
 
 def keep_only(folder: Path, *kept: str) -> None:
@@ -162,7 +164,7 @@ def test_nothing_is_left_when_all_was_trained_on(folder):
     assert result.average() is not None
 
 
-def test_seen_masks_decide_which_rows_are_scored():
+def test_rows_that_were_trained_on_are_not_scored():
     asked = []
 
     def scores_of(rows):
@@ -170,12 +172,21 @@ def test_seen_masks_decide_which_rows_are_scored():
         return len(asked)
 
     columns = [["a", "b", "c", "d"], ["e", "b", "g", "h"]]
-    first, second = np.array([True, False, False, False]), np.array([False, False, True, False])
-    pairs = np.array([True, False, False, False])
-    result = scores_with_overlap(scores_of, columns, SeenRows((first, second), pairs))
+    result = ScoresWithOverlap.of(scores_of, columns, trained_on_pairs(["a", "g"], ["e", "other"]))
     assert asked == [[True] * 4, [False, True, True, True], [False, True, False, True]]
     assert (result.scores, result.clean, result.untouched) == (1, 2, 3)
-    assert (result.sentences, result.sentences_seen, result.rows_seen) == (7, 2, 1)
+    assert (result.sentences, result.sentences_seen, result.rows_seen) == (7, 3, 1)
+
+
+def test_suites_evaluated_together_have_their_own_scores(folder, monkeypatch):
+    monkeypatch.setattr(transfer, "FOLDS", 4)
+    known = KnownEncoder(BagOfWords(), "bag", {}, TrainedOn())
+    together = evaluate_suites(["sts", "transfer"], known, folder, with_geometry=True)
+    for name, result in together.items():
+        assert result.tasks == evaluate(name, folder).tasks
+        assert list(result.answers) == list(result.tasks)
+    assert together["sts"].geometry == evaluate("geometry", folder).tasks["STSBenchmark"].scores
+    assert together["transfer"].geometry is None
 
 
 # Real encoders.
@@ -189,7 +200,7 @@ def test_scores_are_those_of_transformers_and_scipy(sample_data, tmp_path):
     lines = [f"g\tf\ty\t{i}\t{y:.2f}\t{a}\t{b}" for i, (a, b, y) in enumerate(zip(first, second, gold, strict=True))]
     write(tmp_path / STSB.files[0], lines)
     name = str(resolve("all-minilm-l6-v2"))
-    result = evaluate_model("sts", name, tmp_path, None, pooling="mean", device="cpu", precision="fp32")
+    result = evaluate_suites(["sts"], KnownEncoder.load(name, **EXACT), tmp_path)["sts"]
     tokenizer, model = AutoTokenizer.from_pretrained(name), AutoModel.from_pretrained(name).eval()
     inputs = tokenizer([*first, *second], padding=True, return_tensors="pt")
     with torch.no_grad():
@@ -206,7 +217,7 @@ def test_scores_are_those_of_transformers_and_scipy(sample_data, tmp_path):
 @pytest.mark.skipif(not SHARED.is_dir(), reason="MINBERT_SHARED_DATA does not name a folder with senteval")
 def test_all_minilm_has_its_published_scores():
     """Spearman correlations of all pairs, which MTEB also computes."""
-    result = evaluate_model("sts", "all-minilm-l6-v2", SHARED, None, pooling="mean", device="cpu", precision="fp32")
+    result = evaluate_suites(["sts"], KnownEncoder.load("all-minilm-l6-v2", **EXACT), SHARED)["sts"]
     found = {name: round(100 * result.main(task.scores), 2) for name, task in result.tasks.items()}
     assert {name: found[name] for name in ("STS12", "STS13", "STS15")} == {
         "STS12": 72.37,

@@ -18,7 +18,7 @@ from minbert.tokenizer import load_tokenizer
 from multitask import SentenceEncoder
 from multitask.cli.main import main
 from multitask.data.contamination import RECORD, TrainedOn
-from multitask.evaluation.embedding_suites import evaluate_model
+from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
 from multitask.inference.export import export_onnx, export_sentence_transformers, export_transformers
 from multitask.models.sentence_encoder import load_encoder
 from multitask.runs.artefact import Artefact
@@ -191,7 +191,9 @@ def test_an_export_evaluates_as_its_run(run, small_data, tmp_path, to):
     write(tmp_path / "STS" / "STSBenchmark" / "sts-test.csv", rows)
     assert main(["export", "--model", str(run.folder), "--output", str(tmp_path / "out"), "--to", to]) == 0
     expected, found = (
-        evaluate_model("sts", str(name), tmp_path, None, pooling="mean", **EXACT).tasks["STSBenchmark"]
+        evaluate_suites(["sts"], KnownEncoder.load(str(name), pooling="mean", **EXACT), tmp_path)["sts"].tasks[
+            "STSBenchmark"
+        ]
         for name in (run.folder, tmp_path / "out")
     )
     assert found == expected

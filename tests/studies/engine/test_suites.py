@@ -15,12 +15,12 @@ from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation import transfer_scores as transfer
-from multitask.evaluation.embedding_suites import evaluate_model
+from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
 from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS
 from multitask.evaluation.suite_sets import SETS
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
-from multitask.stages.evaluate import evaluate_suites
+from multitask.stages.evaluate import evaluate_on_suites
 from multitask.stages.settings.evaluate import SuitesConfig
 from studies.engine.experiments import GROUPS, RETRIEVAL, STS, TRANSFER, suites_experiment
 from studies.engine.local_engine import InProcess
@@ -77,11 +77,9 @@ def test_scores_are_those_of_the_command(preset: Preset, runs: Path, monkeypatch
     monkeypatch.setattr(transfer, "FOLDS", 4)
     run, *_ = Record.read(runs, "sample").of_row("suites", "row")
     evaluation = read_json(runs / str(run.evaluation) / "evaluation.json")
-    expected = {}
-    for suite in SETS:
-        of = (preset.recipes.suites_data, None)
-        result = evaluate_model(suite, str(runs / str(run.model)), *of, device="cpu", precision="fp32")
-        expected |= {task: result.main(found.scores) for task, found in result.tasks.items()}
+    known = KnownEncoder.load(str(runs / str(run.model)), device="cpu", precision="fp32")
+    of_suites = [evaluate_suites([suite], known, preset.recipes.suites_data)[suite] for suite in SETS]
+    expected = {task: of.main(found.scores) for of in of_suites for task, found in of.tasks.items()}
     for name in (*GROUPS[STS], *GROUPS[RETRIEVAL]):
         assert evaluation["scores"][name] == pytest.approx(expected[name], abs=1e-6)
     for name in GROUPS[TRANSFER]:  # embedded together with other sentences, one row in 80 may fall differently
@@ -102,8 +100,8 @@ def test_a_checkpoint_has_the_scores_of_the_command(preset: Preset, tmp_path: Pa
     name, folder = preset.recipes.start.name, preset.recipes.suites_data
     assert folder is not None
     options = RunOptions("cpu", "fp32", tmp_path)
-    scored = evaluate_suites(preset.recipes.start, folder, SuitesConfig(("sts",)), options)
-    expected = evaluate_model("sts", name, folder, None, device="cpu", precision="fp32")
+    scored = evaluate_on_suites(preset.recipes.start, folder, SuitesConfig(("sts",)), options)
+    expected = evaluate_suites(["sts"], KnownEncoder.load(name, device="cpu", precision="fp32"), folder)["sts"]
     found = read_json(scored.folder / "evaluation.json")
     for task, result in expected.tasks.items():
         assert found["scores"][task] == pytest.approx(expected.main(result.scores), abs=1e-6)

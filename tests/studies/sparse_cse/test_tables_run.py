@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minbert.files import read_arrays, read_json
-from multitask.evaluation.embedding_suites import evaluate_model
+from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
 from multitask.runtime.options import RunOptions
 from studies.engine.experiments import Experiment
 from studies.engine.local_engine import InProcess
@@ -43,8 +43,9 @@ def test_embeddings_are_measured_before_and_after_pruning(runs: Path, recipes: R
     record = Record.read(runs, "sample")
     for run in (record.of_row("sparsity-own", row)[0] for row in ROWS[sparsity_own]):
         measured = read_json(runs / str(run.evaluation) / "evaluation.json")["geometry"]
-        of = (str(runs / str(run.model)), recipes.suites_data, None)
-        expected = evaluate_model("geometry", *of, device="cpu", precision="fp32").tasks["STSBenchmark"].scores
+        known = KnownEncoder.load(str(runs / str(run.model)), device="cpu", precision="fp32")
+        result = evaluate_suites(["geometry"], known, recipes.suites_data)["geometry"]
+        expected = result.tasks["STSBenchmark"].scores
         for name in ("alignment", "uniformity", "effective_rank"):
             assert measured[name] == pytest.approx(getattr(expected, name), rel=1e-4)
         assert "bands" not in measured
