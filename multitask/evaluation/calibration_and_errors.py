@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 
 from minbert.files import atomic_file, write_json
@@ -22,43 +23,17 @@ LEVEL = 0.05
 
 
 @dataclass(frozen=True)
-class ClassScores:
-    """Scores of one class or label.
-
-    Args:
-        label: its name.
-        rows: number of rows that have it.
-        precision: share of its predictions that are right; NaN if it is never predicted.
-        recall: share of its rows that are found; NaN if no row has it.
-        f1: harmonic mean of the two; 0 if it is neither predicted nor occurs.
-        interval: 95% interval of F1, from resampled rows (percentiles of the bootstrap).
-    """
-
-    label: str
-    rows: int
-    precision: float
-    recall: float
-    f1: float
-    interval: tuple[float, float]
-
-
-@dataclass(frozen=True)
 class Calibration:
-    """How well probabilities agree with shares of right predictions, in bins of equal width.
+    """How well probabilities agree with shares of right predictions.
 
     Args:
         error: expected calibration error: mean distance of confidence and accuracy over the rows.
-        edges: of the bins, [bins + 1].
-        rows: number of rows in each bin, [bins].
-        confidence: mean probability of the predictions in each bin, [bins]; NaN of an empty one.
-        accuracy: share of right predictions in each bin, [bins]; NaN of an empty one.
+        bins: a line for each bin of equal width, with `from` and `to`, its edges, `rows`, the number of rows,
+            `confidence`, their mean probability, and `accuracy`, their share of right predictions; NaN of no rows.
     """
 
     error: float
-    edges: NDArray[np.float64]
-    rows: NDArray[np.int64]
-    confidence: NDArray[np.float64]
-    accuracy: NDArray[np.float64]
+    bins: pandas.DataFrame
 
 
 def calibration(confidence: NDArray[np.float64], right: NDArray[np.bool_], bins: int = BINS) -> Calibration:
@@ -72,7 +47,8 @@ def calibration(confidence: NDArray[np.float64], right: NDArray[np.bool_], bins:
     filled = np.where(rows, rows, np.nan)
     mean, share = (np.bincount(place, values, minlength=bins) / filled for values in (confidence, right.astype(float)))
     error = float(np.nansum(rows * np.abs(mean - share)) / len(confidence))
-    return Calibration(error, edges, rows, mean, share)
+    columns = {"from": edges[:-1], "to": edges[1:], "rows": rows, "confidence": mean, "accuracy": share}
+    return Calibration(error, pandas.DataFrame(columns))
 
 
 def confidence_of(task: Task, estimates: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -84,14 +60,19 @@ def confidence_of(task: Task, estimates: NDArray[np.float64]) -> NDArray[np.floa
 
 def class_scores(
     predicted: NDArray[np.bool_], gold: NDArray[np.bool_], labels: Sequence[str], seed: int = 0
-) -> list[ClassScores]:
-    """Scores of every class, with intervals.
+) -> pandas.DataFrame:
+    """Scores of every class.
 
     Args:
         predicted: whether a row is predicted to have a label, [rows, labels].
         gold: whether it has it, [rows, labels].
         labels: their names.
         seed: of the resampled rows.
+
+    Returns:
+        A line for each label, with `class`, its name, `rows`, the number of rows that have it, `precision`, NaN if it
+        is never predicted, `recall`, NaN if no row has it, `f1`, 0 if it is neither predicted nor occurs, and `f1_low`
+        and `f1_high`, the 95% interval of F1 from resampled rows (percentiles of the bootstrap).
     """
     size = len(gold)
     hits, called, there = (predicted & gold).sum(axis=0), predicted.sum(axis=0), gold.sum(axis=0)
@@ -100,18 +81,14 @@ def class_scores(
     draws = generator(seed, "resampled rows of class scores", size)
     drawn = np.moveaxis(draws.multinomial(size, cells / size, (SAMPLES, len(labels))), 2, 0)  # [4, samples, labels]
     low, high = np.quantile(_f1(drawn[0], drawn[0] + drawn[1], drawn[0] + drawn[2]), [LEVEL / 2, 1 - LEVEL / 2], axis=0)
-    f1 = _f1(hits, called, there)
-    return [
-        ClassScores(
-            label,
-            int(there[i]),
-            float(hits[i] / called[i]) if called[i] else np.nan,
-            float(hits[i] / there[i]) if there[i] else np.nan,
-            float(f1[i]),
-            (float(low[i]), float(high[i])),
-        )
-        for i, label in enumerate(labels)
-    ]
+    scores = {
+        "precision": hits / np.where(called, called, np.nan),
+        "recall": hits / np.where(there, there, np.nan),
+        "f1": _f1(hits, called, there),
+        "f1_low": low,
+        "f1_high": high,
+    }
+    return pandas.DataFrame({"class": list(labels), "rows": there, **scores})
 
 
 def _f1(hits: NDArray[Any], called: NDArray[Any], there: NDArray[Any]) -> NDArray[np.float64]:
@@ -187,19 +164,7 @@ def _write_classes(
     else:
         predicted, gold = decided > 0, labels > 0
         right = (predicted == gold).ravel()
-    scores = class_scores(predicted, gold, names)
-    rows = [
-        {
-            "class": found.label,
-            "rows": found.rows,
-            "precision": found.precision,
-            "recall": found.recall,
-            "f1": found.f1,
-            "f1_low": found.interval[0],
-            "f1_high": found.interval[1],
-        }
-        for found in scores
-    ]
+    rows = class_scores(predicted, gold, names).to_dict("records")
     paths = [_write_table(folder / f"{task.name}-classes.csv", rows)]
     if isinstance(task, Classification):
         confusion = task.metrics(estimates, labels)["confusion"]
@@ -209,25 +174,11 @@ def _write_classes(
         paths.append(_write_table(folder / f"{task.name}-confusion.csv", table))
     found = calibration(confidence_of(task, estimates).ravel(), right)
     paths.append(folder / f"{task.name}-calibration.json")
-    bins = [
-        {"from": low, "to": high, "rows": count, "confidence": mean, "accuracy": share}
-        for low, high, count, mean, share in zip(
-            found.edges.tolist(),
-            found.edges[1:].tolist(),
-            found.rows.tolist(),
-            _without_nan(found.confidence),
-            _without_nan(found.accuracy),
-            strict=False,
-        )
-    ]
+    bins = found.bins.astype(object).where(found.bins.notna(), None).to_dict("records")
     write_json(paths[-1], {"expected_calibration_error": found.error, "temperature": task.temperature, "bins": bins})
     paths.append(folder / f"{task.name}-reliability.png")
     draw_reliability(found, f"{task.name}: reliability of {len(right):,} predictions", paths[-1])
     return paths
-
-
-def _without_nan(values: NDArray[np.float64]) -> list[float | None]:
-    return [None if np.isnan(value) else float(value) for value in values]
 
 
 def _write_table(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
@@ -242,14 +193,15 @@ def draw_reliability(found: Calibration, title: str, path: Path) -> None:
 
     figure = Figure(figsize=(5, 5.5), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    width = np.diff(found.edges)
-    above.bar(found.edges[:-1], np.nan_to_num(found.accuracy), width, align="edge", edgecolor="white", label="accuracy")
+    bins, bars = found.bins, {"align": "edge", "edgecolor": "white"}
+    width = bins["to"] - bins["from"]
+    above.bar(bins["from"], bins.accuracy.fillna(0), width, label="accuracy", **bars)
     above.plot([0, 1], [0, 1], "--", color="grey", label="perfect calibration")
-    above.plot(found.confidence, found.accuracy, "o", color="black", markersize=4, label="mean confidence")
+    above.plot(bins.confidence, bins.accuracy, "o", color="black", markersize=4, label="mean confidence")
     above.set(ylim=(0, 1), ylabel="share of right predictions", title=title)
     above.text(0.98, 0.04, f"expected calibration error {found.error:.3f}", ha="right", transform=above.transAxes)
     above.legend(loc="upper left")
-    below.bar(found.edges[:-1], found.rows, width, align="edge", edgecolor="white", color="grey")
+    below.bar(bins["from"], bins.rows, width, color="grey", **bars)
     below.set(xlim=(0, 1), xlabel="probability of the prediction", ylabel="predictions")
     with atomic_file(path) as temporary:
         figure.savefig(temporary, format="png", dpi=120)

@@ -1,22 +1,20 @@
 """A suite's scores next to published ones: as text for the terminal, as Markdown and LaTeX pages, and as JSON."""
 
 import tomllib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas
+
 from minbert.files import write_json, write_text
 from multitask import evaluation
-from multitask.evaluation.embedding_geometry import BANDS, Geometry
-from multitask.evaluation.embedding_suites import SUITES, SuiteName, SuiteResult, SuiteScores
-from multitask.evaluation.markup import SEEN, latex, markdown_cell, markdown_text
-from multitask.evaluation.retrieval_scores import RetrievalScores
-from multitask.evaluation.sts_scores import StsScores
+from multitask.evaluation.embedding_suites import SUITES, SuiteName, SuiteResult
+from multitask.evaluation.markup import SEEN, latex, markdown_cell, markdown_table, markdown_text
 from multitask.evaluation.text_tables import aligned
 from multitask.evaluation.training_overlap import ScoresWithOverlap, any_seen
-from multitask.evaluation.transfer_scores import TransferScores
 
 NONE, PARTIAL = "–", "‡"
 GEOMETRY = ("alignment", "uniformity", "mean_cosine", "top_eigenvalue_share", "effective_rank")
@@ -65,6 +63,10 @@ def write_suite(result: SuiteResult, path: Path) -> list[Path]:
     return [path, path.with_suffix(".md"), path.with_suffix(".tex")]
 
 
+def _markdown(rows: Cells) -> str:
+    return markdown_table(pandas.DataFrame(rows[1:], columns=rows[0]).map(markdown_cell)).rstrip()
+
+
 def _heading(result: SuiteResult) -> str:
     settings = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in result.settings.items())
     return f"{result.suite}, {result.model} ({settings})"
@@ -91,7 +93,8 @@ def _main_table(result: SuiteResult) -> Cells:
     """The table as in papers, with a row for each model. A suite without a main score has a row for each task."""
     if SUITES[result.suite].main is None:
         header = ["Task", *(name.replace("_", " ") for name in GEOMETRY)]
-        return [header, *([_marked(name, task), *_geometry(task.scores)] for name, task in result.tasks.items())]
+        numbers = {name: [_number(getattr(task.scores, of)) for of in GEOMETRY] for name, task in result.tasks.items()}
+        return [header, *([_marked(name, result.tasks[name]), *row] for name, row in numbers.items())]
     sets = SUITES[result.suite].sets
     rows = [["Model", *(entry.column for entry in sets), "Avg."]]
     for row in published(result.suite):
@@ -116,10 +119,6 @@ def _marked(text: str, task: ScoresWithOverlap[Any]) -> str:
     return text + (SEEN if task.sentences_seen else "")
 
 
-def _geometry(scores: SuiteScores) -> list[str]:
-    return [_number(getattr(scores, name)) for name in GEOMETRY]
-
-
 def _notes(result: SuiteResult) -> list[str]:
     notes = []
     if any_seen(result.tasks):
@@ -141,41 +140,22 @@ def _overlap(result: SuiteResult) -> Cells:
 
 
 def _details(result: SuiteResult) -> Cells:
-    names, cells = DETAILS[result.suite]
-    return [["Task", "rows", *names], *([n, f"{t.rows:,}", *cells(t.scores)] for n, t in result.tasks.items())]
+    """All measures of each task, without those of sub-sets."""
+    measures = {name: _flat(asdict(task.scores)) for name, task in result.tasks.items()}
+    shown = _number if SUITES[result.suite].main is None else _points
+    rows = [[name, f"{result.tasks[name].rows:,}", *map(shown, of.values())] for name, of in measures.items()]
+    return [["Task", "rows", *next(iter(measures.values()))], *rows]
 
 
-def _sts_details(scores: StsScores) -> list[str]:
-    ways = (scores.all, scores.mean, scores.weighted_mean)
-    return [_points(getattr(way, name)) for name in ("spearman", "pearson") for way in ways]
-
-
-def _transfer_details(scores: TransferScores) -> list[str]:
-    return [_points(scores.accuracy), _points(scores.f1)]
-
-
-def _retrieval_details(scores: RetrievalScores) -> list[str]:
-    return [_points(scores.ndcg), _points(scores.mrr)]
-
-
-def _geometry_details(scores: Geometry) -> list[str]:
-    return [f"{_number(band.mean)} ± {_number(band.deviation)} ({band.pairs:,})" for band in scores.bands.values()]
-
-
-DETAILS: dict[SuiteName, tuple[Sequence[str], Callable[[Any], list[str]]]] = {
-    "sts": (
-        [f"{kind} {way}" for kind in ("Spearman", "Pearson") for way in ("all", "mean", "weighted mean")],
-        _sts_details,
-    ),
-    "transfer": (["accuracy", "F1"], _transfer_details),
-    "retrieval": (["nDCG at 10", "MRR"], _retrieval_details),
-    "geometry": ([f"cosine at {band} (pairs)" for band in BANDS], _geometry_details),
-}
-
-
-def _markdown(rows: Cells) -> str:
-    header, *body = ["| " + " | ".join(map(markdown_cell, row)) + " |" for row in rows]
-    return "\n".join([header, "|---" + "|---:" * (len(rows[0]) - 1) + "|", *body])
+def _flat(scores: Mapping[str, Any]) -> dict[str, float | None]:
+    """Nested scores by the names on the way to them, without those of sub-sets, counts and histograms."""
+    found: dict[str, float | None] = {}
+    for name, value in scores.items():
+        if isinstance(value, dict) and name != "subsets":
+            found |= {f"{name} {inner}": of for inner, of in _flat(value).items()}
+        elif value is None or isinstance(value, float):
+            found[name.replace("_", " ")] = value
+    return found
 
 
 def _latex_table(result: SuiteResult) -> str:

@@ -1,7 +1,11 @@
-"""Escape text for Markdown and LaTeX."""
+"""Text and tables for Markdown and LaTeX."""
 
 import re
 import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas
 
 SEEN = "†"  # marks a score on rows that the model was partly trained on
 MINUS = "−"  # as wide as a plus sign, unlike a hyphen
@@ -72,3 +76,10 @@ def markdown_text(text: str) -> str:
 def markdown_code(text: str) -> str:
     """A name from outside as code in a line of Markdown or a cell of its tables."""
     return "`" + " ".join(text.replace("`", "'").replace("|", "\\|").split()) + "`"
+
+
+def markdown_table(frame: "pandas.DataFrame", left: int = 1) -> str:
+    """A frame of Markdown, without its index; all columns but the first `left` are aligned right."""
+    header = [*map(str, frame.columns)]
+    rule = ["---"] * left + ["---:"] * (len(header) - left)
+    return "".join(f"| {' | '.join(line)} |\n" for line in (header, rule, *frame.to_numpy()))

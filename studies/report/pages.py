@@ -11,10 +11,9 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markupsafe import Markup
 
-from multitask.evaluation.markup import markdown_code, markdown_text
+from multitask.evaluation.markup import markdown_code, markdown_table, markdown_text
 from studies.report.figures import Picture
 from studies.report.sections import Section
-from studies.report.text import markdown_table
 
 INTERVAL = re.compile(r'(<td style="text-align:right">[^\[]*?) (\[[^<]*)</td>')
 """In a cell of numbers: the interval and what follows stand below the number."""

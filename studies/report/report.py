@@ -9,7 +9,7 @@ from typing import Any
 import pandas
 
 from minbert.files import read_json, write_text
-from multitask.evaluation.markup import SEEN, markdown_text
+from multitask.evaluation.markup import SEEN, markdown_table, markdown_text
 from multitask.evaluation.statistics import SAMPLES
 from multitask.evaluation.text_tables import capitalized
 from studies.report.figures import Picture, standalone
@@ -19,7 +19,7 @@ from studies.report.preset_results import PresetResults
 from studies.report.scores_as_data import curves_as_data, save_curves, scores_as_data
 from studies.report.sections import CURVES, SECTIONS, learning_curves
 from studies.report.table_results import TableResults
-from studies.report.text import difference, difference_table, latex_table, markdown_table, score, score_table, signed
+from studies.report.text import difference, difference_table, latex_table, score, score_table, signed
 from studies.results import TableScores
 from studies.study import all_studies
 

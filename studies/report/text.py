@@ -1,4 +1,4 @@
-"""Tables as text: a table of results in Markdown and in LaTeX, and any frame of text in Markdown."""
+"""A table of results as text, in Markdown and in LaTeX."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas
 
-from multitask.evaluation.markup import MINUS, SEEN, Latex, latex, markdown_text
+from multitask.evaluation.markup import MINUS, SEEN, Latex, latex, markdown_table, markdown_text
 from multitask.evaluation.text_tables import capitalized
 from multitask.tasks.metrics import LOWER_IS_BETTER
 from studies.results import Column, TableScores
@@ -63,13 +63,6 @@ def marks(cell: Cell) -> str:
 def seen(cell: Cell) -> bool:
     """Whether models were trained on some of the scored examples, as far as that is known."""
     return not pandas.isna(cell.seen) and bool(cell.seen)
-
-
-def markdown_table(frame: pandas.DataFrame, left: int = 1) -> str:
-    """A frame of Markdown, without its index; all columns but the first `left` are aligned right."""
-    header = [*map(str, frame.columns)]
-    rule = ["---"] * left + ["---:"] * (len(header) - left)
-    return "".join(f"| {' | '.join(line)} |\n" for line in (header, rule, *frame.to_numpy()))
 
 
 def best(table: TableScores, place: int) -> float:

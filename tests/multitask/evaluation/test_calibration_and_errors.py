@@ -50,9 +50,9 @@ def test_expected_calibration_error_equals_a_slow_loop_and_scikit_learn(bins):
     found = calibration(confidence, right, bins)
     assert found.error == pytest.approx(slow_error(confidence, right, bins))
     share, mean = calibration_curve(right, confidence, n_bins=bins)
-    filled = found.rows > 0
-    np.testing.assert_allclose(found.accuracy[filled], share)
-    np.testing.assert_allclose(found.confidence[filled], mean)
+    filled = found.bins[found.bins.rows > 0]
+    np.testing.assert_allclose(filled.accuracy, share)
+    np.testing.assert_allclose(filled.confidence, mean)
 
 
 def test_true_probabilities_are_calibrated_and_sharpened_ones_are_not():
@@ -67,16 +67,19 @@ def test_scores_of_classes_equal_scikit_learn_and_intervals_hold_them():
     predicted = LOGITS.argmax(axis=1)
     every = np.arange(3)
     found = class_scores(predicted[:, None] == every, LABELS[:, None] == every, ("a", "b", "c"))
-    precision, recall, f1, support = precision_recall_fscore_support(LABELS, predicted)
-    np.testing.assert_allclose([score.precision for score in found], precision)
-    np.testing.assert_allclose([score.recall for score in found], recall)
-    np.testing.assert_allclose([score.f1 for score in found], f1)
-    assert [score.rows for score in found] == support.tolist()
-    for score in found:
-        low, high = score.interval
-        assert low < score.f1 < high
-        # The standard error of a share of about 130 rows is near 0.04; F1 of such shares is of the same size.
-        assert 0.06 < high - low < 0.25
+    expected = precision_recall_fscore_support(LABELS, predicted)
+    np.testing.assert_allclose(found[["precision", "recall", "f1", "rows"]].T, expected)
+    assert (found.f1_low < found.f1).all()
+    assert (found.f1 < found.f1_high).all()
+    # The standard error of a share of about 130 rows is near 0.04; F1 of such shares is of the same size.
+    assert (found.f1_high - found.f1_low).between(0.06, 0.25).all()
+
+
+def test_scores_without_a_prediction_or_a_row_are_undefined():
+    nothing, everything = np.zeros((4, 1), bool), np.ones((4, 1), bool)
+    rows = [class_scores(*given, "a").iloc[0, 1:5].tolist() for given in ((nothing, everything), (everything, nothing))]
+    np.testing.assert_array_equal(rows, [[4, np.nan, 0, 0], [0, 0, np.nan, 0]])
+    assert class_scores(nothing, nothing, "a").f1.tolist() == [0]
 
 
 def test_intervals_of_classes_are_those_of_resampled_rows():
@@ -88,7 +91,7 @@ def test_intervals_of_classes_are_those_of_resampled_rows():
     first = rows[0]
     np.testing.assert_allclose(samples[0], f1_score(LABELS[first], LOGITS[first].argmax(axis=1), average=None))
     expected = np.quantile(samples, [0.025, 0.975], axis=0).T
-    np.testing.assert_allclose([s.interval for s in class_scores(predicted, gold, "abc")], expected, atol=0.01)
+    np.testing.assert_allclose(class_scores(predicted, gold, "abc")[["f1_low", "f1_high"]], expected, atol=0.01)
 
 
 def test_intervals_of_classes_need_no_memory_for_each_row_and_sample():

@@ -108,7 +108,7 @@ def test_transfer_and_geometry_tables(tmp_path):
     geometry = Geometry(0.3, -3.5, 0.02, 0.05, 300.0, dict.fromkeys(BANDS, band))
     values, markdown, latex = written(suite_result("geometry", {"STS12": task(geometry, seen=2)}), tmp_path)
     assert cells(markdown, "STS12†") == ["0.300", "-3.500", "0.020", "0.050", "300.000"]
-    assert "0.500 ± 0.100 (3)" in markdown
+    assert "0.500 | 0.100" in markdown
     assert values["average"] is None
     assert values["tasks"]["STS12"]["scores"]["bands"]["4-5"]["histogram"][0] == 3
     assert "STS12" in latex
