@@ -417,6 +417,7 @@ REFUSED = (
     ("--output is missing", "export --model all-minilm-l6-v2"),
     ("--seed is 4294967296; expected below 4294967296", "evaluate --model m --seed 4294967296"),
     ("--precision int8 is for suites of frozen embeddings", "evaluate --model m --precision int8"),
+    ("--pooling is for suites of frozen embeddings", "evaluate --model m --pooling mean"),
     ("e.txt: expected a name that ends in .npy", "embed text.txt e.txt"),
     ("--batches is -1; expected at least 1", "probe --model m --batches -1"),
     ("--objective: infonce: temperature is 0.0; expected above 0", "probe --model m --objective infonce:temperature=0"),

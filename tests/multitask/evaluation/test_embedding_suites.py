@@ -16,7 +16,7 @@ from minbert.errors import InputError
 from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.evaluation import transfer_scores as transfer
-from multitask.evaluation.embedding_suites import SUITES, KnownEncoder, evaluate_suites
+from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
 from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS
 from multitask.evaluation.training_overlap import ScoresWithOverlap
 from multitask.tasks.declarations import load_tasks
@@ -58,41 +58,39 @@ def spearman(encoder, data, rows):
     return spearmanr(cosine, data.gold[rows]).statistic
 
 
-def test_every_task_has_the_score_that_scipy_gives(folder):
-    result = evaluate("sts", folder)
+def test_every_task_has_the_score_that_scipy_gives_and_embeds_a_sentence_once(folder):
+    encoder = BagOfWords()
+    result = evaluate("sts", folder, encoder=encoder)
     assert list(result.tasks) == [entry.name for entry in STS_SETS]
-    scores = []
+    scores, texts = [], set()
     for entry in STS_SETS:
         data = entry.read(entry.paths(folder))
+        texts |= {*data.sentences}
         scores.append(spearman(BagOfWords(), data, np.ones(len(data.gold), bool)))
         assert result.main(result.tasks[entry.name].scores) == pytest.approx(scores[-1], abs=1e-9)
         assert result.tasks[entry.name].rows == len(data.gold)
     assert result.average() == pytest.approx(np.mean(scores), abs=1e-9)
     assert (result.missing, result.unknown) == ({}, ())
-
-
-def test_sentences_of_all_tasks_are_embedded_once(folder):
-    encoder = BagOfWords()
-    result = evaluate("sts", folder, encoder=encoder)
-    texts = {text for entry in STS_SETS for column in entry.read(entry.paths(folder)).columns for text in column}
     assert sorted(encoder.asked) == sorted(texts)
     assert result.sentences == result.computed == len(texts)
 
 
-def test_transfer_tasks_are_learned(folder, monkeypatch):
+def test_suites_evaluated_together_have_their_own_scores(folder, monkeypatch):
     monkeypatch.setattr(transfer, "FOLDS", 4)
-    result = evaluate("transfer", folder)
-    assert list(result.tasks) == [entry.name for entry in TRANSFER_SETS]
-    assert result.tasks["MRPC"].scores.f1 is not None
-    assert result.tasks["TREC"].scores.f1 is None
-    assert result.average() > 0.7  # a word reveals the class of nine in ten sentences
-    assert result.average() == pytest.approx(np.mean([task.scores.accuracy for task in result.tasks.values()]))
-
-
-def test_geometry_has_no_average(folder):
-    result = evaluate("geometry", folder)
-    assert result.average() is None
-    assert all(task.scores.uniformity < 0 for task in result.tasks.values())
+    known = KnownEncoder(BagOfWords(), "bag", {}, TrainedOn())
+    sts, learned, geometry = evaluate_suites(
+        ["sts", "transfer", "geometry"], known, folder, with_geometry=True
+    ).values()
+    assert sts.tasks == evaluate("sts", folder).tasks
+    assert sts.geometry == geometry.tasks["STSBenchmark"].scores
+    assert list(sts.answers) == list(sts.tasks)
+    assert list(learned.tasks) == list(learned.answers) == [entry.name for entry in TRANSFER_SETS]
+    assert learned.tasks["MRPC"].scores.f1 is not None
+    assert learned.tasks["TREC"].scores.f1 is None
+    assert learned.average() > 0.7  # a word reveals the class of nine in ten sentences
+    assert learned.average() == pytest.approx(np.mean([task.scores.accuracy for task in learned.tasks.values()]))
+    assert learned.geometry is geometry.average() is None
+    assert all(task.scores.uniformity < 0 for task in geometry.tasks.values())
 
 
 def test_missing_sets_are_named_and_skipped(tmp_path, caplog):
@@ -178,17 +176,6 @@ def test_rows_that_were_trained_on_are_not_scored():
     assert (result.sentences, result.sentences_seen, result.rows_seen) == (7, 3, 1)
 
 
-def test_suites_evaluated_together_have_their_own_scores(folder, monkeypatch):
-    monkeypatch.setattr(transfer, "FOLDS", 4)
-    known = KnownEncoder(BagOfWords(), "bag", {}, TrainedOn())
-    together = evaluate_suites(["sts", "transfer"], known, folder, with_geometry=True)
-    for name, result in together.items():
-        assert result.tasks == evaluate(name, folder).tasks
-        assert list(result.answers) == list(result.tasks)
-    assert together["sts"].geometry == evaluate("geometry", folder).tasks["STSBenchmark"].scores
-    assert together["transfer"].geometry is None
-
-
 # Real encoders.
 
 
@@ -252,14 +239,6 @@ def test_the_command_writes_all_forms(tiny_encoder, folder, tmp_path, capsys):
     assert json.loads(output.read_text())["average"] != written["average"]
 
 
-def test_a_malformed_file_is_an_input_error_of_the_command(tiny_encoder, tmp_path, capsys):
-    write_sts(tmp_path)
-    path = tmp_path / "STS/STS13-en-test/STS.gs.OnWN.txt"
-    path.write_text(path.read_text().replace(".", ",", 1))
-    assert main(["evaluate", "--model", str(tiny_encoder), "--suite", "sts", "--data", str(tmp_path)]) == 2
-    assert capsys.readouterr().err.strip().splitlines()[-1].startswith(f"error: {path}:1: similarity is ")
-
-
 def test_a_run_is_scored_apart_on_what_it_was_trained_on(tiny_encoder, small_data, tmp_path, capsys):
     """The command finds out which pairs the run was trained on."""
     device = ["--device", "cpu", "--precision", "fp32"]
@@ -284,12 +263,3 @@ def test_a_run_is_scored_apart_on_what_it_was_trained_on(tiny_encoder, small_dat
     assert task["clean"] != task["scores"]
     assert "†" in output
     assert f"{run}, rows not trained on" in output
-
-
-def test_pooling_does_not_go_with_the_tasks_heads(tiny_encoder, capsys):
-    assert main(["evaluate", "--model", str(tiny_encoder), "--pooling", "mean"]) == 2
-    assert "--pooling is for suites" in capsys.readouterr().err
-
-
-def test_every_suite_is_an_entry():
-    assert list(SUITES) == ["sts", "transfer", "retrieval", "geometry"]

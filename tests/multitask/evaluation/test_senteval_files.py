@@ -27,11 +27,6 @@ def read(name: str, folder: Path):
     return SETS[name].read(SETS[name].paths(folder))
 
 
-def test_the_sets_stand_in_the_papers_order():
-    assert [entry.column for entry in STS_SETS] == [*(f"STS{year}" for year in range(12, 17)), "STS-B", "SICK-R"]
-    assert [entry.name for entry in TRANSFER_SETS] == ["MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"]
-
-
 def test_pairs_without_a_score_are_skipped(whole):
     data = read("STS16", whole)
     gold = [line for line in (whole / f"{STS16}.gs.headlines.txt").read_text().split("\n") if line]
