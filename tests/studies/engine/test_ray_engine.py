@@ -2,6 +2,7 @@
 
 import threading
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from studies.engine.recipes import Recipes
 from studies.engine.run import run_preset
 from studies.engine.table import Row
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")]
 
 
 def files(runs: Path) -> dict[str, bytes]:
