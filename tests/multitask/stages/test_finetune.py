@@ -130,17 +130,6 @@ def test_what_is_done_is_not_done_again(run, small_data, tmp_path, monkeypatch):
     assert sums(artefact) == before
 
 
-@pytest.mark.parametrize("file", ["sts-dev.csv", "sts-train.csv"])
-def test_changed_data_is_another_artefact(file, run, small_data, tmp_path, monkeypatch):
-    run()
-    data = shutil.copytree(small_data, tmp_path / "data")
-    lines = (data / file).read_text().splitlines(keepends=True)
-    (data / file).write_text("".join(lines[:-1]))
-    monkeypatch.setattr(stage, "train", train_nothing)
-    with pytest.raises(AssertionError, match="trained again"):
-        run(data=data)
-
-
 @pytest.mark.parametrize("changed", ['train = { file = "x.csv", split = "more" }', "quotes = false"])
 def test_other_rows_of_the_same_file_are_another_artefact(changed, tiny_encoder, tmp_path):
     rows = [f"film {word},{word},{split}" for word in ("good", "bad") for split in ("train", "more") for _ in range(6)]
@@ -157,17 +146,6 @@ def test_other_rows_of_the_same_file_are_another_artefact(changed, tiny_encoder,
         )
         folders.add(run.folder)
     assert len(folders) == 2
-
-
-def test_changed_start_weights_are_another_artefact(run, tiny_encoder, small_data, tmp_path, monkeypatch):
-    done = run()
-    copy = shutil.copytree(tiny_encoder, tmp_path / "copy")
-    monkeypatch.setattr(stage, "train", train_nothing)
-    assert finetune(str(copy), small_data, CONFIG, options(done.folder.parent)).folder == done.folder
-    config = json.loads((copy / "config.json").read_text())
-    (copy / "config.json").write_text(json.dumps(config | {"hidden_dropout_prob": 0.2}))
-    with pytest.raises(AssertionError, match="trained again"):
-        finetune(str(copy), small_data, CONFIG, options(done.folder.parent))
 
 
 # Kinds of runs.
