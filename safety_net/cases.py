@@ -39,8 +39,6 @@ def models(net: Net) -> None:
     """The models that commands use: `course` and `own`."""
     for name, data in {"course": "--data {small}", "own": "--tasks-file {tasks}"}.items():
         stage(net, name, f"finetune {data} --epochs 2 --head-learning-rate 1e-2")
-        shutil.copytree(net.places[name], net.scratch / f"made/{name}")
-        net.places[name] = net.scratch / f"made/{name}"
 
 
 def stage(net: Net, name: str, text: str) -> None:

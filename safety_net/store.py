@@ -29,6 +29,9 @@ HIDDEN = re.compile(r"seconds|time|date|started|finished|machine|memory|version|
 """Keys whose values may differ between two runs of one commit."""
 LINES = 60  # of a text file that are stored; of a longer one the first ten and a hash
 JOBS = 2
+RARE = re.compile(r"error: (--[\w-]+): no such option .*; use --set ")
+"""How later versions refuse the flag of a setting that has none any more."""
+LISTS = ("--task-weights", "--untrained", "--unlabelled")
 
 
 class Net:
@@ -103,6 +106,8 @@ class Net:
 
         code = self.fork(work, out, stdin)
         printed, errors = (out.with_suffix(end).read_text(errors="replace") for end in (".out", ".err"))
+        if rare := RARE.search(errors):
+            return self.command(name, *with_set(list(map(str, arguments)), rare[1]), stdin=stdin, files=files)
         self.record(name, exit=code, output=self.lines(printed))
         if code:
             self.record(name, error=self.plain(errors.strip().rpartition("\n")[2]))
@@ -141,6 +146,19 @@ class Net:
             case ".svg" | ".html" | ".png" | ".md" | ".npz" | ".onnx" | ".tex":
                 return "there"  # their layout may change
         return self.lines(path.read_text(errors="replace"))
+
+
+def with_set(words: list[str], flag: str) -> list[str]:
+    """Arguments with `--set NAME=VALUE` in place of a flag and its values."""
+    start = words.index(flag)
+    end = next((n for n in range(start + 1, len(words)) if words[n].startswith("--")), len(words))
+    values, name = words[start + 1 : end], flag.removeprefix("--").removeprefix("no-").replace("-", "_")
+    value = values[0] if values else str(not flag.startswith("--no-")).lower()
+    if flag in LISTS:
+        value = json.dumps([float(v) if v[0].isdigit() else v for v in values])
+    words = words[:start] + words[end:]
+    before = words.index("--set") + 1 if "--set" in words else len(words)
+    return [*words[:before], *([] if "--set" in words else ["--set"]), f"{name}={value}", *words[before:]]
 
 
 def digest(content: str | bytes) -> str:
@@ -230,6 +248,8 @@ def main() -> int:
     scratch.mkdir(parents=True, exist_ok=True)
     os.environ["MULTITASK_CACHE"] = str(scratch / "cache")
     output.mkdir(parents=True, exist_ok=True)
+    cpu = next((x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("flags")), "")
+    (output / "machine.txt").write_text(digest(cpu), encoding="utf-8")
     net = Net(tree, scratch)
     prepare(net)
     waiting = [(part, name, chain) for part in wanted for name, chain in cases.PARTS[part].items()]
@@ -247,12 +267,10 @@ def main() -> int:
         part, name, start = running.pop(pid)
         spent[part] = spent.get(part, 0) + time.monotonic() - start
         print(f"{part}: {name}, {time.monotonic() - start:.0f} s", flush=True)
-    for part in wanted:
-        parts = [json.loads(p.read_text()) for p in sorted(scratch.glob(f"{part}.*.json"))]
-        merged = {name: value for found in parts for name, value in found.items()}
-        (output / f"{part}.json").write_text(json.dumps(merged, indent=1, ensure_ascii=False), encoding="utf-8")
-    cpu = next((x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("flags")), "")
-    (output / "machine.txt").write_text(digest(cpu), encoding="utf-8")
+        if all(part != other for other, *_ in [*waiting, *running.values()]):
+            chains = [json.loads(path.read_text()) for path in sorted(scratch.glob(f"{part}.*.json"))]
+            merged = {case: value for found in chains for case, value in found.items()}
+            (output / f"{part}.json").write_text(json.dumps(merged, indent=1, ensure_ascii=False), encoding="utf-8")
     print("; ".join(f"{part} {seconds:.0f} s" for part, seconds in spent.items()))
     if not options.scratch:
         shutil.rmtree(scratch)
