@@ -137,13 +137,6 @@ def test_cross_validation_on_the_training_set_chooses_else(classes, columns):
     np.testing.assert_array_equal(predict_classes(data, table, SEED), model.predict(vectors[test]))
 
 
-def test_the_seed_decides():
-    data, table = problem(2, {"test": 60}, noise=4)
-    once, again, other = (predict_classes(data, table, seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(once, again)
-    assert (once != other).any()
-
-
 def test_fits_use_one_thread_of_blas_and_give_the_others_back(monkeypatch):
     def threads():
         return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
