@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +23,18 @@ from multitask.evaluation.senteval_files import STS_SETS, ClassificationData, Da
 from multitask.evaluation.sts_scores import StsScores, cosines, sts_scores
 from multitask.evaluation.suite_sets import SETS, TaskSuite, missing_files
 from multitask.evaluation.training_overlap import ScoresWithOverlap
-from multitask.evaluation.transfer_scores import TransferScores, predict_classes, transfer_scores
 from multitask.models.config import Pooling
 from multitask.models.sentence_encoder import Embedder, SentenceEncoder, load_encoder
 from multitask.runs.artefact import is_run, locate_model
 from multitask.runtime.options import Device, EmbeddingPrecision
 from multitask.tasks.metrics import Metric
 
+if TYPE_CHECKING:
+    from multitask.evaluation.transfer_scores import TransferScores
+
 SuiteName = TaskSuite | Literal["geometry"]
 STSB = "STSBenchmark"
-SuiteScores = StsScores | TransferScores | RetrievalScores | Geometry
+SuiteScores: TypeAlias = "StsScores | TransferScores | RetrievalScores | Geometry"
 Answers = tuple[NDArray[Any], NDArray[Any]]
 
 
@@ -75,6 +77,8 @@ def _measure_sts(data: SimilarityData, table: EmbeddingTable, _seed: int) -> Mea
 
 
 def _measure_transfer(data: ClassificationData, table: EmbeddingTable, seed: int) -> Measurement:
+    from multitask.evaluation.transfer_scores import predict_classes, transfer_scores  # imports scikit-learn
+
     predictions, labels = predict_classes(data, table, seed), data.labels[data.scored]
     classes = len(np.unique(data.labels))
     return Measurement(lambda rows: transfer_scores(predictions[rows], labels[rows], classes), (labels, predictions))
@@ -177,7 +181,7 @@ class SuiteResult:
     answers: dict[str, Answers] = field(default_factory=dict)
     geometry: Geometry | None = None
 
-    def main(self, scores: SuiteScores | None) -> float | None:
+    def main(self, scores: "SuiteScores | None") -> float | None:
         """The score that papers' tables show, 0 to 1."""
         of = SUITES[self.suite].main
         return None if of is None or scores is None else of(scores)

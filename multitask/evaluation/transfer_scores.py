@@ -16,17 +16,17 @@ classifier trained without folds i and j is used for both.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.model_selection import StratifiedKFold
+from threadpoolctl import threadpool_limits
 
 from minbert.errors import InputError
 from multitask.evaluation.embedding_cache import EmbeddingTable, Vectors
 from multitask.evaluation.senteval_files import ClassificationData, Mask
-
-if TYPE_CHECKING:
-    from sklearn.linear_model import LogisticRegression
 
 FOLDS = 10
 GRID = (1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)
@@ -51,8 +51,6 @@ class TransferScores:
 
 def transfer_scores(predictions: Labels, labels: Labels, classes: int) -> TransferScores:
     """Scores of predicted classes, predictions and labels [rows]. Folds of a cross-validation are scored together."""
-    from sklearn.metrics import f1_score
-
     f1 = float(f1_score(labels, predictions, zero_division=0)) if classes == 2 else None
     return TransferScores(float(np.mean(predictions == labels)), f1)
 
@@ -68,8 +66,6 @@ def predict_classes(data: ClassificationData, table: EmbeddingTable, seed: int) 
     Raises:
         InputError: a class has less training rows than there are folds.
     """
-    from threadpoolctl import threadpool_limits
-
     features = pair_features(*(table[column] for column in data.columns)).astype(np.float64)
     # These products are so small that sharing each between BLAS threads would take many times longer.
     with threadpool_limits(1):
@@ -98,8 +94,6 @@ def pair_features(first: Vectors, second: Vectors | None = None) -> Vectors:
 
 def _folds(labels: Labels, seed: int) -> Labels:
     """The fold of each row, [rows]. All folds have about the same shares of classes."""
-    from sklearn.model_selection import StratifiedKFold
-
     if (smallest := np.bincount(labels).min()) < FOLDS:
         raise InputError(f"a class has {smallest} rows; expected at least {FOLDS}, one for each fold")
     folds = np.empty(len(labels), np.int64)
@@ -150,9 +144,7 @@ def _chosen(
     return _classifier(inputs).set_params(C=best).fit(inputs, labels[train]).predict(features[test])
 
 
-def _classifier(features: Features) -> "LogisticRegression":
+def _classifier(features: Features) -> LogisticRegression:
     """A classifier whose tolerance fits the size of features [rows, dim]."""
-    from sklearn.linear_model import LogisticRegression
-
     length = float(np.sqrt(np.square(features).sum(1).mean()))
     return LogisticRegression(tol=TOLERANCE * length, max_iter=MOST_STEPS)
