@@ -151,10 +151,11 @@ def _flat(scores: Mapping[str, Any]) -> dict[str, float | None]:
     """Nested scores by the names on the way to them, without those of sub-sets, counts and histograms."""
     found: dict[str, float | None] = {}
     for name, value in scores.items():
+        heading = name.replace("_", " ")
         if isinstance(value, dict) and name != "subsets":
-            found |= {f"{name} {inner}": of for inner, of in _flat(value).items()}
+            found |= {f"{heading} {inner}": of for inner, of in _flat(value).items()}
         elif value is None or isinstance(value, float):
-            found[name.replace("_", " ")] = value
+            found[heading] = value
     return found
 
 

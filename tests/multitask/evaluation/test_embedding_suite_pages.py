@@ -65,6 +65,7 @@ def test_columns_are_the_papers(tmp_path):
     header = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg."]
     assert cells(markdown, "Model") == cells(latex, "Model") == header
     assert cells(markdown, "Unsupervised SimCSE-BERT-base")[-1] == "76.25"
+    assert "| all spearman | all pearson | mean spearman | mean pearson | weighted mean spearman |" in markdown
     assert values["average"] == pytest.approx(0.73)
     assert "pooling mean, max length 256" in markdown
     assert "†" not in markdown + suite_text(suite_result())
