@@ -21,7 +21,7 @@ from typing import Any
 
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
-from minbert.files import read_text, sha256_of_file, write_json, write_text
+from minbert.files import read_json, read_text, sha256_of_file, write_json, write_text
 from minbert.settings import read_as
 from multitask.runs.locks import exclusive
 from multitask.runs.machine import machine_name
@@ -125,7 +125,7 @@ class Artefact:
                 shutil.rmtree(artefact.folder / "state", ignore_errors=True)  # left by a kill right after DONE
             else:
                 artefact.drop_half_written()
-                versions = {"format": FORMAT_VERSION, "stage": key.stage, "version": key.version}
+                versions = {"format": FORMAT_VERSION, "stage": key.stage, "version": key.version, "key": digest}
                 write_json(artefact.folder / "config.json", asdict(key.config))
                 named = {"labels": dict(labels), "machine": machine_name(str(key.inputs.get("device")))}
                 write_json(artefact.folder / "inputs.json", {**versions, **key.inputs, **named})
@@ -145,10 +145,11 @@ class Artefact:
 
     @property
     def digest(self) -> str:
-        """The key of the run, 16 hex digits. Raises InputError if the folder was renamed."""
-        if not (found := re.search(r"-([0-9a-f]{16})$", self.folder.resolve().name)):
-            raise InputError(f"{self.folder}: renamed; expected a run's own name, which ends in its key")
-        return found[1]
+        """The key of the run, 16 hex digits; the same when the folder is copied or renamed."""
+        path = self.folder / "inputs.json"
+        if not isinstance(key := read_json(path, dict).get("key"), str):
+            raise InputError(f"{path}: no key; expected a run of this version, or the folder of one of its checkpoints")
+        return key
 
     @property
     def stage(self) -> str:
