@@ -229,9 +229,9 @@ def test_tensors_that_do_not_fit_the_sizes_are_named(tmp_path: Path) -> None:
         ({"layer_heads": [1, 0, 4]}, "layer_heads is [1, 0, 4]; expected 3 numbers from 1 to 4"),
         ({"layer_heads": [1, 5, 4]}, "expected 3 numbers from 1 to 4"),
         ({"layer_intermediate_sizes": [0, 21, 1]}, "layer_intermediate_sizes is [0, 21, 1]; expected 3 numbers from 0"),
-        ({"layer_heads": "444"}, "layer_heads is '444'; expected a list of int"),
-        ({"layer_heads": [1, 2.0, 3]}, "expected a list of int"),
-        ({"layer_heads": [True, 2, 3]}, "expected a list of int"),
+        ({"layer_heads": "444"}, 'layer_heads is "444"; expected a list'),
+        ({"layer_heads": [1, 2.0, 3]}, "layer_heads.1 is 2.0; expected a whole number"),
+        ({"layer_heads": [True, 2, 3]}, "layer_heads.0 is true; expected a whole number"),
     ],
 )
 def test_sizes_that_cannot_be_are_refused(change: dict, complaint: str) -> None:
