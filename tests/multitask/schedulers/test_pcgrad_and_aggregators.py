@@ -183,7 +183,9 @@ def test_rounding_adds_no_dimension(method, gradients):
     found = scheduler._aggregate(gradients.clone())
     torch.manual_seed(1)
     expected = EXPECTED[method]()(gradients.double())
-    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
+    # Solvers stop when their objective changes by less than 1e-8, which leaves the weights exact to its square root.
+    tolerance = 1e-4 * max(1.0, expected.abs().max().item()) if method in ("fairgrad", "cagrad") else 1e-5
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=tolerance)
 
 
 @pytest.mark.parametrize("kind", ["equal", "random", "offset"])
