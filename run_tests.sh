@@ -55,7 +55,7 @@ case "$lane" in
       for threads in 1 2; do
         echo "$setting OMP_NUM_THREADS=$threads"
         # shellcheck disable=SC2086 # the settings are words
-        env $setting OMP_NUM_THREADS=$threads "${tests[@]}" "${numeric[@]}" "$@"
+        env $setting OMP_NUM_THREADS=$threads "${tests[@]}" -n $((2 / threads)) "${numeric[@]}" "$@"
       done
     done
     ;;
