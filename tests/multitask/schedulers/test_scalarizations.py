@@ -92,6 +92,9 @@ def test_dwa_prefers_tasks_whose_loss_falls_slowly():
             toy.targets[:, 1] *= scale
         means.append(np.mean(before, axis=0))
     expected = 3 * softmax(means[1] / means[0] / 2)
+    resumed = build("dwa")
+    resumed.load_state_dict(scheduler.state_dict())
+    np.testing.assert_allclose(weights(resumed.backward(toy, UPDATE)), expected, rtol=1e-6)
     np.testing.assert_allclose(weights(scheduler.backward(toy, UPDATE)), expected, rtol=1e-6)
     assert expected.std() > 0.01
 
