@@ -7,7 +7,7 @@ if ! cmp --silent docs/requirements.txt "$stamp"; then
   echo "installing the packages of docs/requirements.txt into .venv-docs"
   .venv/bin/python -m venv --clear .venv-docs
   .venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement docs/requirements.txt
-  site_packages='import sysconfig; print(sysconfig.get_path("purelib"))'
-  { pwd; .venv/bin/python -c "$site_packages"; } > "$(.venv-docs/bin/python -c "$site_packages")/project.pth"
   cp docs/requirements.txt "$stamp"
 fi
+site_packages='import sysconfig; print(sysconfig.get_path("purelib"))' # asked each time, because the checkout may have moved
+{ pwd; .venv/bin/python -c "$site_packages"; } > "$(.venv-docs/bin/python -c "$site_packages")/project.pth"

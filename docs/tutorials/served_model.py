@@ -12,7 +12,7 @@
 # # From training to a served model
 #
 # This tutorial trains a model, checks it, starts a service, and asks it questions over HTTP. It takes a minute on a laptop.
-# [Your own CSV](own_csv.ipynb) explains how to type along. The service needs more packages: `pip install ".[serve]"`. (`requirements.txt` has them.)
+# [Your own CSV](own_csv.ipynb) explains how to type along. The service needs more packages: `pip install -e ".[serve]"`. (`requirements.txt` has them.)
 #
 # ## Train and check
 #

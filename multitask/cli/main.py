@@ -135,7 +135,7 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
     except ModuleNotFoundError as error:
         if not command.extra:
             raise
-        raise InputError(f'{prog} needs {error.name}; install with: pip install ".[{command.extra}]"') from None
+        raise InputError(f'{prog} needs {error.name}; install with: pip install -e ".[{command.extra}]"') from None
     except InputError as error:
         labels = {option.name: option.flag for option in options if command.is_flag(option)}
         labels |= {name: f"{file}: {name}" for name in settings.keys() - given.keys()}

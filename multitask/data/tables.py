@@ -297,7 +297,7 @@ def _hub_data_set(source: Source) -> Any:
     try:
         import datasets
     except ImportError:
-        raise InputError(f'{source}: needs the datasets library; install with: pip install ".[datasets]"') from None
+        raise InputError(f'{source}: needs the datasets library; install with: pip install -e ".[datasets]"') from None
     name = source.file.removeprefix(HUB)
     owner, _, last = name.rpartition("/")
     try:

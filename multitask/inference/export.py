@@ -135,7 +135,7 @@ def export_onnx(encoder: SentenceEncoder, folder: Path, normalize: bool, trained
 def require(packages: Sequence[str]) -> None:
     """Raise InputError if packages of the extra `onnx` are not installed."""
     if missing := [name for name in packages if importlib.util.find_spec(name) is None]:
-        raise InputError(f'--to onnx needs {" and ".join(missing)}; install with: pip install ".[onnx]"')
+        raise InputError(f'--to onnx needs {" and ".join(missing)}; install with: pip install -e ".[onnx]"')
 
 
 @torch.no_grad()  # with gradients, attention on a processor is written in a form that fixes the batch size

@@ -1,6 +1,6 @@
 """An encoder as a model of MTEB (arXiv 2210.07316), so that MTEB's tasks can evaluate it.
 
-Needs `pip install ".[mteb]"`. For example:
+Needs `pip install -e ".[mteb]"`. For example:
 
 import mteb
 from multitask.models.sentence_encoder import load_encoder

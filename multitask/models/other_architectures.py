@@ -1,6 +1,6 @@
 """Encoders of other architectures, which sentence-transformers computes, with the interface of `SentenceEncoder`.
 
-Needs `pip install ".[sentence-transformers]"`. Loads safetensors only and runs no code that comes with a model.
+Needs `pip install -e ".[sentence-transformers]"`. Loads safetensors only and runs no code that comes with a model.
 """
 
 import sys
@@ -114,7 +114,7 @@ class SentenceTransformersEncoder:
         except ImportError:
             raise InputError(
                 f"{reason or name}: this model needs sentence-transformers, which is not installed; install it with: "
-                'pip install ".[sentence-transformers]"'
+                'pip install -e ".[sentence-transformers]"'
             ) from None
         folder = Path(name) if Path(name).is_dir() else _fetch(name, revision)
         _refuse_pickles(folder)

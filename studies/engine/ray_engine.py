@@ -1,7 +1,7 @@
 """Ray as the engine: jobs on all GPUs or cores of a cluster whose machines share the folder of artefacts.
 
 Joins the cluster that `ray start` began (or that RAY_ADDRESS names), else starts one on this machine. Needs
-`pip install ".[ray]"`. Start weights in folders, data and artefacts must have the same paths everywhere; the machine
+`pip install -e ".[ray]"`. Start weights in folders, data and artefacts must have the same paths everywhere; the machine
 that runs the command must compute on the same kind of device as the others, since that is part of a result's identity.
 """
 
@@ -37,7 +37,7 @@ class Ray:
         try:
             import ray
         except ImportError:
-            raise InputError('--engine ray: Ray is not installed; install it with: pip install ".[ray]"') from None
+            raise InputError('--engine ray: Ray is not installed; install it with: pip install -e ".[ray]"') from None
         from multitask.runtime.device import start
 
         self.ray: Any = ray

@@ -67,7 +67,7 @@ def integrated_gradients(
     try:
         from captum.attr import IntegratedGradients
     except ModuleNotFoundError:
-        raise InputError('integrated gradients need captum; install with: pip install ".[explore]"') from None
+        raise InputError('integrated gradients need captum; install with: pip install -e ".[explore]"') from None
     kept = chain(model.parameters(), model.buffers(), [model.tokenizer])
     own = copy.deepcopy(model, {id(part): part for part in kept})
     found = {}

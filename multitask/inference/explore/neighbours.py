@@ -81,7 +81,7 @@ def _umap(rows: Points) -> Map:
     try:
         from umap import UMAP
     except ModuleNotFoundError:
-        raise InputError('UMAP needs umap-learn; install with: pip install ".[explore]"') from None
+        raise InputError('UMAP needs umap-learn; install with: pip install -e ".[explore]"') from None
     if not np.ptp(rows, axis=0).any():  # of one point, UMAP's start is NaN
         return Map(np.zeros((len(rows), 2)), lambda _: np.zeros(2), None)
     # A seed allows one thread only. The spectral start, the default, needs more than a handful of sentences.

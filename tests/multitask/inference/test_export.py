@@ -143,7 +143,7 @@ def test_without_onnx_the_error_says_how_to_get_it(tiny_encoder, tmp_path, monke
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxscript" else found(name))
     monkeypatch.setitem(sys.modules, "onnx", sys)
-    with pytest.raises(InputError, match=r'--to onnx needs onnxscript; install with: pip install "\.\[onnx\]"'):
+    with pytest.raises(InputError, match=r'--to onnx needs onnxscript; install with: pip install -e "\.\[onnx\]"'):
         export_onnx(SentenceEncoder.load(tiny_encoder, **EXACT), tmp_path / "out", False, NOTHING)
     assert not any(tmp_path.iterdir())
 

@@ -161,7 +161,7 @@ def test_without_onnx_runtime_the_error_says_how_to_get_it(tiny_encoder, tmp_pat
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in hidden else found(name) or sys)
     for name in ("onnx", "onnxscript"):
         monkeypatch.setitem(sys.modules, name, sys.modules.get(name, sys))
-    with pytest.raises(InputError, match=r'needs onnxruntime; install with: pip install "\.\[onnx\]"'):
+    with pytest.raises(InputError, match=r'needs onnxruntime; install with: pip install -e "\.\[onnx\]"'):
         export_onnx_with_heads(build(tiny_encoder, tiny_encoder), tmp_path / "out", NOTHING)
 
 

@@ -122,7 +122,7 @@ def test_a_stop_ends_a_process_whose_training_fails_to_stop(
 
 def test_ray_that_is_not_installed_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"pip install \"\.\[ray\]\""):
+    with pytest.raises(InputError, match=r"pip install -e \"\.\[ray\]\""):
         Ray(RunOptions("cpu", "fp32"))
 
 

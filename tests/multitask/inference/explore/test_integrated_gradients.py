@@ -137,6 +137,6 @@ def test_numbers_are_those_of_predictions(task):
 def test_without_captum_one_line_says_what_to_install(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "captum", None)
     monkeypatch.setitem(sys.modules, "captum.attr", None)
-    expected = r'^integrated gradients need captum; install with: pip install "\.\[explore\]"$'
+    expected = r'^integrated gradients need captum; install with: pip install -e "\.\[explore\]"$'
     with pytest.raises(InputError, match=expected):
         integrated_gradients(model, [TEXT], words_of([TEXT]), {"mood": "good"})

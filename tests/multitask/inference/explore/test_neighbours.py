@@ -76,7 +76,7 @@ def test_a_map_keeps_groups_together(method):
 
 def test_without_umap_learn_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "umap", None)
-    with pytest.raises(InputError, match=r'^UMAP needs umap-learn; install with: pip install "\.\[explore\]"$'):
+    with pytest.raises(InputError, match=r'^UMAP needs umap-learn; install with: pip install -e "\.\[explore\]"$'):
         draw_map(EMBEDDINGS, "umap")
 
 

@@ -109,7 +109,7 @@ def test_without_the_extra_one_line_says_what_to_install(client, monkeypatch, pa
         monkeypatch.setitem(sys.modules, module, None)
     answer = client.post(f"/explore/{path}", json=body)
     assert answer.status_code == 422
-    assert answer.json()["error"].endswith(f' {package}; install with: pip install ".[explore]"')
+    assert answer.json()["error"].endswith(f' {package}; install with: pip install -e ".[explore]"')
 
 
 @pytest.mark.parametrize("where", [{"task": "sentiment"}, {"sentences": SENTENCES}], ids=["dev", "own"])
