@@ -24,8 +24,8 @@ HALF = "half a file"
 COMMAND = world.grid("reviews")
 VERIFY = ["experiments", "verify", "--runs", "runs"]
 WORK = partial(call, COMMAND)
-OF_ROWS = ("report/", "predictions/")
-"""Folders whose files also depend on which rows failed."""
+OF_ROWS = "report/"
+"""Folder whose files also depend on which rows failed."""
 
 
 class Trials:
@@ -62,7 +62,7 @@ class Trials:
         contained = contents(self.here)
         done = tuple(name.removesuffix("DONE") for name in contained if name.endswith("/DONE"))
         for name, content in contained.items():
-            final = name.startswith(done) or not name.startswith(("runs/", *OF_ROWS))
+            final = name.startswith(done) or not name.startswith(("runs/", OF_ROWS))
             # The saved state of a complete run is removed last, and is not used any more.
             if final and content != self.expected.get(name) and not world.is_temporary(name) and "/state/" not in name:
                 return f"half-written: {name}"

@@ -11,10 +11,11 @@ Running the same stage again finds DONE and computes nothing; a run that was kil
 process that wants the same artefact waits for the first.
 """
 
+import errno
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
 from minbert.files import read_json, read_text, sha256_of_file, write_json, write_text
 from minbert.settings import read_as
-from multitask.runs.locks import exclusive
+from multitask.runs.locks import exclusive, refuse_link
 from multitask.runs.machine import machine_name
 from multitask.runs.run_hash import FORMAT_VERSION, RunKey
 
@@ -118,25 +119,42 @@ class Artefact:
             raise InputError(f"--name {name}: expected letters, digits and the signs . _ + -")
         digest = key.digest()
         waiting = f"{key.stage} {digest} is being computed by another process; waiting for it"
-        with exclusive(runs / LOCKS / f"{key.stage}-{digest}", waiting):
+        with ExitStack() as lock:
+            try:
+                lock.enter_context(exclusive(lock_file(runs, f"{key.stage}-{digest}"), waiting))
+            except OSError:
+                # Another user's folder of runs, or a disk that is only read: what is complete can still be read.
+                if (found := cls.find(runs, key)) is None or not found.done:
+                    raise
+                found.check()
+                yield found
+                return
             artefact = cls.find(runs, key) or cls(runs / f"{key.stage}-{name}-{digest}")
-            if artefact.done:
-                artefact.check()
-                shutil.rmtree(artefact.folder / "state", ignore_errors=True)  # left by a kill right after DONE
-            else:
-                artefact.drop_half_written()
-                versions = {"format": FORMAT_VERSION, "stage": key.stage, "version": key.version, "key": digest}
-                write_json(artefact.folder / "config.json", asdict(key.config))
-                named = {"labels": dict(labels), "machine": machine_name(str(key.inputs.get("device")))}
-                write_json(artefact.folder / "inputs.json", {**versions, **key.inputs, **named})
-            if keep and not (artefact.folder / KEEP).is_file():
-                write_text(artefact.folder / KEEP, "")
+            artefact.refuse_links()
+            artefact._prepare(key, labels, keep)
             try:
                 yield artefact
             except InputError:
                 if {path.name for path in artefact.folder.iterdir()} <= {"config.json", "inputs.json", KEEP}:
                     shutil.rmtree(artefact.folder)  # refused before anything was computed
                 raise
+
+    def _prepare(self, key: RunKey, labels: Mapping[str, str], keep: bool) -> None:
+        if self.done:
+            self.check()
+            shutil.rmtree(self.folder / "state", ignore_errors=True)  # left by a kill right after DONE
+        else:
+            self.drop_half_written()
+            versions = {"format": FORMAT_VERSION, "stage": key.stage, "version": key.version, "key": key.digest()}
+            write_json(self.folder / "config.json", asdict(key.config))
+            named = {"labels": dict(labels), "machine": machine_name(str(key.inputs.get("device")))}
+            write_json(self.folder / "inputs.json", {**versions, **key.inputs, **named})
+        if keep and not (self.folder / KEEP).is_file():
+            try:
+                write_text(self.folder / KEEP, "")
+            except OSError:
+                if not self.done:  # another user's complete run may be read without the mark
+                    raise
 
     @classmethod
     def find(cls, runs: Path, key: RunKey) -> "Artefact | None":
@@ -162,9 +180,19 @@ class Artefact:
         return self._completed().seconds
 
     @property
+    def lock(self) -> Path:
+        """The file that is locked while the run is built or removed."""
+        return lock_file(self.folder.parent, f"{self.stage}-{self.folder.name.rpartition('-')[2]}")
+
+    @property
     def done(self) -> bool:
         """Whether the run is complete."""
         return (self.folder / DONE).is_file()
+
+    def refuse_links(self) -> None:
+        """Raise InputError if the run's folder, or anything in it, is a link."""
+        for path in (self.folder, *self.folder.rglob("*")):
+            refuse_link(path)
 
     def drop_half_written(self) -> None:
         """Remove the temporary files and folders that a kill left."""
@@ -179,7 +207,14 @@ class Artefact:
 
         Args:
             seconds: wall time of this process; a training that was resumed has counted more.
+
+        Raises:
+            FileNotFoundError: a file was removed meanwhile. The same run begins anew, from no saved state.
         """
+        if missing := self._missing():
+            shutil.rmtree(self.folder / "state", ignore_errors=True)
+            lost = "removed while the run was computed; run the same command again"
+            raise FileNotFoundError(errno.ENOENT, lost, str(missing))
         vouched = {}
         trained = self.history()[-1]["seconds"] if (self.folder / "metrics.jsonl").is_file() else 0.0
         for path in sorted(self.folder.rglob("*")):
@@ -189,6 +224,14 @@ class Artefact:
                 vouched[name] = Vouched(sha256_of_file(path), stat.st_size, stat.st_mtime_ns)
         write_json(self.folder / DONE, asdict(Completed(round(max(seconds, trained), 3), vouched)))
         shutil.rmtree(self.folder / "state", ignore_errors=True)
+
+    def _missing(self) -> Path | None:
+        """A file that every run of its kind has, or a model that is kept, if it is not there."""
+        needed = [self.folder / name for name in ("config.json", "inputs.json")]
+        if (self.folder / "metrics.jsonl").is_file():
+            needed.append(self.folder / "best.json")
+        needed += [folder / "model.safetensors" for folder in self.kept_models().values()]
+        return next((path for path in needed if not path.is_file()), None)
 
     def require_complete(self) -> None:
         """Raise InputError unless the run is complete and its files are as they were when it ended."""
@@ -202,6 +245,8 @@ class Artefact:
         Args:
             whole: read every file, even one whose size and time of change are as they were.
         """
+        for path in self.folder.rglob("*"):
+            refuse_link(path)
         for name, vouched in self._completed().files.items():
             path = self.folder / name
             stat = path.stat() if path.is_file() else None
@@ -256,6 +301,12 @@ class Artefact:
         if strange := [name for name in best.values() if not re.fullmatch(r"[\w-]+", name)]:
             raise InputError(f"{path}: {strange[0]!r:.60} is no name of a checkpoint, such as step-0000016")
         return {score: self.folder / "checkpoints" / checkpoint for score, checkpoint in best.items()}
+
+
+def lock_file(runs: Path, name: str) -> Path:
+    """A lock of a folder of runs."""
+    refuse_link(runs / LOCKS)
+    return runs / LOCKS / name
 
 
 def check_names(names: Iterable[str | None], path: Path) -> None:

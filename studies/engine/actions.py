@@ -8,7 +8,7 @@ from minbert.files import read_json
 from multitask.evaluation.text_tables import aligned, scores_table
 from multitask.runtime.options import RunOptions
 from studies.engine.commands import CollectGarbage, ListArtefacts, PlanTables, RunTables, ShowArtefact, VerifyArtefacts
-from studies.engine.garbage import Entry, collect, entries, find_entry, garbage, megabytes, size_of
+from studies.engine.garbage import Entry, collect, entries, find_entry, megabytes
 from studies.engine.local_engine import local_engine
 from studies.engine.plan import make_plan, rows_of
 from studies.engine.ray_engine import Ray
@@ -25,7 +25,8 @@ def run_tables(options: RunTables) -> int:
     engine = Ray(running) if options.engine == "ray" else local_engine(options.workers, where.device, options.threads)
     record = run_preset(preset, options.seeds, running, engine)
     page = write_report(options.runs, preset.name, options.report)
-    for path in write_best_predictions(preset, record, running, options.predictions):
+    predictions = options.predictions or options.report / "predictions"  # `predict` writes into ./predictions
+    for path in write_best_predictions(preset, record, running, predictions):
         print(path)
     print(f"report: {page.resolve()}")
     for (label, seed), failed in {(label, failed.seed): failed for label, failed in record.failures}.items():
@@ -87,11 +88,9 @@ def show_artefact(options: ShowArtefact) -> int:
 
 def collect_garbage(options: CollectGarbage) -> int:
     """List or remove what is not needed."""
-    sizes = {path: size_of(path) for path in garbage(options.runs, options.named)}
+    sizes = collect(options.runs, options.named, options.delete)
     for path, size in sizes.items():
         print(f"{megabytes(size):>12}  {path}")
-    if options.delete:
-        collect(options.runs, list(sizes))
     done = "removed" if options.delete else "would be removed with --delete"
     print(f"{len(sizes)} files and folders, {megabytes(sum(sizes.values()))}: {done}")
     return 0

@@ -92,8 +92,8 @@ class RunTables(Tables):
     with their threads, up to eight."""
     report: Path = Path("report")
     """Folder of the report."""
-    predictions: Path = Path("predictions")
-    """Folder of the best models' prediction files."""
+    predictions: Path | None = None
+    """Folder of the best models' prediction files. Default: predictions in the report's folder."""
     save_every: AtLeastZero = 120.0
     """Seconds between saved states: the most that a kill can cost."""
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minbert.errors import InputError
-from multitask.runs.artefact import DONE, KEEP, LOCKS, Artefact
-from multitask.runs.locks import is_free
+from multitask.runs.artefact import DONE, KEEP, Artefact, lock_file
+from multitask.runs.locks import held_now, refuse_link
 from studies.engine.record import Record
 from studies.engine.store import GRIDS, LOGS
 
@@ -39,12 +39,6 @@ class Entry:
         """Whether a person asked for it."""
         return (self.artefact.folder / KEEP).is_file()
 
-    @property
-    def being_built(self) -> bool:
-        """Whether a process computes it now."""
-        run = self.artefact.folder
-        return not is_free(run.parent / LOCKS / f"{self.artefact.stage}-{run.name.rpartition('-')[2]}")
-
 
 def entries(runs: Path) -> list[Entry]:
     """All runs by name, also a complete one that has lost its inputs.json. Raises InputError if a record is damaged."""
@@ -64,36 +58,45 @@ def find_entry(runs: Path, name: str) -> Entry:
     raise InputError(f"{runs}: no such run: {name}; `multitask experiments list` shows all")
 
 
-def garbage(runs: Path, named: Sequence[str] = ()) -> list[Path]:
-    """What nobody needs: runs that grids made, complete or not, and logs that no record names.
+def collect(runs: Path, named: Sequence[str] = (), delete: bool = False) -> dict[Path, int]:
+    """What nobody needs, with its size in bytes: runs that grids made, complete or not, and logs that no record names.
+
+    No experiment runs from the look at the records to the last removal, and nobody builds a run that is removed.
 
     Args:
         runs: folder of all runs.
         named: names or keys of runs that people made by hand and that may go too.
+        delete: whether it is removed.
 
     Raises:
-        InputError: a damaged record, or a name of no run or of a needed one.
+        InputError: a damaged record, a name of no run or of a needed one, a link where logs or locks should be, or
+            experiments that run while something should be removed: what they need may not be recorded yet.
     """
-    chosen = [find_entry(runs, name) for name in named]
-    for entry in chosen:
-        if entry.needed_by:
-            raise InputError(f"{entry.artefact.folder}: needed by {', '.join(entry.needed_by)}")
-    unused = [
-        entry.artefact.folder
-        for entry in entries(runs)
-        if not entry.needed_by and not (entry.by_hand and entry not in chosen) and not entry.being_built
-    ]
-    logs = {run.log for record in Record.read_all(runs) for run in record.runs}
-    found = sorted((runs / LOGS).glob("*.log"))
-    return [*unused, *(path for path in found if path.relative_to(runs).as_posix() not in logs)]
-
-
-def collect(runs: Path, paths: Sequence[Path]) -> None:
-    """Delete what `garbage` found. Raises InputError while experiments run, whose runs may not be recorded yet."""
-    if not is_free(runs / LOCKS / GRIDS):
-        raise InputError(f"{runs}: experiments are running there; wait for their end")
-    for path in paths:
-        remove(path)
+    if not runs.is_dir():
+        raise InputError(f"{runs}: no such folder; expected the folder of all runs")
+    found: dict[Path, int] = {}
+    with held_now(lock_file(runs, GRIDS)) as alone:
+        if delete and not alone:
+            raise InputError(f"{runs}: experiments are running there; wait for their end")
+        chosen = [find_entry(runs, name).artefact for name in named]
+        there = entries(runs)
+        for entry in there:
+            if entry.needed_by and entry.artefact in chosen:
+                raise InputError(f"{entry.artefact.folder}: needed by {', '.join(entry.needed_by)}")
+        for entry in there:
+            with held_now(entry.artefact.lock) as free:
+                if free and not entry.needed_by and (entry.artefact in chosen or not entry.by_hand):
+                    found[entry.artefact.folder] = entry.size
+                    if delete:
+                        remove(entry.artefact.folder)
+        refuse_link(runs / LOGS)
+        logs = {run.log for record in Record.read_all(runs) for run in record.runs}
+        for path in sorted((runs / LOGS).glob("*.log")):
+            if path.relative_to(runs).as_posix() not in logs:
+                found[path] = size_of(path)
+                if delete:
+                    remove(path)
+    return found
 
 
 def remove(path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import atomic_file
 from multitask.inference.prediction_files import write_prediction_files
-from multitask.runs.artefact import LOCKS, Artefact, Weights, locate_model
+from multitask.runs.artefact import Artefact, Weights, locate_model, lock_file
 from multitask.runs.locks import shared
 from multitask.runtime.lazy import function_named
 from multitask.runtime.options import RunOptions
@@ -62,7 +62,7 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
         united.write(options.runs)  # after every stage, so that results can be reported while the others run
         return record
 
-    with shared(options.runs / LOCKS / GRIDS), engine:
+    with shared(lock_file(options.runs, GRIDS)), engine:
         return record_so_far(compute_grid(grid, store, engine, options, record_so_far))
 
 

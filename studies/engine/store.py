@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from multitask.runs.artefact import Artefact, Weights
+from multitask.runs.locks import refuse_link
 from multitask.runs.run_hash import RunKey
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
@@ -50,5 +51,9 @@ class Store:
         return artefact
 
     def log(self, node: Node, label: str) -> Path:
-        """Where a stage's log goes."""
-        return self.options.runs / LOGS / f"{node.stage}-{label}-{self.key(node).digest()}.log"
+        """Where a stage's log goes. Raises InputError if there is a link, which would be written through."""
+        folder = self.options.runs / LOGS
+        path = folder / f"{node.stage}-{label}-{self.key(node).digest()}.log"
+        refuse_link(folder)
+        refuse_link(path)
+        return path

@@ -1,5 +1,6 @@
 """An artefact's place follows from what determines it, and its state outlives it only when it is done."""
 
+import errno
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ from minbert.files import write_json
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runs import artefact as artefacts
 from multitask.runs import run_hash
-from multitask.runs.artefact import KEEP, Artefact
+from multitask.runs.artefact import KEEP, LOCKS, Artefact
 from multitask.runs.run_hash import RunKey
 from multitask.stages.settings.pretrain import PretrainConfig
 
@@ -175,6 +176,87 @@ def test_a_state_that_a_kill_left_behind_a_done_run_is_removed(tmp_path):
     assert not (artefact.folder / "state").exists()
 
 
+# Links, and files that go while a run is computed.
+
+
+def outside(tmp_path: Path) -> Path:
+    """A folder that is none of a run's business, with a file of the name that a saved state has."""
+    (home := tmp_path / "home").mkdir()
+    (home / "state.pt").write_text("mine")
+    return home
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "state", "config.json", "events/now"])
+def test_a_link_in_an_unfinished_run_is_refused_and_its_target_stays(tmp_path, name):
+    artefact, home = place(tmp_path), outside(tmp_path)
+    (artefact.folder / "events").mkdir()
+    (artefact.folder / name).unlink(missing_ok=True)
+    (artefact.folder / name).symlink_to(home)
+    with pytest.raises(InputError, match=f"{artefact.folder / name}: a link"):
+        place(tmp_path)
+    assert (home / "state.pt").read_text() == "mine"
+
+
+def test_a_run_folder_that_is_a_link_is_not_written_through(tmp_path):
+    artefact = place(tmp_path, keep=False)
+    elsewhere = artefact.folder.rename(tmp_path / "elsewhere")
+    artefact.folder.symlink_to(elsewhere)
+    before = {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")}
+    with pytest.raises(InputError, match=f"{artefact.folder}: a link"):
+        place(tmp_path)
+    assert {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")} == before
+
+
+def test_a_link_in_a_complete_run_is_refused(tmp_path):
+    artefact, home = complete(tmp_path), outside(tmp_path)
+    (artefact.folder / "state").symlink_to(home)
+    with pytest.raises(InputError, match="state: a link"):
+        place(tmp_path)
+    (artefact.folder / "state").unlink()
+    (artefact.folder / "checkpoints").rename(tmp_path / "moved")
+    (artefact.folder / "checkpoints").symlink_to(tmp_path / "moved")
+    with pytest.raises(InputError, match="checkpoints: a link"):
+        artefact.model_folder()
+
+
+def test_locks_in_a_folder_elsewhere_are_refused(tmp_path):
+    (tmp_path / LOCKS).symlink_to(outside(tmp_path))
+    with pytest.raises(InputError, match=f"{tmp_path / LOCKS}: a link"):
+        place(tmp_path)
+
+
+@pytest.mark.parametrize("lost", ["inputs.json", "config.json", "checkpoints", "checkpoints/step-0000001", "."])
+def test_a_run_that_lost_files_meanwhile_is_not_complete_and_begins_anew(tmp_path, lost):
+    artefact = place(tmp_path)
+    for name in ("state/state.pt", "checkpoints/step-0000001/model.safetensors"):
+        (artefact.folder / name).parent.mkdir(parents=True)
+        (artefact.folder / name).touch()
+    write_json(artefact.folder / "best.json", {"overall": "step-0000001"})
+    path = artefact.folder / lost
+    path.unlink() if path.is_file() else shutil.rmtree(path)
+    with pytest.raises(FileNotFoundError, match=r"removed while the run was computed; run the same command again"):
+        artefact.finish()
+    assert not artefact.done
+    assert not (artefact.folder / "state").exists()
+
+
+def test_a_complete_run_is_read_where_its_lock_may_not_be_opened(tmp_path, monkeypatch):
+    """As in another user's folder of runs. The tests may run as root, who may open anything."""
+    artefact = place(tmp_path, keep=False)
+
+    def refuse(path: Path, *_: object) -> None:
+        raise PermissionError(errno.EACCES, "not yours", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(artefacts, "exclusive", refuse)
+        with pytest.raises(PermissionError):
+            place(tmp_path)
+    artefact.finish()
+    monkeypatch.setattr(artefacts, "exclusive", refuse)
+    monkeypatch.setattr(artefacts, "write_text", refuse)  # nor is anything written
+    assert place(tmp_path) == artefact
+
+
 def test_a_run_without_models_says_what_to_pass(tmp_path):
     artefact = place(tmp_path, stage="evaluate")
     artefact.finish()
@@ -254,8 +336,8 @@ def test_a_list_of_hashes_that_is_none_is_refused(tmp_path, content):
 @pytest.mark.parametrize("name", ["../../outside/evil", "..", ".", "/etc", "a/b", "", "a\nb"])
 def test_the_best_checkpoint_is_one_of_the_run(tmp_path, name):
     artefact = place(tmp_path)
-    write_json(artefact.folder / "best.json", {"overall": name})
     artefact.finish()
+    write_json(artefact.folder / "best.json", {"overall": name})
     with pytest.raises(InputError, match=r"best\.json: .* is no name of a checkpoint"):
         artefact.model_folder()
 
@@ -263,8 +345,8 @@ def test_the_best_checkpoint_is_one_of_the_run(tmp_path, name):
 @pytest.mark.parametrize("content", [[], {"overall": 1}, {"overall": ["step-1"]}, "step-1"])
 def test_the_best_checkpoints_are_names_by_score(tmp_path, content):
     artefact = place(tmp_path)
-    write_json(artefact.folder / "best.json", content)
     artefact.finish()
+    write_json(artefact.folder / "best.json", content)
     with pytest.raises(InputError, match=r"best\.json: .*expected"):
         artefact.model_folder()
 

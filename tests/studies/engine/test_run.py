@@ -386,7 +386,10 @@ def test_command_line_runs_plans_reports_and_says_what_failed(
     monkeypatch.setitem(PRESETS, "sample", replace(recipes, reviews=replace(recipes.reviews, heads=BROKEN)))
     places = ["--runs", str(tmp_path / "runs"), "--report", str(tmp_path / "report")]
     computing = ["--tables", "3,reviews", "--device", "cpu", "--precision", "fp32"]
-    arguments = ["experiments", "run", "sample", *places, "--predictions", str(tmp_path / "predictions"), *computing]
+    arguments = ["experiments", "run", "sample", *places, *computing]
+    monkeypatch.chdir(tmp_path)
+    (mine := tmp_path / "predictions" / "sst-dev-output.csv").parent.mkdir()
+    mine.write_text("what `predict` wrote")
     plan = ["experiments", "plan", "sample", *places[:2], *computing]
     assert main(plan) == 0
     assert "to do: 8 of 8 stages" in capsys.readouterr().out
@@ -394,6 +397,8 @@ def test_command_line_runs_plans_reports_and_says_what_failed(
     output = capsys.readouterr()
     page = tmp_path / "report" / "index.html"
     assert output.out.splitlines()[-1] == f"report: {page}"
+    assert str(tmp_path / "report" / "predictions" / mine.name) in output.out.splitlines()
+    assert [path.read_text() for path in mine.parent.iterdir()] == ["what `predict` wrote"]
     assert "error: Reviews, seed 0:" in output.err
     assert main(plan) == 0
     assert "to do: 2 of 8 stages" in capsys.readouterr().out

@@ -10,19 +10,18 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.cli.main import main
-from multitask.runs.artefact import LOCKS, Weights
-from multitask.runs.locks import exclusive, shared
+from multitask.runs.artefact import Weights
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import run_stage
 from studies.engine.experiments import experiment
-from studies.engine.garbage import collect, entries, garbage
+from studies.engine.garbage import collect, entries
 from studies.engine.local_engine import InProcess
 from studies.engine.plan import make_plan
 from studies.engine.presets import Preset
 from studies.engine.recipes import Recipes
 from studies.engine.run import run_preset
-from studies.engine.store import GRIDS, Store
+from studies.engine.store import Store
 from studies.engine.table import Row
 
 
@@ -97,34 +96,33 @@ def test_only_a_complete_run_is_found(recipes: Recipes, runs: Path) -> None:
     assert store.find(node) is None
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_logs_behind_a_link_are_not_added_to(recipes: Recipes, runs: Path, tmp_path: Path, whole: bool) -> None:
+    (diary := tmp_path / "diary").mkdir()
+    log = Store(options(runs)).log(recipes.finetune(recipes.start), "again")
+    path, target = (log.parent, diary) if whole else (log, diary / log.name)
+    shutil.rmtree(log.parent)
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to(target)
+    with pytest.raises(InputError, match=f"{path}: a link"):
+        Store(options(runs)).log(recipes.finetune(recipes.start), "again")
+
+
 def test_gc_takes_what_no_record_needs_and_what_is_unfinished(recipes: Recipes, runs: Path) -> None:
     kept = {entry.artefact.folder.name for entry in entries(runs)}
-    assert not [path for path in garbage(runs) if path.suffix != ".log"]
+    assert not [path for path in collect(runs) if path.suffix != ".log"]
     warmer = replace(recipes, multitask=replace(recipes.multitask, batch_size=16))
     run_preset(preset(warmer), 1, options(runs), InProcess())
-    unused = {path.name for path in garbage(runs) if path.is_dir()}
+    unused = {path.name for path in collect(runs) if path.is_dir()}
     now = {entry.artefact.folder.name for entry in entries(runs) if entry.needed_by}
     assert unused == kept - now
     assert sorted(name.partition("-")[0] for name in unused) == ["evaluate"] * 2 + ["finetune"] * 2  # shares the rest
     victim = next(runs.glob("finetune-*")) / "DONE"
-    collect(runs, garbage(runs))
+    collect(runs, delete=True)
     assert {entry.artefact.folder.name for entry in entries(runs)} == now
-    assert garbage(runs) == []
+    assert collect(runs) == {}
     assert victim.parent.name in now or not victim.parent.exists()
     assert all(stage.cached for stage in make_plan(preset(warmer), 1, options(runs)))
-
-
-def test_gc_leaves_what_is_being_built_and_waits_for_grids(recipes: Recipes, runs: Path) -> None:
-    (runs / "experiments-sample.json").unlink()
-    entry = entries(runs)[0]
-    stage = entry.artefact.folder.name.partition("-")[0]
-    with exclusive(runs / LOCKS / f"{stage}-{entry.artefact.digest}"):
-        found = garbage(runs)
-    assert entry.artefact.folder not in found
-    assert sum(path.is_dir() for path in found) == len(entries(runs)) - 1
-    with shared(runs / LOCKS / GRIDS), pytest.raises(InputError, match="experiments are running"):
-        collect(runs, found)
-    assert all(path.exists() for path in found)
 
 
 def test_gc_leaves_a_run_that_a_person_asked_for_unless_it_is_named(recipes: Recipes, runs: Path) -> None:
@@ -134,8 +132,8 @@ def test_gc_leaves_a_run_that_a_person_asked_for_unless_it_is_named(recipes: Rec
     made = store.find(node)
     again = run_stage(stage_named("finetune"), [recipes.start], recipes.data, node.config, options(runs))
     assert again == made  # found done, and from now on kept
-    assert again.folder not in garbage(runs)
-    assert again.folder in garbage(runs, [again.folder.name])
+    assert again.folder not in collect(runs)
+    assert again.folder in collect(runs, [again.folder.name])
 
 
 def test_gc_removes_nothing_on_the_word_of_a_damaged_record(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
