@@ -28,12 +28,10 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import relu
 
-from minbert.settings import settings
 from multitask.objectives.base import Objective, Pairs, register
 
 
 @register("top_k")
-@settings
 class TopK(Objective):
     """mean_i [mean of the k largest s_ij (j≠i) − s_ii + m]_+."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from multitask.objectives.alignment_uniformity import alignment, uniformity, unit
-    from multitask.objectives.base import OBJECTIVES, Objective, build_objective, describe
+    from multitask.objectives.base import OBJECTIVES, Objective, build_objective
 
 __all__ = ["OBJECTIVES", "Objective", "alignment", "build_objective", "describe", "uniformity", "unit"]
 

@@ -3,7 +3,6 @@
 To add an objective, write one class in any file of this package. Its fields are its parameters:
 
     @register("name")
-    @settings
     class Name(Objective):
         "The formula in the symbols of `NOTATION`, then the source: paper, section."
 
@@ -13,23 +12,19 @@ To add an objective, write one class in any file of this package. Its fields are
         def loss(self, pairs: Pairs) -> Tensor: ...
 """
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 import torch
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
 from torch import Tensor
 
-from minbert.errors import InputError
-from minbert.settings import help_texts, settings
 from multitask.objectives.alignment_uniformity import unit
 from multitask.objectives.negatives import diagonal_mask
 from multitask.objectives.parameters import expected, parameters, text_of
-
-NOTATION = """u_i, v_i: unit embeddings of the anchor and the positive of pair i, of N pairs
-s_ij = u_i·v_j, sg: stop-gradient, [x]_+ = max(x, 0)"""
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ class Pairs:
         return self.excluded if self.false_negatives is None else self.excluded | self.excluded.T
 
 
-@settings
+@dataclass(frozen=True)
 class Objective:
     """A loss over a batch of sentence pairs. It holds parameters, has no state and does not depend on a model."""
 
@@ -117,10 +112,10 @@ class Objective:
             false_hard_negatives: [pairs, hard_negatives] bool, the same for the hard negatives.
 
         Raises:
-            InputError: shapes do not fit, a needed argument is missing, or the objective cannot use an argument.
+            ValueError: shapes do not fit, a needed argument is missing, or the objective cannot use an argument.
         """
-        self._check_labels(labels, len(anchors))
         with torch.autocast(anchors.device.type, enabled=False):
+            self._check_labels(labels, len(anchors))
             return self.loss(
                 self._pairs(anchors, positives, hard_negatives, labels, false_negatives, false_hard_negatives)
             )
@@ -133,7 +128,7 @@ class Objective:
         device, so it suits a log line every few steps.
         """
         with torch.autocast(anchors.device.type, enabled=False):
-            active = self.active(self._pairs(anchors, positives, false_negatives=false_negatives))
+            active = self.active(self._pairs(anchors, positives, None, None, false_negatives, None))
         return None if active is None else active.float().mean()
 
     def __str__(self) -> str:
@@ -143,56 +138,50 @@ class Objective:
         self,
         anchors: Tensor,
         positives: Tensor,
-        hard_negatives: Tensor | None = None,
-        labels: Tensor | None = None,
-        false_negatives: Tensor | None = None,
-        false_hard_negatives: Tensor | None = None,
+        hard: Tensor | None,
+        labels: Tensor | None,
+        false: Tensor | None,
+        false_hard: Tensor | None,
     ) -> Pairs:
         if anchors.ndim != 2 or anchors.shape != positives.shape or len(anchors) == 0:
             shapes = f"{list(anchors.shape)} and {list(positives.shape)}"
-            raise InputError(f"{self.name}: anchors and positives have shapes {shapes}; expected [pairs, dim] twice")
-        if hard_negatives is not None and not self.takes_hard_negatives:
+            raise ValueError(f"{self.name}: anchors and positives have shapes {shapes}; expected [pairs, dim] twice")
+        if hard is not None and not self.takes_hard_negatives:
             able = ", ".join(name for name, kind in OBJECTIVES.items() if kind.takes_hard_negatives)
-            raise InputError(f"{self.name} cannot use hard negatives; leave them out or choose one of: {able}")
-        if hard_negatives is not None and (hard_negatives.ndim != 2 or hard_negatives.shape[1] != anchors.shape[1]):
-            raise InputError(
-                f"{self.name}: hard_negatives have shape {list(hard_negatives.shape)}; "
-                f"expected [hard_negatives, {anchors.shape[1]}]"
-            )
-        candidates = 0 if hard_negatives is None else len(hard_negatives)
-        self._check_mask("false_negatives", false_negatives, (len(anchors), len(anchors)))
-        self._check_mask("false_hard_negatives", false_hard_negatives, (len(anchors), candidates))
+            raise ValueError(f"{self.name} cannot use hard negatives; leave them out or choose one of: {able}")
+        (pairs, dim), candidates = anchors.shape, 0 if hard is None else len(hard)
+        self._check_shape("hard_negatives", hard, (candidates, dim))
+        self._check_shape("false_negatives", false, (pairs, pairs), torch.bool)
+        self._check_shape("false_hard_negatives", false_hard, (pairs, candidates), torch.bool)
         u = unit(anchors)
         return Pairs(
             u=u,
             v=unit(positives),
-            hard=None if hard_negatives is None else unit(hard_negatives),
+            hard=None if hard is None else unit(hard),
             labels=None if labels is None else labels.to(u.dtype),
-            false_negatives=None if false_negatives is None else false_negatives & ~diagonal_mask(u),
-            false_hard_negatives=false_hard_negatives,
+            false_negatives=None if false is None else false & ~diagonal_mask(u),
+            false_hard_negatives=false_hard,
         )
 
     def _check_labels(self, labels: Tensor | None, pairs: int) -> None:
-        if labels is None and self.takes_labels == "none":
-            return
-        if labels is None:
-            raise InputError(f"{self.name} needs labels, one for each pair: {self.takes_labels}")
-        if self.takes_labels == "none":
-            able = ", ".join(name for name, kind in OBJECTIVES.items() if kind.takes_labels != "none")
-            raise InputError(f"{self.name} takes no labels; leave them out or choose one of: {able}")
-        if labels.shape != (pairs,):
-            raise InputError(f"{self.name}: labels have shape {list(labels.shape)}; expected [{pairs}]")
-        if labels.device.type == "cpu":
+        if (labels is None) != (self.takes_labels == "none"):
+            needed = (
+                "takes no labels" if labels is not None else f"needs labels, one for each pair: {self.takes_labels}"
+            )
+            raise ValueError(f"{self.name} {needed}")
+        self._check_shape("labels", labels, (pairs,))
+        if labels is not None and labels.device.type == "cpu":
             valid = (labels == 0) | (labels == 1) if self.takes_labels == "0 or 1" else (labels >= 0) & (labels <= 1)
             if not valid.all():
                 wrong = labels[~valid][0].item()
-                raise InputError(f"{self.name}: a label is {wrong:g}; expected {self.takes_labels}")
+                raise ValueError(f"{self.name}: a label is {wrong:g}; expected {self.takes_labels}")
 
-    def _check_mask(self, name: str, mask: Tensor | None, shape: tuple[int, int]) -> None:
-        if mask is not None and (mask.shape != shape or mask.dtype != torch.bool):
-            raise InputError(
-                f"{self.name}: {name} has shape {list(mask.shape)} and {mask.dtype}; expected {list(shape)}, torch.bool"
-            )
+    def _check_shape(
+        self, name: str, tensor: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype | None = None
+    ) -> None:
+        if tensor is not None and (tensor.shape != shape or tensor.dtype != (dtype or tensor.dtype)):
+            found = f"{self.name}: {name} has shape {list(tensor.shape)} and {tensor.dtype}"
+            raise ValueError(f"{found}; expected {list(shape)}{f' and {dtype}' if dtype else ''}")
 
 
 OBJECTIVES: dict[str, type[Objective]] = {}
@@ -201,13 +190,17 @@ OBJECTIVES: dict[str, type[Objective]] = {}
 _Kind = TypeVar("_Kind", bound=type[Objective])
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(Field,))
 def register(name: str) -> Callable[[_Kind], _Kind]:
-    """Class decorator that adds an objective to `OBJECTIVES` under this name."""
+    """Class decorator: a frozen dataclass that checks its values when it is made, in `OBJECTIVES` under this name."""
 
     def add(kind: _Kind) -> _Kind:
-        kind.name = name
-        OBJECTIVES[name] = kind
-        return kind
+        made: Any = kind
+        if "__pydantic_fields__" not in vars(kind):
+            made = checked_dataclass(kind, frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
+        made.name = name
+        OBJECTIVES[name] = made
+        return made
 
     return add
 
@@ -216,40 +209,23 @@ def build_objective(name: str, /, **given: Any) -> Objective:
     """An objective by name, e.g. `build_objective("vicreg", dissipation=0.3, weight=0.05, ratio=1.5)`.
 
     Raises:
-        InputError: an unknown name or parameter (the message lists the valid ones), or a value out of range.
+        ValueError: an unknown name or parameter (the message lists the valid ones), or a value out of range.
     """
-    kind = _objective_class(name)
+    if name not in OBJECTIVES:
+        raise ValueError(f'unknown objective "{name}"; expected one of: {", ".join(sorted(OBJECTIVES))}')
+    kind = OBJECTIVES[name]
     declared = parameters(kind)
     for parameter in given:
         if parameter not in declared:
             valid = "; ".join(f"{name}: {expected(field)}" for name, field in declared.items())
-            raise InputError(f'{name} has no parameter "{parameter}"; it takes {valid or "none"}')
+            raise ValueError(f'{name} has no parameter "{parameter}"; it takes {valid or "none"}')
     try:
         return kind(**given)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
-
-
-def describe(name: str) -> str:
-    """An objective's formula, source, notation and parameters with range, default and help, as plain text.
-
-    Raises:
-        InputError: an unknown name; the message lists the valid ones.
-    """
-    kind = _objective_class(name)
-    bases = kind.__mro__[1 : kind.__mro__.index(Objective)]
-    inherited = [f"{base.__name__} (base class):\n{inspect.cleandoc(base.__doc__)}" for base in bases if base.__doc__]
-    inputs = [f"Labels: {kind.takes_labels}", f"Hard negatives: {'optional' if kind.takes_hard_negatives else 'none'}"]
-    lines = ["Parameters:" if parameters(kind) else "Parameters: none"]
-    texts = help_texts(kind)
-    for parameter, field in parameters(kind).items():
-        default = text_of(field.default)
-        lines += [f"  {parameter}: {expected(field)}; default {default}", f"      {texts.get(parameter, '')}"]
-    paragraphs = [name, inspect.cleandoc(kind.__doc__ or ""), *inherited, f"Notation:\n{NOTATION}"]
-    return "\n\n".join([*paragraphs, "\n".join(inputs), "\n".join(lines)])
-
-
-def _objective_class(name: str) -> type[Objective]:
-    if name not in OBJECTIVES:
-        raise InputError(f'unknown objective "{name}"; expected one of: {", ".join(sorted(OBJECTIVES))}')
-    return OBJECTIVES[name]
+    except ValidationError as error:
+        first = error.errors()[0]
+        said = str(first.get("ctx", {}).get("error"))  # of a check of several parameters
+        if first["loc"]:
+            parameter, value = str(first["loc"][0]), first["input"]
+            shown = f'"{value}"' if isinstance(value, str) else text_of(value)
+            said = f"{parameter} is {shown}; expected {expected(declared[parameter])}"
+        raise ValueError(f"{name}: {said}") from None

@@ -1,14 +1,20 @@
-"""Which objective a training uses, as a value that configurations hold. Imports no torch, so `--help` stays fast."""
+"""Which objective a training uses, as a value that configurations hold. Imports no torch, so `--help` stays fast.
 
+The objectives themselves depend on tensors alone and raise ValueError; here it becomes an InputError.
+"""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from minbert.errors import InputError
-from minbert.settings import settings
+from minbert.settings import help_texts, settings
 from multitask import objectives  # which imports torch on first use
-from multitask.objectives.parameters import parameters, text_of
+from multitask.objectives.parameters import NOTATION, expected, parameters, text_of
 
 if TYPE_CHECKING:
     from multitask.objectives.base import Objective
@@ -88,7 +94,8 @@ class ObjectiveConfig:
     @staticmethod
     def explain(name: str) -> str:
         """The description of an objective, as plain text. Imports torch. Raises InputError for an unknown name."""
-        return objectives.describe(name)
+        with _errors_of_input():
+            return describe(name)
 
     def build(self) -> "Objective":
         """The objective itself. Imports torch.
@@ -96,7 +103,8 @@ class ObjectiveConfig:
         Raises:
             InputError: an unknown name or parameter (the message lists the valid ones), or a value out of range.
         """
-        return objectives.build_objective(self.name, **dict(self.parameters))
+        with _errors_of_input():
+            return objectives.build_objective(self.name, **dict(self.parameters))
 
     def changed(self) -> dict[str, Value]:
         """The parameters that differ from the defaults of the objective's class, by name in order. Imports torch.
@@ -106,6 +114,31 @@ class ObjectiveConfig:
         """
         declared = parameters(type(self.build()))
         return {name: value for name, value in self.parameters if value != declared[name].default}
+
+
+def describe(name: str) -> str:
+    """An objective's formula, source, notation and parameters with range, default and help, as plain text.
+
+    Raises:
+        ValueError: an unknown name; the message lists the valid ones.
+    """
+    kind = type(objectives.build_objective(name))
+    bases = kind.__mro__[1 : kind.__mro__.index(objectives.Objective)]
+    inherited = [f"{base.__name__} (base class):\n{inspect.cleandoc(base.__doc__)}" for base in bases if base.__doc__]
+    inputs = [f"Labels: {kind.takes_labels}", f"Hard negatives: {'optional' if kind.takes_hard_negatives else 'none'}"]
+    lines, texts = ["Parameters:" if parameters(kind) else "Parameters: none"], help_texts(kind)
+    for parameter, field in parameters(kind).items():
+        lines += [f"  {parameter}: {expected(field)}; default {text_of(field.default)}", f"      {texts[parameter]}"]
+    paragraphs = [name, inspect.cleandoc(kind.__doc__ or ""), *inherited, f"Notation:\n{NOTATION}"]
+    return "\n\n".join([*paragraphs, "\n".join(inputs), "\n".join(lines)])
+
+
+@contextmanager
+def _errors_of_input() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise InputError(str(error)) from None
 
 
 def _value(text: str) -> Value:

@@ -9,7 +9,6 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from minbert.settings import settings
 from multitask.objectives.alignment_uniformity import alignment, uniformity
 from multitask.objectives.base import Objective, Pairs, register
 from multitask.objectives.margin_triplets import Hinge
@@ -17,7 +16,6 @@ from multitask.objectives.negatives import only_negatives, zero_if_empty
 
 
 @register("dcl")
-@settings
 class DecoupledContrastive(Objective):
     """mean_i (−s_ii/τ + log Σ_{j≠i} e^{s_ij/τ}).
 
@@ -37,7 +35,6 @@ class DecoupledContrastive(Objective):
 
 
 @register("dcl_positive")
-@settings
 class DecoupledContrastivePositive(Hinge):
     """mean_i [−s_ii/τ + log Σ_{j≠i} e^{s_ij/τ}]_+: `dcl`, where an anchor with a loss below 0 contributes 0.
 
@@ -61,7 +58,6 @@ def decoupled_losses(pairs: Pairs, temperature: float) -> Tensor:
 
 
 @register("align_uniform")
-@settings
 class AlignUniform(Objective):
     """(1−λ)·mean_i‖u_i−v_i‖^α + λ·(2t + ½[log mean_{i<j} e^{−t‖u_i−u_j‖²} + log mean_{i<j} e^{−t‖v_i−v_j‖²}]).
 

@@ -6,14 +6,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from minbert.settings import settings
 from multitask.objectives.base import Objective, Pairs, register
-from multitask.objectives.components import dissipation_gate, weight_logits
-from multitask.objectives.negatives import only_negatives
+from multitask.objectives.negatives import dissipation_gate, only_negatives, weight_logits
 
 
 @register("gradient")
-@settings
 class GradientParadigm(Objective):
     """half(u, sg(v)) + half(v, sg(u)), with the gradient GD_i · Σ_{j≠i} W_ij (v_j − r·v_i) of an anchor in the first.
 

@@ -8,14 +8,11 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from minbert.errors import InputError
-from minbert.settings import settings
 from multitask.objectives.alignment_uniformity import arccos
 from multitask.objectives.base import Objective, Pairs, register
 
 
 @register("infonce")
-@settings
 class InfoNCE(Objective):
     """mean_i −log softmax_j(s_ij/τ)[i].
 
@@ -51,7 +48,7 @@ class InfoNCE(Objective):
     def _weigh_own_hard_negative(self, logits: Tensor) -> Tensor:
         pairs, candidates = logits.shape
         if candidates != 2 * pairs:
-            raise InputError(
+            raise ValueError(
                 f"{self.name}: {candidates - pairs} hard negatives for {pairs} pairs; "
                 "hard_negative_weight needs exactly one for each"
             )
@@ -60,7 +57,6 @@ class InfoNCE(Objective):
 
 
 @register("mnrl")
-@settings
 class MultipleNegativesRanking(Objective):
     """mean_i −log softmax_j(scale·s_ij)[i]: `infonce` with temperature 1/scale.
 
@@ -79,7 +75,6 @@ class MultipleNegativesRanking(Objective):
 
 
 @register("arccon")
-@settings
 class ArcCon(InfoNCE):
     """`infonce` with s_ii replaced by cos(θ_ii + angle), where θ_ii = arccos s_ii.
 

@@ -7,13 +7,11 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from minbert.settings import settings
 from multitask.objectives.base import Objective, Pairs, register
 from multitask.objectives.negatives import only_negatives
 
 
 @register("cosine")
-@settings
 class CosineRegression(Objective):
     """mean_i (s_ii − y_i)², where y_i in [0, 1] is the gold similarity of pair i.
 
@@ -28,7 +26,6 @@ class CosineRegression(Objective):
 
 
 @register("quora_pairs")
-@settings
 class LabelledPairs(Objective):
     """The mean of a contrastive loss over pairs with label 1 (duplicates) and label 0 (not duplicates).
 

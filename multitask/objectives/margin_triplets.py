@@ -8,7 +8,6 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import relu
 
-from minbert.settings import settings
 from multitask.objectives.alignment_uniformity import arccos
 from multitask.objectives.base import Objective, Pairs, register
 from multitask.objectives.negatives import hardest
@@ -32,12 +31,11 @@ class Hinge(Objective):
 
 
 @register("mpt")
-@settings
 class MarginProductTriplet(Hinge):
     """mean_i [max_{j≠i} s_ij − s_ii + m]_+.
 
-    Source: "On the Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of Sentence
-    Representations" (ICLR 2023).
+    Source: the code of "Towards Better Understanding of Contrastive Sentence Representation Learning: A Unified
+    Paradigm for Gradient" (arXiv 2402.18281). The loss was proposed in the paper that `met` and `mat` name.
     """
 
     margin: Annotated[float, Field(ge=0, le=2)] = 0.23
@@ -51,7 +49,6 @@ class MarginProductTriplet(Hinge):
 
 
 @register("met")
-@settings
 class MarginEuclideanTriplet(Hinge):
     """mean_i [d_ii − min_{j≠i} d_ij + m]_+ with d_ij = sqrt(max(2 − 2 s_ij, 1e-4)).
 
@@ -76,7 +73,6 @@ def _distance(cosine: Tensor) -> Tensor:
 
 
 @register("mat")
-@settings
 class MarginAngularTriplet(Hinge):
     """mean_i [θ_ii − min_{j≠i} θ_ij + m·π]_+ with θ_ij = arccos s_ij.
 

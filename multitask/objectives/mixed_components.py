@@ -5,7 +5,6 @@ from typing import Literal
 
 from torch import Tensor
 
-from minbert.settings import settings
 from multitask.objectives.alignment_uniformity import arccos
 from multitask.objectives.base import Objective, Pairs, register
 from multitask.objectives.closed_forms import DISSIPATIONS, RATIOS, WEIGHTS, Negatives
@@ -17,7 +16,6 @@ SMALLEST = 0.01
 
 
 @register("mixed")
-@settings
 class Mixed(Objective):
     """mean_i GD_i Σ_{j≠i} W_ij (s_ij − r_i s_ii), where GD, W and r have no gradient.
 

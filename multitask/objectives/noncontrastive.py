@@ -1,21 +1,20 @@
 """Losses that do not contrast positives with negatives, optionally modified by dissipation, weight and ratio."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from minbert.errors import InputError
-from minbert.settings import AtLeastZero, settings
 from multitask.objectives.base import Objective, Pairs, register
-from multitask.objectives.components import dissipation_gate, weight_logits
-from multitask.objectives.negatives import only_negatives, zero_if_empty
+from multitask.objectives.negatives import dissipation_gate, only_negatives, weight_logits, zero_if_empty
+
+AtLeastZero = Annotated[float, Field(ge=0)]
 
 
-@settings
+@dataclass(frozen=True)
 class NonContrastive(Objective):
     """The plain loss has none of the three components. `dissipation`, `weight` and `ratio` each add one.
 
@@ -66,7 +65,6 @@ class NonContrastive(Objective):
 
 
 @register("mhe")
-@settings
 class MinimumHypersphericalEnergy(NonContrastive):
     """λ(U_u + U_v) + r Σ_i a_i (c^u_i + c^v_i)/2, with a_i = 2 − 2 u_i·v_i.
 
@@ -94,7 +92,6 @@ class MinimumHypersphericalEnergy(NonContrastive):
 
 
 @register("mhs")
-@settings
 class MaximumHypersphericalSeparation(NonContrastive):
     """−λ(mean h^u + mean h^v) + mean_i a_i (c^u_i + c^v_i)/2, with a_i = 2 − 2 u_i·v_i.
 
@@ -123,7 +120,7 @@ class MaximumHypersphericalSeparation(NonContrastive):
         return separation.masked_fill(alone, 0), pull
 
 
-@settings
+@dataclass(frozen=True)
 class GradientForm(NonContrastive):
     """V(u, v) + V(v, u) with V(x, y) = Σ_i [pos_i + λ Σ_j W_ij x_i·sg(x_j)]. Only its gradient has a meaning.
 
@@ -140,7 +137,7 @@ class GradientForm(NonContrastive):
 
     def __post_init__(self) -> None:
         if self.weight is not None and self.power is not None:
-            raise InputError("weight and power are two forms of one component; give one of them")
+            raise ValueError("weight and power are two forms of one component; give one of them")
 
     def reference(self, x: Tensor, y: Tensor) -> Tensor:
         """The view z from which V(x, y) takes its weights  # [pairs, dim]."""
@@ -182,7 +179,6 @@ class GradientForm(NonContrastive):
 
 
 @register("vicreg")
-@settings
 class VICReg(GradientForm):
     """VICReg in gradient form: the reference view is x, and plain pos_i = −(2/N) x_i·sg(y_i).
 
@@ -197,7 +193,6 @@ class VICReg(GradientForm):
 
 
 @register("barlow_twins")
-@settings
 class BarlowTwins(GradientForm):
     """Barlow Twins in gradient form: the reference view is y.
 

@@ -5,6 +5,8 @@ from typing import get_args
 
 from pydantic.fields import FieldInfo
 
+NOTATION = """u_i, v_i: unit embeddings of the anchor and the positive of pair i, of N pairs
+s_ij = u_i·v_j, sg: stop-gradient, [x]_+ = max(x, 0)"""
 _BOUNDS = {"gt": "above", "ge": "at least", "le": "at most"}
 
 

@@ -154,6 +154,8 @@ def load_contrastive(
         objective = LabelledPairs(objective.temperature, config.negative_pairs)
     if (paired.labels is None) != (objective.takes_labels == "none"):
         raise InputError(f"{objective.name} learns from labels, which {name} does not have; choose another objective")
+    if len(paired.columns) > 2 and not objective.takes_hard_negatives:
+        raise InputError(f"{objective.name} cannot use the hard negatives of {name}; choose infonce, mnrl or arccon")
     return ContrastiveSource(paired, objective, projection, tokenizer, max_length, config)
 
 

@@ -23,7 +23,7 @@ from multitask.inference.explore.word_effects import MOST_WORDS, effects, explai
 from multitask.inference.serve.messages import prediction_json
 from multitask.inference.serve.routes import answer_in_time, check_texts, description, service_of
 from multitask.models.predictions import Sentence
-from multitask.objectives import build_objective
+from multitask.objectives.config import ObjectiveConfig
 
 PAGE = 50  # rows of the table of errors
 EXAMPLES = 40  # dev rows to pick from
@@ -171,7 +171,7 @@ async def contrast_route(request: Request, asked: AskContrast) -> Response:
     name, _ = service.model(asked.model)
     check_texts(service.limits, asked.sentences)
     sentences = different_sentences(asked.sentences)
-    objective = build_objective(asked.objective, **asked.parameters)
+    objective = ObjectiveConfig.of(asked.objective, **asked.parameters).build()
     if objective.takes_labels != "none":
         raise InputError(f"{objective.name} learns from labels; choose one of: {', '.join(_without_labels())}")
 

@@ -420,7 +420,10 @@ REFUSED = (
     ("--pooling is for suites of frozen embeddings", "evaluate --model m --pooling mean"),
     ("e.txt: expected a name that ends in .npy", "embed text.txt e.txt"),
     ("--batches is -1; expected at least 1", "probe --model m --batches -1"),
-    ("--objective: infonce: temperature is 0.0; expected above 0", "probe --model m --objective infonce:temperature=0"),
+    (
+        "--objective: infonce: temperature is 0; expected a number above 0",
+        "probe --model m --objective infonce:temperature=0",
+    ),
     (
         '--objective: vicreg has no parameter "tau"; it takes uniformity_weight: a number',
         "pretrain --objective vicreg:tau=1",

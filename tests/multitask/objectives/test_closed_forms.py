@@ -1,11 +1,14 @@
-"""The components as functions of angles against the gradients of the objectives themselves."""
+"""The components as functions of angles, and their mixtures, against the gradients of the objectives themselves."""
 
 import pytest
 import torch
 from torch import Tensor
 
+from multitask.evaluation.gradient_probe import probe
 from multitask.objectives import build_objective
 from multitask.objectives.closed_forms import DISSIPATIONS, RATIOS, Negatives
+
+from .batches import random_batch
 
 # angles of the positive and of the negatives in degrees, for which unit vectors with these cosines exist
 ANGLES = [
@@ -91,3 +94,22 @@ def test_logit_is_the_logarithm_of_the_sum():
     for temperature in (0.005, 0.05, 0.3):
         logit = negatives.logit(negatives.hardest_weight(temperature), temperature)
         torch.testing.assert_close(logit, (cosines / temperature).logsumexp(-1))
+
+
+# Mixtures of the components of several losses.
+
+
+def alone(name: str) -> dict[str, str]:
+    return dict.fromkeys(("dissipation_of", "weight_of", "ratio_of"), name)
+
+
+@pytest.mark.parametrize("names", [("infonce", "met", "arccon"), ("mpt", "infonce", "mat"), ("met", "met", "infonce")])
+def test_each_component_is_that_of_the_loss_it_is_of(names: tuple[str, str, str]) -> None:
+    batch = random_batch(5, noise=1.0)
+    seen = probe(build_objective("mixed", **dict(zip(alone(""), names, strict=True))), batch.anchors, batch.positives)
+    dissipation, weight, ratio = (probe(build_objective(name), batch.anchors, batch.positives) for name in names)
+    torch.testing.assert_close(seen.dissipation, dissipation.dissipation, rtol=1e-6, atol=1e-9)
+    acts = (seen.dissipation > 0) & (weight.dissipation > 0) & (ratio.dissipation > 0)
+    assert acts.any()
+    torch.testing.assert_close(seen.weights[acts], weight.weights[acts])
+    torch.testing.assert_close(seen.ratio[acts], ratio.ratio[acts])

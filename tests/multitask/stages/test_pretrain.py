@@ -110,6 +110,7 @@ def test_sources_hold_the_rows_of_their_files(load, data):
     ("source", "objective", "message"),
     [
         ("quora", "vicreg", "negative pairs go with infonce, not vicreg"),
+        ("nli", "mpt", "mpt cannot use the hard negatives of nli; choose infonce, mnrl or arccon"),
         ("unlabelled", "cosine", "cosine learns from labels, which unlabelled does not have"),
         ("mood", "infonce", 'unknown source "mood"'),
     ],

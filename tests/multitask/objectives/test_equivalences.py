@@ -1,0 +1,134 @@
+"""Losses that equal one another or their originals, what labelled pairs mean, and the geometry of the unit sphere."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from multitask.objectives import Objective, alignment, build_objective, uniformity, unit
+from multitask.objectives.alignment_uniformity import arccos
+
+from .batches import Batch, random_batch, value_and_gradient
+
+HARD = random_batch(2, pairs=3).anchors
+ONES, ZEROS = torch.ones(6), torch.zeros(6)
+LITERAL = build_objective("quora_pairs", form="literal")
+
+
+@pytest.mark.parametrize(
+    ("one", "arguments", "factor"),
+    [
+        (build_objective("mnrl", scale=20), {"hard_negatives": HARD}, 1),
+        (build_objective("arccon", angle=0), {}, 1),
+        (build_objective("quora_pairs"), {"labels": ONES}, 1),
+        (LITERAL, {"labels": ONES}, 1),
+        (LITERAL, {"labels": ZEROS}, -1),
+    ],
+    ids=str,
+)
+def test_special_cases_of_infonce(one: Objective, arguments: dict[str, Tensor], factor: float) -> None:
+    batch = random_batch(1)
+    infonce = value_and_gradient(build_objective("infonce"), batch, hard_negatives=arguments.get("hard_negatives"))
+    torch.testing.assert_close(value_and_gradient(one, batch, **arguments), tuple(factor * x for x in infonce))
+
+
+def original_barlow_twins(anchors: Tensor, positives: Tensor) -> Tensor:
+    u, v = (normalize(x, dim=-1) for x in (anchors, positives))
+    correlation = u.T @ v / len(u)
+    own = correlation.diagonal()
+    return (1 - own).square().sum() + 3 * (correlation.square().sum() - own.square().sum())
+
+
+def original_vicreg(anchors: Tensor, positives: Tensor) -> Tensor:
+    u, v = (normalize(x, dim=-1) for x in (anchors, positives))
+    covariance = sum((x.T @ x / len(x)).square().sum() for x in (u, v))
+    return (u - v).square().sum(-1).mean() + 3 / 2 * covariance
+
+
+@pytest.mark.parametrize(("name", "original"), [("barlow_twins", original_barlow_twins), ("vicreg", original_vicreg)])
+def test_plain_gradient_form_has_the_gradient_of_the_original_loss(name: str, original: Callable[..., Tensor]) -> None:
+    batch = random_batch(3)
+    _, *actual = value_and_gradient(build_objective(name, uniformity_weight=3), batch)
+    torch.testing.assert_close(actual, list(value_and_gradient(original, batch)[1:]))
+
+
+@pytest.mark.parametrize("name", ["mhe", "mhs", "barlow_twins", "vicreg"])
+def test_an_open_gate_is_no_gate_and_a_closed_one_stops_every_gradient(name: str) -> None:
+    batch, parameters = random_batch(1), {"uniformity_weight": 1.5, "weight": 0.1, "ratio": 1.5}
+    plain = value_and_gradient(build_objective(name, **parameters), batch)
+    torch.testing.assert_close(value_and_gradient(build_objective(name, dissipation=2, **parameters), batch), plain)
+    value, *gradients = value_and_gradient(build_objective(name, dissipation=0, **parameters), batch)
+    torch.testing.assert_close(value, plain[0])
+    assert not any(gradient.any() for gradient in gradients)
+
+
+@pytest.mark.parametrize("name", ["barlow_twins", "vicreg"])
+def test_temperatures_whose_diagonal_overflows_keep_the_gradient_of_float64(name: str) -> None:
+    objective = build_objective(name, weight=0.01, uniformity_weight=1)
+    batch = Batch("spread out", torch.eye(6, 12).double(), torch.eye(6, 12).double() + 0.1)
+    value, *gradients = value_and_gradient(objective, batch, torch.float32)
+    _, *expected = value_and_gradient(objective, batch)
+    assert value.isfinite()
+    torch.testing.assert_close([g.double() for g in gradients], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["bounded", "literal"])
+def test_descent_moves_the_sentences_of_a_different_pair_apart(form: str) -> None:
+    batch, labels = random_batch(2, noise=0.3), torch.tensor([1, 1, 0, 1, 1, 1])
+    _, of_anchors, of_positives = value_and_gradient(build_objective("quora_pairs", form=form), batch, labels=labels)
+    before = torch.cosine_similarity(batch.anchors, batch.positives)
+    after = torch.cosine_similarity(batch.anchors - 1e-3 * of_anchors, batch.positives - 1e-3 * of_positives)
+    assert after[2] < before[2]
+
+
+def test_bounded_form_stays_above_zero_and_fades_where_the_literal_form_keeps_pushing() -> None:
+    anchors = torch.eye(6, 12).double()
+    apart = Batch("apart", anchors, anchors.roll(6, dims=1))  # nothing is similar to anything
+    bounded, *fading = value_and_gradient(build_objective("quora_pairs"), apart, labels=ZEROS)
+    assert 0 <= bounded < 1e-6
+    assert max(gradient.abs().max() for gradient in fading) < 1e-6
+    _, *pushing = value_and_gradient(LITERAL, apart, labels=ZEROS)
+    assert max(gradient.abs().max() for gradient in pushing) > 1
+
+
+# Geometry.
+
+
+def test_alignment_is_the_mean_power_of_the_distance() -> None:
+    batch = random_batch(1)
+    u, v = unit(batch.anchors), unit(batch.positives)
+    torch.testing.assert_close(alignment(u, v), 2 - 2 * torch.cosine_similarity(batch.anchors, batch.positives).mean())
+    torch.testing.assert_close(alignment(u, v, alpha=1), torch.nn.functional.pairwise_distance(u, v, eps=0).mean())
+
+
+@pytest.mark.parametrize("t", [1.0, 2.0])
+def test_uniformity_is_the_authors_one_line_with_pdist(t: float) -> None:
+    u = unit(random_batch(1).anchors)
+    torch.testing.assert_close(uniformity(u, t), torch.pdist(u).pow(2).mul(-t).exp().mean().log())
+    assert uniformity(u[:1], t) == 0
+
+
+def test_unit_vectors_have_norm_one_in_full_precision_and_zero_stays_zero() -> None:
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
+    x[2] = 0
+    for dtype, wide in ((torch.float64, torch.float64), (torch.bfloat16, torch.float32)):
+        torch.testing.assert_close(unit(x.to(dtype)).norm(dim=-1), torch.tensor([1, 1, 0, 1], dtype=wide))
+    zero = torch.zeros(1, 4, requires_grad=True)
+    unit(zero).sum().backward()
+    torch.testing.assert_close(zero.grad, torch.ones(1, 4))  # no larger than the gradient that arrives
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_arccos_is_exact_inside_and_finite_at_the_ends(dtype: torch.dtype) -> None:
+    inside = torch.linspace(-0.99, 0.99, 9, dtype=dtype)
+    torch.testing.assert_close(arccos(inside), torch.acos(inside))
+    ends = torch.tensor([-1.0, 1.0, 1.001], dtype=dtype, requires_grad=True)
+    angles = arccos(ends)
+    tolerance = 2 * math.sqrt(torch.finfo(dtype).eps)
+    torch.testing.assert_close(angles, torch.tensor([math.pi, 0.0, 0.0], dtype=dtype), atol=tolerance, rtol=0)
+    angles.sum().backward()
+    assert ends.grad is not None
+    assert ends.grad.isfinite().all()
