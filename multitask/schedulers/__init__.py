@@ -8,10 +8,9 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from multitask.schedulers.average_loss import AverageLoss
     from multitask.schedulers.base import SCHEDULERS, Scheduler, build_scheduler
 
-__all__ = ["SCHEDULERS", "AverageLoss", "Scheduler", "build_scheduler"]
+__all__ = ["SCHEDULERS", "Scheduler", "build_scheduler"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,5 @@
-"""The base class of schedulers, and their registry by name."""
+"""The scheduler `average`, which is the base class of all others, and their registry by name."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self, TypeVar
 
@@ -14,11 +13,31 @@ from multitask.runtime.device import generator_states, restore_generators
 from multitask.schedulers.config import ScheduledTraining
 from multitask.schedulers.task_gradients import TaskGradients
 from multitask.tasks.task import Task
-from multitask.training.trainable import Losses, Trainable, Update
+from multitask.training.trainable import Batch, Losses, Trainable, Update
+
+SCHEDULERS: dict[str, Callable[[ScheduledTraining, Mapping[str, Task], torch.device], "Scheduler"]] = {}
+"""Builds a scheduler, for each name; `register` adds to it."""
+
+_Kind = TypeVar("_Kind", bound="type[Scheduler]")
 
 
-class Scheduler(nn.Module, ABC):
-    """Decides how tasks share the training steps.
+def register(name: str) -> Callable[[_Kind], _Kind]:
+    """Class decorator: register a scheduler under a name, for `build_scheduler`."""
+
+    def add(kind: _Kind) -> _Kind:
+        SCHEDULERS[name] = kind.build
+        return kind
+
+    return add
+
+
+@register("average")
+class Scheduler(nn.Module):
+    """Decides how tasks share the training steps; this one trains on the average of their losses.
+
+    Each step takes a batch of every task and the weighted mean of their losses (report, section 4.2). All tasks are
+    encoded in one packed call. As in the report, every epoch uses as many rows of each task as the smallest training
+    set has; those of larger sets are drawn anew in each epoch.
 
     A scheduler is a module, because it may have parameters and state. The stage makes it part of the module that it
     trains, so that its parameters are optimised and its state is saved with the run.
@@ -36,17 +55,22 @@ class Scheduler(nn.Module, ABC):
         """Build the scheduler for a configuration. Raises InputError if it does not fit the configured tasks."""
         return cls(task_weights(config))
 
-    @abstractmethod
     def epoch_sizes(self, sizes: Mapping[str, int], config: ScheduledTraining, epoch: int) -> dict[str, int]:
         """How many rows of each task an epoch (from 0) has, given the sizes of the training sets."""
+        return dict.fromkeys(sizes, config.epoch_size or min(sizes.values()))
 
-    @abstractmethod
     def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
         """Arrange each task's batches as the updates of an epoch."""
+        return [
+            tuple(Batch(name, rows) for name, rows in zip(batches, step, strict=True))
+            for step in zip(*batches.values(), strict=True)
+        ]
 
-    @abstractmethod
     def backward(self, trainable: Trainable, update: Update) -> Losses:
         """Put the update's gradient into the parameters; return the losses, detached."""
+        losses = trainable.losses(update)
+        torch.stack([self.weights[name] * term for name, term in losses.terms.items()]).mean().backward()
+        return losses.detached()
 
     def conflicts(self, trainable: Trainable, update: Update) -> dict[str, Tensor]:
         """How much the tasks' gradients conflict; see `TaskGradients.conflicts`.
@@ -68,22 +92,6 @@ class Scheduler(nn.Module, ABC):
 def task_weights(config: ScheduledTraining) -> dict[str, float]:
     """The factor of each task's loss."""
     return dict(zip(config.tasks, config.task_weights or [1.0] * len(config.tasks), strict=True))
-
-
-SCHEDULERS: dict[str, Callable[[ScheduledTraining, Mapping[str, Task], torch.device], Scheduler]] = {}
-"""Builds a scheduler, for each name; `register` adds to it."""
-
-_Kind = TypeVar("_Kind", bound=type[Scheduler])
-
-
-def register(name: str) -> Callable[[_Kind], _Kind]:
-    """Class decorator: register a scheduler under a name, for `build_scheduler`."""
-
-    def add(kind: _Kind) -> _Kind:
-        SCHEDULERS[name] = kind.build
-        return kind
-
-    return add
 
 
 def build_scheduler(config: ScheduledTraining, tasks: Mapping[str, Task], device: torch.device) -> Scheduler:

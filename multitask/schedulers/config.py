@@ -27,36 +27,21 @@ class SchedulerConfig:
 
 
 class ScheduledTraining(Protocol):
-    """The part of a training's configuration that schedulers read; `FinetuneConfig` has it."""
+    """The part of a training's configuration that schedulers read; `FinetuneConfig` has it and explains it."""
 
     @property
-    def scheduler(self) -> str:
-        """The scheduler's name."""
-
+    def scheduler(self) -> str: ...
     @property
-    def scheduling(self) -> SchedulerConfig:
-        """Options of particular schedulers."""
-
+    def scheduling(self) -> SchedulerConfig: ...
     @property
-    def tasks(self) -> tuple[str, ...]:
-        """Tasks to train."""
-
+    def tasks(self) -> tuple[str, ...]: ...
     @property
-    def task_weights(self) -> tuple[float, ...] | None:
-        """Weight of each task's loss, in the order of the tasks; None: all weights are 1."""
-
+    def task_weights(self) -> tuple[float, ...] | None: ...
     @property
-    def epochs(self) -> int:
-        """Number of epochs."""
-
+    def epochs(self) -> int: ...
     @property
-    def epoch_size(self) -> int | None:
-        """Examples of each task in an epoch; None: the scheduler decides."""
-
+    def epoch_size(self) -> int | None: ...
     @property
-    def batch_size(self) -> int:
-        """Examples in a batch of a task."""
-
+    def batch_size(self) -> int: ...
     @property
-    def seed(self) -> int:
-        """Seed of random draws."""
+    def seed(self) -> int: ...

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from minbert.errors import InputError
 from multitask.runtime import distributed
-from multitask.schedulers.average_loss import AverageLoss
-from multitask.schedulers.base import SCHEDULERS, task_weights
+from multitask.schedulers.base import SCHEDULERS, Scheduler, task_weights
 from multitask.schedulers.config import ScheduledTraining, SchedulerConfig
 from multitask.schedulers.task_gradients import TaskGradients, gramian_of
 from multitask.tasks.task import Task
@@ -29,7 +28,7 @@ ROUNDING = (10 * torch.finfo(torch.float32).eps) ** 2
 """Eigenvalues below this share of the largest are rounding errors of gradients in float32 (eigenvalues are squares)."""
 
 
-class Aggregation(AverageLoss):
+class Aggregation(Scheduler):
     """Each step takes a batch of every task and aggregates the tasks' gradients of the shared parameters.
 
     Shared parameters are the encoder's, and those of layers that the heads of several tasks share. A parameter that
@@ -140,14 +139,12 @@ class Method:
     Args:
         name: of its class in torchjd.
         sums: whether it adds up parallel gradients; otherwise it averages them.
-        extra: the extra of torchjd that installs its solver, if it needs one.
         arguments: maps the number of tasks and the configuration to arguments of the class.
         kind: the scheduler that uses it.
     """
 
     name: str
     sums: bool
-    extra: str | None = None
     arguments: Callable[[int, SchedulerConfig], dict[str, float]] = lambda tasks, config: {}
     kind: type[Aggregation] = Aggregation
 
@@ -170,19 +167,15 @@ METHODS = {
     # Lin et al. 2021, arXiv 2111.10603, algorithm 2: random weights, a baseline that other methods should beat.
     "random": Method("Random", sums=False),
     # Quinton & Rey 2024, arXiv 2406.16232.
-    "upgrad": Method("UPGrad", sums=False, extra="quadprog_projector"),
+    "upgrad": Method("UPGrad", sums=False),
     # Lopez-Paz & Ranzato 2017, arXiv 1706.08840, equation 11.
-    "dualproj": Method("DualProj", sums=False, extra="quadprog_projector"),
+    "dualproj": Method("DualProj", sums=False),
     # Liu et al. 2021, arXiv 2110.14048, algorithm 1.
-    "cagrad": Method("CAGrad", sums=False, extra="cagrad", arguments=lambda tasks, config: {"c": config.cagrad_c}),
+    "cagrad": Method("CAGrad", sums=False, arguments=lambda tasks, config: {"c": config.cagrad_c}),
     # Navon et al. 2022, arXiv 2202.01017, algorithm 1.
-    "nash_mtl": Method(
-        "NashMTL", sums=True, extra="nash_mtl", arguments=lambda tasks, config: {"n_tasks": tasks}, kind=NashMtl
-    ),
+    "nash_mtl": Method("NashMTL", sums=True, arguments=lambda tasks, config: {"n_tasks": tasks}, kind=NashMtl),
     # Ban & Ji 2024, arXiv 2402.15638, equation 4.
-    "fairgrad": Method(
-        "FairGrad", sums=True, extra="fairgrad", arguments=lambda tasks, config: {"alpha": config.fairgrad_alpha}
-    ),
+    "fairgrad": Method("FairGrad", sums=True, arguments=lambda tasks, config: {"alpha": config.fairgrad_alpha}),
 }
 
 
@@ -196,15 +189,10 @@ def _build(name: str, config: ScheduledTraining, _tasks: Mapping[str, Task], _de
         from torchjd import aggregation
 
         aggregator = getattr(aggregation, method.name)(**method.arguments(tasks, config.scheduling))
-    except ImportError:
-        package = f"torchjd[{method.extra}]" if method.extra else "torchjd"
-        raise InputError(
-            f'scheduler {name} needs packages that are not installed; install them with: pip install "{package}"'
-        ) from None
-    if name == "gradvac":
-        aggregator(
-            torch.zeros(tasks, 1, dtype=torch.float64)
-        )  # creates its state, all zero, so that a saved state can be loaded
+    except ImportError as error:  # of a solver; it says what to install
+        raise InputError(f"scheduler {name}: {error}") from None
+    if name == "gradvac":  # creates its state, all zero, so that a saved state can be loaded
+        aggregator(torch.zeros(tasks, 1, dtype=torch.float64))
     averaged = 1 / tasks
     scale = averaged if method.sums and config.scheduling.reduction == "mean" else 1.0
     return method.kind(task_weights(config), aggregator, scale, scale if method.sums else averaged)

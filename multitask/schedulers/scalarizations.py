@@ -14,8 +14,7 @@ from torch import Tensor
 
 from multitask.data.examples import Rows
 from multitask.runtime.device import generator_states, restore_generators
-from multitask.schedulers.average_loss import AverageLoss
-from multitask.schedulers.base import SCHEDULERS, task_weights
+from multitask.schedulers.base import SCHEDULERS, Scheduler, task_weights
 from multitask.schedulers.config import ScheduledTraining
 from multitask.tasks.task import Task
 from multitask.training.trainable import Batch, Losses, Trainable, Update
@@ -24,7 +23,7 @@ if TYPE_CHECKING:  # its import takes a second, which other schedulers should no
     from torchjd.scalarization import Scalarizer
 
 
-class Scalarization(AverageLoss):
+class Scalarization(Scheduler):
     """Each step takes a batch of every task and combines their losses. What the scalarizer learns is trained too.
 
     Args:

@@ -6,22 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from minbert.files import sha256_of_file
 from multitask.models.config import HeadsConfig
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
-from multitask.schedulers import SCHEDULERS
-from multitask.schedulers.pcgrad_and_aggregators import METHODS
 from multitask.stages.finetune import Finetuning, finetune
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.training_run import Start
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.config import OptimizerConfig
 from multitask.training.optimizer import Optimizer
-from tests.multitask.schedulers.test_pcgrad_and_aggregators import PACKAGES
+
+from .toy import needs
 
 CONFIG = FinetuneConfig(
     MAIN_TASKS, epochs=2, batch_size=16, epoch_size=48, optimizer=OptimizerConfig(learning_rate=1e-3)
@@ -30,8 +28,7 @@ WATCHED = ("cosine", "norm")
 
 
 def config_of(name: str, **changes) -> FinetuneConfig:
-    if name in METHODS and METHODS[name].extra:
-        pytest.importorskip(PACKAGES[METHODS[name].extra])
+    needs(name)
     tasks = ("similarity",) if name == "single" else CONFIG.tasks
     return replace(CONFIG, scheduler=name, tasks=tasks, **changes)
 
@@ -80,7 +77,7 @@ class Cut(Exception):  # noqa: N818
 
 
 @pytest.mark.parametrize(
-    "name", ["pcgrad", "uncertainty", "famo", "dwa", "gradvac", "graddrop", "nash_mtl", "annealed", "batch_round_robin"]
+    "name", ["pcgrad", "uncertainty", "famo", "dwa", "gradvac", "graddrop", "nash_mtl", "annealed"]
 )
 def test_a_run_that_was_cut_ends_as_if_it_had_not_been(run, name, monkeypatch):
     config = config_of(name, conflicts_every=2)
@@ -102,7 +99,7 @@ def test_a_run_that_was_cut_ends_as_if_it_had_not_been(run, name, monkeypatch):
     np.testing.assert_equal(lines(resumed), lines(whole))
 
 
-@pytest.mark.parametrize("name", ["average", "pcgrad", "uncertainty", "batch_round_robin", "single"])
+@pytest.mark.parametrize("name", ["pcgrad", "batch_round_robin", "single"])
 def test_watching_conflicts_changes_nothing(run, name):
     plain, watching = run(config_of(name)), run(config_of(name, conflicts_every=2))
     assert weights(watching) == weights(plain)
@@ -112,32 +109,6 @@ def test_watching_conflicts_changes_nothing(run, name):
     alone = name == "single"
     expected = {"norm similarity"} if alone else pairs | {f"norm {task}" for task in CONFIG.tasks}
     assert seen == [expected, expected]
-
-
-def by_hand(problem: Finetuning, update) -> dict[str, float]:
-    """Cosines and norms from the gradient of each batch's loss."""
-    model, rows = problem.model, []
-    first = model.heads["paraphrase"].get_submodule("transform.first")
-    parameters = [*model.encoder.parameters(), *first.parameters()]
-    for batch in update:
-        gradients = torch.autograd.grad(problem.losses((batch,)).terms[batch.source], parameters, allow_unused=True)
-        rows.append(np.concatenate([g.double().numpy().ravel() if g is not None else np.zeros(p.numel())
-                                    for g, p in zip(gradients, parameters, strict=True)]))  # fmt: skip
-    names = [batch.source for batch in update]
-    found = {f"norm {name}": np.linalg.norm(row) for name, row in zip(names, rows, strict=True)}
-    for i, j in ((0, 1), (0, 2), (1, 2)):
-        cosine = rows[i] @ rows[j] / np.linalg.norm(rows[i]) / np.linalg.norm(rows[j])
-        found[f"cosine {names[i]}/{names[j]}"] = cosine
-    return found
-
-
-@pytest.mark.parametrize("name", ["average", "pcgrad"])
-def test_what_is_watched_is_what_the_step_does(problem, name):
-    training = problem(config_of(name))
-    update = training.plan(0)[1]
-    training.scheduler.backward(training, update)
-    seen = {key: value.item() for key, value in training.watch(update, 1).items()}
-    assert seen == pytest.approx(by_hand(training, update), rel=1e-3, abs=1e-5)
 
 
 def test_a_step_on_one_task_is_watched_on_others_rows(problem, monkeypatch):
@@ -155,29 +126,23 @@ def test_a_step_on_one_task_is_watched_on_others_rows(problem, monkeypatch):
         assert [batch.source for batch in found] == list(CONFIG.tasks)
         assert all(len({*batch.rows.tolist()}) == CONFIG.batch_size for batch in found)
         assert all(batch.rows.min() >= 0 and batch.rows.max() < 64 for batch in found)
-    assert {key: value.item() for key, value in later.items()} == pytest.approx(
-        by_hand(training, looked[-1]), rel=1e-3, abs=1e-5
-    )
 
 
-@pytest.mark.parametrize("name", sorted(SCHEDULERS))
-def test_every_scheduler_trains_in_bf16(run, name):
+@pytest.mark.parametrize("name", ["average", "graddrop", "imtl_g", "nash_mtl", "famo"])
+def test_schedulers_train_in_bf16(run, name):
     artefact = run(config_of(name, epochs=1, epoch_size=16, conflicts_every=1), precision="bf16")
     (line,) = artefact.history()
     assert all(np.isfinite(value) for value in line["training"].values())
 
 
 def test_what_a_scheduler_learns_is_trained_but_not_kept(run, problem):
-    training = problem(config_of("uncertainty"))
-    names = {name for name, parameter in training.module.named_parameters() if name.startswith("scheduler.")}
+    names = {name for name, _ in problem(config_of("uncertainty")).module.named_parameters() if "scheduler" in name}
     assert names == {"scheduler.scalarizer.log_var"}
-    assert isinstance(training.module, nn.Module)
-    artefact = run(config_of("uncertainty"))
-    last = artefact.history()[-1]["training"]
+    learned, plain = run(config_of("uncertainty", epochs=1)), run(config_of("average", epochs=1))
+    last = learned.history()[-1]["training"]
     assert all(last[f"weight {task}"] != 0.5 for task in CONFIG.tasks)
-    plain = run(config_of("average"))
-    assert {path.name for path in artefact.model_folder().iterdir()} == {
-        path.name for path in plain.model_folder().iterdir()
-    }
-    sizes = [(folder.model_folder() / "heads.safetensors").stat().st_size for folder in (artefact, plain)]
-    assert sizes[0] == sizes[1]
+    files = [
+        {path.name: path.stat().st_size for path in artefact.model_folder().glob("*.safetensors")}
+        for artefact in (learned, plain)
+    ]
+    assert files[0] == files[1]

@@ -3,6 +3,7 @@
 import weakref
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -16,7 +17,14 @@ OWN = {
     "paraphrase": ("heads.paraphrase.1.weight", "heads.paraphrase.1.bias"),
     "similarity": ("heads.similarity.1.weight", "heads.similarity.1.bias"),
 }
+SOLVERS = {"upgrad": "quadprog", "dualproj": "quadprog", "cagrad": "cvxpy", "nash_mtl": "ecos"}
 UPDATE: Update = tuple(Batch(name, np.arange(k, k + 4)) for k, name in enumerate(TASKS))
+
+
+def needs(scheduler: str) -> None:
+    """Skip the test where the solver of a scheduler is not installed."""
+    if scheduler in SOLVERS:
+        pytest.importorskip(SOLVERS[scheduler])
 
 
 class Toy:

@@ -15,14 +15,13 @@ from multitask.runs.run_hash import changed_settings
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.schedulers import SCHEDULERS
-from multitask.schedulers.pcgrad_and_aggregators import METHODS
 from multitask.stages.finetune import Finetuning, finetune
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.training_run import Start
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.config import OptimizerConfig, RegularisationConfig
 from multitask.training.trainable import Losses
-from tests.multitask.schedulers.test_pcgrad_and_aggregators import PACKAGES
+from tests.multitask.schedulers.toy import needs
 
 FAST = OptimizerConfig(learning_rate=1e-3)
 CONFIG = FinetuneConfig(MAIN_TASKS, epochs=2, batch_size=8, epoch_size=16, optimizer=FAST, keep_task_bests=False)
@@ -72,8 +71,7 @@ def problem(tiny_encoder: Path, small_data: Path) -> Callable[[FinetuneConfig], 
 
 @pytest.mark.parametrize("name", sorted(SCHEDULERS))
 def test_every_scheduler_takes_the_regularised_losses(name, problem):
-    if name in METHODS and METHODS[name].extra:
-        pytest.importorskip(PACKAGES[METHODS[name].extra])
+    needs(name)
     config = replace(CONFIG, scheduler=name, tasks=("similarity",) if name == "single" else MAIN_TASKS)
     plain, regularised = problem(config), problem(replace(config, regularisation=BOTH))
     update = regularised.plan(0)[0]
