@@ -1,9 +1,11 @@
 """Find a checkpoint's local folder by its name, and download it from the Hugging Face hub if needed."""
 
 import contextlib
+import difflib
 import functools
 import hashlib
 import importlib.util
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +51,8 @@ def resolve(name: str, revision: str | None = None, with_weights: bool = True) -
         folder = Path(name)
     elif name.lower() == BUNDLED:
         folder = _bundled_folder()
+    elif _is_a_path(name):
+        raise InputError(f"{name}: no such folder{_most_alike(Path(name))}")
     else:
         return _from_hub(name, revision, with_weights)
     if revision is not None:
@@ -58,6 +62,25 @@ def resolve(name: str, revision: str | None = None, with_weights: bool = True) -
             f"{folder}: no config.json; expected a checkpoint folder with config.json and model.safetensors"
         )
     return folder
+
+
+def _is_a_path(name: str) -> bool:
+    """Whether a name that is no folder was meant as one: hub ids are NAME or OWNER/NAME."""
+    first, *rest = name.split("/")
+    return (
+        len(rest) > 1
+        or "\\" in name
+        or name.startswith((".", "~"))
+        or re.search("-[0-9a-f]{16}$", name) is not None  # a run
+        or (len(rest) == 1 and (first in ("", "runs") or Path(first).is_dir()))
+    )
+
+
+def _most_alike(folder: Path) -> str:
+    """The folder that a mistyped name is most like, or what else is expected, as the end of an error."""
+    beside = [path.name for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
+    close = difflib.get_close_matches(folder.name, beside, 1)
+    return f"; did you mean {folder.parent / close[0]}?" if close else "; expected a run, a model folder or a hub id"
 
 
 def weights_file(folder: Path) -> Path:

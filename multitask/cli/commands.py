@@ -25,8 +25,8 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 
 @settings
 class _Data:
-    data: Path = field(default=Path("data/sample"), kw_only=True)
-    """Folder with the course's files."""
+    data: Path | None = field(default=None, kw_only=True)
+    """Folder with the course's files. Default: the data that the run was trained with; data/sample without a run."""
     tasks_file: Path | None = field(default=None, kw_only=True)
     """Tasks file, which declares tasks of your own. Default: the course's tasks, with their files in --data."""
 
@@ -87,10 +87,12 @@ class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Revision, _Data):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Seed of the transfer tasks' folds."""
     output: Path | None = None
-    """JSON file to write. Default: evaluation-SPLIT.json or evaluation-SUITE.json in the model's folder; of a hub id
-    in evaluations/."""
+    """JSON file to write. Default: evaluation-SPLIT.json or evaluation-SUITE.json in the model's folder, or of a
+    hub id in evaluations/. Scores on other data than the run's own have the data's name in the file's name."""
 
     def __post_init__(self) -> None:
+        if self.suite != "multitask" and self.data is None:
+            raise InputError(f"--suite {self.suite} needs --data, SentEval's data folder")
         if self.suite == "multitask" and self.pooling != "auto":
             raise InputError("--pooling is for suites of frozen embeddings; the tasks' heads have their own")
         if self.suite == "multitask" and self.precision == "int8":
@@ -210,7 +212,7 @@ class Export(_Pooling, _Revision):
     model: str = field(kw_only=True)
     """The model: a run, a model folder, all-minilm-l6-v2 or a hub id."""
     output: Path = field(kw_only=True)
-    """Folder to write. It replaces one that exists."""
+    """Folder to write: a new or empty one, or an earlier export, which is replaced."""
     to: Literal["transformers", "sentence-transformers", "onnx"] = "transformers"
     """`transformers`: for AutoModel and AutoTokenizer; `sentence-transformers`: with pooling and a model card, for
     SentenceTransformer; `onnx`: model.onnx from token ids to embeddings, checked with ONNX Runtime."""

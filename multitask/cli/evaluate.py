@@ -9,7 +9,7 @@ from multitask.cli.commands import Evaluate
 from multitask.data.contamination import TrainedOn
 from multitask.data.labelled_data import LabelledData
 from multitask.data.tables import Source
-from multitask.evaluation.calibration_and_errors import write_details
+from multitask.evaluation.calibration_and_errors import class_table, write_details
 from multitask.evaluation.embedding_cache import default_cache
 from multitask.evaluation.embedding_suite_pages import suite_text, write_suite
 from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
@@ -17,6 +17,8 @@ from multitask.evaluation.task_predictions import load_split, tokenised
 from multitask.evaluation.task_scores import evaluate as evaluate_tasks
 from multitask.evaluation.text_tables import metrics_table, overlap_table
 from multitask.evaluation.training_overlap import any_seen
+from multitask.inference.data_of_run import ModelData, data_for, replaced_files_named
+from multitask.models.model_folder import DESCRIPTION
 from multitask.models.multitask_model import MultitaskModel, load_model, tasks_to_score
 from multitask.runs.artefact import is_run, locate_model
 from multitask.runtime.device import start
@@ -33,34 +35,56 @@ def _evaluate_tasks(options: Evaluate) -> int:
     folder = locate_model(options.model, options.revision, options.best_on)
     assert options.precision != "int8", "refused above"
     runtime = start(options.device, options.precision)
-    model = load_model(folder, load_tasks(options.tasks_file or options.data)).to(runtime.device)
-    data = _labelled_data(options, model)
+    with_heads, own = (folder / DESCRIPTION).is_file(), ModelData(Path(), own=True)
+    if options.input is None or not with_heads:
+        own = data_for(options.model, options.tasks_file or options.data)
+    model = load_model(folder, {} if with_heads else load_tasks(own.path)).to(runtime.device)
+    rows = _rows(options, model, own.path)
     model.tasks = tasks_to_score(model, folder)
-    found = evaluate_tasks(model, data, TrainedOn.of_folder(folder, options.model), runtime)
-    what = options.split if options.input is None else options.input.name.partition(".")[0]
-    output = options.output or folder / f"evaluation-{what}.json"
-    result = {"overall": found.scores.overall, "tasks": found.scores.metrics, "split": what, **runtime.describe()}
+    found = evaluate_tasks(model, rows, TrainedOn.of_folder(folder, options.model), runtime)
+    of = {"overall": found.scores.overall, "tasks": found.scores.metrics, "data": str(options.input or own.path)}
     parts = {name: asdict(task) for name, task in found.overlap.items()}
-    write_json(output, {**result, "overlap": parts, "unknown": found.unknown})
+    scores = {**of, "split": options.split, **runtime.describe(), "overlap": parts, "unknown": found.unknown}
+    output = options.output or _scores_folder(options) / f"evaluation-{_rows_name(options, own)}.json"
     print(metrics_table(found.scores))
+    for table in map(class_table, found.tasks.values(), found.estimates.values(), found.examples.values()):
+        print(end=f"\n{table}\n" if table else "")
     if any_seen(found.overlap):
         print(overlap_table(found.overlap))
     for line in found.unknown:
         print(f"not known: {line}")
-    if options.details is not None:
-        for path in write_details(options.details, found.tasks, found.estimates, found.examples):
-            print(path)
+    with replaced_files_named(output, *filter(None, [options.details])):
+        write_json(output, scores)
+        if options.details is not None:
+            for path in write_details(options.details, found.tasks, found.estimates, found.examples):
+                print(path)
     print(output)
     return 0
 
 
-def _labelled_data(options: Evaluate, model: "MultitaskModel") -> "dict[str, LabelledData]":
+def _rows_name(options: Evaluate, data: ModelData) -> str:
+    """What was scored, as a part of a file's name."""
+    if options.input is not None:
+        return f"of-{options.input.name.partition('.')[0]}"
+    return options.split if data.own else f"{options.split}-{data.path.resolve().stem}"
+
+
+def _scores_folder(options: Evaluate) -> Path:
+    """The model's folder, or one for a model that comes from elsewhere."""
+    if is_run(options.model):
+        return locate_model(options.model, best_on=options.best_on)
+    return (
+        Path(options.model) if Path(options.model).is_dir() else Path("evaluations", options.model.replace("/", "--"))
+    )
+
+
+def _rows(options: Evaluate, model: MultitaskModel, data: Path) -> dict[str, LabelledData]:
     """The rows to score: the tasks' own sets, or those of the file that is given."""
     names = options.task or tuple(model.tasks)
     if unknown := [name for name in names if name not in model.tasks]:
         raise InputError(f'the model has no task "{unknown[0]}"; it has {", ".join(model.tasks)}')
     if options.input is None:
-        return load_split(model, options.tasks_file or options.data, options.split, names, labelled=True)
+        return load_split(model, data, options.split, names, labelled=True)
     if len(names) > 1:
         raise InputError(f"--input needs --task: the model has {', '.join(names)}")
     task = replace(model.tasks[names[0]], id=None, separator=options.separator)
@@ -69,18 +93,16 @@ def _labelled_data(options: Evaluate, model: "MultitaskModel") -> "dict[str, Lab
 
 
 def _evaluate_suite(options: Evaluate) -> int:
-    assert options.suite != "multitask"
+    assert options.suite != "multitask" and options.data is not None, "refused above"  # noqa: PT018
     name = options.model
     known = KnownEncoder.load(
         name, options.revision, options.best_on, options.pooling, options.device, options.precision
     )
     cache = default_cache() if options.cache else None
     result = evaluate_suites([options.suite], known, options.data, cache, seed=options.seed)[options.suite]
-    if is_run(name):
-        folder = locate_model(name, best_on=options.best_on)
-    else:
-        folder = Path(name) if Path(name).is_dir() else Path("evaluations", name.replace("/", "--"))
     print(suite_text(result))
-    for path in write_suite(result, options.output or folder / f"evaluation-{options.suite}.json"):
-        print(path)
+    output = options.output or _scores_folder(options) / f"evaluation-{options.suite}.json"
+    with replaced_files_named(*map(output.with_suffix, (".json", ".md", ".tex"))):
+        for path in write_suite(result, output):
+            print(path)
     return 0

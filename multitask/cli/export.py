@@ -2,7 +2,12 @@
 
 from multitask.cli.commands import Export
 from multitask.data.contamination import TrainedOn
-from multitask.inference.export import export_onnx, export_sentence_transformers, export_transformers
+from multitask.inference.export import (
+    check_output,
+    export_onnx,
+    export_sentence_transformers,
+    export_transformers,
+)
 from multitask.inference.export_heads import export_onnx_with_heads, report_text
 from multitask.inference.model_card import model_card
 from multitask.models.multitask_model import MultitaskModel
@@ -12,6 +17,7 @@ from multitask.runs.artefact import locate_model
 
 def export(options: Export) -> int:
     """Write the folder; print its name."""
+    check_output(options.output)
     _export_tasks(options) if options.with_heads else _export_encoder(options)
     print(options.output)
     return 0

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,9 @@ def error_line(error: Exception) -> str:
 def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == ["--print-completion"]:
         print(function_named("multitask.cli.completion:script")(PROG, every_command(), arguments[1:]))
+        return 0
+    if arguments == ["--version"]:
+        print(f"{PROG} {version('minbert-multitask')}")
         return 0
     prog, found, rest = find_command(arguments)
     if isinstance(found, Command):

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from minbert.errors import InputError
 from multitask.cli.commands import Predict
 from multitask.data.tables import Dialect
+from multitask.inference.data_of_run import data_for, replaced_files_named
 from multitask.inference.predict_file import Reading, predict_file
 from multitask.inference.prediction_files import write_prediction_files
 from multitask.models.multitask_model import MultitaskModel
@@ -22,24 +22,19 @@ def _predict_input(options: Predict, source: Path) -> int:
     model = MultitaskModel.load(folder, options.device, options.precision)
     dialect = Dialect(options.separator, options.quotes, options.line_breaks)
     reading = Reading(options.text, f".{options.input_format}", dialect)
-    predict_file(model, options.task, source, output, model.runtime, reading, options.probabilities, options.prefix)
+    with replaced_files_named(output):
+        predict_file(model, options.task, source, output, model.runtime, reading, options.probabilities, options.prefix)
     if output != Path("-"):
         print(output)
     return 0
 
 
 def _predict_sets(options: Predict) -> int:
-    if options.task or options.text or options.probabilities:
-        raise InputError(
-            "--task, --text and --probabilities need --input; without it all dev and test sets are predicted"
-        )
-    for path in write_prediction_files(
-        options.model,
-        options.tasks_file or options.data,
-        options.output or Path("predictions"),
-        options.best_on,
-        options.device,
-        options.precision,
-    ):
+    locate_model(options.model, best_on=options.best_on)  # says what is wrong with the model before the data's path
+    data = data_for(options.model, options.tasks_file or options.data).path
+    output = options.output or Path("predictions")
+    with replaced_files_named(output):
+        paths = write_prediction_files(options.model, data, output, options.best_on, options.device, options.precision)
+    for path in paths:
         print(path)
     return 0

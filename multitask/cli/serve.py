@@ -14,6 +14,7 @@ import uvicorn
 
 from minbert.errors import InputError
 from multitask.cli.commands import Explore, Serve
+from multitask.inference.data_of_run import data_for
 from multitask.inference.explore.explorer import load_dev_sets
 from multitask.inference.explore.routes import add_page
 from multitask.inference.serve.app import create_app
@@ -47,7 +48,9 @@ def explore(options: Explore) -> int:
     token = access_token(None)
     models = _load([model for model in (options.model, options.compare) if model is not None], options)
     app = create_app(models, Limits(), token, LOOPBACK)
-    add_page(app, load_dev_sets(models, options.tasks_file or options.data, options.rows))
+    [model] = models_by_name([options.model]).values()
+    data = data_for(model, options.tasks_file or options.data).path
+    add_page(app, load_dev_sets(models, data, options.rows))
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -21,6 +21,7 @@ class Examples:
         ids: one per row, unique; None if the file has no ids.
         source: the file or data set.
         dropped: number of rows left out because their label or a sentence is empty.
+        numbers: of each row in its file: its first line in text files, otherwise counted from 1; None if it has none.
     """
 
     sentences: tuple[list[str], ...]
@@ -29,6 +30,7 @@ class Examples:
     ids: list[str] | None
     source: str
     dropped: int = 0
+    numbers: Rows | None = None
 
     def __len__(self) -> int:
         return len(self.sentences[0])
@@ -40,6 +42,7 @@ class Examples:
             sentences=tuple(texts_of(texts, rows) for texts in self.sentences),
             labels=None if self.labels is None else self.labels[rows],
             ids=None if self.ids is None else texts_of(self.ids, rows),
+            numbers=None if self.numbers is None else self.numbers[rows],
         )
 
 

@@ -20,11 +20,11 @@ def refuse(problem: str) -> NoReturn:
     raise InputError(problem)
 
 
-def warn_incomplete(name: str, action: str, lack: str, count: int, first: Sequence[int]) -> None:
+def warn_incomplete(name: str, action: str, lack: str, count: int, first: Sequence[int], unit: str = "line") -> None:
     """Log one warning that counts a file's incomplete rows, if there are any, and names the first ones."""
     if count:
         shown = ", ".join(map(str, first)) + (", ..." if count > len(first) else "")
-        rows, on = ("row", "line") if count == 1 else ("rows", "lines")
+        rows, on = ("row", unit) if count == 1 else ("rows", f"{unit}s")
         LOGGER.warning("%s: %s %d %s %s (%s %s)", name, action, count, rows, lack, on, shown)
 
 

@@ -7,6 +7,7 @@ ends a Greek word).
 """
 
 import csv
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
+import pandas
 import pyarrow.parquet
 from pydantic import Field
 from pydantic_core import from_json
@@ -26,6 +28,7 @@ from multitask.data.text_lines import MOST_BYTES, suffixes, text_lines
 from multitask.runs.run_hash import hash_of_file
 
 HUB = "hf:"
+FRAME = "the data frame"
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 ROWS_PER_BATCH = 8192
 CONFIGURED = ("glue", "super_glue", "tweet_eval", "xtreme", "clue")
@@ -148,6 +151,14 @@ def open_table(source: Source, dialect: Dialect = Dialect(), on_problem: OnProbl
     return table if source.split is None else _rows_of_split(table, source.split)
 
 
+def table_of(frame: pandas.DataFrame) -> Table:
+    """The rows of a pandas data frame; missing values are None."""
+    columns = tuple(map(str, frame.columns))
+    values = (frame.iloc[:, i].astype(object).where(frame.iloc[:, i].notna(), None) for i in range(len(columns)))
+    rows = (dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True))
+    return Table(FRAME, columns, enumerate(rows, start=1), by_line=False)
+
+
 def _rows_of_split(table: Table, split: str) -> Table:
     table.require(("split",))
 
@@ -237,16 +248,32 @@ def _json_lines(path: Path, _: Dialect, on_problem: OnProblem) -> Table:
             except ValueError as error:
                 on_problem(f"{path}:{number}: not JSON ({str(error).replace('line 1 column', 'character')})")
                 continue
-            if isinstance(value, dict):
-                yield number, value
-            else:
+            if not isinstance(value, dict):
                 on_problem(f"{path}:{number}: {quote(value)} is not an object; expected one object a line")
+            elif (twice := _repeated_name(line, value)) is not None:
+                on_problem(f"{path}:{number}: the object has {quote(twice)} twice; expected each name once")
+            else:
+                yield number, value
 
     rows = parsed()
     first = list(islice(rows, ROWS_PER_BATCH))
     if not first:
         raise InputError(f"{path}: no JSON object; expected one a line")
     return Table(str(path), tuple(dict.fromkeys(column for _, row in first for column in row)), chain(first, rows))
+
+
+def _repeated_name(line: str, value: Row) -> str | None:
+    """A name that an object of JSON has twice, of which parsers drop one value; None if there is none."""
+    if len(re.findall(r'"\s*:', line)) == len(value):  # each colon after a text is that of a name
+        return None
+    found: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in pairs]
+        found.extend(name for name in names if names.count(name) > 1)
+
+    json.loads(line, object_pairs_hook=look, parse_int=str)
+    return found[0] if found else None
 
 
 def _parquet(path: Path, *_: object) -> Table:

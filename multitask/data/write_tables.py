@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -71,16 +72,40 @@ def _delimited(separator: str, file: IO[str], columns: Sequence[str]) -> WriteRo
 
     def write(rows: Sequence[Row]) -> None:
         _refuse_new_columns(rows, columns)
-        for row in rows:  # a list becomes one text
-            lists = {name: "|".join(map(str, v)) for name, v in row.items() if isinstance(v, list | tuple)}
-            writer.writerow({**row, **lists})
+        for row in rows:
+            writer.writerow({name: _cell(name, value) for name, value in row.items()})
 
     return write
 
 
+def _cell(column: str, value: Any) -> Any:
+    """A value in delimited text: several labels, which are a tuple, are joined, and what is nested is JSON."""
+    if isinstance(value, tuple):
+        return "|".join(map(str, value))
+    return _json(value, column) if isinstance(value, list | dict | bool) else value
+
+
 def _json_lines(file: IO[str], _: Sequence[str]) -> WriteRows:
-    # JSON has no dates and no decimal numbers, which parquet files may hold.
-    return lambda rows: file.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
+    return lambda rows: file.writelines(_json(row) + "\n" for row in rows)
+
+
+def _json(value: Any, column: str = "") -> str:
+    """A row or a column's value as JSON, which has no dates and no decimal numbers, as parquet files may hold."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value, column), ensure_ascii=False, default=str)
+
+
+def _finite(value: Any, column: str) -> Any:
+    """A value with null in place of NaN, which JSON cannot hold. Raises InputError for Infinity."""
+    if isinstance(value, dict):
+        return {name: _finite(part, column or name) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part, column) for part in value]
+    if isinstance(value, float) and math.isinf(value):
+        raise InputError(f"{column} is {'-' * (value < 0)}Infinity, which JSON cannot hold; write csv or parquet")
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 TEXT_FORMATS: dict[str, Callable[[IO[str], Sequence[str]], WriteRows]] = {

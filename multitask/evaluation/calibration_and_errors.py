@@ -13,6 +13,7 @@ from minbert.files import atomic_file, write_json
 from multitask.data.examples import Examples
 from multitask.data.write_tables import table_writer
 from multitask.evaluation.task_predictions import written
+from multitask.evaluation.text_tables import aligned, number
 from multitask.runtime.random_streams import generator
 from multitask.tasks.kinds import Classification, MultiLabel
 from multitask.tasks.task import Task
@@ -110,7 +111,7 @@ def worst_errors(task: Task, estimates: NDArray[np.float64], examples: Examples,
     shown = written(task, estimates[order])
     return [
         {
-            "row": int(row),
+            "row": int(row if examples.numbers is None else examples.numbers[row]),
             **{column: texts[int(row)] for column, texts in zip(task.text, examples.sentences, strict=True)},
             "label": written_label(task, labels[row]),
             "predicted": prediction,
@@ -156,14 +157,9 @@ def write_details(
 def _write_classes(
     folder: Path, task: Classification | MultiLabel, estimates: NDArray[np.float64], labels: NDArray[np.float32]
 ) -> list[Path]:
-    decided, names = task.decide(estimates), task.names
-    if isinstance(task, Classification):
-        every = np.arange(len(names))
-        predicted, gold = decided[:, None] == every, labels[:, None] == every
-        right = decided == labels
-    else:
-        predicted, gold = decided > 0, labels > 0
-        right = (predicted == gold).ravel()
+    names = task.names
+    predicted, gold = _by_class(task, estimates, labels)
+    right = task.decide(estimates) == labels if isinstance(task, Classification) else (predicted == gold).ravel()
     rows = class_scores(predicted, gold, names).to_dict("records")
     paths = [_write_table(folder / f"{task.name}-classes.csv", rows)]
     if isinstance(task, Classification):
@@ -179,6 +175,29 @@ def _write_classes(
     paths.append(folder / f"{task.name}-reliability.png")
     draw_reliability(found, f"{task.name}: reliability of {len(right):,} predictions", paths[-1])
     return paths
+
+
+def _by_class(
+    task: Classification | MultiLabel, estimates: NDArray[np.float64], labels: NDArray[np.float32]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether each row is predicted to have each label, and whether it has it, both [rows, labels]."""
+    decided = task.decide(estimates)
+    if isinstance(task, MultiLabel):
+        return decided > 0, labels > 0
+    every = np.arange(len(task.names))
+    return decided[:, None] == every, labels[:, None] == every
+
+
+def class_table(task: Task, estimates: NDArray[np.float64], examples: Examples, most: int = 20) -> str:
+    """Rows, precision, recall and F1 of a task's classes, the most frequent ones, as text; empty of other tasks."""
+    if not isinstance(task, Classification | MultiLabel):
+        return ""
+    found = class_scores(*_by_class(task, estimates, np.asarray(examples.labels)), task.names)
+    shown = found if len(found) <= most else found.nlargest(most, "rows")
+    lines = [[task.name, "rows", "precision", "recall", "f1"]]
+    lines += [[str(row[0]), f"{row[1]:,}", *map(number, row[2:5])] for row in shown.itertuples(index=False)]
+    more = len(found) - len(shown)
+    return aligned(lines) + (f"\nand {more:,} rarer classes; --details has all" if more else "")
 
 
 def _write_table(path: Path, rows: Sequence[dict[str, Any]]) -> Path:

@@ -1,23 +1,26 @@
 """The evaluation of a model on labelled rows of its tasks, also without the rows that it was trained on."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 
 from minbert.files import atomic_file, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.data.labelled_data import LabelledData
-from multitask.evaluation.task_predictions import Estimates, estimate
+from multitask.data.tables import FRAME, table_of
+from multitask.evaluation.task_predictions import Estimates, estimate, tokenised
 from multitask.evaluation.training_overlap import ScoresWithOverlap
-from multitask.models.multitask_model import MultitaskModel
+from multitask.models.multitask_model import MultitaskModel, tasks_for
 from multitask.runtime.device import Runtime
+from multitask.tasks.read_examples import examples_of
 from multitask.tasks.task import Task, selecting
 
 
@@ -106,13 +109,28 @@ class TaskEvaluation:
 
 
 def evaluate(
-    model: MultitaskModel, rows: Mapping[str, LabelledData], trained_on: TrainedOn, runtime: Runtime
+    model: MultitaskModel,
+    rows: Mapping[str, LabelledData] | pandas.DataFrame,
+    trained_on: TrainedOn,
+    runtime: Runtime,
+    tasks: Sequence[str] | None = None,
 ) -> TaskEvaluation:
     """Evaluate a model on labelled rows of its tasks. The model must be in eval mode.
 
+    Args:
+        model: the model.
+        rows: of each task; or a data frame with the columns that the tasks declare.
+        trained_on: what the model was trained on.
+        runtime: device and precision.
+        tasks: of a data frame, the tasks to evaluate; by default all tasks of the model.
+
     Raises:
-        InputError: some outputs are not finite.
+        InputError: some outputs are not finite, or the data frame lacks a column or has values that are not legal.
     """
+    if isinstance(rows, pandas.DataFrame):
+        named = {name: model.tasks[name] for name in tasks_for(model, None, tasks)}
+        read = {name: examples_of(task, table_of(rows), FRAME, labelled=True) for name, task in named.items()}
+        rows = {name: tokenised(model, name, found) for name, found in read.items()}
     examples = {name: data.examples for name, data in rows.items()}
     return TaskEvaluation.of(model.tasks, estimate(model, rows, runtime), examples, trained_on)
 

@@ -3,8 +3,10 @@
 import importlib.util
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +24,31 @@ from multitask.runs.artefact import without_folders
 
 logger = logging.getLogger("multitask")
 
+MARK = "export.json"
+"""The file by which a folder says that it is an export, which another one may replace."""
 ONNX_TOLERANCE = 1e-4  # largest difference between ONNX Runtime's embeddings and ours
 ONNX_PACKAGES = ("onnx", "onnxscript")
 CHECKED = ["One.", "Two dogs run over a field.", "A cat sleeps, and nobody wakes it. " * 8]
+
+
+@contextmanager
+def export_folder(folder: Path) -> Iterator[Path]:
+    """Write an export atomically: into a new or empty folder, or over an earlier export. Raises InputError."""
+    check_output(folder)
+    with atomic_folder(folder) as temporary:
+        yield temporary
+        write_json(temporary / MARK, {"exported_by": f"minbert-multitask {version('minbert-multitask')}"})
+
+
+def check_output(folder: Path) -> None:
+    """Raise InputError unless an export may be written into a folder: nothing else is ever replaced."""
+    place = f"--output {folder}"
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{place}: a file; expected the name of a folder")
+    if Path.cwd().is_relative_to(folder.resolve()):
+        raise InputError(f"{place}: the working folder is in it; expected another folder")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).is_file():
+        raise InputError(f"{place}: has files and is no earlier export (no {MARK}); expected a new or empty folder")
 
 
 def export_transformers(encoder: SentenceEncoder, folder: Path, trained_on: TrainedOn) -> None:
@@ -39,7 +63,7 @@ def export_transformers(encoder: SentenceEncoder, folder: Path, trained_on: Trai
         InputError: a pruned encoder, whose layers transformers cannot represent.
     """
     refuse_pruned(encoder.model)
-    with atomic_folder(folder) as temporary:
+    with export_folder(folder) as temporary:
         _write_encoder(encoder, temporary, trained_on)
 
 
@@ -64,7 +88,7 @@ def export_sentence_transformers(
         {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for index, (kind, path) in enumerate(paths.items())
     ]
-    with atomic_folder(folder) as temporary:
+    with export_folder(folder) as temporary:
         _write_encoder(encoder, temporary, trained_on)
         write_json(temporary / "modules.json", modules)
         write_pooling(temporary, encoder.pooling, encoder.model.config.hidden_size)
@@ -121,7 +145,7 @@ def export_onnx(encoder: SentenceEncoder, folder: Path, normalize: bool, trained
     batch = encoder.tokenizer(CHECKED, encoder.max_length)
     module = PaddedEmbeddings(encoder.model, encoder.pooling, normalize)
     inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
-    with atomic_folder(folder) as temporary:
+    with export_folder(folder) as temporary:
         write_onnx(module, inputs, ["sentence_embedding"], temporary / "model.onnx")
         encoder.tokenizer.save(temporary)
         keep_record(trained_on, temporary)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from minbert.errors import InputError
-from minbert.files import atomic_folder, read_json, write_json
+from minbert.files import read_json, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.evaluation.task_predictions import estimate, load_split
@@ -27,6 +27,8 @@ from multitask.inference.export import (
     ONNX_PACKAGES,
     ONNX_TOLERANCE,
     PaddedEmbeddings,
+    check_output,
+    export_folder,
     keep_record,
     require,
     write_onnx,
@@ -90,6 +92,7 @@ def export_onnx_with_heads(
         InputError: the packages onnx, onnxscript and onnxruntime are not installed, or `data` does not fit the model.
         RuntimeError: ONNX Runtime computes something else.
     """
+    check_output(folder)
     require((*ONNX_PACKAGES, "onnxruntime"))
     if taken := model.tasks.keys() & INPUTS.keys():
         raise InputError(f"the task {min(taken)} has the name of an input of the ONNX file; rename the task")
@@ -97,7 +100,7 @@ def export_onnx_with_heads(
     dev = load_split(model, data, "dev") if data is not None else {}
     examples = {name: rows.examples for name, rows in dev.items()}
     scores = score(model.tasks, estimate(model, dev, runtime), examples) if dev else None
-    with atomic_folder(folder) as temporary:
+    with export_folder(folder) as temporary:
         path = temporary / MODEL
         _write(model, path)
         model.tokenizer.save(temporary)

@@ -14,6 +14,7 @@ from minbert.files import read_json, sha256_of_file
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation.embedding_geometry import MEASURES
 from multitask.evaluation.markup import markdown_code, markdown_text
+from multitask.inference.data_of_run import run_of
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact, is_run, locate_model, without_folders
 
@@ -120,7 +121,7 @@ def _chain(name: Path) -> tuple[list[ChainRun], list[str]]:
         if read_json(run / "config.json").get("from_scratch"):
             parents = [RANDOM]  # the start only gives sizes and a tokenizer
         for parent in dict.fromkeys([*parents, *labels.get("members", "").split()]):
-            path = _run_of(Path(parent))
+            path = run_of(Path(parent))
             beside = run.parent / path.name
             found = next((place for place in (path, beside) if is_run(place)), None)
             if found is None:
@@ -129,14 +130,9 @@ def _chain(name: Path) -> tuple[list[ChainRun], list[str]]:
                 visit(found)
         stages[run.name] = _stage(run, inputs)
 
-    if is_run(run := _run_of(name)):
+    if is_run(run := run_of(name)):
         visit(run)
     return list(stages.values()), list(roots)
-
-
-def _run_of(path: Path) -> Path:
-    """The run that a model folder belongs to, or the folder itself if it belongs to none."""
-    return path.parent.parent if path.parent.name == "checkpoints" else path
 
 
 def _stage(run: Path, inputs: Mapping[str, Any]) -> ChainRun:
@@ -166,7 +162,7 @@ def _weights_hash(parents: Sequence[str | Mapping[str, str]]) -> str:
 
 def _scores(folder: Path) -> list[ListedScore]:
     """The scores that the run measured when it kept this model, and those that `evaluate` wrote into its folder."""
-    run = Artefact(_run_of(folder.resolve()))
+    run = Artefact(run_of(folder.resolve()))
     scores: list[ListedScore] = []
     if folder.name.startswith("step-") and (run.folder / "metrics.jsonl").is_file():
         step = int(folder.name.removeprefix("step-"))

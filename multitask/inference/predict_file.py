@@ -12,15 +12,14 @@ from typing import Any
 from tqdm import tqdm
 
 from minbert.errors import InputError
-from multitask.data.problems import quote
+from multitask.data.problems import plain, quote, warn_incomplete
 from multitask.data.tables import Dialect, Row, Source, Table, open_table
 from multitask.data.text_lines import suffixes
 from multitask.data.write_tables import check_output, table_writer
 from multitask.models.multitask_model import MultitaskModel, predict_rows
-from multitask.models.predictions import Prediction
+from multitask.models.predictions import added_columns, added_values
 from multitask.runtime.device import Runtime
 from multitask.tasks.kinds import Labelled, MultiLabel
-from multitask.tasks.task import Task
 
 ROWS_PER_BLOCK = 8192
 STANDARD_INPUT = "/dev/stdin"
@@ -72,13 +71,17 @@ def predict_file(
     """
     check_output(output)
     table = _open(source, reading, model, tasks)
-    added = {name: _columns(model.tasks[name], prefix, probabilities) for name in _named(model, tasks)}
+    if twice := [column for column in table.columns if table.columns.count(column) > 1]:
+        raise InputError(
+            f"{table.name}: column {plain(twice[0])} occurs {table.columns.count(twice[0])} times; rename it"
+        )
+    added = {name: added_columns(model.tasks[name], prefix, probabilities) for name in _named(model, tasks)}
     names = [column for columns in added.values() for column in columns]
     if clash := sorted(set(names) & set(table.columns)):
         raise InputError(f"{table.name}: has the column {clash[0]} already; name the predictions with --prefix")
     form = _form(source, reading)
     groups = _groups(model, added, reading.columns or (table.columns if form == ".txt" else ()), table)
-    count = 0
+    count, empty = 0, set[int]()
     with (
         table_writer(output, [*table.columns, *names], _types(model, table, added), form) as write,
         tqdm(unit="row", disable=None) as bar,
@@ -90,12 +93,17 @@ def predict_file(
                     raise InputError(f"{table.place(number)}: has the column {clash[0]} already; use --prefix")
             for columns, together in groups.items():
                 texts = [_texts(table, number, row, columns) for number, row in block]
+                empty |= {n for (n, _), row in zip(block, texts, strict=True) if not all(map(str.strip, row))}
                 for name, found in predict_rows(model, texts, together, runtime).items():
                     for row, prediction in zip(rows, found, strict=True):
-                        row.update(zip(added[name], _values(model.tasks[name], prediction, probabilities), strict=True))
+                        row.update(
+                            zip(added[name], added_values(model.tasks[name], prediction, probabilities), strict=True)
+                        )
             write(rows)
             count += len(rows)
             bar.update(len(rows))
+    unit = "line" if table.by_line else "row"
+    warn_incomplete(table.name, "predicted", "with an empty text", len(empty), sorted(empty)[:5], unit)
     return count
 
 
@@ -170,20 +178,3 @@ def _types(model: MultitaskModel, table: Table, added: Mapping[str, Sequence[str
             types[predicted] = number
         types |= dict.fromkeys(probabilities, number)
     return types
-
-
-def _columns(task: Task, prefix: str, probabilities: bool) -> list[str]:
-    """Names of the columns that a task adds."""
-    name = f"{prefix}{task.name}"
-    if not isinstance(task, Labelled):
-        return [name]
-    each = [f"{name}_probability_{label}" for label in task.names] if probabilities else []
-    return [name, *([] if isinstance(task, MultiLabel) else [f"{name}_probability"]), *each]
-
-
-def _values(task: Task, prediction: Prediction, probabilities: bool) -> list[Any]:
-    """The values of these columns."""
-    each = list(prediction.probabilities.values()) if probabilities else []
-    if isinstance(task, MultiLabel):
-        return [list(prediction.labels), *each]
-    return [prediction.value] if prediction.label is None else [prediction.label, prediction.probability, *each]

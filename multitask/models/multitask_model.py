@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
+import pandas
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -20,12 +21,21 @@ from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
 from multitask.data.examples import Rows
 from multitask.data.labelled_data import LabelledData
+from multitask.data.tables import FRAME, table_of
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import HeadsConfig
 from multitask.models.model_folder import DESCRIPTION, HEADS, Description, read_description, resolve_pooling
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.models.prediction_heads import build_heads, pair_input
-from multitask.models.predictions import Prediction, Sentence, columns_of, interpret
+from multitask.models.predictions import (
+    Prediction,
+    Sentence,
+    added_columns,
+    added_values,
+    columns_of,
+    interpret,
+    warn_of_empty_texts,
+)
 from multitask.runs.artefact import is_run, locate_model
 from multitask.runtime.device import Runtime, start
 from multitask.runtime.options import Device, Precision
@@ -34,6 +44,9 @@ from multitask.tasks.kinds import Regression
 from multitask.tasks.task import Task
 
 logger = logging.getLogger("multitask")
+
+Table: TypeAlias = "Sequence[Sentence] | pandas.Series[Any] | pandas.DataFrame"
+"""Rows to predict."""
 
 
 class MultitaskModel(nn.Module):
@@ -104,12 +117,13 @@ class MultitaskModel(nn.Module):
         """Whether the task's pairs are encoded as one input of two sentences."""
         return self.tasks[task].pair and pair_input(self.tasks[task], self.heads_config) == "joint"
 
-    def predict(self, task: str, rows: Sequence[Sentence]) -> list[Prediction]:
+    def predict(self, task: str, rows: Table) -> list[Prediction]:
         """Predict a task for any rows.
 
         Args:
             task: the task's name.
-            rows: sentences; of a task of pairs, pairs of sentences.
+            rows: sentences; of a task of pairs, pairs of sentences. Or a pandas series of these, or a data frame with
+                the columns that the task declares.
 
         Returns:
             A prediction for each row, in their order.
@@ -119,11 +133,11 @@ class MultitaskModel(nn.Module):
         """
         return self.predict_all(rows, [task])[task]
 
-    def predict_all(self, rows: Sequence[Sentence], tasks: Sequence[str] | None = None) -> dict[str, list[Prediction]]:
+    def predict_all(self, rows: Table, tasks: Sequence[str] | None = None) -> dict[str, list[Prediction]]:
         """Predict several tasks for the same rows, in one pass of the encoder.
 
         Args:
-            rows: sentences, or pairs of sentences.
+            rows: sentences, or pairs of sentences; or a series or data frame, as `predict` takes them.
             tasks: names of tasks; by default all tasks that read such rows.
 
         Returns:
@@ -132,7 +146,47 @@ class MultitaskModel(nn.Module):
         Raises:
             InputError: no such task, or a row is not what the task reads.
         """
-        return predict_rows(self, rows, tasks)
+        if not isinstance(rows, pandas.DataFrame):
+            rows = list(rows) if isinstance(rows, pandas.Series) else rows
+            warn_of_empty_texts(rows)
+            return predict_rows(self, rows, tasks)
+        table, groups = table_of(rows), dict[tuple[str, ...], list[str]]()
+        for name in tasks_for(self, None, tasks):
+            if tasks is not None or set(self.tasks[name].text) <= set(table.columns):
+                table.require(self.tasks[name].text)
+                groups.setdefault(self.tasks[name].text, []).append(name)
+        found: dict[str, list[Prediction]] = {}
+        for columns, names in groups.items():
+            found |= self.predict_all([*zip(*(rows[column] for column in columns), strict=True)], names)
+        return found
+
+    def predict_frame(
+        self,
+        frame: pandas.DataFrame,
+        tasks: Sequence[str] | None = None,
+        probabilities: bool = False,
+        prefix: str = "",
+    ) -> pandas.DataFrame:
+        """A data frame with columns of predictions added, as `multitask predict` adds them to files.
+
+        Args:
+            frame: with the columns that the tasks declare. Its index, columns and types are kept.
+            tasks: names of tasks; by default all tasks whose columns the frame has.
+            probabilities: also add a column with the probability of each class.
+            prefix: of the names of the added columns.
+
+        Raises:
+            InputError: no such task, a missing column, a value that is not text, or an added column that is there.
+        """
+        added: dict[str, pandas.Series[Any]] = {}
+        for name, answers in self.predict_all(frame, tasks).items():
+            task = self.tasks[name]
+            rows = [added_values(task, answer, probabilities) for answer in answers]
+            for i, column in enumerate(added_columns(task, prefix, probabilities)):
+                added[column] = pandas.Series([row[i] for row in rows], frame.index)
+        if clash := sorted(added.keys() & set(map(str, frame.columns))):
+            raise InputError(f"{FRAME}: has the column {clash[0]} already; name the predictions with a prefix")
+        return pandas.concat([frame, pandas.DataFrame(added, frame.index)], axis=1)
 
     def save(self, folder: Path) -> None:
         """Write encoder, tokenizer and heads into a folder, atomically. Transformers can load the encoder from it."""

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
-from multitask.data.problems import quote
-from multitask.tasks.kinds import Classification, MultiLabel
+from multitask.data.problems import LOGGER, listed, quote
+from multitask.tasks.kinds import Classification, Labelled, MultiLabel
 from multitask.tasks.task import Task
 
 Sentence = str | Sequence[str]
@@ -52,6 +53,32 @@ def interpret(task: Task, estimates: NDArray[np.float64]) -> list[Prediction]:
             for above, row in zip(decided.tolist(), estimates.tolist(), strict=True)
         ]
     return [Prediction(value=value) for value in decided.tolist()]
+
+
+def added_columns(task: Task, prefix: str = "", probabilities: bool = False) -> list[str]:
+    """Names of the columns that a task's predictions add to a table."""
+    name = f"{prefix}{task.name}"
+    if not isinstance(task, Labelled):
+        return [name]
+    each = [f"{name}_probability_{label}" for label in task.names] if probabilities else []
+    return [name, *([] if isinstance(task, MultiLabel) else [f"{name}_probability"]), *each]
+
+
+def added_values(task: Task, prediction: Prediction, probabilities: bool = False) -> list[Any]:
+    """The values of these columns; several labels are a tuple."""
+    each = list(prediction.probabilities.values()) if probabilities else []
+    if isinstance(task, MultiLabel):
+        return [prediction.labels, *each]
+    return [prediction.value] if prediction.label is None else [prediction.label, prediction.probability, *each]
+
+
+def warn_of_empty_texts(rows: Sequence[Sentence]) -> None:
+    """Log one warning that counts rows with an empty text: a model predicts these with confidence, too."""
+    columns = columns_of(rows)
+    if empty := [number for number, row in enumerate(zip(*columns, strict=True)) if not all(row)]:
+        unit = "row" if len(empty) == 1 else "rows"
+        shown = listed(empty, most=5)
+        LOGGER.warning("predicted %d %s with an empty text (%s %s, counted from 0)", len(empty), unit, unit, shown)
 
 
 def columns_of(rows: Sequence[Sentence]) -> list[list[str]]:

@@ -114,9 +114,14 @@ def read_examples(task: Task, source: Source, labelled: bool, on_problem: OnProb
             `on_problem` also: a malformed row, an empty or repeated id, text that is not text, or a label that is not
             legal.
     """
-    table = open_table(source, task.dialect, on_problem)
+    return examples_of(task, open_table(source, task.dialect, on_problem), str(source), labelled, on_problem)
+
+
+def examples_of(task: Task, table: Table, source: str, labelled: bool, on_problem: OnProblem = refuse) -> Examples:
+    """The rows of an open table as rows of a task; see `read_examples`."""
     table.require((*([task.id] if task.id else []), *task.text, *(task.label_columns if labelled else ())))
     rows: list[list[str]] = []
+    numbers: list[int] = []
     labels: list[Any] = []
     incomplete: list[int] = []
     number_of_id: dict[str, int] = {}
@@ -135,18 +140,20 @@ def read_examples(task: Task, source: Source, labelled: bool, on_problem: OnProb
         number_of_id[identifier] = number
         labels.append(label)
         rows.append(texts)
+        numbers.append(number)
     if not rows:
         raise InputError(f"{table.name}: no usable row; expected at least one with a text{' and a label' * labelled}")
     action = ("left out", "without a label or a sentence") if labelled else ("kept", "with an empty sentence")
-    warn_incomplete(str(source), *action, len(incomplete), incomplete[:5])
+    warn_incomplete(source, *action, len(incomplete), incomplete[:5])
     values, classes = task.encode_labels(labels) if labelled else (None, ())
     return Examples(
         sentences=tuple(map(list, zip(*rows, strict=True))),
         labels=values,
         classes=classes,
         ids=list(number_of_id) if task.id else None,
-        source=str(source),
+        source=source,
         dropped=len(incomplete) if labelled else 0,
+        numbers=np.array(numbers),
     )
 
 

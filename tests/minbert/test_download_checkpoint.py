@@ -23,6 +23,27 @@ from tests.minbert.reference_checkpoints import SHAPE, as_pickle, assert_same_ou
 # Folders.
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("./run", "../run", "/no/run", "~/run", "runs/finetune-run", "a/b/c", "here/finetune-run", "here/run/"),
+        *("finetune-run-0123456789abcdef", "folder\\run"),
+    ],
+)
+def test_what_looks_like_a_path_and_is_none_does_not_ask_the_hub(name, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(download_checkpoint, "_from_hub", pytest.fail)
+    assert load_error(name).startswith(f"{name}: no such folder")
+
+
+def test_a_mistyped_folder_is_answered_with_the_one_that_is_most_alike(tmp_path):
+    (tmp_path / "finetune-run-0123456789abcdef").mkdir()
+    assert load_error(tmp_path / "finetune-rum-0123456789abcdef").endswith(
+        f"; did you mean {tmp_path / 'finetune-run-0123456789abcdef'}?"
+    )
+
+
 def test_an_incomplete_folder_is_refused(tmp_path):
     assert load_error(tmp_path).startswith(f"{tmp_path}: no config.json")
     save_reference(tmp_path)
@@ -156,7 +177,6 @@ def test_a_revision_is_fetched_from_its_own_commit(hub, tmp_path):
     [
         ("someone/absent", None, "someone/absent: no such folder, and no such checkpoint on the hub"),
         ("someone/tiny", "v9", "someone/tiny at revision v9: no such folder, and no such checkpoint on the hub"),
-        ("a/b/c", None, "a/b/c: no such folder, and no such checkpoint on the hub"),
         ("someone/empty", None, "someone/empty: the hub repository has no config.json"),
         ("someone/weightless", None, "someone/weightless: the hub repository has no weights; expected model.safeten"),
     ],

@@ -418,6 +418,9 @@ REFUSED = (
     ("--seed is 4294967296; expected below 4294967296", "evaluate --model m --seed 4294967296"),
     ("--precision int8 is for suites of frozen embeddings", "evaluate --model m --precision int8"),
     ("--pooling is for suites of frozen embeddings", "evaluate --model m --pooling mean"),
+    ("--suite sts needs --data, SentEval's data folder", "evaluate --model m --suite sts"),
+    ("runs/finetune-typo: no such folder; expected a run", "evaluate --model runs/finetune-typo"),
+    ("runs/finetune-typo: no such folder; expected a run", "predict --model runs/finetune-typo"),
     ("e.txt: expected a name that ends in .npy", "embed text.txt e.txt"),
     ("--batches is -1; expected at least 1", "probe --model m --batches -1"),
     (

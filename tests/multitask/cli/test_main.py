@@ -115,8 +115,9 @@ def test_evaluate_each_kept_model(run, small_data, tmp_path):
 def test_evaluate_writes_into_the_models_folder_by_default(run, small_data, tmp_path, capsys):
     model = shutil.copytree(Artefact(run).model_folder(), tmp_path / "model")
     assert call("evaluate", "--model", model, "--data", small_data, "--split", "train", *CPU) == 0
-    assert json.loads((model / "evaluation-train.json").read_text())["split"] == "train"
-    assert capsys.readouterr().out.splitlines()[-1] == str(model / "evaluation-train.json")
+    written = model / f"evaluation-train-{small_data.name}.json"  # no run says what its own data are
+    assert json.loads(written.read_text())["split"] == "train"
+    assert capsys.readouterr().out.splitlines()[-1] == str(written)
 
 
 def test_evaluate_says_what_was_trained_on(run, small_data, tmp_path, capsys):

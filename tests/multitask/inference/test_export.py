@@ -151,14 +151,34 @@ def test_without_onnx_the_error_says_how_to_get_it(tiny_encoder, tmp_path, monke
 def test_the_command(tiny_encoder, tmp_path, capsys):
     from sentence_transformers import SentenceTransformer
 
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "old.txt").touch()
     options = ["--to", "sentence-transformers", "--pooling", "mean", "--normalize"]
     assert main(["export", "--model", str(tiny_encoder), "--output", str(tmp_path / "out"), *options]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'out'}\n"
-    assert not (tmp_path / "out" / "old.txt").exists()
     expected = SentenceEncoder.load(tiny_encoder, pooling="mean", **EXACT).encode(SENTENCES, normalize=True)
     np.testing.assert_allclose(SentenceTransformer(str(tmp_path / "out")).encode(SENTENCES), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("to", ["transformers", "sentence-transformers"])
+def test_only_an_earlier_export_is_replaced(tiny_encoder, tmp_path, monkeypatch, capsys, to):
+    out, mine = tmp_path / "out", tmp_path / "mine"
+    arguments = ["export", "--model", str(tiny_encoder), "--to", to, "--output"]
+    out.mkdir()  # an empty folder is as good as none
+    assert main([*arguments, str(out)]) == 0
+    (out / "vocab.txt").unlink(missing_ok=True)
+    assert main([*arguments, str(out)]) == 0
+    capsys.readouterr()
+    mine.mkdir()
+    (mine / "thesis.tex").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    monkeypatch.chdir(mine)
+    for refused in (mine, tmp_path / "file", tiny_encoder, "."):
+        assert main([*arguments, str(refused)]) == 2
+        assert capsys.readouterr().err.startswith(f"error: --output {refused}: ")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert main([*arguments, "."]) == 2  # it would be renamed under the feet of the shell
+    assert (mine / "thesis.tex").read_text() == (tmp_path / "file").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file", "mine", "out"]
 
 
 # What it was trained on.

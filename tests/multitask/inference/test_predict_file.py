@@ -227,3 +227,51 @@ def test_memory_does_not_grow_with_the_file(model, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "table_writer", writer)
     predict_file(model, ["topic"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
     assert sizes == [2] * 12 + [1]
+
+
+def test_a_column_name_that_occurs_twice_is_refused(model, tmp_path):
+    (tmp_path / "i.csv").write_text("question,a,a\nWho?,1,2\n")
+    (tmp_path / "i.jsonl").write_text('{"question": "Why?"}\n{"question": "Who?", "a": 1, "a": 2}\n')
+    for name in ("i.csv", "i.jsonl"):
+        with pytest.raises(InputError, match=rf"{name}.*\ba\b.*(twice|2 times)"):
+            predict_file(model, ["topic"], tmp_path / name, tmp_path / "o.jsonl", CPU)
+    assert not (tmp_path / "o.jsonl").exists()
+
+
+def test_nested_values_stay_json_in_csv_and_numbers_that_are_none_are_no_json(model, tmp_path):
+    nested = {"list": ["a", "b"], "object": {"x": [1, None], "y": "é"}, "flag": True, "nothing": None}
+    write(tmp_path / "i.jsonl", [{"question": "Who?", **nested}])
+    predict_file(model, ["tags"], tmp_path / "i.jsonl", tmp_path / "o.csv", CPU)
+    (row,) = read(tmp_path / "o.csv")
+    assert {name: json.loads(row[name]) for name in ("list", "object", "flag")} == {
+        name: nested[name] for name in ("list", "object", "flag")
+    }
+    assert row["nothing"] == ""
+    numbers = [{"question": "Who?", "price": float("nan"), "parts": [1.5, float("nan")]}]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(numbers), tmp_path / "i.parquet")
+    predict_file(model, ["topic"], tmp_path / "i.parquet", tmp_path / "o.jsonl", CPU)
+
+    def no_number(text):
+        pytest.fail(f"{text} is no JSON")
+
+    row = json.loads((tmp_path / "o.jsonl").read_text(), parse_constant=no_number)
+    assert (row["price"], row["parts"]) == (None, [1.5, None])
+    (tmp_path / "o.jsonl").unlink()
+    write(tmp_path / "i.jsonl", [{"question": "Who?", "price": float("inf")}])
+    with pytest.raises(InputError, match="price is Infinity, which JSON cannot hold"):
+        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl", CPU)
+    assert not (tmp_path / "o.jsonl").exists()
+
+
+def test_empty_texts_are_counted_and_their_rows_named(model, tmp_path, caplog):
+    write(tmp_path / "i.csv", [{"question": text} for text in ("Who?", " ", "Why?", "a", "", "b")])
+    predict_file(model, ["topic", "stars"], tmp_path / "i.csv", tmp_path / "o.csv", CPU)
+    (message,) = caplog.messages
+    assert message == f"{tmp_path / 'i.csv'}: predicted 2 rows with an empty text (lines 3, 6)"
+    caplog.clear()
+    model.predict("topic", ["Who?", "", " "])
+    model.predict("same", [("a", "b"), ("a", "")])
+    assert caplog.messages == [
+        "predicted 2 rows with an empty text (rows 1, 2, counted from 0)",
+        "predicted 1 row with an empty text (row 1, counted from 0)",
+    ]

@@ -1,0 +1,97 @@
+"""Which data a model is used with if none are named: those that its run was trained with, as long as they are the same.
+
+The run's inputs.json says where they were, and has a hash of every file.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minbert.errors import InputError
+from minbert.files import read_json, sha256_of_file
+from multitask.data.problems import LOGGER
+from multitask.runs.artefact import is_run
+from multitask.stages.reads import rows_of
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.task import Split
+
+SAMPLE = Path("data/sample")
+HASHES: dict[str, Split] = {"training": "train", "dev": "dev", "test": "test"}
+"""The entries of inputs.json that have hashes of files, and the splits that these are."""
+
+
+class ModelData(NamedTuple):
+    """A tasks file, or the folder of the course's files; `own`: whether it is what the model's run was trained with."""
+
+    path: Path
+    own: bool
+
+
+def data_for(model: str | Path, given: Path | None) -> ModelData:
+    """The data that a model is used with; logs their path.
+
+    Args:
+        model: a run, a checkpoint of one, or any other model, whose data are the sample if none are given.
+        given: a tasks file or a folder; None: those that the run was trained with.
+
+    Raises:
+        InputError: none are given, and those of the run are gone or have changed.
+    """
+    found = _find(model, given)
+    LOGGER.info("data: %s", found.path)
+    return found
+
+
+def _find(model: str | Path, given: Path | None) -> ModelData:
+    run = trained_run(run_of(Path(model)))
+    if run is None:
+        return ModelData(SAMPLE if given is None else given, own=False)
+    inputs = read_json(run / "inputs.json", dict)
+    recorded = Path(str(inputs["labels"]["data"]))
+    if given is not None:
+        same = given.resolve() == recorded.resolve() or bool(inputs.get("dev"))
+        return ModelData(given, own=same and given.exists() and changed_file(inputs, given) is None)
+    remedy = "name the data with --data or --tasks-file"
+    if not recorded.exists():
+        raise InputError(f"{recorded}: {run} was trained with it, and it is not here; {remedy}")
+    if file := changed_file(inputs, recorded):
+        raise InputError(f"{file}: changed since {run} was trained with it; {remedy}")
+    return ModelData(recorded, own=True)
+
+
+def run_of(model: Path) -> Path:
+    """The run that a checkpoint belongs to, or the folder itself if it belongs to none."""
+    folder = model.absolute()
+    return folder.parent.parent if folder.parent.name == "checkpoints" else model
+
+
+def trained_run(run: Path) -> Path | None:
+    """The run, or the nearest one that it was made from, that read rows; None if there is no such run."""
+    while is_run(run):
+        inputs = read_json(run / "inputs.json", dict)
+        if any(inputs.get(use) for use in HASHES):
+            return run
+        run = Path(str(inputs.get("labels", {}).get("start", "")))
+    return None
+
+
+def changed_file(inputs: Mapping[str, Any], data: Path) -> str | None:
+    """A task's file whose hash is another one than a run's inputs.json says; None if there is none."""
+    tasks = load_tasks(data)
+    for use, split in HASHES.items():
+        for name, fingerprint in inputs.get(use, {}).items():
+            if name in tasks and rows_of([tasks[name]], split)[name] != fingerprint:
+                return str(getattr(tasks[name], split) or tasks[name].train)
+    return None
+
+
+@contextmanager
+def replaced_files_named(*places: Path) -> Iterator[None]:
+    """Log which of these files, or files in these folders, have other bytes when the block ends."""
+    files = [path for place in places for path in ([place] if place.is_file() else place.glob("*")) if path.is_file()]
+    before = {path: sha256_of_file(path) for path in files}
+    yield
+    for path, hash_before in before.items():
+        if sha256_of_file(path) != hash_before:
+            LOGGER.warning("%s: replaced; it had other contents", path)
