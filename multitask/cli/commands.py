@@ -59,7 +59,7 @@ class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Revision, _Data):
     """
 
     model: str = field(kw_only=True)
-    """The model: a run, a model folder, all-minilm-l6-v2 or a hub id."""
+    """The model: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id."""
     suite: Literal["multitask", "sts", "transfer", "retrieval", "geometry"] = "multitask"
     """`multitask`: the tasks' own sets. The others score frozen embeddings; their --data is SentEval's data folder.
     `sts`: seven similarity tasks by cosine (Spearman correlation); `transfer`: seven transfer tasks by logistic
@@ -108,7 +108,7 @@ class Predict(Computing, _BestOn, _Data):
     """
 
     model: Path = field(kw_only=True)
-    """The model: a run or a model folder."""
+    """The model: a run (`last`: the latest one) or a model folder."""
     task: tuple[str, ...] = ()
     """Tasks to predict. Default: all tasks of the model."""
     input: Path | None = None
@@ -164,7 +164,7 @@ class Embed(EmbeddingComputing, _Pooling, _Revision):
     output: Path = field(kw_only=True, metadata=POSITIONAL)
     """File to write; its name ends in .npy."""
     model: str = "all-minilm-l6-v2"
-    """The model: a run, a model folder, all-minilm-l6-v2 or a hub id."""
+    """The model: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id."""
     column: str | None = None
     """Column of the sentences of a table."""
     normalize: bool = False
@@ -180,7 +180,7 @@ class Probe(Computing, _Revision):
     """Show the gradient that an objective gives a model's embeddings: dissipation, weights of negatives, ratio."""
 
     model: str = field(kw_only=True)
-    """The model: a run, a model folder, all-minilm-l6-v2 or a hub id."""
+    """The model: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id."""
     data: Path = Path("data/sample")
     """Folder with the tasks' files and other sentences."""
     source: str = "unlabelled"
@@ -210,7 +210,7 @@ class Export(_Pooling, _Revision):
     """
 
     model: str = field(kw_only=True)
-    """The model: a run, a model folder, all-minilm-l6-v2 or a hub id."""
+    """The model: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id."""
     output: Path = field(kw_only=True)
     """Folder to write: a new or empty one, or an earlier export, which is replaced."""
     to: Literal["transformers", "sentence-transformers", "onnx"] = "transformers"
@@ -271,7 +271,8 @@ class Explore(Computing, _Data):
     """
 
     model: str = field(kw_only=True)
-    """The model: a run, a model folder, all-minilm-l6-v2 or a hub id. NAME=RUN gives it a name."""
+    """The model: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id. NAME=RUN gives
+    it a name."""
     compare: str | None = None
     """A second model to show next to it."""
     rows: Count | None = 2000

@@ -21,10 +21,15 @@ from multitask.cli.options import Option, build, did_you_mean, values_of
 from multitask.cli.settings_file import read_settings, settings_of, write_settings
 from multitask.cli.stage_commands import stage_commands
 from multitask.data.problems import plain
+from multitask.runs.artefact import last_run
 from multitask.runtime.errors import Interrupted, TrainingError
 from multitask.runtime.lazy import function_named
 
+logger = logging.getLogger("multitask")
+
 PROG = "multitask"
+LAST = "last"
+"""Names the latest run, where a model is expected."""
 HELP = {"--help", "-h", "--help-all"}
 ENTRY_POINTS = "multitask.commands"
 LONGEST_ERROR = 2000
@@ -126,6 +131,9 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
     settings = read_settings(Path(file), prog, command.stage, options) if file else {}
     changed = {o.name: o.read((settings | given)[o.name]) for o in options if o.name in settings | given}
     values = {option.name: option.default for option in options} | changed
+    if model := changed.get("model"):
+        changed["model"] = _without_last(model, Path(values.get("runs", "runs")))
+        values |= changed
     if missing := [option.flag for option in options if values[option.name] is MISSING]:
         raise InputError(f"{missing[0]} is missing (`{prog} --help` shows the options)")
     own = command.defaults(values) if command.defaults else {}
@@ -143,6 +151,16 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
         labels = {option.name: option.flag for option in options if command.is_flag(option)}
         labels |= {name: f"{file}: {name}" for name in settings.keys() - given.keys()}
         raise InputError(named_as_given(str(error), options, labels)) from None
+
+
+def _without_last(model: Any, runs: Path) -> Any:
+    """The name of a model, or of several, with the latest run in place of `last`."""
+    if isinstance(model, list):
+        return [_without_last(name, runs) for name in model]
+    if model != LAST or Path(LAST).exists():
+        return model
+    logger.info("--model %s: %s", LAST, found := last_run(runs))
+    return str(found)
 
 
 def named_as_given(error: str, options: Sequence[Option], labels: Mapping[str, str]) -> str:

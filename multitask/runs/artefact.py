@@ -320,6 +320,14 @@ def is_run(name: str | Path) -> bool:
     return (Path(name) / "inputs.json").is_file()
 
 
+def last_run(runs: Path) -> Path:
+    """The folder of the complete run with a model that ended last. Raises InputError if there is none."""
+    for done in sorted(runs.glob(f"*/{DONE}"), key=lambda path: path.stat().st_mtime_ns, reverse=True):
+        if Artefact(done.parent).kept_models():
+            return done.parent
+    raise InputError(f"{runs}: no complete run with a model; expected the folder of runs that a training wrote")
+
+
 def locate_model(name: str | Path, revision: str | None = None, best_on: str | None = None) -> Path:
     """A model folder from what a user names: a run's folder, or a checkpoint as `resolve` takes it.
 

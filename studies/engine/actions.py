@@ -2,16 +2,21 @@
 
 import json
 import sys
+from collections.abc import Sequence
+
+import pandas
 
 from minbert.errors import InputError
 from minbert.files import read_json
-from multitask.evaluation.text_tables import aligned, scores_table
+from multitask.evaluation.text_tables import aligned, number, scores_table
+from multitask.runs.artefact import Artefact, last_run, without_folders
 from multitask.runtime.options import RunOptions
 from studies.engine.commands import CollectGarbage, ListArtefacts, PlanTables, RunTables, ShowArtefact, VerifyArtefacts
 from studies.engine.garbage import Entry, collect, entries, find_entry, megabytes
 from studies.engine.local_engine import local_engine
 from studies.engine.plan import make_plan, rows_of
 from studies.engine.ray_engine import Ray
+from studies.engine.record import duration
 from studies.engine.run import run_preset, write_best_predictions
 from studies.report.report import write_report
 
@@ -74,8 +79,12 @@ def verify_artefacts(options: VerifyArtefacts) -> int:
 
 
 def show_artefact(options: ShowArtefact) -> int:
-    """Print the run's records and scores."""
-    entry = find_entry(options.runs, options.artefact)
+    """Print the run's records and scores, or compare runs."""
+    found = [find_entry(options.runs, last_run(options.runs).name if n == "last" else n) for n in options.named]
+    if len(found) > 1:
+        print(_comparison([entry.artefact for entry in found]))
+        return 0
+    [entry] = found
     folder = entry.artefact.folder
     for path in (folder / name for name in ("config.json", "inputs.json", "evaluation.json")):
         if path.is_file():
@@ -84,6 +93,28 @@ def show_artefact(options: ShowArtefact) -> int:
         print(scores_table(history))
     print(f"{folder}: {entry.state}, {megabytes(entry.size)}, needed by: {_needed_by(entry)}")
     return 0
+
+
+def _comparison(runs: Sequence[Artefact]) -> str:
+    """Settings that differ between runs, best scores and times, with a column for each run."""
+    made_from = [
+        read_json(run.folder / "config.json") | read_json(run.folder / "inputs.json")["labels"] for run in runs
+    ]
+    settings = pandas.DataFrame(
+        [pandas.json_normalize(of).map(lambda value: without_folders(str(value))).iloc[0] for of in made_from]
+    ).fillna("-")
+    scores = pandas.DataFrame([_best_scores(run) for run in runs]).fillna("-")
+    shown = settings.loc[:, settings.nunique() > 1].reset_index(drop=True).join(scores)
+    shown["time"] = [duration(run.seconds) if run.done else "unfinished" for run in runs]
+    rows = [["", *map(str, range(1, len(runs) + 1))], *([str(name), *of] for name, of in shown.items())]
+    return "\n".join([*(f"{place}  {run.folder}" for place, run in enumerate(runs, start=1)), "", aligned(rows)])
+
+
+def _best_scores(run: Artefact) -> dict[str, str]:
+    """The best of each dev score; none without any."""
+    lines = run.history() if (run.folder / "metrics.jsonl").is_file() else []
+    best = pandas.DataFrame([line["scores"] for line in lines]).max()
+    return {f"best {name}": number(score) for name, score in best.items()}
 
 
 def collect_garbage(options: CollectGarbage) -> int:

@@ -121,10 +121,13 @@ class VerifyArtefacts:
 
 @settings
 class ShowArtefact:
-    """Show what a run was made from, and its scores."""
+    """Show what a run was made from, and its scores after each epoch; or compare several runs.
 
-    artefact: str = field(metadata=POSITIONAL)
-    """The run's name, or the hash at the end of it."""
+    Of several runs it shows the settings that differ, the best scores and the times.
+    """
+
+    named: tuple[str, ...] = field(default=("last",), metadata=POSITIONAL)
+    """Runs: their names, the hashes at the end of these, or `last` for the latest run with a model."""
     runs: Path = Path("runs")
     """Folder of all runs."""
 

@@ -103,6 +103,15 @@ def test_evaluate_agrees_with_the_prediction_files_and_the_run(run, small_data, 
     np.testing.assert_equal(scores["tasks"], line["dev"])  # undefined scores are NaN in both
 
 
+def test_last_is_the_latest_run(run, small_data, tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    assert call("evaluate", "--model", "last", "--data", small_data, *CPU) == 2
+    (tmp_path / "runs").symlink_to(run.parent)
+    with caplog.at_level("INFO"):
+        assert call("evaluate", "--model", "last", "--data", small_data, "--output", "scores.json", *CPU) == 0
+    assert f"--model last: runs/{run.name}" in caplog.text
+
+
 def test_evaluate_each_kept_model(run, small_data, tmp_path):
     for task in TRAINED:
         report = tmp_path / f"{task}.json"

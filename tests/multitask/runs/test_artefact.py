@@ -15,7 +15,7 @@ from minbert.files import write_json
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runs import artefact as artefacts
 from multitask.runs import run_hash
-from multitask.runs.artefact import KEEP, LOCKS, Artefact
+from multitask.runs.artefact import KEEP, LOCKS, Artefact, last_run
 from multitask.runs.run_hash import RunKey
 from multitask.stages.settings.pretrain import PretrainConfig
 
@@ -255,6 +255,21 @@ def test_a_complete_run_is_read_where_its_lock_may_not_be_opened(tmp_path, monke
     monkeypatch.setattr(artefacts, "exclusive", refuse)
     monkeypatch.setattr(artefacts, "write_text", refuse)  # nor is anything written
     assert place(tmp_path) == artefact
+
+
+def test_the_last_run_is_the_complete_one_with_a_model_that_ended_last(tmp_path):
+    with pytest.raises(InputError, match=f"{tmp_path}: no complete run with a model"):
+        last_run(tmp_path)
+    found = [place(tmp_path, config=Config(epochs=epochs)) for epochs in (1, 2, 3, 4)]
+    for time, run in enumerate(found):
+        if run is not found[2]:  # has no model
+            (run.folder / "checkpoints" / "best").mkdir(parents=True)
+            (run.folder / "checkpoints" / "best" / "model.safetensors").touch()
+            write_json(run.folder / "best.json", {"overall": "best"})
+        if run is not found[3]:  # is not complete
+            run.finish()
+            os.utime(run.folder / "DONE", (time, time))
+    assert last_run(tmp_path) == found[1].folder
 
 
 def test_a_run_without_models_says_what_to_pass(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.cli.main import main
-from multitask.runs.artefact import Weights
+from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import run_stage
@@ -154,6 +154,15 @@ def test_commands_list_show_and_collect(runs: Path, capsys: pytest.CaptureFixtur
     assert '"sources"' in output
     assert "complete" in output.splitlines()[-1]
     assert main(["experiments", "show", "nothing", *where]) == 2
+    capsys.readouterr()
+    evaluated = next(runs.glob("evaluate-*"))
+    assert main(["experiments", "show", *(path.name for path in runs.glob("finetune-*")), evaluated.name, *where]) == 0
+    rows = {line[:30].strip(): line[30:].split() for line in capsys.readouterr().out.splitlines()[4:]}
+    best = [max(line["scores"]["overall"] for line in Artefact(path).history()) for path in runs.glob("finetune-*")]
+    assert rows["best overall"] == [*(f"{score:.4f}" for score in best), "-"]
+    assert len(set(rows["start"])) == 3
+    assert "seed" in rows  # which evaluations do not have
+    assert "epochs" in rows
     (runs / "experiments-sample.json").unlink()
     assert main(["experiments", "gc", *where]) == 0
     assert len(entries(runs)) == 5
