@@ -127,10 +127,15 @@ class Tokenizer:
     def _encode_batch(self, inputs: list[Any]) -> list[Any]:
         try:
             return self.backend.encode_batch_fast(inputs)
-        except Exception as error:
-            if type(error) is not Exception:  # the Rust side raises bare Exception of a tokenizer that is damaged
+        except BaseException as error:
+            # The Rust side raises bare Exception, and of a panic what is no Exception at all.
+            if type(error) is not Exception and type(error).__name__ != "PanicException":
                 raise
-            raise InputError(f"{self.source}: the tokenizer cannot split a text ({error!s:.200})") from None
+            for each in inputs if len(inputs) > 1 else ():  # which one?
+                self._encode_batch([each])
+            raise InputError(
+                f"{self.source}: the tokenizer cannot split the text {inputs[0]!r:.60} ({error!s:.200})"
+            ) from None
 
     def _special(self, *candidates: str) -> int:
         for token in candidates:

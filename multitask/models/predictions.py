@@ -60,7 +60,7 @@ def added_columns(task: Task, prefix: str = "", probabilities: bool = False) -> 
     name = f"{prefix}{task.name}"
     if not isinstance(task, Labelled):
         return [name]
-    each = [f"{name}_probability_{label}" for label in task.names] if probabilities else []
+    each = [f"{name}_probability_{label}" for label in task.shown_names.values()] if probabilities else []
     return [name, *([] if isinstance(task, MultiLabel) else [f"{name}_probability"]), *each]
 
 
@@ -69,7 +69,9 @@ def added_values(task: Task, prediction: Prediction, probabilities: bool = False
     each = list(prediction.probabilities.values()) if probabilities else []
     if isinstance(task, MultiLabel):
         return [prediction.labels, *each]
-    return [prediction.value] if prediction.label is None else [prediction.label, prediction.probability, *each]
+    if not isinstance(task, Labelled) or prediction.label is None:
+        return [prediction.value]
+    return [task.shown_names[prediction.label], prediction.probability, *each]
 
 
 def warn_of_empty_texts(rows: Sequence[Sentence]) -> None:

@@ -35,6 +35,8 @@ from multitask.tasks.task import Finite, Positive, Task
 POSITIVE = 4.0
 
 MOST_CLASSES = 1000
+SENTIMENT = ("very negative", "negative", "neutral", "positive", "very positive")
+"""What the labels 0 to 4 of the Stanford Sentiment Treebank mean."""
 LOG_TEMPERATURES = (math.log(0.05), math.log(20))
 
 ClassWeights = tuple[Positive, ...] | Literal["balanced"] | None
@@ -71,6 +73,12 @@ class Labelled(Task):
     def names(self) -> tuple[str, ...]:
         """The labels' names in the order of the classes."""
         return tuple(map(str, self.labels))
+
+    @property
+    def shown_names(self) -> dict[str, str]:
+        """Each label's name as people read it: the numbers of the course's sentiment task have words."""
+        course = self.prediction_file == "sst" and self.names == ("0", "1", "2", "3", "4")
+        return dict(zip(self.names, SENTIMENT if course else self.names, strict=True))
 
     @property
     def log_odds(self) -> bool:

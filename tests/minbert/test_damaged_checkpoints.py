@@ -200,7 +200,7 @@ def test_a_tokenizer_that_cannot_split_a_text_is_named(checkpoint):
     path.write_text(json.dumps(settings))
     tokenizer = load_tokenizer(str(checkpoint))
     for split in (tokenizer.encode, tokenizer.lengths):
-        with pytest.raises(InputError, match=f"{checkpoint}: the tokenizer cannot split a text .*Missing"):
+        with pytest.raises(InputError, match=f"{checkpoint}: the tokenizer cannot split the text .*Missing"):
             split(["\u4e00\u16a0"])
     with pytest.raises(TypeError):  # of the caller
         tokenizer.encode([None])

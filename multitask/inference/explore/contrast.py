@@ -1,10 +1,9 @@
 """What a contrastive objective does to a handful of sentences: similarities, the gradient's components, and a step."""
 
-import copy
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,18 +12,18 @@ from minbert.errors import InputError
 from minbert.settings import help_texts
 from multitask.evaluation.gradient_probe import GradientComponents, probe
 from multitask.evaluation.probe_encoder import training_mode
+from multitask.inference.explore.explain import with_shared_weights
 from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.objectives import OBJECTIVES, Objective, describe, unit
+from multitask.objectives import OBJECTIVES, Objective, unit
+from multitask.objectives.config import ObjectiveConfig
 from multitask.objectives.gradient_paradigm import GradientParadigm
 from multitask.objectives.mixed_components import Mixed
 from multitask.objectives.noncontrastive import GradientForm
-from multitask.objectives.parameters import bounds, choices, optional, parameters
+from multitask.objectives.parameters import bounds, choices, optional, parameters, text_of
 
 MOST_SENTENCES = 12
 ONLY_GRADIENTS = (GradientParadigm, GradientForm, Mixed)
 """Objectives whose values have no meaning."""
-WIDTH = 100
-"""A slider without an upper bound reaches so many times its default, and to the default divided by it."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +31,14 @@ class Contrast:
     """What an objective does to a batch.
 
     Args:
-        similarity: cosines of anchors (rows) with positives (columns), [pairs, pairs].
-        similarity_after: the same after a step.
+        before: cosines of anchors (rows) with positives (columns), [pairs, pairs].
+        after: the same after a step.
         losses: before and after the step; None if only the objective's gradient has a meaning.
         components: of the gradient before the step.
     """
 
-    similarity: Tensor
-    similarity_after: Tensor
+    before: Tensor
+    after: Tensor
     losses: tuple[float, float] | None
     components: GradientComponents
 
@@ -49,7 +48,7 @@ def dropout_views(
 ) -> tuple[Tensor, Tensor]:
     """Embeddings of sentences under two dropout masks, as SimCSE's anchors and positives: [sentences, hidden] twice.
 
-    Other threads may use the encoder meanwhile, because a copy that shares its weights is switched to training.
+    Other threads may use the encoder meanwhile.
 
     Args:
         encoder: the model.
@@ -57,30 +56,22 @@ def dropout_views(
         dropout: probability of each dropout layer, 0 to 1.
         seed: of the masks.
     """
-    weights = chain(encoder.model.parameters(), encoder.model.buffers())
-    shared = copy.deepcopy(encoder.model, {id(weight): weight for weight in weights})
-    shared.set_dropout(dropout)
-    viewer = SentenceEncoder(shared, encoder.tokenizer, encoder.pooling, encoder.runtime, encoder.max_length)
+    own = with_shared_weights(encoder.model)
+    own.set_dropout(dropout)
+    viewer = SentenceEncoder(own, encoder.tokenizer, encoder.pooling, encoder.runtime, encoder.max_length)
     with training_mode(viewer, dropout=True, seed=seed):
         first, second = (torch.from_numpy(viewer.encode(sentences)) for _ in range(2))
     return first, second
 
 
 def contrast(objective: Objective, anchors: Tensor, positives: Tensor, length: float) -> Contrast:
-    """What an objective does to a batch, and what a step of gradient descent changes.
-
-    Args:
-        objective: without labels.
-        anchors: [pairs, dim], raw embeddings.
-        positives: [pairs, dim].
-        length: of the step, see `step`.
-    """
+    """What an objective without labels does to raw embeddings, [pairs, dim] each; `length` of the step as in `step`."""
     moved = step(objective, anchors, positives, length)
-    before = objective(anchors.double(), positives.double()).item()
+    value = objective(anchors.double(), positives.double()).item()
     return Contrast(
-        similarity=unit(anchors.double()) @ unit(positives.double()).T,
-        similarity_after=moved[0] @ moved[1].T,
-        losses=None if isinstance(objective, ONLY_GRADIENTS) else (before, objective(*moved).item()),
+        before=unit(anchors.double()) @ unit(positives.double()).T,
+        after=moved[0] @ moved[1].T,
+        losses=None if isinstance(objective, ONLY_GRADIENTS) else (value, objective(*moved).item()),
         components=probe(objective, anchors, positives),
     )
 
@@ -109,76 +100,40 @@ def step(objective: Objective, anchors: Tensor, positives: Tensor, length: float
 
 
 def different_sentences(sentences: Sequence[str]) -> tuple[str, ...]:
-    """The sentences that are not blank, each once: a repeated one would be a false negative.
-
-    Raises:
-        InputError: fewer than two, or more than the page shows.
-    """
-    found = tuple(dict.fromkeys(text.strip() for text in sentences if text.strip()))
+    """The sentences, each once: a repeated one would be a false negative. Raises InputError for too few or too many."""
+    found = tuple(dict.fromkeys(sentences))
     if not 2 <= len(found) <= MOST_SENTENCES:
         raise InputError(f"{len(found)} different sentences; expected 2 to {MOST_SENTENCES}, one a line")
     return found
 
 
-@dataclass(frozen=True)
-class Control:
-    """How the page asks for a parameter: a list of choices, or a slider.
+def fields_of(kind: type[Objective]) -> list[dict[str, Any]]:
+    """The parameters as the page asks for them: choices, or a number with its bounds and a step for the arrow keys.
 
-    Args:
-        name: of the parameter.
-        help: what it means.
-        default: its default; None: off.
-        choices: the texts that it takes; empty for a number.
-        low: left end of a slider.
-        high: right end of a slider.
-        logarithmic: whether equal ways on the slider are equal factors.
-        start: where a slider stands when a parameter that is off by default is switched on.
-        optional: whether it can be off.
+    The weight of hard negatives, which the page does not have, is none of them: it has no lower bound.
     """
-
-    name: str
-    help: str
-    default: float | str | None
-    choices: tuple[str, ...] = ()
-    low: float = 0.0
-    high: float = 0.0
-    logarithmic: bool = False
-    start: float = 0.0
-    optional: bool = False
-
-
-@dataclass(frozen=True)
-class ObjectiveForm:
-    """An objective as the page shows it: its name, its description, and a control for each parameter."""
-
-    name: str
-    description: str
-    controls: tuple[Control, ...]
-
-
-def objective_forms() -> list[ObjectiveForm]:
-    """The objectives whose gradient the probe can decompose: those without labels."""
-    return [
-        ObjectiveForm(name, describe(name), tuple(controls(kind)))
-        for name, kind in OBJECTIVES.items()
-        if kind.takes_labels == "none"
-    ]
-
-
-def controls(kind: type[Objective]) -> Iterator[Control]:
-    """The controls of an objective's parameters, but for the weight of hard negatives, which the page has not."""
-    texts = help_texts(kind)
+    texts, found = help_texts(kind), []
     for name, parameter in parameters(kind).items():
-        default, limits = parameter.default, bounds(parameter)
-        high = limits.get("le", math.inf)
-        found = Control(name, texts[name], default, choices(parameter), optional=optional(parameter))
-        if found.choices:
-            yield found
-        elif "gt" in limits:
-            start = default or 0.05
-            high = min(high, start * WIDTH)
-            yield replace(found, low=start / WIDTH, high=high, logarithmic=True, start=start)
-        elif "ge" in limits:
-            low = limits["ge"]
-            start = low + 0.3 if default is None else default
-            yield replace(found, low=low, high=high if high < math.inf else max(4 * start, low + 4), start=start)
+        limits = bounds(parameter)
+        low, default = limits.get("gt", limits.get("ge")), parameter.default
+        if low is not None or choices(parameter):
+            size = default if isinstance(default, float) and default > 0 else 0.1
+            step = 10.0 ** math.floor(math.log10(size))
+            number = {"low": low, "high": limits.get("le"), "step": step, "optional": optional(parameter)}
+            start = "" if default is None else text_of(default)
+            found.append({"name": name, "help": texts[name], "default": start, "choices": choices(parameter), **number})
+    return found
+
+
+def without_labels() -> dict[str, type[Objective]]:
+    """The objectives whose gradient the probe can decompose."""
+    return {name: kind for name, kind in OBJECTIVES.items() if kind.takes_labels == "none"}
+
+
+def objective_of(name: str, texts: Mapping[str, str]) -> Objective:
+    """An objective without labels, from texts; a blank one switches a parameter off. Raises InputError."""
+    given = ",".join(f"{key}={text.strip() or 'none'}" for key, text in texts.items())
+    objective = ObjectiveConfig.parse(f"{name}:{given}" if given else name).build()
+    if objective.takes_labels != "none":
+        raise InputError(f"{name} learns from labels; choose one of: {', '.join(without_labels())}")
+    return objective

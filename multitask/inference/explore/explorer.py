@@ -1,32 +1,36 @@
 """What the page's requests share: the dev sets with predictions, embeddings that were computed, and one worker."""
 
-import asyncio
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from numpy.typing import NDArray
+from pandas import DataFrame
 from torch import Tensor
 
 from multitask.data.examples import Examples
-from multitask.evaluation.calibration_and_errors import written_label
-from multitask.evaluation.task_predictions import estimate, located, tokenised
+from multitask.evaluation.calibration_and_errors import confidence_of, written_label
+from multitask.evaluation.task_predictions import estimate, located, tokenised, written
 from multitask.inference.explore.contrast import dropout_views
-from multitask.inference.explore.dev_rows import DevRow, dev_rows, shown_label
-from multitask.inference.explore.neighbours import Corpus, Map, Method, draw_map
+from multitask.inference.explore.neighbours import Map, Method, draw_map
 from multitask.inference.serve.batching import QueueFull
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.tasks.declarations import default_tasks, load_tasks
-from multitask.tasks.kinds import Labelled
+from multitask.tasks.kinds import Classification, Labelled, MultiLabel
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Task
 
 MOST_WAITING = 16
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Spreadsheets run a text that begins with one of these as a formula (OWASP, "CSV Injection")."""
 
 Answer = TypeVar("Answer")
 
@@ -37,15 +41,15 @@ class DevSet:
 
     Args:
         columns: names of the sentences' columns.
-        corpus: its sentences, each once. Those of pairs have no labels.
-        rows: for each model that has the task, the rows with its predictions.
+        sentences: its different sentences, each with its label; those of pairs have none.
+        rows: for each model that has the task, the rows with its predictions, see `dev_rows`.
         total: number of rows in the file, of which the first ones may be taken.
     """
 
     columns: tuple[str, ...]
-    corpus: Corpus
-    rows: Mapping[str, list[DevRow]] = field(default_factory=dict)
-    total: int = 0
+    sentences: Mapping[str, str]
+    rows: Mapping[str, DataFrame]
+    total: int
 
 
 def load_dev_sets(models: Mapping[str, MultitaskModel], data: Path, most: int | None) -> dict[str, DevSet]:
@@ -65,7 +69,7 @@ def load_dev_sets(models: Mapping[str, MultitaskModel], data: Path, most: int | 
 
 
 def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], most: int | None) -> DevSet:
-    rows: dict[str, list[DevRow]] = {}
+    rows: dict[str, DataFrame] = {}
     task, everything = declared, load_rows(declared, "dev", labelled=True)
     for key, model in models.items():
         if name in model.tasks:
@@ -77,20 +81,80 @@ def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], mo
     part = _first(everything, most)
     if isinstance(task, Labelled) and not task.labels:
         task = replace(task, labels=part.classes)
-    labels = [shown_label(written_label(task, label)) for label in np.asarray(part.labels)]
-    return DevSet(task.text, _corpus(part, labels), rows, len(everything))
+    if task.pair:
+        sentences = dict.fromkeys((text for column in part.sentences for text in column), "")
+    else:
+        labels = [_shown(task, written_label(task, label)) for label in np.asarray(part.labels)]
+        sentences = dict(zip(part.sentences[0], labels, strict=True))
+    return DevSet(task.text, sentences, rows, len(everything))
 
 
 def _first(examples: Examples, most: int | None) -> Examples:
     return examples if most is None else examples.take(np.arange(min(most, len(examples))))
 
 
-def _corpus(examples: Examples, labels: list[str]) -> Corpus:
-    if len(examples.sentences) == 1:
-        different = dict(zip(examples.sentences[0], labels, strict=True))
-        return Corpus(tuple(different), tuple(different.values()))
-    sentences = tuple(dict.fromkeys(text for column in examples.sentences for text in column))
-    return Corpus(sentences, ("",) * len(sentences))
+def dev_rows(task: Task, estimates: NDArray[np.float64], examples: Examples) -> DataFrame:
+    """The rows of a labelled set in file order, with a model's predictions.
+
+    Args:
+        task: with labels.
+        estimates: the model's, see `Task.estimate`.
+        examples: the rows.
+
+    Returns:
+        `row`, its number in the file from 0; `texts`, a tuple; `gold`, its label, and `predicted`, the model's, as the
+        page shows them; `confidence`, the probability of the prediction (of several labels a row that of the least
+        certain one; NaN of numbers); `error`, the distance of a number from the label, otherwise 0 of a right and 1 of
+        a wrong prediction.
+    """
+    labels, decided = np.asarray(examples.labels), task.decide(estimates)
+    confidence = np.full(len(labels), np.nan)
+    errors = np.abs(decided - labels)
+    if isinstance(task, Classification | MultiLabel):
+        confidence = confidence_of(task, estimates).reshape(len(labels), -1).min(axis=1)
+        errors = (decided != labels).reshape(len(labels), -1).any(axis=1)
+    return DataFrame(
+        {
+            "row": range(len(labels)),
+            "texts": list(zip(*examples.sentences, strict=True)),
+            "gold": [_shown(task, written_label(task, label)) for label in labels],
+            "predicted": [_shown(task, found) for found in written(task, estimates)],
+            "confidence": confidence,
+            "error": errors.astype(np.float64),
+        }
+    )
+
+
+def _shown(task: Task, label: str | float) -> str:
+    """A label or prediction as people read it: names, and numbers with four digits."""
+    if not isinstance(label, str):
+        return f"{label:.4g}"
+    return task.shown_names.get(label, label) if isinstance(task, Labelled) else label
+
+
+def csv_of(rows: DataFrame, columns: Sequence[str]) -> str:
+    """Rows as CSV. A text that a spreadsheet would run as a formula gets an apostrophe in front.
+
+    Args:
+        rows: see `dev_rows`.
+        columns: names of the sentences' columns.
+    """
+    file = io.StringIO()
+    writer = csv.writer(file)  # with the line ends of RFC 4180, so that carriage returns are quoted, too
+    writer.writerow(map(safe, ("row", *columns, "gold", "predicted", "confidence", "error")))
+    for row in rows.itertuples():
+        texts = map(safe, (*row.texts, row.gold, row.predicted))
+        writer.writerow([row.row, *texts, "" if np.isnan(row.confidence) else row.confidence, row.error])
+    return file.getvalue()
+
+
+def safe(text: str) -> str:
+    """A text that no spreadsheet takes for a formula. Numbers stay as they are."""
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if text.startswith(FORMULA) else text
+    return text
 
 
 class Explorer:
@@ -107,30 +171,23 @@ class Explorer:
             name: SentenceEncoder(model.encoder, model.tokenizer, model.pooling, model.runtime, model.max_length)
             for name, model in models.items()
         }
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="page")
-        self._waiting = 0
+        self._one_at_a_time = CapacityLimiter(1)
         self.encode_corpus = lru_cache(8)(self.encode)
         self.map = lru_cache(8)(self._map)
         self.views = lru_cache(16)(self._views)
 
     async def compute(self, work: Callable[[], Answer]) -> Answer:
-        """The result of this work, computed in the worker. Raises QueueFull if too much work waits for it."""
-        if self._waiting >= MOST_WAITING:
+        """The result of this work, computed in a thread. Raises QueueFull if too much work waits for it."""
+        if self._one_at_a_time.statistics().tasks_waiting >= MOST_WAITING:
             raise QueueFull(1)
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._worker, work)
-        finally:
-            self._waiting -= 1
+        return await run_sync(work, limiter=self._one_at_a_time)
 
     def encode(self, model: str, sentences: tuple[str, ...]) -> NDArray[np.float32]:
         """Embeddings of sentences, [sentences, hidden]."""
         return self._encoders[model].encode(sentences)
 
     def _map(self, model: str, sentences: tuple[str, ...], method: Method) -> Map:
-        """See `draw_map`."""
         return draw_map(self.encode_corpus(model, sentences), method)
 
     def _views(self, model: str, sentences: tuple[str, ...], dropout: float, seed: int) -> tuple[Tensor, Tensor]:
-        """See `dropout_views`."""
         return dropout_views(self._encoders[model], sentences, dropout, seed)

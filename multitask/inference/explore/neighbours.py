@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
 
 from minbert.errors import InputError
 from multitask.inference.search import search
@@ -19,31 +20,18 @@ Points = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Corpus:
-    """Sentences to search in.
-
-    Args:
-        sentences: different texts.
-        labels: one for each sentence; empty texts if they have none.
-    """
-
-    sentences: tuple[str, ...]
-    labels: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Map:
     """The plane in which sentences are shown.
 
     Args:
         points: coordinates of the first sentences, [points, 2].
         place: maps a query, [hidden], to its coordinates, [2].
-        variance: the share of the sentences' variance along each axis; None if the axes have no meaning.
+        variance: the share of the sentences' variance in the plane; None if distances have no meaning.
     """
 
     points: Points
     place: Callable[[NDArray[np.float32]], Points]
-    variance: tuple[float, float] | None
+    variance: float | None
 
 
 def nearest(query: NDArray[np.float32], embeddings: NDArray[np.float32]) -> list[tuple[int, float]]:
@@ -65,28 +53,22 @@ def draw_map(embeddings: NDArray[np.float32], method: Method) -> Map:
     """
     if len(embeddings) < 3:
         raise InputError(f"{len(embeddings)} different sentences; expected at least 3 for a map")
-    return (_principal_map if method == "pca" else _umap)(_unit(embeddings[:MOST_POINTS]))
+    rows = _unit(embeddings[:MOST_POINTS])
+    if not np.ptp(rows, axis=0).any():  # all sentences are one point, which has no directions
+        return Map(np.zeros((len(rows), 2)), lambda _: np.zeros(2), 0.0)
+    plane = PCA(2, svd_solver="full") if method == "pca" else _umap(len(rows))
+    points = plane.fit_transform(rows)
+    variance = float(plane.explained_variance_ratio_.sum()) if method == "pca" else None
+    return Map(points, lambda query: plane.transform(_unit(query[None]))[0], variance)
 
 
-def _principal_map(rows: Points) -> Map:
-    from sklearn.decomposition import PCA
-
-    with np.errstate(invalid="ignore"):  # the shares are NaN if all sentences are the same point
-        plane = PCA(2, svd_solver="full").fit(rows)
-    first, second = np.nan_to_num(plane.explained_variance_ratio_).tolist()
-    return Map(plane.transform(rows), lambda query: plane.transform(_unit(query[None]))[0], (first, second))
-
-
-def _umap(rows: Points) -> Map:
+def _umap(count: int) -> Any:
     try:
         from umap import UMAP
     except ModuleNotFoundError:
         raise InputError('UMAP needs umap-learn; install with: pip install -e ".[explore]"') from None
-    if not np.ptp(rows, axis=0).any():  # of one point, UMAP's start is NaN
-        return Map(np.zeros((len(rows), 2)), lambda _: np.zeros(2), None)
     # A seed allows one thread only. The spectral start, the default, needs more than a handful of sentences.
-    plane = UMAP(n_neighbors=min(UMAP_NEIGHBOURS, len(rows) - 1), init="pca", random_state=0, n_jobs=1)
-    return Map(plane.fit_transform(rows), lambda query: plane.transform(_unit(query[None]))[0], None)
+    return UMAP(n_neighbors=min(UMAP_NEIGHBOURS, count - 1), init="pca", random_state=0, n_jobs=1)
 
 
 def _unit(rows: NDArray[np.float32]) -> Points:

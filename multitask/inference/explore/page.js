@@ -1,80 +1,136 @@
 "use strict";
-// Tabs and controls, and the start of the page.
+// Asks the service for the page's views and answers, which come as HTML, and inserts them. The token stays in a variable.
 
-const views = { predict, neighbours: findNeighbours, contrast, errors: listErrors };
-const current = () => document.querySelector('[role="tab"][aria-selected="true"]').getAttribute("aria-controls");
+const $ = (id) => document.getElementById(id);
+const running = {};
+let token = null;
+let asking = null;
 
-function openTab(name) {
-  for (const tab of document.querySelectorAll('[role="tab"]')) {
-    const here = tab.getAttribute("aria-controls") === name;
-    tab.setAttribute("aria-selected", String(here));
-    tab.tabIndex = here ? 0 : -1;
-    $(tab.getAttribute("aria-controls")).hidden = !here;
-  }
-  views[name]();
+function say(text, isError = false) {
+  $("status").textContent = text;
+  $("status").classList.toggle("error", isError);
 }
 
-function connect() {
-  const tabs = [...document.querySelectorAll('[role="tab"]')];
-  tabs.forEach((tab, index) => {
-    tab.onclick = () => openTab(tab.getAttribute("aria-controls"));
-    tab.onkeydown = (event) => {
-      const next = { ArrowRight: index + 1, ArrowLeft: index - 1, Home: 0, End: tabs.length - 1 }[event.key];
-      if (next === undefined) return;
-      event.preventDefault();
-      const chosen = tabs[(next + tabs.length) % tabs.length];
-      openTab(chosen.getAttribute("aria-controls"));
-      chosen.focus();
+async function ask(path, body, signal) {
+  const headers = { "Content-Type": "application/json" };
+  if (token !== null) headers.Authorization = `Bearer ${token}`;
+  const answer = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal });
+  if (answer.status === 401) {
+    await askForToken(token !== null);
+    return ask(path, body, signal);
+  }
+  if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `the service answered ${answer.status}`);
+  return answer;
+}
+
+function askForToken(wrong) {
+  asking ??= new Promise((resolve) => {
+    $("token-wrong").textContent = wrong ? "The service did not accept this token." : "";
+    $("token-dialog").showModal();
+    $("token-dialog").oncancel = (event) => event.preventDefault();
+    $("token-form").onsubmit = () => {
+      token = $("token").value;
+      $("token").value = "";
+      $("token-dialog").close();
+      asking = null;
+      resolve();
     };
   });
-  let timer = 0;
-  const soon = (view) => { say("Computing."); clearTimeout(timer); timer = setTimeout(view, 150); };
-  for (const name of ["predict", "neighbours", "contrast", "errors"]) $(`${name}-form`).onsubmit = (event) => { event.preventDefault(); views[name](); };
-  $("model").onchange = $("compare").onchange = () => views[current()]();
-  $("example").onchange = takeExample;
-  $("effects").onchange = predict;
-  $("corpus").onchange = $("method").onchange = findNeighbours;
-  $("own-file").onchange = async () => {
-    const [file] = $("own-file").files;
-    if (!file) return;
-    say("Computing.");
-    $("own-sentences").value = await file.text();
-    findNeighbours();
-  };
-  $("objective").onchange = drawParameters;
-  $("contrast-form").oninput = (event) => {
-    if (event.target.id === "objective") return;
-    if (event.target.nextElementSibling?.tagName === "OUTPUT" && !event.target.dataset.parameter) event.target.nextElementSibling.textContent = event.target.value;
-    soon(contrast);
-  };
-  for (const name of ["task", "gold", "predicted", "only-wrong"]) $(name).onchange = () => {
-    if (name === "task") { $("gold").value = $("predicted").value = ""; Object.assign(errors, { order: "row", descending: false }); }
-    errors.start = 0;
-    listErrors();
-  };
-  $("download").onclick = download;
+  return asking;
 }
 
-async function start() {
-  connect();
-  try {
-    setup = await (await ask("explore/setup")).json();
-  } catch (error) {
-    return say(error.message, true);
+/** Insert HTML and keep the focus. The page's policy forbids style attributes, so shares come as data. */
+function insert(place, html) {
+  const focused = document.activeElement.id;
+  place.innerHTML = html;
+  for (const each of place.querySelectorAll("[data-share]")) each.style.setProperty("--share", Math.min(each.dataset.share, 1) || 0);
+  if (focused) $(focused)?.focus();
+}
+
+async function save(file) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await file.blob());
+  link.download = decodeURIComponent(file.headers.get("Content-Disposition").split("''")[1]);
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+/** Send a form for each model and show the answers that come; a newer request replaces one that still waits. */
+async function update(form, button) {
+  if (!form.checkValidity()) return say("Type a sentence.", true);
+  const place = form.parentElement.querySelector(".answers");
+  const body = Object.fromEntries(new FormData(form, button));
+  const chosen = [...document.querySelectorAll("#models select")].map((each) => each.value).filter(Boolean);
+  const models = chosen.length ? [...new Set(chosen)].slice(0, "first" in place.dataset ? 1 : 2) : [null];
+  running[form.id]?.abort();
+  const mine = (running[form.id] = new AbortController());
+  say("Computing.");
+  const path = button?.getAttribute("formaction") ?? form.getAttribute("action");
+  const answers = await Promise.allSettled(models.map((model) => ask(path, { ...body, model }, mine.signal)));
+  if (running[form.id] !== mine) return;
+  const good = answers.filter((each) => each.status === "fulfilled").map((each) => each.value);
+  if (path.endsWith(".csv")) await Promise.all(good.map(save));
+  else insert(place, (await Promise.all(good.map((each) => each.text()))).join(""));
+  const problems = answers.flatMap((each, i) => (each.status === "rejected" ? [`${models[i] ?? "error"}: ${each.reason.message}`] : []));
+  say(problems.join(". "), problems.length > 0);
+}
+
+function show(view) {
+  for (const section of document.querySelectorAll("[data-view]")) section.hidden = section.dataset.view !== view;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === `#${view}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
   }
-  const names = Object.keys(setup.models);
-  $("model").append(...names.map((name) => make("option", { value: name }, name)));
-  $("compare").append(...names.map((name) => make("option", { value: name }, name)));
-  if (names.length === 2) $("compare").value = names[1];
-  const corpora = Object.entries(setup.dev_sets);
-  $("corpus").append(...corpora.map(([task, set]) => make("option", { value: task }, `${task}: ${set.sentences} dev sentences`)), make("option", { value: "" }, "your own sentences"));
-  $("task").append(...corpora.filter(([, set]) => set.models.length).map(([task]) => make("option", {}, task)));
-  fillExamples();
-  const form = setup.objectives[$("objective").value];
-  $("description").textContent = form.description;
-  $("parameters").replaceChildren(...form.controls.map(drawControl));
-  if (Object.keys(setup.models[names[0]]).length) openTab("predict");
-  else openTab("contrast"); // an encoder without tasks predicts nothing
+  const form = document.querySelector(`[data-view="${view}"] form`);
+  if (form) update(form);
 }
 
-start();
+const current = () => location.hash.slice(1) || "predict";
+
+/** Predict these texts: a sentence, or the two of a pair. */
+function take(texts) {
+  const { first, second } = $("predict-form").elements;
+  [first.value, second.value = ""] = JSON.parse(texts);
+  history.pushState(null, "", "#predict");
+  show("predict");
+  first.focus();
+}
+
+function choose(dot) {
+  for (const other of dot.parentElement.children) other.classList.toggle("chosen", other === dot);
+  dot.parentElement.nextElementSibling.textContent = dot.textContent;
+}
+
+document.addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (event.target.getAttribute("action")) update(event.target, event.submitter);
+});
+
+document.addEventListener("change", ({ target }) => {
+  if (target.id === "example") return target.selectedOptions[0].dataset.texts && take(target.selectedOptions[0].dataset.texts);
+  if (target.name === "objective") {
+    for (const set of target.form.querySelectorAll("fieldset")) set.hidden = set.disabled = set.name !== target.value;
+  }
+  if (target.closest("#models")) show(current());
+  else if (target.form?.getAttribute("action") && target.tagName !== "TEXTAREA") update(target.form);
+});
+
+document.addEventListener("click", ({ target }) => target.tagName === "BUTTON" && target.dataset.texts && take(target.dataset.texts));
+document.addEventListener("pointerover", ({ target }) => target.closest(".map circle") && choose(target.closest(".map circle")));
+document.addEventListener("keydown", (event) => {
+  const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!move || !event.target.matches(".map")) return;
+  event.preventDefault();
+  const dots = [...event.target.querySelectorAll("circle:not(.query)")];
+  const place = dots.findIndex((dot) => dot.matches(".chosen"));
+  choose(dots[((place < 0 && move < 0 ? 0 : place) + move + dots.length) % dots.length]);
+});
+window.addEventListener("hashchange", () => show(current()));
+
+ask("explore/views")
+  .then((answer) => answer.text())
+  .then((html) => {
+    insert($("views"), html);
+    show(current());
+  })
+  .catch((error) => say(error.message, true));

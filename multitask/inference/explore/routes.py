@@ -1,44 +1,108 @@
-"""The routes of the page."""
+"""The routes of the page. The service renders all views and answers; the page's script fetches and inserts them."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import cache, partial
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, FastAPI, Request
-from jinja2 import Environment, PackageLoader
-from pydantic_core import to_json
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from pandas import DataFrame
+from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
-from minbert.errors import InputError
-from multitask.inference.explore.contrast import MOST_SENTENCES, contrast, different_sentences, objective_forms
-from multitask.inference.explore.dev_rows import Choice, DevRow, chosen_rows, csv_of
-from multitask.inference.explore.explorer import DevSet, Explorer
-from multitask.inference.explore.integrated_gradients import integrated_gradients
-from multitask.inference.explore.messages import AskContrast, FindNeighbours, ListRows, PredictRow
-from multitask.inference.explore.neighbours import MOST_POINTS, Corpus, nearest
-from multitask.inference.explore.word_effects import MOST_WORDS, effects, explained_number, without, words_of
-from multitask.inference.serve.messages import prediction_json
-from multitask.inference.serve.routes import answer_in_time, check_texts, description, service_of
-from multitask.models.predictions import Sentence
-from multitask.objectives.config import ObjectiveConfig
+from multitask.inference.explore.contrast import (
+    MOST_SENTENCES,
+    contrast,
+    different_sentences,
+    fields_of,
+    objective_of,
+    without_labels,
+)
+from multitask.inference.explore.explain import (
+    MOST_WORDS,
+    Effects,
+    explained_number,
+    integrated_gradients,
+    occlusion,
+    without,
+    words_of,
+)
+from multitask.inference.explore.explorer import DevSet, Explorer, csv_of
+from multitask.inference.explore.neighbours import MOST_POINTS, Method, nearest
+from multitask.inference.serve.messages import Asking
+from multitask.inference.serve.routes import answer_in_time, check_texts, service_of
+from multitask.models.predictions import Prediction, Sentence
+from multitask.objectives import describe
+from multitask.tasks.kinds import Labelled
+from multitask.tasks.labels import class_order
+from multitask.tasks.task import Task
 
 PAGE = 50  # rows of the table of errors
 EXAMPLES = 40  # dev rows to pick from
+FEW_LABELS = 50  # to choose from
 MOST_SENTENCES_OF_ONES_OWN = 2000
 COMPILING = 300.0
 """Seconds that a map by UMAP may take longer than other requests: numba compiles the first one for up to minutes."""
-ASSETS = ("page.css", "elements_and_requests.js", "views.js", "page.js")
+ASSETS = {"page.css": "text/css", "page.js": "text/javascript"}
+COLOURS = ["#0b72c4", "#d1571c", "#2a8c5a", "#a2429e", "#b08a00", "#138a92", "#c43b55", "#6a5acd", "#7a6a4f", "#5f8f1f"]
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
+ORDERS = {
+    "worst": (["error", "confidence"], [False, False]),
+    "unsure": (["confidence", "row"], [True, True]),
+    "row": (["row"], [True]),
+}
 
 router = APIRouter(include_in_schema=False)
+
+
+class ExplainRow(Asking):
+    """A sentence, or a pair if there is a second one, to predict and explain."""
+
+    first: str
+    second: str = ""
+    effects: Literal["occlusion", "integrated_gradients"] = "occlusion"
+
+
+class FindNeighbours(Asking):
+    """A query, and a task whose dev sentences are searched; without one, own sentences, one a line."""
+
+    query: str
+    task: str = ""
+    sentences: str = ""
+    method: Method = "pca"
+
+
+class AskContrast(Asking):
+    """Sentences, one a line, and what to do with them. Other fields are the objective's parameters."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, str]
+
+    sentences: str
+    objective: str
+    dropout: float = Field(0.1, ge=0, le=0.9)
+    seed: int = Field(0, ge=0, le=2**31)
+    step: float = Field(0.1, ge=0, le=10)
+
+
+class ListRows(Asking):
+    """Which rows of a task's dev set to show, and in which order; an empty text stands for any label."""
+
+    task: str
+    gold: str = ""
+    predicted: str = ""
+    only_wrong: bool = False
+    order: Literal["worst", "unsure", "row"] = "worst"
+    start: int = Field(0, ge=0)
 
 
 def add_page(app: FastAPI, dev_sets: Mapping[str, DevSet]) -> None:
@@ -50,173 +114,171 @@ def add_page(app: FastAPI, dev_sets: Mapping[str, DevSet]) -> None:
 
 @router.get("/")
 async def page() -> HTMLResponse:
-    """The page. It tells nothing about the models, as it needs no token."""
-    return HTMLResponse(_page(), headers=HEADERS)
-
-
-@cache
-def _page() -> str:
-    environment = Environment(loader=PackageLoader("multitask", "inference/explore"), autoescape=True)
-    template = environment.get_template("page.html.jinja")
-    return template.render(
-        objectives=objective_forms(), most=MOST_SENTENCES, most_own=f"{MOST_SENTENCES_OF_ONES_OWN:,}"
-    )
+    """The page without its views: it tells nothing about the models, as it needs no token."""
+    return HTMLResponse(_render("page"), headers=HEADERS)
 
 
 @router.get("/explore/assets/{name}")
 async def asset(name: str) -> Response:
-    """One of the page's scripts, or its stylesheet."""
+    """The page's script, or its stylesheet."""
     if name not in ASSETS:
         raise HTTPException(404, "Not Found")
     content = files("multitask.inference.explore").joinpath(name).read_bytes()
-    media_type = "text/css" if name.endswith(".css") else "text/javascript"
-    return Response(content, media_type=media_type, headers={"X-Content-Type-Options": "nosniff"})
+    return Response(content, media_type=ASSETS[name], headers={"X-Content-Type-Options": "nosniff"})
 
 
-@router.get("/explore/setup")
-async def setup(request: Request) -> Response:
-    """The models with their tasks, the dev sets with some rows to pick from, and the objectives."""
-    models = service_of(request).models
-    return _json(
-        {
-            "models": {
-                name: {task: description(declared).model_dump() for task, declared in served.model.tasks.items()}
-                for name, served in models.items()
-            },
-            "dev_sets": {
-                name: {
-                    "examples": [row.texts for row in next(iter(found.rows.values()), [])[:EXAMPLES]],
-                    "sentences": len(found.corpus.sentences),
-                    "models": list(found.rows),
-                }
-                for name, found in _explorer(request).dev_sets.items()
-            },
-            "objectives": {form.name: asdict(form) for form in objective_forms()},
-        }
+@router.get("/explore/views")
+async def views(request: Request) -> HTMLResponse:
+    """The four views, with the models, the dev sets, some rows to pick from, and the objectives."""
+    dev_sets = _explorer(request).dev_sets
+    content = _render(
+        "views",
+        models=service_of(request).models,
+        dev_sets=dev_sets,
+        examples={
+            name: next(iter(found.rows.values())).texts[:EXAMPLES].tolist()
+            for name, found in dev_sets.items()
+            if found.rows
+        },
+        objectives={name: (describe(name), fields_of(kind)) for name, kind in without_labels().items()},
+        most=MOST_SENTENCES,
+        most_own=MOST_SENTENCES_OF_ONES_OWN,
     )
+    return HTMLResponse(content)
 
 
 @router.post("/explore/predict")
-async def predict(request: Request, asked: PredictRow) -> Response:
+async def predict(request: Request, asked: ExplainRow) -> HTMLResponse:
     """Every task's prediction for a row, and the effect of each word on it."""
     service, explorer = service_of(request), _explorer(request)
     name, model = service.model(asked.model)
-    check_texts(service.limits, asked.texts)
-    words = words_of(asked.texts)
-    row: Sentence = asked.texts[0] if len(asked.texts) == 1 else (asked.texts[0], asked.texts[1])
+    texts = [text for text in (asked.first.strip(), asked.second.strip()) if text]
+    if not texts:
+        raise HTTPException(422, "no text; type a sentence")
+    check_texts(service.limits, texts)
+    words = words_of(texts)
+    row: Sentence = texts[0] if len(texts) == 1 else (texts[0], texts[1])
     by_occlusion = asked.effects == "occlusion"
-    shorter = [without(asked.texts, word) for word in words[:MOST_WORDS]] if by_occlusion else []
-    found = await answer_in_time(request, model.predict([row, *shorter], None))
-    explained = {task: explained_number(predictions[0]) for task, predictions in found.items()}
-    tasks: dict[str, dict[str, Any]] = {
-        task: {"prediction": prediction_json(predictions[0]), "explained": explained[task]}
-        for task, predictions in found.items()
-    }
+    shorter = [without(texts, word) for word in words[:MOST_WORDS]] if by_occlusion else []
+    found = await answer_in_time(request, model.predict([row, *shorter], None)) if model.model.tasks else {}
     if by_occlusion:
-        for task, (whole, *others) in found.items():
-            tasks[task] |= {"effects": effects(whole, others)}
+        effects = {task: occlusion(whole, others, len(words)) for task, (whole, *others) in found.items()}
     else:
-        work = partial(integrated_gradients, model.model, asked.texts, words, explained)
-        for task, attribution in (await answer_in_time(request, explorer.compute(work))).items():
-            tasks[task] |= asdict(attribution)
-    shown = [{"column": word.column, "text": asked.texts[word.column][word.start : word.end]} for word in words]
-    return _json({"model": name, "words": shown, "tasks": tasks})
+        explained = {task: explained_number(predictions[0]) for task, predictions in found.items()}
+        work = partial(integrated_gradients, model.model, texts, explained)
+        effects = await answer_in_time(request, explorer.compute(work))
+    spelled = [(texts[word.column][word.start : word.end], word.column) for word in words]
+    tasks = [
+        _explained(model.model.tasks[task], predictions[0], effects[task], spelled)
+        for task, predictions in found.items()
+    ]
+    return HTMLResponse(_render("answers", view="predict", model=name, tasks=tasks))
+
+
+def _explained(task: Task, prediction: Prediction, effects: Effects, words: list[tuple[str, int]]) -> dict[str, Any]:
+    """A prediction as its view shows it: the most probable label first, words with their effects."""
+    names = task.shown_names if isinstance(task, Labelled) else {}
+    known = [(word, effect) for (word, _), effect in zip(words, effects.words, strict=True) if effect is not None]
+    labels = [prediction.label] if prediction.label is not None else prediction.labels
+    return {
+        "task": task.name,
+        "headline": prediction.value,
+        "labels": [names[label] for label in labels],
+        "probabilities": sorted(
+            ((names[label], share) for label, share in prediction.probabilities.items()), key=lambda each: -each[1]
+        ),
+        "explained": names.get(effects.number),
+        "words": [(*word, effect) for word, effect in zip(words, effects.words, strict=True)],
+        "largest": sorted(known, key=lambda each: -abs(each[1]))[:5],
+        "unit": max((abs(effect) for _, effect in known), default=0.0) or 1.0,
+        "sum": sum(effect for _, effect in known),
+        "ends": effects.ends,
+    }
 
 
 @router.post("/explore/neighbours")
-async def neighbours(request: Request, asked: FindNeighbours) -> Response:
+async def neighbours(request: Request, asked: FindNeighbours) -> HTMLResponse:
     """The sentences that are nearest to a query, and a map of the first sentences."""
     service, explorer = service_of(request), _explorer(request)
     name, _ = service.model(asked.model)
-    corpus = _corpus(request, asked)
+    labels = _dev_set(request, asked.task).sentences if asked.task else dict.fromkeys(_lines(asked.sentences), "")
+    if not asked.task:
+        check_texts(service.limits, labels, MOST_SENTENCES_OF_ONES_OWN)
     check_texts(service.limits, [asked.query])
+    sentences = tuple(labels)
 
     def work() -> dict[str, Any]:
-        embeddings, query = explorer.encode_corpus(name, corpus.sentences), explorer.encode(name, (asked.query,))[0]
-        plane = explorer.map(name, corpus.sentences, asked.method)
+        embeddings, query = explorer.encode_corpus(name, sentences), explorer.encode(name, (asked.query,))[0]
+        plane = explorer.map(name, sentences, asked.method)
+        points = [*plane.points.tolist(), plane.place(query).tolist()]
+        scaled = [_to_frame([point[axis] for point in points]) for axis in (0, 1)]
+        shown = sentences[:MOST_POINTS]
         return {
-            "model": name,
-            "nearest": [
-                {"text": corpus.sentences[row], "label": corpus.labels[row], "cosine": cosine}
-                for row, cosine in nearest(query, embeddings)
-            ],
-            "points": plane.points.round(4).tolist(),
-            "query": plane.place(query).round(4).tolist(),
-            "method": asked.method,
+            "nearest": [(cosine, sentences[row], labels[sentences[row]]) for row, cosine in nearest(query, embeddings)],
+            "points": sorted(zip(*scaled, shown, map(labels.get, shown), strict=False)),
+            "query": [axis[-1] for axis in scaled],
             "variance": plane.variance,
-            "texts": corpus.sentences[:MOST_POINTS],
-            "labels": corpus.labels[:MOST_POINTS],
-            "sentences": len(corpus.sentences),
         }
 
-    patience = COMPILING if asked.method == "umap" else 0.0
-    return _json(await answer_in_time(request, explorer.compute(work), patience))
+    found = await answer_in_time(request, explorer.compute(work), COMPILING if asked.method == "umap" else 0.0)
+    colours = _colours({label for *_, label in found["points"]})
+    return HTMLResponse(_render("answers", view="neighbours", model=name, count=len(labels), colours=colours, **found))
 
 
-def _corpus(request: Request, asked: FindNeighbours) -> Corpus:
-    """The sentences to search in. Raises InputError unless they are named in one way."""
-    if (asked.task is None) == (asked.sentences is None):
-        raise InputError("expected either a task or sentences")
-    if asked.sentences is None:
-        return _dev_set(request, str(asked.task)).corpus
-    sentences = tuple(dict.fromkeys(text.strip() for text in asked.sentences if text.strip()))
-    check_texts(service_of(request).limits, sentences, MOST_SENTENCES_OF_ONES_OWN)
-    return Corpus(sentences, ("",) * len(sentences))
+def _to_frame(values: list[float], size: float = 400, margin: float = 12) -> list[float]:
+    """Coordinates on the map."""
+    low, extent = min(values), max(values) - min(values) or 1
+    return [round(margin + (value - low) / extent * (size - 2 * margin), 1) for value in values]
+
+
+def _colours(labels: set[str]) -> dict[str, str]:
+    """The colour of each label in order: its own, or of many labels a shade between blue and red."""
+    ordered = class_order(labels)
+    if len(ordered) <= len(COLOURS):
+        return dict(zip(ordered, COLOURS, strict=False))
+    return {label: f"hsl({220 - 220 * i / (len(ordered) - 1):.0f} 65% 50%)" for i, label in enumerate(ordered)}
 
 
 @router.post("/explore/contrast")
-async def contrast_route(request: Request, asked: AskContrast) -> Response:
+async def contrast_route(request: Request, asked: AskContrast) -> HTMLResponse:
     """Similarities of two dropout views, the components of each anchor's gradient, and what a step changes."""
     service, explorer = service_of(request), _explorer(request)
     name, _ = service.model(asked.model)
-    check_texts(service.limits, asked.sentences)
-    sentences = different_sentences(asked.sentences)
-    objective = ObjectiveConfig.of(asked.objective, **asked.parameters).build()
-    if objective.takes_labels != "none":
-        raise InputError(f"{objective.name} learns from labels; choose one of: {', '.join(_without_labels())}")
+    sentences = different_sentences(_lines(asked.sentences))
+    check_texts(service.limits, sentences)
+    objective = objective_of(asked.objective, asked.__pydantic_extra__)
 
     def work() -> dict[str, Any]:
-        views = explorer.views(name, sentences, asked.dropout, asked.seed)
-        found = contrast(objective, *views, asked.step)
-        parts = found.components
-        anchors = ("dissipation", "ratio", "hardest_weight", "alignment_norm", "uniformity_norm", "closer", "weights")
-        return {
-            "model": name,
-            "sentences": sentences,
-            "similarity": found.similarity.tolist(),
-            "similarity_after": found.similarity_after.tolist(),
-            "losses": found.losses,
-            "residual": parts.residual.item(),
-            **{part: getattr(parts, part).tolist() for part in anchors},
-        }
+        found = contrast(objective, *explorer.views(name, sentences, asked.dropout, asked.seed), asked.step)
+        weights = found.components.weights.fill_diagonal_(math.nan).tolist()  # a positive is no negative
+        return {"found": found, "parts": found.components, "weights": weights}
 
-    return _json(await answer_in_time(request, explorer.compute(work)))
-
-
-def _without_labels() -> list[str]:
-    return [form.name for form in objective_forms()]
+    found = await answer_in_time(request, explorer.compute(work))
+    return HTMLResponse(_render("answers", view="contrast", model=name, sentences=sentences, **found))
 
 
 @router.post("/explore/errors")
-async def errors(request: Request, asked: ListRows) -> Response:
+async def errors(request: Request, asked: ListRows) -> HTMLResponse:
     """A part of a dev set's rows with predictions."""
     name, dev_set = _dev_rows(request, asked)
     rows = dev_set.rows[name]
-    chosen = _chosen(rows, asked)
-    return _json(
-        {
-            "model": name,
-            "rows": [asdict(row) for row in chosen[asked.start : asked.start + PAGE]],
-            "chosen": len(chosen),
-            "wrong": sum(row.error > 0 for row in rows),
-            "loaded": len(rows),
-            "total": dev_set.total,
-            "page": PAGE,
-            "columns": dev_set.columns,
-            "gold": sorted({row.gold for row in rows}),
-            "predicted": sorted({row.predicted for row in rows}),
-            "numbers": bool(rows) and rows[0].confidence is None,
-        }
+    chosen = chosen_rows(rows, asked)
+    labels = {column: sorted(set(rows[column])) for column in ("gold", "predicted")}
+    return HTMLResponse(
+        _render(
+            "answers",
+            view="errors",
+            model=name,
+            asked=asked,
+            dev_set=dev_set,
+            rows=list(chosen[asked.start : asked.start + PAGE].itertuples()),
+            chosen=len(chosen),
+            wrong=int((rows.error > 0).sum()),
+            loaded=len(rows),
+            page=PAGE,
+            labels={column: found if len(found) <= FEW_LABELS else [] for column, found in labels.items()},
+            numbers=bool(rows.confidence.isna().all()),
+        )
     )
 
 
@@ -224,13 +286,20 @@ async def errors(request: Request, asked: ListRows) -> Response:
 async def errors_file(request: Request, asked: ListRows) -> Response:
     """All chosen rows as CSV."""
     name, dev_set = _dev_rows(request, asked)
-    written = csv_of(_chosen(dev_set.rows[name], asked), dev_set.columns)
-    disposition = {"Content-Disposition": f'attachment; filename="{asked.task}-dev.csv"'}
+    written = csv_of(chosen_rows(dev_set.rows[name], asked), dev_set.columns)
+    disposition = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(asked.task)}-dev.csv"}
     return Response(written.encode(), media_type="text/csv; charset=utf-8", headers=disposition)
 
 
-def _chosen(rows: list[DevRow], asked: ListRows) -> list[DevRow]:
-    return chosen_rows(rows, Choice(asked.gold, asked.predicted, asked.only_wrong, asked.order, asked.descending))
+def chosen_rows(rows: DataFrame, asked: ListRows) -> DataFrame:
+    """The rows that are asked for; rows that are equal in their order stay in file order."""
+    for column, label in (("gold", asked.gold), ("predicted", asked.predicted)):
+        if label in set(rows[column]):
+            rows = rows[rows[column] == label]
+    if asked.only_wrong:
+        rows = rows[rows.error > 0]
+    columns, ascending = ORDERS[asked.order]
+    return rows.sort_values([*columns, "row"], ascending=[*ascending, True])
 
 
 def _dev_rows(request: Request, asked: ListRows) -> tuple[str, DevSet]:
@@ -255,6 +324,31 @@ def _explorer(request: Request) -> Explorer:
     return explorer
 
 
-def _json(content: Any) -> Response:
-    """Content as JSON; NaN, such as the ratio of an anchor without a push, becomes null."""
-    return Response(to_json(content, inf_nan_mode="null"), media_type="application/json")
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+@cache
+def _environment() -> Environment:
+    loader = PackageLoader("multitask", "inference/explore")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters |= {"fixed": _fixed, "shown": _shown, "signed": _signed}
+    return environment
+
+
+def _render(template: str, **values: Any) -> str:
+    return _environment().get_template(f"{template}.html.jinja").render(values)
+
+
+def _fixed(number: float, digits: int = 2) -> str:
+    """A number with so many digits behind the point, and no minus in front of zero."""
+    return "–" if math.isnan(number) else f"{number:z.{digits}f}"
+
+
+def _shown(number: float) -> str:
+    """A number with three digits."""
+    return "–" if math.isnan(number) else f"{number:.3g}"
+
+
+def _signed(number: float) -> str:
+    return f"{'−' if number < 0 else '+'}{abs(number):.2g}"

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response
 
 from minbert.errors import InputError
@@ -66,7 +67,10 @@ def create_app(
                 metrics=metrics,
                 paths={route.path for route in router.routes if isinstance(route, APIRoute)},
             ),
-            Middleware(Guard, limits=limits, token=token, hosts=hosts),
+            # A page of another site can let its own name lead to the loopback address (DNS rebinding), but the browser
+            # then sends that name.
+            Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
+            Middleware(Guard, limits=limits, token=token),
         ],
         exception_handlers={
             HTTPException: _refused,
@@ -91,7 +95,7 @@ async def _not_understood(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = max(error.errors(), key=lambda found: len(found["loc"]))  # of a field's alternatives, what came furthest
     if first["type"] == "json_invalid":
-        return problem(400, f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}")
+        return problem(400, f"the body is not JSON from character {first['loc'][-1]} on")
     # Behind the field's name stand row numbers, and the types that pydantic tried.
     name, *inside = first["loc"][1:] or ["body"]
     place = [str(name), *(str(part) for part in inside if isinstance(part, int))]

@@ -23,8 +23,9 @@ from multitask.inference.serve.metrics import Metrics
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.models.multitask_model import MultitaskModel
 
-TURNS_PER_BATCH = 2  # a request fills at most half a batch before the next request's turn
-TEXTS_PER_CALL = 32  # of the tokenizer: a request with many long texts must not hold up the others
+TEXTS_PER_TURN = 32  # a request with many texts must not hold up the others
+TURNS_PER_BATCH = 2  # neither must one with long texts: a turn is over after half a batch
+CHARACTERS_PER_TOKEN = 4  # roughly
 LONGEST_RETRY = 60  # seconds
 
 Input = str | tuple[str, str]
@@ -44,34 +45,34 @@ class QueueFull(Exception):  # noqa: N818 - a state of the service, not an error
         self.retry_after = retry_after
 
 
-class Encoded(NamedTuple):
-    """Token ids and types of one input."""
-
-    ids: Ids
-    types: Ids
-
-
 @dataclass(eq=False)
 class Job:
     """A request in the queue. If its future is done (cancelled or failed), the rest of it need not be computed."""
 
-    inputs: list[Input]
+    left: deque[Input]  # what waits
+    size: int  # number of all inputs
     finish: Callable[[Tensor, int], Any]
     future: asyncio.Future[Any]
-    tokenised: int = 0  # number of inputs
-    taken: int = 0  # number of inputs that are in a batch or computed
-    ready: deque[Encoded] = field(default_factory=deque)  # tokenised and not taken
-    embeddings: list[Tensor] = field(default_factory=list)  # [taken at once, hidden] each, in the order of the inputs
-    tokens: int = 0  # of all inputs that are tokenised
+    embeddings: list[Tensor] = field(default_factory=list)  # [inputs of a turn, hidden] each
+    tokens: int = 0
 
-    @property
-    def left(self) -> int:
-        """Number of inputs that wait."""
-        return len(self.inputs) - self.taken
+    def turn(self, most_characters: int) -> list[Input]:
+        """Take the inputs of the next turn, at least one."""
+        taken = [self.left.popleft()]
+        characters = _characters(taken[0])
+        while self.left and len(taken) < TEXTS_PER_TURN:
+            if (characters := characters + _characters(self.left[0])) > most_characters:
+                break
+            taken.append(self.left.popleft())
+        return taken
 
 
-Batch = list[tuple[Job, list[Encoded]]]
-"""What requests have in one batch; a request may occur several times."""
+class Turn(NamedTuple):
+    """Inputs of a request in a batch: their token ids and types."""
+
+    job: Job
+    ids: list[Ids]
+    types: list[Ids]
 
 
 class Batcher:
@@ -100,6 +101,11 @@ class Batcher:
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
+    @property
+    def computes(self) -> bool:
+        """Whether the thread lives."""
+        return self._thread.is_alive()
+
     def close(self) -> None:
         """Compute what waits, then stop. Blocks until then."""
         with self._changed:
@@ -118,90 +124,78 @@ class Batcher:
         Raises:
             QueueFull: the queue has no room for the inputs.
         """
-        job = Job(inputs, finish, self._loop.create_future())
+        job = Job(deque(inputs), len(inputs), finish, self._loop.create_future())
         with self._changed:
-            if self._closed or self.waiting + job.left > self.most_waiting:
+            if self._closed or self.waiting + job.size > self.most_waiting:
                 raise QueueFull(min(max(math.ceil(self.waiting * self._seconds_per_input), 1), LONGEST_RETRY))
-            self.waiting += job.left
+            self.waiting += job.size
             self._jobs.append(job)
             self._changed.notify()
         try:
             return await job.future
         except asyncio.CancelledError:
             with self._changed:
-                if job in self._jobs:  # otherwise a part of it is in the works, and `_next_job` drops the rest
+                if job in self._jobs:
                     self._jobs.remove(job)
-                    self.waiting -= job.left
+                    self.waiting -= len(job.left)
             raise
 
     def _work(self) -> None:
         # Autocast keeps the weights that it converted until the context ends, so one context serves all batches.
         with torch.no_grad(), self.model.runtime.autocast():
             while batch := self._next_batch():
-                start, count = time.monotonic(), sum(len(inputs) for _, inputs in batch)
+                start, count = time.monotonic(), sum(len(turn.ids) for turn in batch)
                 try:
                     self._settle(self._compute(batch))
-                except Exception as error:  # such as too little memory
-                    self._settle([(job, error) for job, _ in batch])
+                except BaseException as error:  # such as too little memory, or a panic of Rust code
+                    self._settle([(turn.job, error) for turn in batch])
                 self._seconds_per_input += ((time.monotonic() - start) / count - self._seconds_per_input) / 8
 
-    def _next_batch(self) -> Batch:
+    def _next_batch(self) -> list[Turn]:
         """Waits until there is something to compute; empty when the queue is closed and nothing waits."""
-        batch: Batch = []
+        batch: list[Turn] = []
         room = self.tokens_per_batch
-        while room > 0 and (job := self._next_job(wait=not batch)):
+        while room > 0 and (found := self._next_inputs(wait=not batch)):
+            job, inputs = found
             try:
-                self._tokenise(job)
-            except Exception as error:
-                with self._changed:
-                    self.waiting -= job.left
+                ids, types, _ = self.model.tokenizer.encode_and_count_cut(inputs, self.model.max_length)
+            except BaseException as error:
                 self._settle([(job, error)])
                 continue
-            inputs = _take(job.ready, min(room, self.tokens_per_batch // TURNS_PER_BATCH), at_least_one=not batch)
-            with self._changed:
-                job.taken += len(inputs)
-                self.waiting -= len(inputs)
-                if not inputs:
-                    self._jobs.appendleft(job)
-                    break
-                if job.left:
-                    self._jobs.append(job)
-            batch.append((job, inputs))
-            room -= sum(len(each.ids) for each in inputs)
+            batch.append(Turn(job, ids, types))
+            room -= sum(map(len, ids))
         return batch
 
-    def _next_job(self, wait: bool) -> Job | None:
-        """The request whose turn it is, taken from the queue."""
+    def _next_inputs(self, wait: bool) -> tuple[Job, list[Input]] | None:
+        """The request whose turn it is, and the inputs of its turn, which leave the queue."""
         with self._changed:
             while True:
                 while self._jobs:
                     job = self._jobs.popleft()
-                    if not job.future.done():
-                        return job
-                    self.waiting -= job.left
+                    if job.future.done():
+                        self.waiting -= len(job.left)
+                        continue
+                    inputs = job.turn(self.tokens_per_batch // TURNS_PER_BATCH * CHARACTERS_PER_TOKEN)
+                    self.waiting -= len(inputs)
+                    if job.left:
+                        self._jobs.append(job)
+                    return job, inputs
                 if self._closed or not wait:
                     return None
                 self._changed.wait()
 
-    def _tokenise(self, job: Job) -> None:
-        """Tokenise the next inputs of a request if none are ready."""
-        if not job.ready:
-            inputs = job.inputs[job.tokenised : job.tokenised + TEXTS_PER_CALL]
-            ids, types, _ = self.model.tokenizer.encode_and_count_cut(inputs, self.model.max_length)
-            job.ready.extend(map(Encoded, ids, types))
-            job.tokenised += len(inputs)
-            job.tokens += sum(map(len, ids))
-
-    def _compute(self, batch: Batch) -> list[tuple[Job, Any]]:
+    def _compute(self, batch: list[Turn]) -> list[tuple[Job, Any]]:
         """Compute a batch; returns the requests that it completes, each with its answer or an exception."""
-        everything = [each for _, inputs in batch for each in inputs]
-        packed = PackedBatch.from_sequences([each.ids for each in everything], [each.types for each in everything])
-        self.metrics.count_batch(len(everything), len(packed.input_ids))
+        ids, types = [each for turn in batch for each in turn.ids], [each for turn in batch for each in turn.types]
+        packed = PackedBatch.from_sequences(ids, types)
+        self.metrics.inputs.inc(len(ids))
+        self.metrics.tokens.observe(len(packed.input_ids))
         embeddings = self.model.embed(packed.to(self.model.runtime.device))
-        for (job, _), part in zip(batch, embeddings.split([len(inputs) for _, inputs in batch]), strict=True):
-            job.embeddings.append(part)
-        jobs = dict.fromkeys(job for job, _ in batch)
-        return [(job, _finished(job)) for job in jobs if sum(map(len, job.embeddings)) == len(job.inputs)]
+        for turn, part in zip(batch, embeddings.split([len(turn.ids) for turn in batch]), strict=True):
+            turn.job.embeddings.append(part)
+            turn.job.tokens += sum(map(len, turn.ids))
+        jobs = dict.fromkeys(turn.job for turn in batch)
+        return [(job, _finished(job)) for job in jobs if sum(map(len, job.embeddings)) == job.size]
 
     def _settle(self, outcomes: list[tuple[Job, Any]]) -> None:
         """Hand answers, or the exceptions that took their place, to the event loop."""
@@ -212,6 +206,8 @@ class Batcher:
                     continue
                 if isinstance(outcome, Exception):
                     job.future.set_exception(outcome)
+                elif isinstance(outcome, BaseException):  # no handler of the service's errors takes it
+                    job.future.set_exception(RuntimeError(f"{type(outcome).__name__}: {outcome}"))
                 else:
                     job.future.set_result(outcome)
 
@@ -219,18 +215,13 @@ class Batcher:
             self._loop.call_soon_threadsafe(settle)
 
 
-def _take(ready: deque[Encoded], room: int, at_least_one: bool) -> list[Encoded]:
-    """Take the inputs that fit into so many tokens from the front."""
-    taken: list[Encoded] = []
-    while ready and (len(ready[0].ids) <= room or (at_least_one and not taken)):
-        room -= len(ready[0].ids)
-        taken.append(ready.popleft())
-    return taken
+def _characters(each: Input) -> int:
+    return len(each) if isinstance(each, str) else sum(map(len, each))
 
 
 def _finished(job: Job) -> Any:
     """The answer, or the exception in its place: a request that fails must not fail the others of its batch."""
     try:
         return job.finish(torch.cat(job.embeddings), job.tokens)
-    except Exception as error:
+    except BaseException as error:
         return error

@@ -9,26 +9,33 @@ from starlette.responses import Response
 
 from multitask.models.predictions import Prediction
 
+LONGEST_ERROR = 600
+"""Characters of an error that an answer shows."""
+
 Texts = Annotated[list[str], Field(min_length=1)]
 Pairs = Annotated[list[tuple[str, str]], Field(min_length=1)]
 
 
-class _Message(BaseModel):
+class Message(BaseModel):
+    """A message without fields that nobody knows."""
+
     model_config = ConfigDict(extra="forbid")
 
 
-class _Asking(_Message):
+class Asking(Message):
+    """A request to a model."""
+
     model: str | None = Field(None, description="Name of the model. Default: the first model of the service.")
 
 
-class PredictRequest(_Asking):
+class PredictRequest(Asking):
     """Rows to predict: sentences, or pairs of sentences."""
 
     texts: Texts | Pairs = Field(examples=[["A gem."]])
     tasks: list[str] | None = Field(None, description="Default: all tasks of the model that read such rows.")
 
 
-class Class(_Message):
+class Class(Message):
     """The most probable class of a row."""
 
     label: str
@@ -36,48 +43,48 @@ class Class(_Message):
     probabilities: dict[str, float]
 
 
-class Labels(_Message):
+class Labels(Message):
     """The labels of a row that are above their thresholds."""
 
     labels: list[str]
     probabilities: dict[str, float]
 
 
-class Number(_Message):
+class Number(Message):
     """The number of a row, in the unit of the task's labels."""
 
     value: float
 
 
-class PredictAnswer(_Message):
+class PredictAnswer(Message):
     """For each task, a prediction for each row."""
 
     model: str
     predictions: dict[str, list[Class | Labels | Number]]
 
 
-class EmbedRequest(_Asking):
+class EmbedRequest(Asking):
     """Sentences to embed."""
 
     texts: Texts = Field(examples=[["Two dogs run.", "A cat sleeps."]])
     normalize: StrictBool = Field(False, description="Scale every embedding to length 1.")
 
 
-class EmbedAnswer(_Message):
+class EmbedAnswer(Message):
     """An embedding for each sentence."""
 
     model: str
     embeddings: list[list[float]]
 
 
-class SimilarityRequest(_Asking):
+class SimilarityRequest(Asking):
     """Two lists of sentences."""
 
     first: Texts = Field(examples=[["A cat sleeps."]])
     second: Texts = Field(examples=[["A kitten is asleep.", "Two dogs run."]])
 
 
-class SimilarityAnswer(_Message):
+class SimilarityAnswer(Message):
     """The cosine of each first sentence's embedding (a row) with each second sentence's (a column)."""
 
     model: str
@@ -93,31 +100,7 @@ class OpenAIRequest(BaseModel):
     dimensions: StrictInt | None = Field(None, description="Only the model's own number of dimensions.")
 
 
-class OpenAIEmbedding(_Message):
-    """An embedding of length 1: numbers, or their little-endian fp32 bytes in base64."""
-
-    object: Literal["embedding"]
-    index: int
-    embedding: list[float] | str
-
-
-class OpenAIUsage(_Message):
-    """The number of tokens that were computed."""
-
-    prompt_tokens: int
-    total_tokens: int
-
-
-class OpenAIAnswer(_Message):
-    """Embeddings in the shape of OpenAI's embeddings API."""
-
-    object: Literal["list"]
-    data: list[OpenAIEmbedding]
-    model: str
-    usage: OpenAIUsage
-
-
-class TaskDescription(_Message):
+class TaskDescription(Message):
     """A task: what it reads and predicts."""
 
     kind: str
@@ -126,13 +109,13 @@ class TaskDescription(_Message):
     range: tuple[float, float] | None = Field(description="Lowest and highest value of a regression.")
 
 
-class TasksAnswer(_Message):
+class TasksAnswer(Message):
     """The tasks of each model by name."""
 
     models: dict[str, dict[str, TaskDescription]]
 
 
-class Problem(_Message):
+class Problem(Message):
     """Why there is no answer."""
 
     error: str
@@ -144,20 +127,18 @@ def json_response(content: Any) -> Response:
 
 
 def problem(status: int, error: str, headers: Mapping[str, str] | None = None) -> Response:
-    """An error as JSON."""
-    # A request's own text may be a part of the error, and not every such text has a UTF-8 form.
-    text = error.encode("utf-8", "replace").decode()
-    return Response(to_json({"error": text}), status, headers, media_type="application/json")
+    """An error as JSON. Of a long one, the beginning says where, and the end what was expected."""
+    # A request's own text may be a part of the error: it may be long, and not every text has a UTF-8 form.
+    text = error if len(error) <= LONGEST_ERROR else f"{error[: LONGEST_ERROR // 2]} ... {error[-LONGEST_ERROR // 2 :]}"
+    content = to_json({"error": text.encode("utf-8", "replace").decode()})
+    return Response(content, status, headers, media_type="application/json")
 
 
 def prediction_json(prediction: Prediction) -> dict[str, Any]:
     """A prediction as `Class`, `Labels` or `Number`."""
-    if prediction.value is not None:
-        return {"value": prediction.value}
-    if prediction.label is None:
-        return {"labels": prediction.labels, "probabilities": prediction.probabilities}
-    return {
-        "label": prediction.label,
-        "probability": prediction.probability,
-        "probabilities": prediction.probabilities,
-    }
+    found = prediction
+    if found.value is not None:
+        return {"value": found.value}
+    if found.label is None:
+        return {"labels": found.labels, "probabilities": found.probabilities}
+    return {"label": found.label, "probability": found.probability, "probabilities": found.probabilities}

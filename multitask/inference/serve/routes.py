@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 from jinja2 import Environment, PackageLoader
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from minbert.errors import InputError
 from multitask.inference.search import similarity
@@ -17,7 +18,6 @@ from multitask.inference.serve.limits import Limits
 from multitask.inference.serve.messages import (
     EmbedAnswer,
     EmbedRequest,
-    OpenAIAnswer,
     OpenAIRequest,
     PredictAnswer,
     PredictRequest,
@@ -39,7 +39,6 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": Problem, "description": "The body is not JSON."},
     401: {"model": Problem, "description": "The token is missing or wrong."},
     404: {"model": Problem, "description": "There is no such model."},
-    408: {"model": Problem, "description": "The body did not arrive in time."},
     413: {"model": Problem, "description": "The body is too large."},
     422: {"model": Problem, "description": "The request does not fit its form, the limits, or the model's tasks."},
     503: {
@@ -87,7 +86,7 @@ async def similarities(request: Request, asked: SimilarityRequest) -> Response:
     return json_response({"model": name, "similarities": similarity(embeddings[:count], embeddings[count:]).tolist()})
 
 
-@router.post("/v1/embeddings", response_model=OpenAIAnswer, responses=REFUSALS)
+@router.post("/v1/embeddings", response_class=JSONResponse, responses=REFUSALS)
 async def openai_embeddings(request: Request, asked: OpenAIRequest) -> Response:
     """Embed sentences; requests and answers have the shape of OpenAI's API."""
     service = service_of(request)
@@ -119,16 +118,19 @@ async def tasks(request: Request) -> TasksAnswer:
     )
 
 
-@router.get("/healthz", response_class=PlainTextResponse)
-async def health() -> str:
-    """Whether the service runs."""
+@router.get("/healthz", response_class=PlainTextResponse, responses={503: REFUSALS[503]})
+async def health(request: Request) -> str:
+    """Whether every model computes."""
+    for name, served in service_of(request).models.items():
+        if not served.batcher.computes:
+            raise HTTPException(503, f"{name} does not compute any more")
     return "ok"
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses={401: REFUSALS[401]})
 async def metrics(request: Request) -> Response:
     """Counters in the format of Prometheus."""
-    return Response(service_of(request).metrics.page(), media_type="text/plain; version=1.0.0; charset=utf-8")
+    return Response(generate_latest(service_of(request).metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/docs", include_in_schema=False)

@@ -48,7 +48,7 @@ class ServedModel:
     def __init__(self, name: str, model: MultitaskModel, limits: Limits, metrics: Metrics) -> None:
         self.model = model
         self.batcher = Batcher(model, limits.queue, metrics)
-        metrics.watch_queue(name, lambda: self.batcher.waiting)
+        metrics.waiting.labels(name).set_function(lambda: self.batcher.waiting)
 
     async def predict(self, rows: Sequence[Sentence], tasks: Sequence[str] | None) -> dict[str, list[Prediction]]:
         """Predict tasks for rows, as `MultitaskModel.predict_all`.

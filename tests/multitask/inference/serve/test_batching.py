@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
+from tokenizers import Regex
+from tokenizers.normalizers import Replace
 from torch import Tensor
 
+from minbert.errors import InputError
 from multitask.inference.serve.batching import Batcher, QueueFull
 from multitask.inference.serve.metrics import Metrics
-from multitask.models.sentence_encoder import SentenceEncoder
 from tests.multitask.inference.serve.conftest import Gated
 
 WORDS = ["time", "band", "good", "movie", "film", "man", "woman", "the", "a", "of"]
@@ -84,8 +85,7 @@ def test_a_long_request_is_spread_over_batches_and_a_short_one_does_not_wait_for
         torch.testing.assert_close(await tasks[0], expected(gated, long), rtol=0, atol=1e-5)
 
     queue(gated, test)
-    tokens = sum(map(len, gated.tokenizer.encode(long + short, gated.max_length)))
-    assert len(gated.batches) - 1 == -(-tokens // 2048)
+    assert 3 < len(gated.batches) < 9  # 9,000 tokens
 
 
 def test_equal_requests_of_half_a_batch_end_one_after_another(gated):
@@ -103,34 +103,25 @@ def test_equal_requests_of_half_a_batch_end_one_after_another(gated):
         await asyncio.gather(*tasks)
 
     queue(gated, test)
-    assert len(gated.batches) == 5  # the first text, then 6,336 tokens
+    assert len(gated.batches) == 4  # the first text, then 6,336 tokens
     assert ended[0] == 2
-    assert ended[4] < 5
+    assert ended[4] < 4
 
 
-@pytest.mark.parametrize("lengths", [[1], [2048], [3000, 1], [24] * 300, [1500, 1500, 1500]])
-def test_a_batch_has_at_most_its_tokens_or_one_longer_text(gated, lengths, monkeypatch):
-    seen = []
-    monkeypatch.setattr(Gated, "embed", lambda self, batch: seen.append(batch) or torch.zeros(len(batch), 32))
+@pytest.mark.parametrize("characters", [1, 30, 5000])
+def test_a_batch_has_about_its_tokens(gated, characters):
+    """A turn of a request ends after 32 texts or about half a batch. A batch ends with the turn that fills it."""
 
-    def encode(inputs: list[str], _length: int | None) -> tuple[list, list, int]:
-        ids = [np.zeros(int(text), np.int32) for text in inputs]
-        return ids, ids, 0
+    async def test(batcher: Batcher) -> None:
+        gated.gate.set()
+        await batcher.run(["a" * characters] * 300, embeddings)
 
-    monkeypatch.setattr(gated.tokenizer, "encode_and_count_cut", encode)
-
-    async def run() -> None:
-        batcher = Batcher(gated, 10_000, Metrics())
-        batcher.start()
-        assert len(await batcher.run(list(map(str, lengths)), embeddings)) == len(lengths)
-        batcher.close()
-
-    asyncio.run(run())
-    assert [length for batch in seen for length in np.diff(batch.offsets)] == lengths
-    for batch in seen:
-        assert len(batch.input_ids) <= 2048 or len(batch) == 1
-    for batch, following in pairwise(seen):  # nothing that fits is left for later
-        assert len(batch.input_ids) + following.offsets[1] > 2048
+    queue(gated, test)
+    assert sum(gated.batches) == 301
+    tokens = len(gated.tokenizer.encode(["a" * characters], gated.max_length)[0])
+    for size in gated.batches[1:-1]:
+        assert size * tokens >= 2048
+        assert (size - 1) * tokens <= 2048 + 1024 + 32 * tokens
 
 
 def test_a_cancelled_request_leaves_the_queue(gated):
@@ -201,6 +192,35 @@ def test_a_request_that_fails_does_not_fail_its_neighbours(gated):
     assert gated.batches == [1, 4]
 
 
+def test_a_text_on_which_the_tokenizer_panics_fails_alone(gated):
+    """A panic of Rust code is a BaseException, but no Exception: here, the regular expression gives up."""
+    gated.tokenizer.backend.normalizer = Replace(Regex("(a+)+$"), "x")
+
+    async def test(batcher: Batcher) -> None:
+        panics, fine = await submitted(batcher, ["time", "a" * 60 + "b"], texts(3))
+        gated.gate.set()
+        with pytest.raises(InputError, match="cannot split the text"):
+            await panics
+        assert len(await fine) == 3
+
+    queue(gated, test)
+
+
+def test_what_is_no_exception_does_not_stop_the_queue_either(gated):
+    def panic(_found: Tensor, _tokens: int) -> Tensor:
+        raise BaseException("panic")
+
+    async def test(batcher: Batcher) -> None:
+        failing = asyncio.create_task(batcher.run(["time"], panic))
+        (fine,) = await submitted(batcher, texts(3))
+        gated.gate.set()
+        with pytest.raises(RuntimeError, match="panic"):  # the service answers with 500
+            await failing
+        assert len(await fine) == 3
+
+    queue(gated, test)
+
+
 def test_a_batch_that_fails_does_not_stop_the_queue(gated, monkeypatch):
     real = Gated.embed
 
@@ -218,15 +238,3 @@ def test_a_batch_that_fails_does_not_stop_the_queue(gated, monkeypatch):
 
     queue(gated, test)
     assert sum(gated.batches) < 900
-
-
-def test_the_number_of_tokens_is_the_tokenizers(gated):
-    inputs = texts(100)
-    encoder = SentenceEncoder(gated.encoder, gated.tokenizer, "mean", gated.runtime, gated.max_length)
-
-    async def test(batcher: Batcher) -> None:
-        gated.gate.set()
-        tokens = await batcher.run(list(inputs), lambda _, tokens: tokens)
-        assert tokens == sum(map(len, encoder.tokenizer.encode(inputs, encoder.max_length)))
-
-    queue(gated, test)

@@ -1,6 +1,5 @@
 """Answers equal those of the model in Python; what cannot be answered is a 4xx that says why."""
 
-import asyncio
 import base64
 import json
 import re
@@ -9,11 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
 
-from multitask.inference.serve import guard
 from multitask.inference.serve.app import create_app
+from multitask.inference.serve.guard import LOOPBACK
 from multitask.inference.serve.limits import Limits
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -40,6 +38,8 @@ def test_predictions_equal_those_in_python(client, model, rows):
     expected = model.predict_all(rows)
     assert answer["model"] == "tiny"
     assert answer["predictions"].keys() == expected.keys()
+    if len(rows) > 1:  # otherwise the comparison below could not fail
+        assert all(len(set(map(str, predictions))) > 2 for predictions in expected.values())
     for name, predictions in expected.items():
         for found, prediction in zip(answer["predictions"][name], predictions, strict=True):
             if prediction.value is not None:
@@ -50,13 +50,6 @@ def test_predictions_equal_those_in_python(client, model, rows):
                 assert found == {"labels": list(prediction.labels)}
             else:
                 assert found == {"label": prediction.label, "probability": pytest.approx(prediction.probability)}
-
-
-def test_predictions_of_different_texts_differ(model):
-    """Otherwise the test above could not fail."""
-    for rows in (TEXTS, PAIRS):
-        for predictions in model.predict_all(rows).values():
-            assert len({str(prediction) for prediction in predictions}) > 2
 
 
 def test_only_the_tasks_asked_for_are_predicted(client):
@@ -153,7 +146,7 @@ def test_wrong_requests_are_refused_in_one_line(client, path, body, status, text
         (b'{"texts": ["a"', 400),
         (b"\xff\xfe", 400),
         (b"[" * 19_000, 400),
-        (b'{"texts": ' + b'{"a":' * 3000 + b"1" + b"}" * 3001, 400),
+        (b'{"texts": ' + b'{"a":' * 3000 + b"1" + b"}" * 3001, None),
         (b'{"texts": [' + b"9" * 5000 + b"]}", 400),
         (b"null", 422),
         (b"", 422),
@@ -161,8 +154,9 @@ def test_wrong_requests_are_refused_in_one_line(client, path, body, status, text
     ],
 )
 def test_what_is_no_request_at_all_is_refused(client, body, status):
+    """None: the answer depends on how deep Python's JSON parser goes."""
     answer = client.post("/v1/predict", content=body, headers={"Content-Type": "application/json"})
-    assert answer.status_code == status
+    assert answer.status_code == status or (status is None and answer.status_code in (400, 422))
     assert answer.json().keys() == {"error"}
 
 
@@ -184,36 +178,6 @@ def test_a_body_without_a_length_is_limited_too(client):
     assert "20,000 bytes" in answer.json()["error"]
 
 
-@pytest.mark.parametrize("length", [b"50000", None])
-@pytest.mark.parametrize("pieces", [50, None])
-def test_a_too_large_body_is_read_before_the_answer(monkeypatch, length, pieces):
-    """To close with unread data resets the connection, and the client sees no answer. An endless body ends, too."""
-    monkeypatch.setattr(guard, "DISCARDED", 100_000)
-    received, sent = [], []
-
-    async def receive():
-        received.append(1000)
-        return {"type": "http.request", "body": b" " * 1000, "more_body": len(received) != pieces}
-
-    async def send(message):
-        sent.append(message.get("status"))
-
-    async def app(scope, receive, send):
-        while (await receive())["more_body"]:
-            pass
-
-    headers = [] if length is None else [(b"content-length", length)]
-    scope = {"type": "http", "method": "POST", "path": "/v1/embed", "headers": headers}
-    answer = guard.Guard(app, LIMITS, token=None)(scope, receive, send)
-    if length is None:  # the application's handler of exceptions makes the answer
-        with pytest.raises(HTTPException, match="20,000 bytes"):
-            asyncio.run(answer)
-    else:
-        asyncio.run(answer)
-        assert sent[0] == 413
-    assert len(received) == pieces or 100 <= len(received) <= 121
-
-
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/v2", 404), ("PUT", "/v1/embed", 405)])
 def test_other_paths_and_methods(client, method, path, status):
     answer = client.request(method, path)
@@ -230,8 +194,27 @@ def test_the_token_is_asked_for_everywhere_but_where_it_tells_nothing(model):
                 assert (client.request(method, path, headers=headers).status_code == 401) == (path != "/healthz"), path
         right = {"Authorization": "Bearer s3cret"}
         assert client.post("/v1/embed", json={"texts": ["a"]}, headers=right).status_code == 200
+        assert client.get("/v1/tasks", headers={"Authorization": "bearer s3cret"}).status_code == 200  # RFC 9110
         assert client.get("/v1/tasks", headers={"Authorization": b"Bearer \xff"}).status_code == 401
         assert client.get("/v1/tasks").headers["www-authenticate"] == "Bearer"
+
+
+def test_the_health_is_that_of_the_thread_that_computes(model):
+    app = create_app({"tiny": model}, LIMITS)
+    with TestClient(app) as client:
+        assert (client.get("/healthz").status_code, client.get("/healthz").text) == (200, "ok")
+        app.state.service.models["tiny"].batcher.close()
+        answer = client.get("/healthz")
+        assert (answer.status_code, answer.json()) == (503, {"error": "tiny does not compute any more"})
+
+
+def test_an_error_shows_a_short_part_of_a_long_request(model):
+    long, limits = "x" * 100_000, Limits()
+    with TestClient(create_app({"tiny": model}, limits)) as client:
+        for body in ({"model": long}, {"tasks": [long]}, {long: 1}):
+            answer = client.post("/v1/predict", json={"texts": ["a"]} | body)
+            assert answer.status_code in (404, 422)
+            assert len(answer.content) < 1000
 
 
 def test_a_failure_tells_nothing_about_the_program(model, monkeypatch):
@@ -264,6 +247,23 @@ def test_metrics_count(model):
 def metrics(client: TestClient) -> dict[tuple[str, tuple[str, ...]], float]:
     families = text_string_to_metric_families(client.get("/metrics").text)
     return {(s.name, tuple(s.labels.values())): s.value for family in families for s in family.samples}
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("LOCALHOST", 200),
+        ("127.0.0.1:80", 200),
+        ("[::1]:8000", 200),
+        ("evil.example:8000", 400),
+        ("localhost.evil.example", 400),
+        ("127.0.0.1.evil.example", 400),
+        ("", 400),
+    ],
+)
+def test_on_loopback_other_host_names_are_refused(model, host, status):
+    with TestClient(create_app({"tiny": model}, LIMITS, hosts=LOOPBACK)) as client:
+        assert client.get("/v1/tasks", headers={"Host": host}).status_code == status
 
 
 def test_the_page_about_the_routes_works_offline(client):

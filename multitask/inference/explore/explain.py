@@ -1,0 +1,190 @@
+"""Which words matter to a prediction: by occlusion, or by integrated gradients.
+
+Occlusion: how much the prediction changes without each word, which everyone can check. Source: Li et al. 2016,
+"Understanding Neural Networks through Representation Erasure", arXiv 1612.08220.
+
+Integrated gradients: along a straight line between word embeddings, from a baseline, the row with the padding token in
+place of all tokens but the special ones, to the row itself. The effects add up to the difference of the predictions for
+both, but for the error of the numeric integral ("completeness"). Source: Sundararajan et al. 2017, "Axiomatic
+Attribution for Deep Networks", arXiv 1703.01365.
+"""
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from minbert.packing import PackedBatch
+from multitask.models.compute_in_batches import TOKENS_PER_BATCH
+from multitask.models.multitask_model import MultitaskModel
+from multitask.models.predictions import Prediction, Sentence
+from multitask.tasks.kinds import Labelled, Regression
+from multitask.tasks.task import Task
+
+MOST_WORDS = 120
+"""By occlusion, each word costs a prediction. Words after these are shown without an effect."""
+STEPS = 50
+"""Points of the quadrature (Gauss-Legendre)."""
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+class Word(NamedTuple):
+    """A word of a row, without the spaces around it."""
+
+    column: int  # 0, or 1 in the second sentence of a pair
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Effects:
+    """The effects of a row's words on one number of a prediction.
+
+    Args:
+        number: its name: the class or label whose probability it is, or "value".
+        words: the effect of each word; None for words that are not computed, or that the model does not read.
+        ends: the number for the row and for the baseline of integrated gradients, whose difference the effects add up
+            to, but for an error; None of occlusion.
+    """
+
+    number: str
+    words: list[float | None]
+    ends: tuple[float, float] | None = None
+
+
+def words_of(texts: Sequence[str]) -> list[Word]:
+    """The words of a row's texts in order, as they are separated by spaces."""
+    return [
+        Word(column, found.start(), found.end())
+        for column, text in enumerate(texts)
+        for found in re.finditer(r"\S+", text)
+    ]
+
+
+def without(texts: Sequence[str], word: Word) -> Sentence:
+    """The row without a word: a sentence, or the two of a pair."""
+    left = list(texts)
+    text = left[word.column]
+    left[word.column] = f"{text[: word.start].rstrip()} {text[word.end :].lstrip()}".strip()
+    return left[0] if len(left) == 1 else (left[0], left[1])
+
+
+def explained_number(whole: Prediction) -> str:
+    """The name of the number that effects are on: the class or label whose probability it is, or "value"."""
+    if whole.value is not None:
+        return "value"
+    return whole.label or max(whole.probabilities, key=lambda label: whole.probabilities[label])
+
+
+def occlusion(whole: Prediction, partial: Sequence[Prediction], words: int) -> Effects:
+    """What a prediction loses without each of the first words, given the predictions for the row without them."""
+    name = explained_number(whole)
+
+    def number(found: Prediction) -> float:
+        return found.probabilities[name] if found.value is None else found.value
+
+    effects: list[float | None] = [number(whole) - number(part) for part in partial]
+    return Effects(name, effects + [None] * (words - len(effects)))
+
+
+def integrated_gradients(
+    model: MultitaskModel, texts: Sequence[str], explained: Mapping[str, str], steps: int = STEPS
+) -> dict[str, Effects]:
+    """Attribute numbers of several tasks' predictions for a row to its words.
+
+    Args:
+        model: in eval mode. Other threads may use it meanwhile.
+        texts: a sentence, or the two of a pair.
+        explained: for each task the name of the number to explain, see `explained_number`.
+        steps: points of the quadrature.
+    """
+    own = with_shared_weights(model)
+    return {name: _integrate(own, texts, name, number, steps) for name, number in explained.items()}
+
+
+def _integrate(model: MultitaskModel, texts: Sequence[str], task: str, number: str, steps: int) -> Effects:
+    ids, blank, types, owners = _tokens(model, texts, task)
+    declared = model.tasks[task]
+    column = declared.names.index(number) if isinstance(declared, Labelled) else 0
+    row, baseline = (model.encoder.embeddings.word(part.to(model.runtime.device)).detach() for part in (ids, blank))
+    places, weights = (torch.from_numpy(part).to(row) / 2 for part in np.polynomial.legendre.leggauss(steps))
+    total = torch.zeros_like(row)
+    at_once = max(1, TOKENS_PER_BATCH[model.runtime.device.type] // len(ids))
+    for share, weight in zip((places + 0.5).split(at_once), weights.split(at_once), strict=True):
+        points = (baseline + share[:, None, None] * (row - baseline)).requires_grad_()
+        with torch.enable_grad():
+            numbers = _numbers_of_embeddings(model, task, types, points)[:, column]
+            (gradients,) = torch.autograd.grad(numbers @ weight.double(), points)
+        total += gradients.sum(dim=0)
+    with torch.no_grad():
+        ends = _numbers_of_embeddings(model, task, types, torch.stack([row, baseline]))[:, column].tolist()
+    effects: list[float | None] = [None] * len(words_of(texts))
+    for value, word in zip((total * (row - baseline)).double().sum(dim=1).tolist(), owners, strict=True):
+        if word >= 0:
+            effects[word] = (effects[word] or 0.0) + value
+    return Effects(number, effects, (ends[0], ends[1]))
+
+
+def with_shared_weights(module: Module) -> Module:
+    """A copy that other threads do not see, but with the same weights and tokenizer."""
+    kept = chain(module.parameters(), module.buffers(), [getattr(module, "tokenizer", None)])
+    return copy.deepcopy(module, {id(part): part for part in kept})
+
+
+def predicted_numbers(task: Task, outputs: Tensor) -> Tensor:
+    """The numbers of a task's predictions, differentiable: probabilities, or values in the unit of the labels.
+
+    Outputs of its head, [rows, outputs] or [rows] -> [rows, labels] or [rows, 1], float64.
+    """
+    wide = outputs.reshape(len(outputs), -1).double()
+    if isinstance(task, Regression):
+        low, high = task.bounds
+        return low + (wide.clamp(0, 1) if task.range else wide) * (high - low)
+    assert isinstance(task, Labelled)
+    scaled = wide / task.temperature
+    shares = scaled.sigmoid() if task.log_odds else scaled.softmax(dim=1)
+    return torch.cat([1 - shares, shares], dim=1) if task.outputs == 1 else shares
+
+
+def _tokens(
+    model: MultitaskModel, texts: Sequence[str], task: str
+) -> tuple[Tensor, Tensor, list[list[int]], list[int]]:
+    """The encoder inputs of a row end to end: ids, the baseline's ids, types of each input, each token's word or -1."""
+    jointly, words = model.reads_jointly(task), words_of(texts)
+    backend = model.tokenizer.backend
+    backend.enable_truncation(model.max_length or model.tokenizer.max_length)
+    encodings = backend.encode_batch([tuple(texts)] if jointly else list(texts))
+    ids, blank, owners = [], [], []
+    for number, encoding in enumerate(encodings):
+        for token, (_, end), sequence in zip(encoding.ids, encoding.offsets, encoding.sequence_ids, strict=True):
+            ids.append(token)
+            blank.append(token if sequence is None else model.tokenizer.pad_token_id)
+            column = sequence if jointly else number
+            # A token of RoBERTa may begin with the space in front of its word, so its last character decides.
+            inside = (i for i, word in enumerate(words) if word.column == column and word.start < end <= word.end)
+            owners.append(-1 if sequence is None else next(inside, -1))
+    return torch.tensor(ids), torch.tensor(blank), [encoding.type_ids for encoding in encodings], owners
+
+
+def _numbers_of_embeddings(model: MultitaskModel, task: str, types: list[list[int]], embeddings: Tensor) -> Tensor:
+    """The numbers of a task's prediction for copies of a row with other word embeddings, [copies, tokens, hidden]."""
+    copies, tokens, _ = embeddings.shape
+    starts = np.cumsum([0, *map(len, types)])
+    # The embeddings take the place of the table of words, and their numbers that of token ids.
+    ids = [
+        first + start + np.arange(len(each))
+        for start, each in zip(starts, types, strict=False)
+        for first in range(0, copies * tokens, tokens)
+    ]
+    batch = PackedBatch.from_sequences(ids, [np.array(each) for each in types for _ in range(copies)])
+    table = {"encoder.embeddings.word.weight": embeddings.flatten(0, 1)}
+    outputs = functional_call(model, table, (batch.to(embeddings.device), {task: copies}))[task]
+    return predicted_numbers(model.tasks[task], outputs)
