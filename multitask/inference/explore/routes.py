@@ -36,7 +36,7 @@ from multitask.inference.explore.neighbours import MOST_POINTS, Method, nearest
 from multitask.inference.serve.messages import Asking
 from multitask.inference.serve.routes import answer_in_time, check_texts, service_of
 from multitask.models.predictions import Prediction, Sentence
-from multitask.objectives import describe
+from multitask.objectives.config import describe
 from multitask.tasks.kinds import Labelled
 from multitask.tasks.labels import class_order
 from multitask.tasks.task import Task

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request
@@ -32,7 +32,7 @@ def create_app(
     models: Mapping[str, MultitaskModel],
     limits: Limits,
     token: str | None = None,
-    hosts: Collection[str] | None = None,
+    hosts: Sequence[str] | None = None,
 ) -> FastAPI:
     """The service as an ASGI application. Its models compute from the start to the end of its lifespan.
 

@@ -7,7 +7,8 @@ import torch
 from minbert.errors import InputError
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
-from multitask.models.predictions import columns_of
+from multitask.models.predictions import added_columns, added_values, columns_of, interpret
+from tests.conftest import COURSE_TASKS
 from tests.multitask.declared import model_of_every_kind
 
 SINGLES = ["The band seemed to have a good time.", "", "It falls short. " * 5, "time"]
@@ -105,3 +106,16 @@ def test_a_saved_model_predicts_the_same_from_its_folder_alone(model, tmp_path):
     }
     assert loaded.predict_all(PAIRS) == model.predict_all(PAIRS)
     assert loaded.predict_all(SINGLES) == model.predict_all(SINGLES)
+
+
+def test_the_courses_sentiment_is_written_in_words() -> None:
+    """The labels of other tasks stay as they are declared; so do the course's own prediction files."""
+    task, other = COURSE_TASKS["sentiment"], COURSE_TASKS["paraphrase"]
+    (prediction,) = interpret(task, np.array([[0.1, 0.1, 0.1, 0.1, 0.6]]))
+    assert prediction.label == "4"
+    assert added_values(task, prediction) == ["very positive", 0.6]
+    assert added_columns(task, probabilities=True)[2:4] == [
+        "sentiment_probability_very negative",
+        "sentiment_probability_negative",
+    ]
+    assert added_columns(other, probabilities=True)[2:] == ["paraphrase_probability_0", "paraphrase_probability_1"]
