@@ -188,9 +188,8 @@ class Probe(Computing, _Revision):
     task's training sentences; or `similar_pairs`, the pairs of the similarity dev set with a gold similarity of at
     least 4."""
     objective: ObjectiveConfig = ObjectiveConfig()
-    """Loss on sentence pairs, with parameters, e.g. vicreg:dissipation=0.3,weight=0.05. One of: infonce, mnrl, arccon,
-    mpt, met, mat, dcl, dcl_positive, align_uniform, gradient, mhe, mhs, barlow_twins, vicreg or mixed.
-    --help-objective NAME explains one."""
+    """Loss on sentence pairs, with parameters, e.g. vicreg:dissipation=0.3,weight=0.05. --help-objective all lists the
+    losses, --help-objective NAME explains one."""
     batch_size: Annotated[int, Field(ge=2)] = 64
     """Pairs in a batch."""
     batches: Count = 10

@@ -119,9 +119,14 @@ class ObjectiveConfig:
 def describe(name: str) -> str:
     """An objective's formula, source, notation and parameters with range, default and help, as plain text.
 
+    `all` lists the objectives with the first line of their formulas.
+
     Raises:
         ValueError: an unknown name; the message lists the valid ones.
     """
+    if name == "all":
+        docs = {name: inspect.cleandoc(kind.__doc__ or "") for name, kind in objectives.OBJECTIVES.items()}
+        return "\n".join(f"{name}: {doc.partition(chr(10))[0]}" for name, doc in docs.items())
     kind = type(objectives.build_objective(name))
     bases = kind.__mro__[1 : kind.__mro__.index(objectives.Objective)]
     inherited = [f"{base.__name__} (base class):\n{inspect.cleandoc(base.__doc__)}" for base in bases if base.__doc__]

@@ -90,6 +90,5 @@ class ContrastiveConfig:
     projection: Literal["mlp", "linear", "none"] = "mlp"
     """Projection head between embedding and objective. It is discarded after training."""
     objective: ObjectiveConfig = ObjectiveConfig()
-    """Loss on sentence pairs, with parameters, e.g. vicreg:dissipation=0.3,weight=0.05. One of: infonce, mnrl, arccon,
-    mpt, met, mat, dcl, dcl_positive, align_uniform, gradient, mhe, mhs, barlow_twins, vicreg, mixed; with labels cosine
-    and quora_pairs. --help-objective NAME explains one."""
+    """Loss on sentence pairs, with parameters, e.g. vicreg:dissipation=0.3,weight=0.05. --help-objective all lists the
+    losses, --help-objective NAME explains one."""

@@ -301,7 +301,9 @@ def _inline(document: str, title: str, width: float) -> str:
     svg = re.sub(r' id="[A-Za-z][\w.]*_\d+"', "", svg)
     svg = svg.replace(INK, "currentColor")
     text = escape(title)
-    head = f'<svg role="img" style="max-width: {width:.1f}in" aria-label="{text}"'
+    # On a narrow screen a figure scrolls: smaller than three quarters of its size, its text could not be read.
+    size = f"min-width: {0.75 * width:.1f}in; max-width: {width:.1f}in"
+    head = f'<svg role="img" style="{size}" aria-label="{text}"'
     return svg.replace("<svg", head, 1).replace(">", f"><title>{text}</title>", 1)
 
 

@@ -64,14 +64,14 @@ class _Renderer(RendererHTML):
     """HTML whose pictures stand within the page, whose tables scroll, and whose headings have anchors."""
 
     def image(self, tokens: Any, place: int, options: Any, env: Any) -> str:
-        return f"<figure>{env[tokens[place].attrs['src']].svg}</figure>"
+        return f'<figure tabindex="0">{env[tokens[place].attrs["src"]].svg}</figure>'
 
     def heading_open(self, tokens: Any, place: int, options: Any, env: Any) -> str:
         title = "".join(of.content for of in tokens[place + 1].children if of.type in ("text", "text_special"))
         return f'<{tokens[place].tag} id="{escape(anchor(title))}">'
 
     def table_open(self, tokens: Any, place: int, options: Any, env: Any) -> str:
-        return '<div class="scroll"><table>'
+        return '<div class="scroll" tabindex="0"><table>'
 
     def table_close(self, tokens: Any, place: int, options: Any, env: Any) -> str:
         return "</table></div>"
@@ -80,7 +80,7 @@ class _Renderer(RendererHTML):
 def html_page(markdown: str, pictures: Pictures) -> str:
     """A page's Markdown as HTML."""
     body = MarkdownIt("commonmark", renderer_cls=_Renderer).enable("table").render(markdown, dict(pictures))
-    body = body.replace("<p><figure>", "<figure>").replace("</figure></p>", "</figure>")
+    body = body.replace('<p><figure tabindex="0">', '<figure tabindex="0">').replace("</figure></p>", "</figure>")
     body = INTERVAL.sub(r"\1<small>\2</small></td>", body)
     title = markdown.partition("\n")[0].removeprefix("# ")
     return _templates().get_template("page.html.jinja").render(title=title, body=Markup(body))

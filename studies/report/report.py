@@ -143,7 +143,7 @@ def _overlaps(found: TableResults) -> str:
         {
             "Row": markdown_text(found.table.label(row)),
             "Task": markdown_text(capitalized(task)),
-            "Trained on": f"{of.seen:,.0f} of {of.rows:,.0f} ({of.seen / of.rows:.1%})",
+            "Trained on": f"{f'{of.seen:,.1f}'.removesuffix('.0')} of {of.rows:,.0f} ({of.seen / of.rows:.1%})",
             "Score": score(of.score),
             "On the other examples": score(of.clean),
         }
@@ -192,15 +192,11 @@ def _warnings(results: PresetResults, stages: list[dict[str, Any]]) -> list[str]
     """What a reader must know in addition to the preset's notes."""
     runs = [run for _, run in results.finished_runs.values()]
     seeds = [{len(of) for of in table.runs.values() if of} for table in results.tables]
-    found = (
-        ["One seed: intervals and tests do not tell what another seed would give."]
-        if set().union(*seeds) == {1}
-        else []
-    )
+    found = ["One seed: intervals and tests do not cover other seeds."] if set().union(*seeds) == {1} else []
     if any(len(of) > 1 for of in seeds):
         found.append("Some rows of a table have fewer seeds than others.")
     unknown = {line for run in runs for line in run.evaluation.get("unknown", ())}
-    found += [f"Not known of the training data: {line}." for line in sorted(unknown)]
+    found += [f"Unknown about the training data: {line}." for line in sorted(unknown)]
     configs = [stage["config"] for stage in stages]
     configs += [read_json(run.evaluation_folder / "config.json") for run in runs]
     for name, meaning in SUB_SAMPLED.items():

@@ -348,7 +348,7 @@ def test_scores_on_examples_of_the_training_are_marked_and_shown_without_them(st
     finish(store)
     table, overlaps, *_ = tables_below(render(store)[1], "Table 3")
     assert [markup.SEEN in cell for cell in table["Good"]] == [place in (0, 2) for place in range(8)]  # and the mean
-    assert overlaps["Good"][:2] == ["Sentiment", "10 of 30 (35.0%)"]
+    assert overlaps["Good"][:2] == ["Sentiment", "10.5 of 30 (35.0%)"]
     assert overlaps["Good"][3] == "0.250"
 
 
