@@ -3,23 +3,18 @@
 from functools import partial
 from pathlib import Path
 
-from studies.engine.experiments import Experiment, experiment
-from studies.engine.recipes import Recipes
 from studies.engine.table import Row
 from studies.gradient_paradigm import INADEQUACY, UNIFIED, tables_of_losses, tables_of_sweeps, training_figures
 from studies.gradient_paradigm.simulated_numbers import rates, simulated
 from studies.gradient_paradigm.simulation_figures import simulation_section
 from studies.gradient_paradigm.simulation_outcomes import Estimate, Simulations, read_simulations
-from studies.gradient_paradigm.tables_of_losses import DESCRIBED
+from studies.gradient_paradigm.tables_of_losses import table
 from studies.report.claims import Numbers
 from studies.report.preset_results import PresetResults
 from studies.study import Study
 
-
-def simulations(recipes: Recipes) -> Experiment:
-    """Simulations and checks of conjectures (arXiv 2402.18281, section 3.1). All seeds share one artefact."""
-    row = Row("simulations", "Simulations")
-    return experiment(**DESCRIBED["simulations"], lines=[(row, recipes.simulations())])
+# Simulations and checks of conjectures (arXiv 2402.18281, section 3.1). All seeds share one run.
+simulations = table("simulations", lambda recipes: [(Row("simulations", "Simulations"), recipes.simulations())])
 
 
 def numbers_of(simulations: Simulations | None, estimates: list[Estimate] | None) -> dict[str, Numbers]:

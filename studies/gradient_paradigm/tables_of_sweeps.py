@@ -9,11 +9,12 @@ from minbert.config import ModelType
 from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE
 from multitask.objectives.config import ObjectiveConfig
 from multitask.stages.settings.mlm import MlmConfig, ShapeConfig
+from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.training.config import NegativesConfig
-from studies.engine.experiments import Experiment, Line, experiment, suites_experiment
+from studies.engine.experiments import Experiment, Line
 from studies.engine.recipes import Node, Recipes
 from studies.engine.table import Row, key_of
-from studies.gradient_paradigm.tables_of_losses import DESCRIBED, LABELS, OBJECTIVES, rescaled_intervals
+from studies.gradient_paradigm.tables_of_losses import LABELS, OBJECTIVES, rescaled_intervals, table
 
 V = TypeVar("V", bound=str | int | None)
 
@@ -41,75 +42,74 @@ def component_label(parameter: str, value: float) -> str:
     return f"{SYMBOLS[parameter]} {value:.2f}" if parameter == "margin" else f"{SYMBOLS[parameter]} {value:.3g}"
 
 
-DEFAULT_LABEL = ", ".join(component_label(parameter, value) for parameter, value in DEFAULTS.items())
-
-
-def gradient(recipes: Recipes) -> Experiment:
-    """The gradient form with one parameter varied and the others at defaults (arXiv 2402.18281, section 3.2).
-
-    Each setting is trained on the same sentences, from one encoder that is not tuned contrastively.
-    """
-    return experiment(**DESCRIBED["gradient"], lines=_gradient_lines(recipes))
-
-
-def gradient_suites(recipes: Recipes) -> Experiment:
-    """The models of the gradient form on SentEval's tasks: do all kinds of tasks have the same best values?"""
-    return suites_experiment(recipes, **DESCRIBED["gradient-suites"], lines=_gradient_lines(recipes))
-
-
-def _gradient_lines(recipes: Recipes) -> Iterator[Line]:
-    default = Row(DEFAULT_ROW, DEFAULT_LABEL, DEFAULTS)
-    yield default, recipes.self_supervised(ObjectiveConfig("gradient"))
+def gradient_lines(recipes: Recipes) -> Iterator[Line]:
+    """The gradient form with one parameter varied and the others at defaults (arXiv 2402.18281, section 3.2)."""
+    label = ", ".join(component_label(parameter, value) for parameter, value in DEFAULTS.items())
+    yield Row(DEFAULT_ROW, label, DEFAULTS), recipes.self_supervised(ObjectiveConfig("gradient"))
     for parameter, values in VARIED.items():
         for value in values:
             point, label = {**DEFAULTS, parameter: value}, component_label(parameter, value)
-            row = Row(component_row(parameter, value), label, point)
             objective = ObjectiveConfig.of("gradient", **{FIELDS[parameter]: value})
-            yield row, recipes.self_supervised(objective)
+            yield Row(component_row(parameter, value), label, point), recipes.self_supervised(objective)
 
+
+gradient = table("gradient", gradient_lines)
+gradient_suites = table("gradient-suites", gradient_lines)  # do all kinds of tasks have the same best values?
 
 COMPARED = ("infonce", "vicreg-modified")
 """The losses that are compared under other conditions."""
-SIZES = (16, 32, 64, 128, 256, 512, 1024)
 CHUNK = 64  # rows that are encoded at a time
-
-
-def batch_sizes(recipes: Recipes) -> Experiment:
-    """How losses depend on the number of negatives: the same sentences in batches of 16 to 1,024.
-
-    Large batches use gradient caching. All rows have their checkpoints after the same numbers of sentences: a row with
-    more of them would choose the best of more.
-    """
-
-    def trained(objective: str, size: int) -> Node:
-        views = rescaled_intervals(recipes.views, recipes.views.batch_size / size)
-        rate = views.optimizer.learning_rate * sqrt(size / views.batch_size)
-        optimizer = replace(views.optimizer, learning_rate=rate)
-        config = replace(views, objective=OBJECTIVES[objective], batch_size=size, optimizer=optimizer)
-        return recipes.pretrain(recipes.untuned, replace(config, chunk=CHUNK if size > CHUNK else None))
-
-    lines = _each_loss("batch_size", {size: str(size) for size in SIZES}, trained)
-    return experiment(**DESCRIBED["batch-sizes"], lines=lines)
-
-
-LIMITS = {1024: "1,024", 4096: "4,096", 16384: "16,384", 65536: "65,536", None: "all"}
 LARGEST = 65536  # sentences; checkpoints with all sentences are as far apart as with these
+SENTENCES = 3000  # of a domain; the smallest domain of the course's data, captions, has more
 
 
-def data_sizes(recipes: Recipes) -> Experiment:
-    """How losses depend on the number of sentences. Each sentence is seen once.
+def each_loss(
+    key: str, parameter: str, values: Mapping[V, str], changed: Callable[[PretrainConfig, V], PretrainConfig]
+) -> Callable[[Recipes], Experiment]:
+    """A table with every compared loss at every value of a parameter, given with the values' names.
 
-    All sizes up to the largest choose the best of equally many checkpoints.
+    Args:
+        key: of the table.
+        parameter: in the rows' points.
+        values: with their names.
+        changed: from the usual training and a value to that of the row.
     """
 
-    def trained(objective: str, limit: int | None) -> Node:
-        views = rescaled_intervals(recipes.views, (limit or LARGEST) / (recipes.views.train_limit or LARGEST))
-        config = replace(views, objective=OBJECTIVES[objective], train_limit=limit)
-        return recipes.pretrain(recipes.untuned, config)
+    def lines(recipes: Recipes) -> Iterator[Line]:
+        for objective in COMPARED:
+            for value, name in values.items():
+                config = replace(changed(recipes.views, value), objective=OBJECTIVES[objective])
+                row = Row.at({"objective": objective, parameter: value}, f"{LABELS[objective]}, {name}")
+                yield row, recipes.pretrain(recipes.untuned, config)
 
-    return experiment(**DESCRIBED["data-sizes"], lines=_each_loss("limit", LIMITS, trained))
+    return table(key, lines)
 
 
+def batches_of(usual: PretrainConfig, size: int) -> PretrainConfig:
+    """Training on the same sentences in batches of this size, large ones with gradient caching.
+
+    All rows have their checkpoints after the same numbers of sentences: a row with more of them would choose the best
+    of more.
+    """
+    rate = usual.optimizer.learning_rate * sqrt(size / usual.batch_size)
+    optimizer, chunk = replace(usual.optimizer, learning_rate=rate), CHUNK if size > CHUNK else None
+    views = rescaled_intervals(usual, usual.batch_size / size)
+    return replace(views, batch_size=size, optimizer=optimizer, chunk=chunk)
+
+
+def limited_to(usual: PretrainConfig, limit: int | None) -> PretrainConfig:
+    """Training on so many sentences, each seen once. All sizes up to the largest have equally many checkpoints."""
+    views = rescaled_intervals(usual, (limit or LARGEST) / (usual.train_limit or LARGEST))
+    return replace(views, train_limit=limit)
+
+
+def in_domain(usual: PretrainConfig, source: str) -> PretrainConfig:
+    """Training on dropout views of the same number of sentences of each domain."""
+    return replace(usual, sources=(source,), train_limit=min(SENTENCES, usual.train_limit or SENTENCES))
+
+
+SIZES = {size: str(size) for size in (16, 32, 64, 128, 256, 512, 1024)}
+LIMITS = {1024: "1,024", 4096: "4,096", 16384: "16,384", 65536: "65,536", None: "all"}
 DOMAINS = {
     "paraphrase": "questions",
     "sentiment": "snippets of film reviews",
@@ -118,18 +118,10 @@ DOMAINS = {
     "unlabelled": "unlabelled text",
 }
 """Sources of sentences, with their domains."""
-SENTENCES = 3000  # the smallest domain of the course's data, captions, has more
 
-
-def domains(recipes: Recipes) -> Experiment:
-    """How losses depend on the domain: dropout views of the same number of sentences of each domain."""
-    views = replace(recipes.views, train_limit=min(SENTENCES, recipes.views.train_limit or SENTENCES))
-
-    def trained(objective: str, source: str) -> Node:
-        return recipes.pretrain(recipes.untuned, replace(views, sources=(source,), objective=OBJECTIVES[objective]))
-
-    return experiment(**DESCRIBED["domains"], lines=_each_loss("source", DOMAINS, trained))
-
+batch_sizes = each_loss("batch-sizes", "batch_size", SIZES, batches_of)
+data_sizes = each_loss("data-sizes", "limit", LIMITS, limited_to)
+domains = each_loss("domains", "source", DOMAINS, in_domain)
 
 NEGATIVES = {
     "all": (NegativesConfig(), "all others"),
@@ -141,42 +133,26 @@ NEGATIVES = {
     "unlike-0.7": (NegativesConfig("unlike", false_negative_cosine=0.7), "cosine below 0.7"),
 }
 """Ways to choose an anchor's negatives among the other sentences of its batch, with their names."""
-SAMPLED = ("infonce", "gradient")
-"""Losses that compare each anchor with negatives of its own."""
 
 
-def negatives(recipes: Recipes) -> Experiment:
-    """How losses depend on which other sentences of the batch are negatives: random, hardest, no likely duplicates."""
-    lines = [
-        (
-            Row.at({"objective": objective, "negatives": way}, f"{LABELS[objective]}, {name}"),
-            recipes.pretrain(recipes.untuned, replace(recipes.views, objective=OBJECTIVES[objective], sampling=config)),
-        )
-        for objective in SAMPLED
-        for way, (config, name) in NEGATIVES.items()
-    ]
-    return experiment(**DESCRIBED["negatives"], lines=lines)
+def negative_lines(recipes: Recipes) -> Iterator[Line]:
+    """Which other sentences of the batch are negatives: random, hardest, no likely duplicates."""
+    for objective in ("infonce", "gradient"):
+        for way, (sampling, name) in NEGATIVES.items():
+            config = replace(recipes.views, objective=OBJECTIVES[objective], sampling=sampling)
+            row = Row.at({"objective": objective, "negatives": way}, f"{LABELS[objective]}, {name}")
+            yield row, recipes.pretrain(recipes.untuned, config)
 
 
-def _each_loss(parameter: str, values: Mapping[V, str], trained: Callable[[str, V], Node]) -> Iterator[Line]:
-    """Every compared loss at every value of a parameter, given with the values' names."""
-    for objective in COMPARED:
-        for value, name in values.items():
-            row = Row.at({"objective": objective, parameter: value}, f"{LABELS[objective]}, {name}")
-            yield row, trained(objective, value)
-
+negatives = table("negatives", negative_lines)
 
 ARCHITECTURES: dict[ModelType, str] = {"bert": "BERT", "roberta": "RoBERTa"}
-DEPTHS = {"2x128": "2 layers of 128", "4x256": "4 layers of 256", "6x384": "6 layers of 384"}
-SHAPES = {
-    (architecture, size): replace(shape, model_type=architecture)
-    for architecture in ARCHITECTURES
-    for size, shape in (
-        ("2x128", ShapeConfig(128, 2, 2, 512)),
-        ("4x256", ShapeConfig(256, 4, 4, 1024)),
-        ("6x384", ShapeConfig(384, 6, 6, 1536)),
-    )
+DEPTHS = {
+    "2x128": ("2 layers of 128", ShapeConfig(128, 2, 2, 512)),
+    "4x256": ("4 layers of 256", ShapeConfig(256, 4, 4, 1024)),
+    "6x384": ("6 layers of 384", ShapeConfig(384, 6, 6, 1536)),
 }
+SHAPES = {(a, size): replace(shape, model_type=a) for a in ARCHITECTURES for size, (_, shape) in DEPTHS.items()}
 
 
 def from_scratch(recipes: Recipes, shape: ShapeConfig) -> Node:
@@ -184,19 +160,19 @@ def from_scratch(recipes: Recipes, shape: ShapeConfig) -> Node:
     return recipes.mlm(recipes.start, replace(recipes.masked or MlmConfig(), from_scratch=True, shape=shape))
 
 
-def shapes(recipes: Recipes) -> Experiment:
+def shape_lines(recipes: Recipes) -> Iterator[Line]:
     """Do the components have the same effect in BERT and RoBERTa encoders of several sizes?
 
     Each encoder is trained from scratch with its own vocabulary, then under each objective on the same sentences.
     """
-    lines: list[Line] = []
     for (architecture, size), shape in SHAPES.items():
         start = from_scratch(recipes, shape)
         for objective in ("infonce", "vicreg", "vicreg-modified"):
             point = {"architecture": architecture, "size": size, "objective": objective}
-            row = Row.at(point, f"{ARCHITECTURES[architecture]}, {DEPTHS[size]}, {LABELS[objective]}")
-            lines.append((row, recipes.self_supervised(OBJECTIVES[objective], start)))
-    return experiment(**DESCRIBED["shapes"], lines=lines)
+            row = Row.at(point, f"{ARCHITECTURES[architecture]}, {DEPTHS[size][0]}, {LABELS[objective]}")
+            yield row, recipes.self_supervised(OBJECTIVES[objective], start)
 
+
+shapes = table("shapes", shape_lines)
 
 TABLES = (gradient, gradient_suites, batch_sizes, data_sizes, domains, negatives, shapes)

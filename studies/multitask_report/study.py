@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from studies.multitask_report import beyond_the_report, tables_1_to_10
+from studies.multitask_report.tables import TABLES
 from studies.study import Study
 
-STUDY = Study(Path(__file__).parent, (*tables_1_to_10.TABLES, *beyond_the_report.TABLES))
+STUDY = Study(Path(__file__).parent, TABLES)

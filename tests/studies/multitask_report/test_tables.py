@@ -15,16 +15,7 @@ from studies.engine.experiments import Experiment
 from studies.engine.presets import PRESETS, PresetName, load_preset
 from studies.engine.recipes import Recipes
 from studies.engine.table import OVERALL, Row
-from studies.multitask_report.beyond_the_report import (
-    batches,
-    best_parts,
-    learning_rate_schedule,
-    negative_pairs,
-    regularisation,
-    schedulers,
-    stages,
-)
-from studies.multitask_report.tables_1_to_10 import TABLES, table_4, table_5, table_8, table_9, table_10
+from studies.multitask_report.tables import TABLES, table
 from studies.study import all_experiments
 
 ROWS = {"1": 4, "2": 6, "3": 3, "4": 3, "5": 4, "6": 3, "7": 2, "8": 2, "9": 2, "10": 3}  # as counted in the report
@@ -60,8 +51,8 @@ def test_rows_with_the_same_published_scores_are_one_recipe(recipes: Recipes) ->
 def test_presets_have_the_reports_epochs_of_pre_training(name: PresetName) -> None:
     lengths = {
         row: [node.config.epochs for node in model.chain() if isinstance(node.config, PretrainConfig)]
-        for make in (table_5, table_8, table_9)
-        for row, model in make(PRESETS[name]).models.items()
+        for key in ("5", "8", "9")
+        for row, model in table(key, PRESETS[name]).models.items()
     }
     assert lengths == {
         "nli-given": [3, 5],
@@ -97,16 +88,16 @@ def test_the_paper_preset_has_the_settings_of_section_5_3() -> None:
 
 
 def test_labels_of_learning_rates_are_the_presets_own() -> None:
-    assert [row.label for row in table_10(PRESETS["paper"]).table.rows] == ["1e-5", "2e-5", "3e-5"]
+    assert [row.label for row in table("10", PRESETS["paper"]).table.rows] == ["1e-5", "2e-5", "3e-5"]
     supervised = PRESETS["paper"].supervised
     faster = replace(supervised, optimizer=replace(supervised.optimizer, learning_rate=1e-4))
-    other = table_10(replace(PRESETS["paper"], supervised=faster)).table
+    other = table("10", replace(PRESETS["paper"], supervised=faster)).table
     assert other.rows[0].label == "1e-4 (report: 1e-5)"
     assert other.reference == "rate=2"
 
 
 def test_the_table_of_schedulers_has_all_of_them(recipes: Recipes) -> None:
-    models = schedulers(recipes).models
+    models = table("schedulers", recipes).models
     assert {key: model.config.scheduler for key, model in models.items()} == {key: key for key in models}
     assert sorted(models) == sorted(set(SCHEDULERS) - {"single"})
     assert len({replace(model.config, scheduler="average") for model in models.values()}) == 1
@@ -114,9 +105,9 @@ def test_the_table_of_schedulers_has_all_of_them(recipes: Recipes) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_each_method_of_regularisation_is_isolated_from_the_best_recipe(name: PresetName) -> None:
-    models = regularisation(PRESETS[name]).models
+    models = table("regularisation", PRESETS[name]).models
     best, dropout = models["best"].config, models["encoder_dropout"].config
-    parts = best_parts(PRESETS[name]).models
+    parts = table("best-parts", PRESETS[name]).models
     assert (parts["best"], parts["encoder_dropout"]) == (models["best"], models["encoder_dropout"])
     changes = {key: changed_settings(model.config, best) for key, model in models.items()}
     assert changes == {
@@ -132,7 +123,7 @@ def test_each_method_of_regularisation_is_isolated_from_the_best_recipe(name: Pr
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_batches_differ_in_one_training_each(name: PresetName) -> None:
-    experiment = batches(PRESETS[name])
+    experiment = table("batches", PRESETS[name])
     usual = PRESETS[name].multitask
     for row in experiment.table.rows:
         model = experiment.models[row.key]
@@ -140,13 +131,13 @@ def test_batches_differ_in_one_training_each(name: PresetName) -> None:
         assert (given.config.batch_size, model.config.batch_size) == (row.point["pretraining"], row.point["finetuning"])
         assert replace(model.config, batch_size=usual.batch_size) == usual
         assert replace(given.config, batch_size=16) == PRESETS[name].given().config
-    assert experiment.models["pretraining=16,finetuning=16"] == table_5(PRESETS[name]).models["given"]
+    assert experiment.models["pretraining=16,finetuning=16"] == table("5", PRESETS[name]).models["given"]
     assert len(experiment.models) == 5
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_schedules_and_warm_ups_are_crossed(name: PresetName) -> None:
-    models = learning_rate_schedule(PRESETS[name]).models
+    models = table("learning-rate-schedule", PRESETS[name]).models
     points = {(model.config.optimizer.schedule, model.config.optimizer.warmup) for model in models.values()}
     assert points == {("constant", 0.0), ("constant", 0.1), ("linear", 0.0), ("linear", 0.1)}
     usual = PRESETS[name].multitask
@@ -158,14 +149,14 @@ def test_schedules_and_warm_ups_are_crossed(name: PresetName) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_literal_loss_stands_beside_the_rows_of_table_4(name: PresetName) -> None:
-    models, others = negative_pairs(PRESETS[name]).models, table_4(PRESETS[name]).models
+    models, others = table("negative-pairs", PRESETS[name]).models, table("4", PRESETS[name]).models
     assert (models["left_out"], models["bounded"]) == (others["quora-positives"], others["quora"])
     [literal], [bounded] = models["literal"].needs, models["bounded"].needs
     assert changed_settings(literal.config, bounded.config) == {"negative_pairs": "literal"}
 
 
 def test_stages_are_those_of_table_5_before_and_after_fine_tuning(recipes: Recipes) -> None:
-    models, tuned = stages(recipes).models, table_5(recipes).models
+    models, tuned = table("stages", recipes).models, table("5", recipes).models
     for key, model in tuned.items():
         assert models[f"{key}-finetuned"] == model
         assert model.needs == (models[key],)

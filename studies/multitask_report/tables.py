@@ -1,0 +1,126 @@
+"""Tables 1 to 10 and Figure 2 of the multi-task report and tables beyond it, as `tables.toml` describes them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from math import isnan
+from typing import Any
+
+from multitask.models.config import HeadsConfig
+from multitask.runs.artefact import Weights
+from multitask.stages.settings.evaluate import EvaluateConfig
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.training.config import OptimizerConfig
+from studies.engine.experiments import Experiment, experiment, read_tables
+from studies.engine.recipes import Node, Recipes
+from studies.engine.table import MAIN_TASKS, OVERALL, Row, key_of
+
+DESCRIBED = read_tables(__file__)
+BEST = FinetuneConfig(
+    epochs=2,
+    task_weights=(1.0, 1.0, 5.0),
+    encoder_dropout=0.0,
+    heads=HeadsConfig("separate", pairs="features", similarity_pairs="embeddings", residual=True),
+    optimizer=OptimizerConfig(learning_rate=7e-5, head_learning_rate=1e-3, schedule="linear", warmup=0.1),
+)
+"""The best recipe for all-MiniLM-L6-v2 that we found on the dev sets. An epoch has all examples of the smallest set."""
+RECIPE = ("finetune", "pretraining", "recipe")
+"""What `tables.toml` says of the recipes of all rows of a table."""
+Entry = Mapping[str, Any]
+
+
+def changed(config: Any, settings: Entry, usual: Sequence[str] = ()) -> Any:
+    """A configuration with other settings, and with defaults for those in `usual`; parts keep their other settings."""
+    found = {
+        name: changed(getattr(config, name), value) if isinstance(value, Mapping) else value
+        for name, value in settings.items()
+    }
+    return replace(config, **{name: getattr(type(config)(), name) for name in usual}, **found)
+
+
+def pretrained(recipes: Recipes, steps: Sequence[Entry]) -> Node | Weights:
+    """The start weights after pre-trainings, one after the other."""
+    model: Node | None = None
+    for step in steps:
+        if step["on"] == "quora":
+            node = recipes.quora(recipes.supervised)
+        else:
+            arguments = {name: step[name] for name in ("rate", "epochs") if name in step}
+            make: Callable[..., Node] = recipes.nli if step["on"] == "nli" else recipes.given
+            node = make(start=model, **arguments)
+        settings = {name: value for name, value in step.items() if name not in ("on", "rate", "epochs")}
+        model = replace(node, config=changed(node.config, settings))
+    return model or recipes.start
+
+
+def model_of(recipes: Recipes, row: Entry) -> Node:
+    """The recipe of a row."""
+    start, base = pretrained(recipes, row.get("pretraining", ())), recipes.multitask
+    if isinstance(start, Node) and not row.get("finetuned", True):
+        return start
+    if row.get("recipe") == "best":  # at the preset's size
+        size = replace(BEST, epochs=base.epochs, epoch_size=base.epoch_size, keep_task_bests=False)
+        base = replace(size, optimizer=base.optimizer)
+    return recipes.finetune(start, changed(base, row.get("finetune", {}), row.get("usual", ())))
+
+
+def supervised_on_sentiment(recipes: Recipes) -> dict[str, Node]:
+    """Table 1's rows."""
+    sentiment = replace(
+        recipes.multitask,
+        tasks=("sentiment",),
+        untrained=("paraphrase", "similarity"),
+        heads=HeadsConfig(sharing="none", dropout=recipes.multitask.heads.dropout),
+    )
+    vanilla = recipes.finetune(recipes.start, sentiment)
+    contrastive = recipes.pretrain(recipes.start, recipes.unsupervised)
+    return {
+        "vanilla": vanilla,
+        "contrastive-first": recipes.finetune(contrastive, sentiment),
+        "supervised-first": recipes.pretrain(vanilla, recipes.unsupervised),
+        "fusion": recipes.fuse(recipes.start),
+    }
+
+
+def ensembles(recipes: Recipes) -> dict[str, Node | None]:
+    """Table 2's ensembles. Only the report can have the row of the test sets."""
+    models = [recipes.finetune(start) for start in (recipes.start, recipes.nli(), recipes.given())]
+    single = [recipes.finetune(recipes.given(), replace(recipes.multitask, tasks=(task,))) for task in MAIN_TASKS]
+    both = {"given-single-task": recipes.ensemble(*single), "ensemble-dev": recipes.ensemble(*models, *single)}
+    return {**both, "ensemble-test": None}
+
+
+OWN: dict[str, Callable[[Recipes], Mapping[str, Node | None]]] = {
+    "1": supervised_on_sentiment,
+    "2": ensembles,
+    "reviews": lambda recipes: {"reviews": recipes.finetune(recipes.start, recipes.reviews)},
+    "best": lambda recipes: {"best": recipes.finetune(recipes.start, BEST)},
+    "stages": lambda recipes: {"start": Node("evaluate", EvaluateConfig(), (recipes.start,), recipes.data)},
+}
+"""Recipes that are more than a fine-tuning after pre-trainings, by table and row."""
+
+
+def table(key: str, recipes: Recipes) -> Experiment:
+    """A table of `tables.toml` with the recipes of its rows."""
+    described: dict[str, Any] = dict(DESCRIBED[key])
+    shared = {name: described.pop(name) for name in RECIPE if name in described}
+    models, lines = OWN[key](recipes) if key in OWN else {}, []
+    for entry in described.pop("rows"):
+        row = _row(entry, recipes.supervised.optimizer.learning_rate if key == "10" else None)
+        settings = {**shared.get("finetune", {}), **entry.get("finetune", {})}
+        model = models[row.key] if row.key in models else model_of(recipes, {**shared, **entry, "finetune": settings})
+        lines.append((row, model))
+    return experiment(**described, lines=lines)
+
+
+def _row(entry: Entry, rate: float | None) -> Row:
+    """A row. If the report has another learning rate than `rate` times the point's, the label gives both."""
+    point, label = entry.get("point", {}), entry["label"]
+    if rate is not None:
+        own = f"{point['rate'] * rate:.0e}".replace("e-0", "e-")
+        label = label if own == label else f"{own} (report: {label})"
+    scores = zip((OVERALL, *MAIN_TASKS), entry.get("published", ()), strict=False)
+    return Row(entry.get("key") or key_of(point), label, point, {name: s for name, s in scores if not isnan(s)})
+
+
+TABLES = tuple(partial(table, key) for key in DESCRIBED)
