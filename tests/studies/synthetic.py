@@ -100,6 +100,7 @@ def add_run(
         (runs / folder).mkdir(parents=True)
         (runs / folder / "inputs.json").write_text('{"machine": "A processor"}')
     (runs / model / "config.json").write_text(json.dumps({"seed": seed, "sources": ["unlabelled"]}))
+    (runs / model / "best.json").write_text("{}")
     (runs / model / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history))
     (runs / evaluation / "config.json").write_text("{}")
     found = {"overall": overall, "scores": scores, "measures": measures, "metrics": metrics}
