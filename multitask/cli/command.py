@@ -3,7 +3,7 @@
 A module that makes commands must not import torch, because `--help` imports all of them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,25 +22,26 @@ class Command:
     Args:
         name: as it is typed.
         options: a settings class. Its docstring is the command's help; its fields are the options.
-        run: carries the command out, given the options, and returns the exit code: `module:function`, which is imported
+        run: carries the command out, given the options; may return the exit code. `module:function`, which is imported
             when the options have been read, or a function.
         section: heading in the list of all commands.
         common: names of the options that `--help` shows; empty: all of them.
-        distributed: whether it runs under torchrun.
         extra: the optional packages that it needs.
-        stage: the stage whose runs `--config` takes, if any.
-        defaults: defaults that depend on the values of other options, by the options' names.
+        stage: the stage that it runs, if any; `--config` takes its runs.
     """
 
     name: str
     options: type[Any]
-    run: str | Callable[[Any], int]
+    run: str | Callable[[Any], int | None]
     section: str = USE
     common: tuple[str, ...] = ()
-    distributed: bool = False
     extra: str = ""
     stage: Stage | None = None
-    defaults: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+
+    @property
+    def distributed(self) -> bool:
+        """Whether it runs under torchrun."""
+        return self.stage is not None and self.stage.distributed
 
     @property
     def help(self) -> str:

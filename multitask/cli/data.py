@@ -2,7 +2,6 @@
 
 import sys
 
-from minbert.errors import InputError
 from minbert.tokenizer import load_tokenizer
 from multitask.cli.commands import Check, Domains, Fetch, Sample
 from multitask.data import fetch as published
@@ -15,8 +14,7 @@ from multitask.tasks.check import check_data
 def check(options: Check) -> int:
     """Print what the files hold and what is wrong with them."""
     data = options.tasks_file or options.folder
-    if data is None or (options.folder and options.tasks_file):
-        raise InputError("expected either a data folder or --tasks-file")
+    assert data is not None, "refused above"
     tokenizer = load_tokenizer(str(locate_model(options.model)))
     report = check_data(data, tokenizer, options.max_length)
     print(report.render())
@@ -25,7 +23,7 @@ def check(options: Check) -> int:
     return 2 if report.problems else 0
 
 
-def fetch(options: Fetch) -> int:
+def fetch(options: Fetch) -> None:
     """Download data sets; print the files and the terms of use."""
     sources = published.load_sources()
     for path in published.fetch(sources, options.folder, options.sets):
@@ -33,18 +31,15 @@ def fetch(options: Fetch) -> int:
     for source in sources:
         if not options.sets or source.name in options.sets:
             print(f"terms of {source.name}: {source.terms}")
-    return 0
 
 
-def domains(options: Domains) -> int:
+def domains(options: Domains) -> None:
     """Write a text file for each domain."""
     for path, count in write_captions_and_news(options.folder, options.suites_data).items():
         print(f"{path}: {count:,} sentences")
-    return 0
 
 
-def sample(options: Sample) -> int:
+def sample(options: Sample) -> None:
     """Copy the sample data; print the folders."""
     for path in copy_sample(options.folder):
         print(path)
-    return 0

@@ -5,9 +5,8 @@ from multitask.inference.embed_file import embed_file
 from multitask.models.sentence_encoder import load_encoder
 
 
-def embed(options: Embed) -> int:
+def embed(options: Embed) -> None:
     """Embed and write; print what was written."""
     encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
     count, width = embed_file(encoder, options.text, options.output, options.column, options.normalize)
     print(f"{options.output}: {count} embeddings of size {width}")
-    return 0

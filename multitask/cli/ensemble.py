@@ -7,7 +7,7 @@ from multitask.inference.data_of_run import data_for
 from multitask.stages import ensemble as combining
 
 
-def ensemble(options: Ensemble) -> int:
+def ensemble(options: Ensemble) -> None:
     """Combine models; print their scores, the prediction files and the run's folder."""
     data = data_for(next(iter(options.model), ""), options.tasks_file or options.data).path
     artefact = combining.ensemble(options.model, data, options.config, options.options)
@@ -15,4 +15,3 @@ def ensemble(options: Ensemble) -> int:
     for path in sorted((artefact.folder / "predictions").iterdir()):
         print(path)
     print(artefact.folder)
-    return 0

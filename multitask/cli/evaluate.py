@@ -26,12 +26,12 @@ from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import read_examples
 
 
-def evaluate(options: Evaluate) -> int:
+def evaluate(options: Evaluate) -> None:
     """Score a model; print a table and the files written."""
-    return _evaluate_tasks(options) if options.suite == "multitask" else _evaluate_suite(options)
+    _evaluate_tasks(options) if options.suite == "multitask" else _evaluate_suite(options)
 
 
-def _evaluate_tasks(options: Evaluate) -> int:
+def _evaluate_tasks(options: Evaluate) -> None:
     folder = locate_model(options.model, options.revision, options.best_on)
     assert options.precision != "int8", "refused above"
     runtime = start(options.device, options.precision)
@@ -59,7 +59,6 @@ def _evaluate_tasks(options: Evaluate) -> int:
             for path in write_details(options.details, found.tasks, found.estimates, found.examples):
                 print(path)
     print(output)
-    return 0
 
 
 def _rows_name(options: Evaluate, data: ModelData) -> str:
@@ -92,7 +91,7 @@ def _rows(options: Evaluate, model: MultitaskModel, data: Path) -> dict[str, Lab
     return {task.name: tokenised(model, task.name, read_examples(task, Source(str(options.input)), labelled=True))}
 
 
-def _evaluate_suite(options: Evaluate) -> int:
+def _evaluate_suite(options: Evaluate) -> None:
     assert options.suite != "multitask" and options.data is not None, "refused above"  # noqa: PT018
     name = options.model
     known = KnownEncoder.load(
@@ -105,4 +104,3 @@ def _evaluate_suite(options: Evaluate) -> int:
     with replaced_files_named(*map(output.with_suffix, (".json", ".md", ".tex"))):
         for path in write_suite(result, output):
             print(path)
-    return 0

@@ -15,12 +15,11 @@ from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import locate_model
 
 
-def export(options: Export) -> int:
+def export(options: Export) -> None:
     """Write the folder; print its name."""
     check_output(options.output)
     _export_tasks(options) if options.with_heads else _export_encoder(options)
     print(options.output)
-    return 0
 
 
 def _export_encoder(options: Export) -> None:

@@ -19,7 +19,7 @@ from multitask.cli.command import Command, Group
 from multitask.cli.commands import COMMANDS
 from multitask.cli.options import Option, build, did_you_mean, values_of
 from multitask.cli.settings_file import read_settings, settings_of, write_settings
-from multitask.cli.stage_commands import stage_commands
+from multitask.cli.stage_commands import defaults_of_data, stage_commands
 from multitask.data.problems import plain
 from multitask.runs.artefact import last_run
 from multitask.runtime.errors import Interrupted, TrainingError
@@ -44,12 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # not every retry: the outcome is one line of ours
     try:
         return _dispatch(list(sys.argv[1:] if arguments is None else arguments))
-    except (InputError, TrainingError) as error:
+    except (InputError, TrainingError, OSError) as error:  # OSError: a full disk, a file where a folder should be
         print(error_line(error), file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
-    except OSError as error:  # a full disk, a folder that may not be written, a file where a folder should be
-        print(error_line(error), file=sys.stderr)
-        return 1
     except Interrupted as stop:
         print(stop, file=sys.stderr)
         return 128 + stop.signal_number
@@ -77,7 +74,7 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     prog, found, rest = find_command(arguments)
     if isinstance(found, Command):
-        return run_command(prog, found, rest)
+        return _run(prog, found, rest)
     print(_overview(prog, found))
     return 0
 
@@ -107,8 +104,8 @@ def every_command(name: str = "") -> Iterator[Command | Group]:
     yield from (entry.load() for entry in entry_points(group=ENTRY_POINTS) if name in ("", entry.name))
 
 
-def run_command(prog: str, command: Command, arguments: Sequence[str]) -> int:
-    """Run a command with its arguments, or print its help. Returns the exit code."""
+def _run(prog: str, command: Command, arguments: Sequence[str]) -> int:
+    """Run a command with its arguments, or print its help."""
     if asked := HELP.intersection(arguments):
         print(parser_of(prog, command, "--help-all" if "--help-all" in asked else "--help").format_help(), end="")
         return 0
@@ -136,13 +133,13 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
         values |= changed
     if missing := [option.flag for option in options if values[option.name] is MISSING]:
         raise InputError(f"{missing[0]} is missing (`{prog} --help` shows the options)")
-    own = command.defaults(values) if command.defaults else {}
+    own = defaults_of_data(command.stage, values)
     try:
         built = build(command.options, options, values | own | changed)
         if save_to and os.environ.get("RANK", "0") == "0":  # torchrun starts one process a rank
             write_settings(Path(save_to), prog, options, values_of(built, options), own)
         run = function_named(command.run) if isinstance(command.run, str) else command.run
-        return run(built)
+        return run(built) or 0
     except ModuleNotFoundError as error:
         if not command.extra:
             raise

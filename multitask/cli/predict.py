@@ -11,12 +11,12 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import locate_model
 
 
-def predict(options: Predict) -> int:
+def predict(options: Predict) -> None:
     """Predict; print the files written."""
-    return _predict_sets(options) if options.input is None else _predict_input(options, options.input)
+    _predict_sets(options) if options.input is None else _predict_input(options, options.input)
 
 
-def _predict_input(options: Predict, source: Path) -> int:
+def _predict_input(options: Predict, source: Path) -> None:
     output = options.output or Path("-")
     folder = locate_model(options.model, best_on=options.best_on)
     model = MultitaskModel.load(folder, options.device, options.precision)
@@ -26,10 +26,9 @@ def _predict_input(options: Predict, source: Path) -> int:
         predict_file(model, options.task, source, output, model.runtime, reading, options.probabilities, options.prefix)
     if output != Path("-"):
         print(output)
-    return 0
 
 
-def _predict_sets(options: Predict) -> int:
+def _predict_sets(options: Predict) -> None:
     locate_model(options.model, best_on=options.best_on)  # says what is wrong with the model before the data's path
     data = data_for(options.model, options.tasks_file or options.data).path
     output = options.output or Path("predictions")
@@ -37,4 +36,3 @@ def _predict_sets(options: Predict) -> int:
         paths = write_prediction_files(options.model, data, output, options.best_on, options.device, options.precision)
     for path in paths:
         print(path)
-    return 0

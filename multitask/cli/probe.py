@@ -10,7 +10,7 @@ from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.tasks.training_sentences import training_sentences
 
 
-def probe(options: Probe) -> int:
+def probe(options: Probe) -> None:
     """Probe; print a table of the means over the batches."""
     similar = options.source == "similar_pairs"
     texts = similar_pairs(options.data) if similar else [training_sentences(options.source, options.data)]
@@ -30,4 +30,3 @@ def probe(options: Probe) -> int:
         finite = [{name: v if isfinite(v) else None for name, v in summary.items()} for summary in summaries]
         write_json(options.output, {"objective": str(objective), "source": options.source, "batches": finite})
         print(options.output)
-    return 0

@@ -29,7 +29,7 @@ TOKEN = "MULTITASK_TOKEN"
 LOGGER = logging.getLogger("multitask")
 
 
-def serve(options: Serve) -> int:
+def serve(options: Serve) -> None:
     """Serve until a signal stops it."""
     token, models = access_token(options.token_file), _load(options.model, options)
     # Other sites' pages do not know the token, so with one the service may have any name.
@@ -40,10 +40,9 @@ def serve(options: Serve) -> int:
             "%s: everyone who reaches this address may ask; --token-file or %s sets a token", options.host, TOKEN
         )
     _server(app, int(options.limits.timeout) + 1, host=options.host, port=options.port).run()
-    return 0
 
 
-def explore(options: Explore) -> int:
+def explore(options: Explore) -> None:
     """Serve the page until a signal stops it."""
     token = access_token(None)
     models = _load([model for model in (options.model, options.compare) if model is not None], options)
@@ -63,7 +62,6 @@ def explore(options: Explore) -> int:
         if options.browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         _server(app, 1).run(sockets=[listening])
-    return 0
 
 
 def models_by_name(models: Sequence[str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,34 +26,34 @@ def stage_commands() -> dict[str, Command]:
 
 def stage_command(stage: Stage) -> Command:
     """The command of a stage."""
-    declared: dict[str, tuple[Any, Any]] = {}
+    kinds: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
+
+    def declare(name: str, kind: Any, default: Any, text: str) -> None:
+        kinds[name], defaults[name] = kind, field(default=default, metadata={"help": text})
+
     for model in stage.inputs:
-        kind = str | None if model.default is None else str
-        declared[model.option] = kind, field(default=model.default, metadata={"help": model.help})
-        declared[model.revision] = str | None, field(default=None, metadata={"help": REVISION})
-    declared["data"] = Path, field(default=Path("data/sample"), metadata={"help": DATA})
-    declared["tasks_file"] = Path | None, field(default=None, metadata={"help": TASKS_FILE})
-    declared["config"] = stage.config, field(default_factory=stage.config)
-    declared["options"] = RunOptions, field(default_factory=RunOptions)
-    defaults = {name: default for name, (_, default) in declared.items()}
-    kinds = {name: kind for name, (kind, _) in declared.items()}
+        declare(model.option, str | None if model.default is None else str, model.default, model.help)
+        declare(model.revision, str | None, None, REVISION)
+    declare("data", Path, Path("data/sample"), DATA)
+    declare("tasks_file", Path | None, None, TASKS_FILE)
+    kinds |= {"config": stage.config, "options": RunOptions}
+    defaults |= {"config": field(default_factory=stage.config), "options": field(default_factory=RunOptions)}
     about = {"__doc__": stage.help, "stage": stage, "__annotations__": kinds}
-    options: type[Any] = settings(type(stage.name, (), {**about, **defaults}))
     always = [model.option for model in stage.inputs if model.default is not None]
-    common = (*always, "data", "tasks_file", *stage.common, "runs", "device")
     return Command(
         stage.name,
-        options,
+        settings(type(stage.name, (), {**about, **defaults})),
         "multitask.cli.train:train",
         TRAIN,
-        common,
-        stage.distributed,
+        (*always, "data", "tasks_file", *stage.common, "runs", "device"),
         stage=stage,
-        defaults=partial(_defaults, stage.defaults) if stage.defaults else None,
     )
 
 
-def _defaults(of_data: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults of a stage's options for the data that the values name."""
-    config = function_named(of_data)(Path(values["tasks_file"] or values["data"]))
+def defaults_of_data(stage: Stage | None, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults that a stage has for the data which the values name, by the options' names."""
+    if stage is None or stage.defaults is None:
+        return {}
+    config = function_named(stage.defaults)(Path(values["tasks_file"] or values["data"]))
     return {option.name: option.default for option in options_of(type(config), values=config)}

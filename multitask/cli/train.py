@@ -8,7 +8,7 @@ from multitask.runtime.lazy import function_named
 from multitask.stages.run_stage import run_stage
 
 
-def train(options: Any) -> int:
+def train(options: Any) -> None:
     """Run the stage that the options belong to."""
     stage = options.stage
     models = [(getattr(options, model.option), getattr(options, model.revision)) for model in stage.inputs]
@@ -18,4 +18,3 @@ def train(options: Any) -> int:
         if stage.summary is not None:
             print(function_named(stage.summary)(artefact))
         print(artefact.folder)
-    return 0

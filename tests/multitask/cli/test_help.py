@@ -62,13 +62,8 @@ def test_the_list_has_a_line_for_each_command(arguments: list[str], capsys: pyte
         (line,) = re.findall(rf"^  {found.name} +(\S.*)$", text, re.MULTILINE)
         assert line == found.help.splitlines()[0]
     assert max(map(len, text.splitlines())) <= 120
+    assert all(f"  {name} " in page(capsys, "data") for name in ("check", "fetch", "domains"))
     assert text.index("Train a model:") < text.index("Use a model:") < text.index("Data:") < text.index("Studies:")
-
-
-def test_the_list_of_a_group(capsys: pytest.CaptureFixture[str]) -> None:
-    text = page(capsys, "data")
-    assert text == page(capsys, "data", "--help")
-    assert all(f"  {name} " in text for name in ("check", "fetch", "domains"))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -90,16 +85,12 @@ def test_help_shows_what_people_use_and_help_all_everything(name: str, capsys: p
     assert "--config" in short
 
 
-def test_common_options_exist() -> None:
-    for name, command in COMMANDS.items():
-        assert set(command.common) <= {option.name for option in command.declared()}, name
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_has_a_help_text_and_a_name_of_its_own(name: str) -> None:
     options = [*COMMANDS[name].declared(), *COMMANDS[name].general()]
     assert [option.flag for option in options if not option.help] == []
     assert len({option.name for option in options}) == len(options)
+    assert set(COMMANDS[name].common) <= {option.name for option in options}
 
 
 def test_a_flag_means_one_thing() -> None:

@@ -17,7 +17,6 @@ from multitask.cli.options import Option, build, options_of, values_of
 from multitask.cli.settings_file import read_settings, settings_of, values_from, write_settings
 from multitask.objectives.config import ObjectiveConfig
 from multitask.stages.registry import Stage, stages
-from tests.multitask.cli.mistakes import SETTINGS
 from tests.multitask.cli.test_help import COMMANDS
 
 CPU = ("--device", "cpu", "--precision", "fp32")
@@ -154,55 +153,13 @@ def test_a_label_with_a_revision(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(("message", "text"), SETTINGS, ids=str)
-def test_a_bad_file_is_one_line_and_nothing_is_written(text, message, where, tmp_path, capsys) -> None:
-    file = tmp_path / "settings.toml"
-    file.write_text(text)
-    assert main(["finetune", *where, "--config", str(file), "--save-config", str(tmp_path / "saved.toml")]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith(f"error: {file}: ")
-    assert captured.err.count("\n") == 1
-    assert message in captured.err
-    assert [path.name for path in tmp_path.iterdir()] == ["settings.toml"]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("objective = 'vicreg:tau=0.3'", 'objective: vicreg has no parameter "tau"'),
-        ("objective = 3", "objective is 3; expected"),
-        ("[objective]\ncolour = 'red'", "objective.colour: no such setting"),
-    ],
-)
-def test_a_bad_objective_names_the_file(text, message, tmp_path, capsys) -> None:
-    file = tmp_path / "settings.toml"
-    file.write_text(text)
-    assert main(["pretrain", "--config", str(file)]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"error: {file}: {message}")
-    assert error.count("\n") == 1
-
-
-def test_a_value_of_the_command_line_is_not_the_files_fault(tmp_path: Path, capsys) -> None:
-    (tmp_path / "settings.toml").write_text("epochs = 3")
-    assert main(["finetune", "--config", str(tmp_path / "settings.toml"), "--epochs", "0"]) == 2
-    assert capsys.readouterr().err == "error: --epochs is 0; expected at least 1\n"
-
-
-def test_what_is_no_settings_file(tmp_path: Path, capsys) -> None:
-    def error(*arguments: str) -> str:
-        assert main(arguments) == 2
-        return capsys.readouterr().err
-
-    assert "missing.toml: no such file or run" in error("mlm", "--config", str(tmp_path / "missing.toml"))
-    assert "not a run (it has no inputs.json)" in error("mlm", "--config", str(tmp_path))
+def test_a_run_of_another_stage_is_refused(tmp_path: Path, capsys) -> None:
     (tmp_path / "inputs.json").write_text('{"stage": "prune", "labels": {}}')
     (tmp_path / "config.json").write_text("{}")
-    refused = error("mlm", "--config", str(tmp_path))
-    assert "a run of prune; `multitask mlm --config` takes a TOML file or a run of mlm" in refused
-    refused = error("predict", "--config", str(tmp_path), "--model", "m")
-    assert "a run of prune; `multitask predict --config` takes a TOML file" in refused
+    for command, takes in (("mlm", "a TOML file or a run of mlm"), ("predict", "a TOML file")):
+        assert main([command, "--config", str(tmp_path)]) == 2
+        found = f"error: {tmp_path}: a run of prune; `multitask {command} --config` takes {takes}\n"
+        assert capsys.readouterr().err == found
 
 
 def test_only_the_first_rank_saves(monkeypatch, where, tmp_path) -> None:

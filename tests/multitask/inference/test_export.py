@@ -1,8 +1,12 @@
-"""Other libraries compute the same vectors from an exported folder, and it keeps the record of its training data."""
+"""Other libraries compute the same from an exported folder, and it keeps the record of its training data."""
 
 import importlib.util
 import json
+import re
+import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,19 +23,46 @@ from multitask import SentenceEncoder
 from multitask.cli.main import main
 from multitask.data.contamination import RECORD, TrainedOn
 from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
+from multitask.inference import export_heads
 from multitask.inference.export import export_onnx, export_sentence_transformers, export_transformers
+from multitask.inference.export_heads import export_onnx_with_heads
+from multitask.models.config import HeadsConfig
+from multitask.models.multitask_model import MultitaskModel, predict_rows
 from multitask.models.sentence_encoder import load_encoder
-from multitask.runs.artefact import Artefact
+from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import finetune
 from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.tasks.declarations import load_tasks
+from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks, load_tasks
+from multitask.tasks.kinds import Classification, Cosine, MultiLabel, PairClassification, PairRegression, Regression
 from multitask.tasks.read_examples import load_rows
+from multitask.tasks.task import Task
+from tests.conftest import ROOT
 from tests.multitask.evaluation.folder import write
 
 SENTENCES = ["A man is playing a guitar.", "", "two dogs run in the snow " * 60, "ein Hund", "?"]
+PAIRS = list(zip(SENTENCES, SENTENCES[::-1], strict=True))
 EXACT = {"device": "cpu", "precision": "fp32"}
 NOTHING = TrainedOn()
+CLASSES = Classification(name="linear", text=("text",), label="label", labels=("bad", "good", "so-so"), temperature=1.7)
+PAIR = {"text": ("first", "second"), "label": "label"}
+TASKS: tuple[Task, ...] = (
+    CLASSES,  # its name is also that of values within the file
+    PairClassification(name="two", labels=("no", "yes"), temperature=0.6, **PAIR),
+    PairClassification(name="three", labels=(0, 1, 2), **PAIR),
+    MultiLabel(name="tags", text=("text",), label="label", labels=("x", "y"), thresholds=(0.2, 0.7), temperature=2),
+    MultiLabel(name="new-tags", text=("text",), label="label", labels=("x", "y")),
+    Regression(name="bounded", text=("text",), label="label", range=(1, 5)),
+    Regression(name="open", text=("text",), label="label", learned_range=(-30, 70)),
+    PairRegression(name="pair", range=(0, 10), **PAIR),
+    Cosine(name="cosine", range=(0, 5), **PAIR),
+)
+HEADS = [
+    HeadsConfig(),
+    HeadsConfig("none"),
+    HeadsConfig("separate", "joint", similarity_pairs="features"),
+    HeadsConfig("shared", residual=True, head_hidden_size=20),
+]
 
 
 @pytest.fixture(scope="module", params=["mean", "cls"])
@@ -41,15 +72,13 @@ def encoder(request, tiny_encoder: Path) -> SentenceEncoder:
     return loaded
 
 
-@pytest.fixture(scope="module")
-def pruned(tiny_encoder: Path, tmp_path_factory) -> SentenceEncoder:
-    """An encoder whose layers differ in size."""
-    folder, tokenizer = tmp_path_factory.mktemp("pruned"), load_tokenizer(str(tiny_encoder))
-    shape = BertConfig.from_file(tiny_encoder / "config.json").values()
-    sizes = {"layer_heads": [1, 4], "layer_intermediate_sizes": [64, 5]}
-    BertModel(BertConfig.from_dict({"model_type": "bert"} | shape | sizes)).save(folder)
-    tokenizer.save(folder)
-    return SentenceEncoder.load(folder, **EXACT)
+@pytest.fixture
+def onnx() -> None:
+    for package in ("onnxscript", "onnxruntime"):
+        pytest.importorskip(package)
+
+
+# Encoders.
 
 
 def test_transformers_has_the_same_states(tiny_encoder, tmp_path):
@@ -70,8 +99,7 @@ def test_sentence_transformers_has_the_same_vectors(encoder, tmp_path, normalize
 
     export_sentence_transformers(encoder, tmp_path / "out", "# A card\n", normalize, NOTHING)
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu")
-    assert theirs.max_seq_length == 24
-    assert theirs.similarity_fn_name == "cosine"
+    assert (theirs.max_seq_length, theirs.similarity_fn_name) == (24, "cosine")
     ours = encoder.encode(SENTENCES, normalize=normalize)
     np.testing.assert_allclose(theirs.encode(SENTENCES), ours, atol=1e-5)
     assert (tmp_path / "out" / "README.md").read_text() == "# A card\n"
@@ -90,7 +118,7 @@ def test_the_bundled_model_leaves_as_it_came(tmp_path):
     np.testing.assert_allclose(SentenceTransformer(str(tmp_path / "out")).encode(SENTENCES), ours, atol=1e-5)
 
 
-def run_onnx(folder: Path, sentences: list[str]) -> np.ndarray:
+def embeddings_of_onnx(folder: Path, sentences: list[str]) -> np.ndarray:
     """Embeddings as a user without this project computes them: tokenizers, ONNX Runtime, the folder's settings."""
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
@@ -105,47 +133,31 @@ def run_onnx(folder: Path, sentences: list[str]) -> np.ndarray:
     return embeddings
 
 
-def test_onnx_runtime_has_the_same_vectors(encoder, tmp_path):
-    for package in ("onnxscript", "onnxruntime"):
-        pytest.importorskip(package)
+def test_onnx_runtime_has_the_same_vectors(onnx, encoder, tmp_path):
     normalize = encoder.pooling == "mean"
     export_onnx(encoder, tmp_path / "out", normalize, NOTHING)
     expected = encoder.encode(SENTENCES, normalize=normalize)
-    np.testing.assert_allclose(run_onnx(tmp_path / "out", SENTENCES), expected, atol=1e-4)
     for row, sentence in enumerate(SENTENCES):
-        np.testing.assert_allclose(run_onnx(tmp_path / "out", [sentence])[0], expected[row], atol=1e-4)
+        np.testing.assert_allclose(embeddings_of_onnx(tmp_path / "out", [sentence])[0], expected[row], atol=1e-4)
     assert TrainedOn.read(tmp_path / "out") is not None
-    many = run_onnx(tmp_path / "out", SENTENCES * 9)
+    many = embeddings_of_onnx(tmp_path / "out", SENTENCES * 9)
     np.testing.assert_allclose(many, np.tile(expected, (9, 1)), atol=1e-4)
 
 
-def test_a_pruned_encoder_leaves_as_onnx_only(pruned, tmp_path):
+def test_a_pruned_encoder_leaves_as_onnx_only(onnx, tiny_encoder, tmp_path):
+    shape = BertConfig.from_file(tiny_encoder / "config.json").values()
+    sizes = {"layer_heads": [1, 4], "layer_intermediate_sizes": [64, 5]}
+    BertModel(BertConfig.from_dict({"model_type": "bert"} | shape | sizes)).save(tmp_path / "pruned")
+    load_tokenizer(str(tiny_encoder)).save(tmp_path / "pruned")
+    pruned = SentenceEncoder.load(tmp_path / "pruned", **EXACT)
     for export, *settings in ((export_transformers,), (export_sentence_transformers, "", False)):
         with pytest.raises(InputError, match="pruned, and transformers cannot represent that; use --to onnx"):
             export(pruned, tmp_path / "out", *settings, NOTHING)
-    for package in ("onnxscript", "onnxruntime"):
-        pytest.importorskip(package)
     export_onnx(pruned, tmp_path / "out", False, NOTHING)
-    np.testing.assert_allclose(run_onnx(tmp_path / "out", SENTENCES), pruned.encode(SENTENCES), atol=1e-4)
+    np.testing.assert_allclose(embeddings_of_onnx(tmp_path / "out", SENTENCES), pruned.encode(SENTENCES), atol=1e-4)
 
 
-def test_an_onnx_model_that_computes_something_else_is_not_left_behind(tiny_encoder, tmp_path, monkeypatch):
-    for package in ("onnxscript", "onnxruntime"):
-        pytest.importorskip(package)
-    encoder = SentenceEncoder.load(tiny_encoder, pooling="mean", **EXACT)
-    monkeypatch.setattr(encoder, "encode", lambda texts, normalize: np.zeros((len(texts), 32), np.float32))
-    with pytest.raises(RuntimeError, match="ONNX Runtime's embeddings differ by"):
-        export_onnx(encoder, tmp_path / "out", True, NOTHING)
-    assert not any(tmp_path.iterdir())
-
-
-def test_without_onnx_the_error_says_how_to_get_it(tiny_encoder, tmp_path, monkeypatch):
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxscript" else found(name))
-    monkeypatch.setitem(sys.modules, "onnx", sys)
-    with pytest.raises(InputError, match=r'--to onnx needs onnxscript; install with: pip install -e "\.\[onnx\]"'):
-        export_onnx(SentenceEncoder.load(tiny_encoder, **EXACT), tmp_path / "out", False, NOTHING)
-    assert not any(tmp_path.iterdir())
+# Folders.
 
 
 def test_the_command(tiny_encoder, tmp_path, capsys):
@@ -158,66 +170,25 @@ def test_the_command(tiny_encoder, tmp_path, capsys):
     np.testing.assert_allclose(SentenceTransformer(str(tmp_path / "out")).encode(SENTENCES), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("to", ["transformers", "sentence-transformers"])
-def test_only_an_earlier_export_is_replaced(tiny_encoder, tmp_path, monkeypatch, capsys, to):
+def test_only_an_earlier_export_is_replaced(tiny_encoder, tmp_path, monkeypatch, capsys):
     out, mine = tmp_path / "out", tmp_path / "mine"
-    arguments = ["export", "--model", str(tiny_encoder), "--to", to, "--output"]
+    arguments = ["export", "--model", str(tiny_encoder), "--output"]
     out.mkdir()  # an empty folder is as good as none
     assert main([*arguments, str(out)]) == 0
-    (out / "vocab.txt").unlink(missing_ok=True)
+    (out / "config.json").unlink()
     assert main([*arguments, str(out)]) == 0
+    assert (out / "config.json").is_file()
     capsys.readouterr()
     mine.mkdir()
     (mine / "thesis.tex").write_text("mine")
     (tmp_path / "file").write_text("mine")
-    monkeypatch.chdir(mine)
-    for refused in (mine, tmp_path / "file", tiny_encoder, "."):
-        assert main([*arguments, str(refused)]) == 2
-        assert capsys.readouterr().err.startswith(f"error: --output {refused}: ")
-    (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path / "empty")
-    assert main([*arguments, "."]) == 2  # it would be renamed under the feet of the shell
+    for working in (mine, out):  # `.` would be renamed under the feet of the shell
+        monkeypatch.chdir(working)
+        for refused in (mine, tmp_path / "file", tiny_encoder, ".", ".."):
+            assert main([*arguments, str(refused)]) == 2
+            assert capsys.readouterr().err.startswith(f"error: --output {refused}: ")
     assert (mine / "thesis.tex").read_text() == (tmp_path / "file").read_text() == "mine"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file", "mine", "out"]
-
-
-# What it was trained on.
-
-
-@pytest.fixture(scope="module")
-def run(tiny_encoder: Path, small_data: Path, tmp_path_factory) -> Artefact:
-    options = RunOptions("cpu", "fp32", tmp_path_factory.mktemp("runs"))
-    return finetune(str(tiny_encoder), small_data, FinetuneConfig(tasks=("similarity",), epochs=1), options)
-
-
-@pytest.mark.parametrize("to", ["transformers", "sentence-transformers"])
-def test_an_export_keeps_what_its_run_was_trained_on(run, tiny_encoder, tmp_path, to):
-    out = tmp_path / "out"
-    assert main(["export", "--model", str(run.folder), "--output", str(out), "--to", to]) == 0
-    ours, exported = TrainedOn.read(run.folder), TrainedOn.of_folder(out, str(out))
-    assert len(exported.pairs) > 0
-    np.testing.assert_array_equal(exported.sentences, ours.sentences)
-    np.testing.assert_array_equal(exported.pairs, ours.pairs)
-    assert ours.unknown == (f"the training data of {tiny_encoder} is not recorded",)
-    assert exported.unknown == (f"the training data of {tiny_encoder.name} is not recorded",)  # without its path
-
-
-@pytest.mark.parametrize("to", ["transformers", "sentence-transformers"])
-def test_an_export_evaluates_as_its_run(run, small_data, tmp_path, to):
-    rows = []
-    for split in ("train", "dev"):
-        first, second = load_rows(load_tasks(small_data)["similarity"], split).sentences
-        rows += [f"news\tnews\t2015\t{i}\t{i / 4}\t{first[i]}\t{second[i]}" for i in range(16)]
-    write(tmp_path / "STS" / "STSBenchmark" / "sts-test.csv", rows)
-    assert main(["export", "--model", str(run.folder), "--output", str(tmp_path / "out"), "--to", to]) == 0
-    expected, found = (
-        evaluate_suites(["sts"], KnownEncoder.load(str(name), pooling="mean", **EXACT), tmp_path)["sts"].tasks[
-            "STSBenchmark"
-        ]
-        for name in (run.folder, tmp_path / "out")
-    )
-    assert found == expected
-    assert (found.rows, found.rows_seen) == (32, 16)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "mine", "out"]
 
 
 @pytest.mark.parametrize("to", ["transformers", "sentence-transformers"])
@@ -235,3 +206,173 @@ def test_rounded_weights_are_not_exported(tiny_encoder, tmp_path):
     with pytest.raises(InputError, match='load the encoder with precision="fp32"'):
         export_transformers(rounded, tmp_path / "out", NOTHING)
     assert not (tmp_path / "out").exists()
+
+
+def test_without_onnx_the_error_says_how_to_get_it(tiny_encoder, tmp_path, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxruntime" else found(name) or sys)
+    with pytest.raises(InputError, match=r'needs onnxruntime; install with: pip install (-e )?"\.\[onnx\]"'):
+        export_onnx_with_heads(model_of(tiny_encoder), tmp_path / "out", NOTHING)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxscript" else found(name) or sys)
+    with pytest.raises(InputError, match="needs onnxscript; install with"):
+        export_onnx(SentenceEncoder.load(tiny_encoder, **EXACT), tmp_path / "out", False, NOTHING)
+    assert not any(tmp_path.iterdir())
+
+
+# What it was trained on.
+
+
+@pytest.mark.parametrize("to", ["transformers", "sentence-transformers"])
+def test_an_export_keeps_what_its_run_was_trained_on_and_is_evaluated_alike(tiny_encoder, small_data, tmp_path, to):
+    options, out = RunOptions("cpu", "fp32", tmp_path / "runs"), tmp_path / "out"
+    run = finetune(str(tiny_encoder), small_data, FinetuneConfig(tasks=("similarity",), epochs=1), options)
+    assert main(["export", "--model", str(run.folder), "--output", str(out), "--to", to]) == 0
+    ours, exported = TrainedOn.read(run.folder), TrainedOn.of_folder(out, str(out))
+    assert len(exported.pairs) > 0
+    np.testing.assert_array_equal(exported.sentences, ours.sentences)
+    np.testing.assert_array_equal(exported.pairs, ours.pairs)
+    assert ours.unknown == (f"the training data of {tiny_encoder} is not recorded",)
+    assert exported.unknown == (f"the training data of {tiny_encoder.name} is not recorded",)  # without its path
+    rows = []
+    for split in ("train", "dev"):
+        first, second = load_rows(load_tasks(small_data)["similarity"], split).sentences
+        rows += [f"news\tnews\t2015\t{i}\t{i / 4}\t{first[i]}\t{second[i]}" for i in range(16)]
+    write(tmp_path / "STS" / "STSBenchmark" / "sts-test.csv", rows)
+    known = [KnownEncoder.load(str(name), pooling="mean", **EXACT) for name in (run.folder, out)]
+    expected, found = (evaluate_suites(["sts"], one, tmp_path)["sts"].tasks["STSBenchmark"] for one in known)
+    assert found == expected
+    assert (found.rows, found.rows_seen) == (32, 16)
+
+
+# Models with heads, in programs that have only the named libraries.
+
+
+def model_of(
+    encoder: Path,
+    heads: HeadsConfig = HEADS[0],
+    pooling: str = "mean",
+    tasks: Sequence[Task] = TASKS,
+    max_length: int | None = 24,
+) -> MultitaskModel:
+    """A model whose predictions differ between sentences."""
+    torch.manual_seed(1)
+    loaded, tokenizer = BertModel.from_pretrained(str(encoder)), load_tokenizer(str(encoder))
+    by_name = {task.name: task for task in tasks}
+    model = MultitaskModel(loaded, tokenizer, by_name, pooling, heads, max_length)
+    with torch.no_grad():
+        for parameter in model.heads.parameters():
+            parameter.normal_(std=0.1)
+    return model.eval()
+
+
+def run_onnx(folder: Path, tasks: Sequence[str], rows: Sequence[str | tuple[str, str]]) -> list[np.ndarray]:
+    """Outputs for rows of one kind, as a user without this project computes them."""
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
+
+    description = json.loads((folder / "tasks.json").read_text())
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(description["max_length"])
+    tokenizer.enable_padding()
+    in_turn = description["tasks"][tasks[0]]["input"] == "two_sentences"
+    encoded = tokenizer.encode_batch([text for row in rows for text in row] if in_turn else rows)
+    inputs = {name: np.array([getattr(e, part) for e in encoded]) for name, part in description["inputs"].items()}
+    return InferenceSession(folder / "model.onnx").run(list(tasks), inputs)
+
+
+def expected_of(model: MultitaskModel, task: str, rows: Sequence[str | tuple[str, str]]) -> np.ndarray:
+    found = predict_rows(model, rows, [task], start("cpu", "fp32"))[task]
+    return np.array([[*p.probabilities.values()] if p.value is None else p.value for p in found])
+
+
+@pytest.mark.parametrize(("heads", "pooling"), list(zip(HEADS, ["mean", "cls"] * 2, strict=True)), ids=str)
+def test_onnx_predicts_every_kind_of_task(onnx, tiny_encoder, tmp_path, heads, pooling):
+    model = model_of(tiny_encoder, heads, pooling)
+    report = export_onnx_with_heads(model, tmp_path / "out", NOTHING)
+    assert report.rows == 200 * len(TASKS)
+    assert 0 < report.difference <= 1e-4
+    differing = 0
+    for name, task in model.tasks.items():
+        rows = PAIRS if task.pair else SENTENCES
+        differing += np.ptp(expected_of(model, name, rows), axis=0).max() > 1e-3
+        spread = np.diff(task.bounds)[0] if isinstance(task, Regression) else 1
+        for part in (rows, rows[1:2]):
+            (found,) = run_onnx(tmp_path / "out", [name], part)
+            np.testing.assert_allclose(found, expected_of(model, name, part), atol=1e-4 * spread)
+    assert differing > len(TASKS) / 2  # equal predictions for all rows would hide a mistake
+    assert TrainedOn.read(tmp_path / "out") is not None
+    together = run_onnx(tmp_path / "out", ["linear", "open"], SENTENCES)
+    np.testing.assert_allclose(together[1], expected_of(model, "open", SENTENCES), atol=1e-2)
+
+
+def test_the_description_says_how_to_read_the_outputs(tiny_encoder):
+    heads = HeadsConfig("separate", "joint", similarity_pairs="embeddings")
+    found = export_heads.description(model_of(tiny_encoder, heads))
+    assert found["max_length"] == 24
+    tasks = found["tasks"]
+    assert {name: task["input"] for name, task in tasks.items()} == {
+        **dict.fromkeys(("linear", "tags", "new-tags", "bounded", "open"), "sentence"),
+        **dict.fromkeys(("two", "three"), "joint_pair"),
+        **dict.fromkeys(("pair", "cosine"), "two_sentences"),
+    }
+    assert tasks["linear"]["labels"] == ["bad", "good", "so-so"]
+    assert tasks["three"]["labels"] == ["0", "1", "2"]
+    assert (tasks["tags"]["thresholds"], tasks["new-tags"]["thresholds"]) == ([0.2, 0.7], [0.5, 0.5])
+    assert tasks["open"]["range"] == [-30, 70]
+    assert tasks["pair"]["text"] == ["first", "second"]
+
+
+def test_an_export_that_computes_something_else_is_not_left_behind(onnx, tiny_encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(export_heads, "_output", lambda task, outputs: outputs.softmax(dim=1))  # no temperature
+    with pytest.raises(RuntimeError, match="ONNX Runtime's outputs for linear differ by"):
+        export_onnx_with_heads(model_of(tiny_encoder, tasks=[CLASSES]), tmp_path / "out", NOTHING)
+    encoder = SentenceEncoder.load(tiny_encoder, pooling="mean", **EXACT)
+    monkeypatch.setattr(encoder, "encode", lambda texts, normalize: np.zeros((len(texts), 32), np.float32))
+    with pytest.raises(RuntimeError, match="ONNX Runtime's embeddings differ by"):
+        export_onnx(encoder, tmp_path / "out", True, NOTHING)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_task_cannot_have_the_name_of_an_input(onnx, tiny_encoder, tmp_path):
+    model = model_of(tiny_encoder, tasks=[replace(CLASSES, name="input_ids")])
+    with pytest.raises(InputError, match="the task input_ids has the name of an input of the ONNX file"):
+        export_onnx_with_heads(model, tmp_path / "out", NOTHING)
+
+
+def test_the_documented_program_runs_without_this_project(onnx, tiny_encoder, small_data, tmp_path):
+    page = (ROOT / "docs" / "how-to" / "export.md").read_text("utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (program,) = [block for block in blocks if "InferenceSession" in block]
+    texts = ["A gem.", "It falls apart.", "It is a film."]
+    model = model_of(tiny_encoder, tasks=list(chosen_tasks(small_data, MAIN_TASKS).values()))
+    with torch.no_grad():  # so that the three sentences differ in class
+        logits = model(model.tokenizer.pack(texts), {"sentiment": 3})["sentiment"]
+        model.heads["sentiment"].mlp.second.bias.sub_(logits.mean(dim=0))
+    export_onnx_with_heads(model, tmp_path / "FOLDER", NOTHING)
+    program += "import sys\nassert not {'torch', 'minbert', 'multitask'} & sys.modules.keys()\n"
+    ran = subprocess.run([sys.executable, "-I", "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    labels = [found.label for found in model.predict("sentiment", texts)]
+    assert len(set(labels)) > 1
+    assert ran.stdout == f"{labels}\n"
+
+
+def test_int8_is_smaller_and_its_score_is_that_of_its_predictions(onnx, tiny_encoder, small_data, tmp_path, capsys):
+    model = model_of(tiny_encoder, tasks=list(chosen_tasks(small_data, MAIN_TASKS).values()))
+    model.save(tmp_path / "model")
+    to = ["--to", "onnx", "--with-heads", "--data", str(small_data), "--int8"]
+    assert main(["export", "--model", str(tmp_path / "model"), "--output", str(tmp_path / "int8"), *to]) == 0
+    checked, _, *rows, sizes, folder = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"checked: 96 rows; the largest difference is \d\.\de-\d\d", checked)
+    before, after = map(float, re.findall(r"[\d.]+(?= MB)", sizes))
+    assert after < before
+    assert folder == str(tmp_path / "int8")
+    assert json.loads((tmp_path / "int8" / "tasks.json").read_text())["weights"] == "int8"
+    dev = load_rows(chosen_tasks(small_data, ("sentiment",))["sentiment"], "dev")
+    (int8,), fp32 = (
+        run_onnx(tmp_path / "int8", ["sentiment"], dev.sentences[0]),
+        expected_of(model, "sentiment", dev.sentences[0]),
+    )
+    scores = [np.mean(found.argmax(axis=1) == dev.labels) for found in (fp32, int8)]
+    assert rows[0].split() == ["sentiment", *(f"{score:.4f}" for score in scores), f"{scores[0] - scores[1]:+.4f}"]
+    assert 0 < np.abs(int8 - fp32).max() < 0.1

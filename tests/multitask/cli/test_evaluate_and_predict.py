@@ -1,0 +1,263 @@
+"""`finetune`, `evaluate` and `predict`: tables and files agree, data are those of the run, what is lost is named."""
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr
+
+from multitask.cli.main import main
+from multitask.runs.artefact import Artefact
+from tests.conftest import COURSE_TASKS, SMALL_ROWS, task_file
+
+TRAINED = ("sentiment", "paraphrase", "similarity")
+CPU = ("--device", "cpu", "--precision", "fp32")
+HEADERS = {
+    "sst": "id \t Predicted_Sentiment \n",
+    "para": "id \t Predicted_Is_Paraphrase \n",
+    "sts": "id \t Predicted_Similiary \n",
+}
+
+
+def call(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def data(small_data: Path, tmp_path_factory) -> Path:
+    """The data that the run is trained with."""
+    return shutil.copytree(small_data, tmp_path_factory.mktemp("course") / "rows")
+
+
+@pytest.fixture(scope="module")
+def training(tiny_encoder: Path, data: Path, tmp_path_factory) -> list[object]:
+    """The command of a short fine-tuning."""
+    where = ["--start", tiny_encoder, "--data", data, "--runs", tmp_path_factory.mktemp("runs")]
+    settings = ["--epochs", 2, "--batch-size", 16, "--learning-rate", "3e-3", "--pooling", "mean"]
+    return ["finetune", *where, *settings, *CPU]
+
+
+@pytest.fixture(scope="module")
+def trained(training) -> Path:
+    """The run's folder."""
+    assert call(*training) == 0
+    (folder,) = training[training.index("--runs") + 1].glob("finetune-*")
+    return folder
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A copy of the run, into which scores may be written."""
+    return shutil.copytree(trained, tmp_path / trained.name)
+
+
+@pytest.fixture
+def with_other_data(data: Path) -> Callable[[str | None, Callable[[], int]], int]:
+    """Calls something while the dev file of sentiment has another text; None: while there are no data at all."""
+
+    def then(text: str | None, run: Callable[[], int]) -> int:
+        kept = shutil.copytree(data, data.with_name("kept"))
+        try:
+            shutil.rmtree(data) if text is None else task_file(data, "sentiment", "dev").write_text(text)
+            return run()
+        finally:
+            shutil.rmtree(data, ignore_errors=True)
+            kept.rename(data)
+
+    return then
+
+
+def read_predictions(path: Path) -> tuple[str, list[tuple[str, float]]]:
+    """The header and the (id, value) rows of one of the course's files."""
+    header, *lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    assert all(line.endswith(" \n") for line in lines)
+    return header, [(i, float(value)) for i, value in (line.removesuffix(" \n").split(" , ") for line in lines)]
+
+
+def column(data: Path, task: str, split: str, name: str) -> list[str]:
+    with task_file(data, task, split).open(encoding="utf-8", newline="") as file:
+        return [row[name] for row in csv.DictReader(file, delimiter="\t")]
+
+
+def test_finetune_prints_the_scores_and_the_folder(trained, training, capsys):
+    assert call(*training) == 0
+    *table, folder = capsys.readouterr().out.splitlines()
+    assert folder == str(trained)
+    assert table[0].split() == ["epoch", "overall", *TRAINED]
+    for row, line in zip(table[1:], Artefact(trained).history(), strict=True):
+        assert [float(cell.strip("*")) for cell in row.split()[1:]] == [round(v, 4) for v in line["scores"].values()]
+
+
+def test_predict_writes_the_courses_six_files_for_the_runs_own_data(run, data, tmp_path, capsys, caplog):
+    caplog.set_level("INFO")
+    output = tmp_path / "not" / "there"
+    assert call("predict", "--model", run, "--output", output, *CPU) == 0
+    assert caplog.messages[0] == f"data: {data}"
+    stems = {COURSE_TASKS[task].prediction_file: task for task in TRAINED}
+    names = [f"{stem}-{split}-output.csv" for split in ("dev", "test") for stem in stems]
+    assert sorted(path.name for path in output.iterdir()) == sorted(names)
+    assert capsys.readouterr().out.splitlines() == [str(output / name) for name in names]
+    legal = {"sst": {0, 1, 2, 3, 4}, "para": {0, 1}}
+    for stem, task in stems.items():
+        for split, file in (("dev", "dev"), ("test", "test-student")):
+            header, rows = read_predictions(output / f"{stem}-{split}-output.csv")
+            assert header == HEADERS[stem]
+            assert [i for i, _ in rows] == column(data, task, split, "id")
+            assert len(rows) == SMALL_ROWS[file]
+            values = {value for _, value in rows}
+            assert values <= legal[stem] if stem in legal else all(0 <= value <= 5 for value in values)
+            assert len(values) > 1 or stem != "sts"  # so short a training may know one class only
+
+
+def test_evaluate_agrees_with_the_prediction_files_and_the_run(run, data, tmp_path, capsys, caplog):
+    caplog.set_level("INFO")
+    assert call("evaluate", "--model", run, *CPU) == 0
+    assert caplog.messages[0] == f"data: {data}"
+    *_, report = capsys.readouterr().out.splitlines()
+    assert report == str(Artefact(run).model_folder() / "evaluation-dev.json")
+    scores = json.loads(Path(report).read_text())
+    assert scores["data"] == str(data)
+    assert call("predict", "--model", run, "--output", tmp_path, *CPU) == 0
+    for task in TRAINED:
+        _, rows = read_predictions(tmp_path / f"{COURSE_TASKS[task].prediction_file}-dev-output.csv")
+        values = np.array([value for _, value in rows])
+        labels = np.array([float(label) for label in column(data, task, "dev", COURSE_TASKS[task].label)])
+        expected = pearsonr(values, labels)[0] if task == "similarity" else np.mean(values == labels)
+        assert scores["tasks"][task][COURSE_TASKS[task].metric] == pytest.approx(expected, abs=1e-6)
+    lines = Artefact(run).history()
+    best = max(lines, key=lambda line: line["scores"]["overall"])
+    assert scores["overall"] == best["scores"]["overall"]
+    np.testing.assert_equal(scores["tasks"], best["dev"])  # undefined scores are NaN in both
+    for task in TRAINED:
+        assert call("evaluate", "--model", run, "--best-on", task, "--output", tmp_path / task, *CPU) == 0
+        measured = json.loads((tmp_path / task).read_text())["tasks"][task][COURSE_TASKS[task].metric]
+        assert measured == max(line["scores"][task] for line in lines)
+
+
+def test_evaluate_says_what_was_trained_on(run, data, tmp_path, capsys):
+    other = shutil.copytree(data, tmp_path / "other")
+    train = task_file(other, "sentiment", "train").read_text().splitlines(keepends=True)
+    dev = task_file(other, "sentiment", "dev")
+    lines = dev.read_text().splitlines(keepends=True)
+    dev.write_text("".join([*lines[:-3], *train[1:4]]))
+    report = tmp_path / "scores.json"
+    assert call("evaluate", "--model", run, "--data", other, "--output", report, *CPU) == 0
+    said = json.loads(report.read_text())
+    overlap = said["overlap"]
+    assert (overlap["sentiment"]["rows_seen"], overlap["sentiment"]["rows"]) == (3, len(lines) - 1)
+    assert call("predict", "--model", run, "--data", other, "--output", tmp_path, *CPU) == 0
+    _, rows = read_predictions(tmp_path / "sst-dev-output.csv")
+    labels = [float(label) for label in column(other, "sentiment", "dev", "sentiment")]
+    right = [value == label for (_, value), label in zip(rows, labels, strict=True)]
+    assert overlap["sentiment"]["scores"]["accuracy"] == pytest.approx(np.mean(right))
+    assert overlap["sentiment"]["clean"]["accuracy"] == pytest.approx(np.mean(right[:-3]))
+    assert overlap["paraphrase"]["rows_seen"] == 0
+    assert said["unknown"]
+    assert call("evaluate", "--model", run, "--split", "train", "--output", report, *CPU) == 0
+    printed = capsys.readouterr().out
+    assert "not known: " in printed
+    whole = json.loads(report.read_text())["overlap"]["similarity"]
+    assert (whole["rows_seen"], whole["clean"]) == (whole["rows"], None)
+    assert f"{whole['rows']:,} of {whole['rows']:,}" in printed
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+@pytest.mark.parametrize("changed", [None, "id\tsentence\tsentiment\n"])
+def test_data_that_has_changed_or_gone_is_refused(command, changed, run, data, with_other_data, tmp_path, capsys):
+    output = tmp_path / "out"
+    assert with_other_data(changed, lambda: call(command, "--model", run, "--output", output, *CPU)) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {data}")
+    assert "--data" in said
+    assert said.count("\n") == 1
+    assert not output.exists()
+
+
+@pytest.mark.parametrize("missing", ["sts-dev.csv", "quora-test-student.csv"])
+def test_predict_writes_all_files_or_none(missing, run, data, tmp_path, capsys):
+    other = shutil.copytree(data, tmp_path / "other")
+    (other / missing).unlink()
+    assert call("predict", "--model", run, "--data", other, "--output", tmp_path / "output", *CPU) == 2
+    assert capsys.readouterr().err == f"error: {other / missing}: no such file\n"
+    assert not (tmp_path / "output").exists()
+
+
+def test_scores_on_other_data_have_a_name_of_their_own(run, data, tmp_path):
+    assert call("evaluate", "--model", run, *CPU) == 0
+    own = Artefact(run).model_folder() / "evaluation-dev.json"
+    before = own.read_bytes()
+    other = shutil.copytree(data, tmp_path / "other")
+    dev = task_file(other, "sentiment", "dev")
+    dev.write_text("".join(dev.read_text().splitlines(keepends=True)[:20]))
+    assert call("evaluate", "--model", run, "--data", other, *CPU) == 0
+    assert own.read_bytes() == before
+    assert json.loads((own.parent / "evaluation-dev-other.json").read_text())["data"] == str(other)
+    # Of a model folder without a run, no data are its own.
+    model = shutil.copytree(Artefact(run).model_folder(), tmp_path / "model")
+    assert call("evaluate", "--model", model, "--data", data, "--split", "train", *CPU) == 0
+    assert json.loads((model / f"evaluation-train-{data.name}.json").read_text())["split"] == "train"
+
+
+def test_what_is_replaced_is_named(run, tmp_path, caplog):
+    arguments = ["predict", "--model", run, "--output", tmp_path / "out", *CPU]
+    assert call(*arguments) == call(*arguments) == 0
+    assert "replaced" not in caplog.text  # by the same bytes
+    (tmp_path / "out" / "sst-dev-output.csv").write_text("of another model")
+    assert call(*arguments) == 0
+    assert f"{tmp_path / 'out' / 'sst-dev-output.csv'}: replaced" in caplog.text
+    answers = tmp_path / "answers.csv"
+    answers.write_text("mine")
+    (tmp_path / "in.txt").write_text("A gem.\n")
+    one = ["--task", "sentiment", "--input", tmp_path / "in.txt", "--output", answers]
+    assert call("predict", "--model", run, *one, *CPU) == 0
+    assert f"{answers}: replaced" in caplog.text
+
+
+def test_a_file_that_is_scored_needs_no_data(run, data, with_other_data, tmp_path):
+    """Its scores do not take the name of those of a split."""
+    file = Path(shutil.copy(task_file(data, "sentiment", "dev"), tmp_path / "dev.csv"))
+    arguments = ["evaluate", "--model", run, "--task", "sentiment", "--input", file, "--separator", "\t", *CPU]
+    assert with_other_data(None, lambda: call(*arguments)) == 0
+    (written,) = run.glob("checkpoints/*/evaluation*.json")
+    assert written.name == "evaluation-of-dev.json"
+
+
+def test_evaluate_reports_each_class_and_errors_by_their_line(run, data, tmp_path, capsys):
+    details = tmp_path / "details"
+    assert call("evaluate", "--model", run, "--task", "sentiment", "--details", details, *CPU) == 0
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["sentiment", "rows", "precision", "recall", "f1"] in printed
+    with (details / "sentiment-classes.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            scores = [row[name] and f"{float(row[name]):.4f}" for name in ("precision", "recall", "f1")]
+            assert [row["class"], row["rows"], *[s if s not in ("", "nan") else "undefined" for s in scores]] in printed
+    lines = task_file(data, "sentiment", "dev").read_text().splitlines()
+    with (details / "sentiment-errors.csv").open(newline="") as file:
+        errors = list(csv.DictReader(file))
+    assert errors
+    assert all(error["sentence"] in lines[int(error["row"]) - 1] for error in errors)
+
+
+def test_last_is_the_latest_run(trained, tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    assert call("evaluate", "--model", "last", *CPU) == 2
+    (tmp_path / "runs").symlink_to(trained.parent)
+    with caplog.at_level("INFO"):
+        assert call("evaluate", "--model", "last", "--output", "scores.json", *CPU) == 0
+    assert f"--model last: runs/{trained.name}" in caplog.text
+
+
+def test_a_file_where_a_folder_should_be(training, tmp_path, capsys):
+    (tmp_path / "runs").touch()
+    assert call(*training, "--runs", tmp_path / "runs") == 1
+    assert capsys.readouterr().err == f"error: {tmp_path / 'runs' / '.locks'}: Not a directory\n"
+
+
+def test_the_version(capsys):
+    assert call("--version") == 0
+    assert capsys.readouterr().out == f"multitask {version('minbert-multitask')}\n"

@@ -1,0 +1,112 @@
+"""Mistakes on the command line, in settings, in a tasks file or its data: each ends in the one line of mistakes.toml.
+
+`python -m tests.multitask.cli.test_mistakes` writes docs/bad-input.md from the same file.
+"""
+
+import base64
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minbert.files import write_text
+from multitask.cli.main import main
+
+TABLE = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(encoding="utf-8"))
+FILES: dict[str, str] = TABLE["files"]
+CHECK = "data check --tasks-file tasks.toml"
+PAGE = Path(__file__).parents[3] / "docs" / "bad-input.md"
+HEAD = """# Mistakes in a tasks file or its data, and what is printed
+
+Each row shows the line that `multitask data check --tasks-file tasks.toml` prints. Rows with (F) show the line that
+`multitask finetune --tasks-file tasks.toml` prints. A test makes the mistakes again, and
+`python -m tests.multitask.cli.test_mistakes` writes this page.
+
+| Mistake | Line |
+|---|---|
+"""
+
+
+def content(name: str, found: Any) -> bytes:
+    """The bytes of a file of mistakes.toml."""
+    match found:
+        case str(text):
+            return text.encode()
+        case {"base64": text}:
+            return base64.b64decode(text)
+        case {"text": text, "encoding": encoding}:
+            return text.encode(encoding)
+        case {"text": text, "line": line, "times": times}:
+            return (text + "".join(line.format(i) for i in range(times))).encode()
+    text = FILES[name]
+    for old, new in found.items():
+        text = text.replace(old, new) if old else text + new
+    return text.encode()
+
+
+@pytest.fixture
+def refused(tiny_encoder: Path, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    """Runs a command in a folder with files. It must print one line, end with 2 and write nothing."""
+    monkeypatch.chdir(tmp_path)
+    models = {"data check": ["--model", str(tiny_encoder)], "finetune": ["--start", str(tiny_encoder)]}
+
+    def call(argv: str, line: str, **files: Any) -> None:
+        for name, found in files.items():
+            (tmp_path / name).write_bytes(content(name, found))
+        command = next((name for name in models if argv.startswith(f"{name} -")), "")
+        model = models.get(command, []) + ["--device", "cpu"] * (command == "finetune")
+        words = argv.removeprefix(command).replace("DATA", str(small_data)).replace("ENCODER", str(tiny_encoder))
+        assert main([*command.split(), *model, *words.split()]) == 2
+        printed = capsys.readouterr()
+        beginning, *more = line.replace("ENCODER", str(tiny_encoder)).split("...")
+        assert printed.err[: 7 + len(beginning)] == f"error: {beginning}"
+        assert printed.err.count("\n") == 1
+        assert more or printed.err == f"error: {beginning}\n"
+        assert printed.out == "" or command == "data check"
+        assert {path.name for path in tmp_path.iterdir()} - {"runs"} == files.keys()
+        assert not list(tmp_path.glob("runs/[!.]*"))
+
+    return call
+
+
+@pytest.mark.parametrize(("argv", "line"), TABLE["commands"])
+def test_commands(argv, line, refused):
+    refused(argv, line)
+
+
+@pytest.mark.parametrize(("options", "line"), TABLE["finetune"])
+def test_options_of_a_training(options, line, refused):
+    refused(f"finetune --data DATA {options}", line)
+
+
+@pytest.mark.parametrize(("command", "text", "line"), TABLE["settings"])
+def test_settings(command, text, line, refused):
+    refused(f"{command} --config settings.toml --save-config saved.toml", line, **{"settings.toml": text})
+
+
+@pytest.mark.parametrize("mistake", TABLE["mistake"], ids=lambda mistake: mistake["what"])
+def test_tasks_and_data(mistake, refused):
+    refused(mistake.get("argv", CHECK), mistake["line"], **{**FILES, **mistake.get("files", {})})
+
+
+def test_without_a_mistake_nothing_is_printed(tiny_encoder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    assert main([*CHECK.split(), "--model", str(tiny_encoder)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def page() -> str:
+    """The page of all mistakes."""
+    rows = [(m["what"], " (F)" if "finetune" in m.get("argv", "") else "", m["line"]) for m in TABLE["mistake"]]
+    return HEAD + "".join(f"| {what}{of} | `{line}` |\n" for what, of, line in rows)
+
+
+def test_the_page_lists_every_mistake():
+    assert PAGE.read_text(encoding="utf-8") == page()
+
+
+if __name__ == "__main__":
+    write_text(PAGE, page())
