@@ -14,12 +14,10 @@ from multitask import evaluation
 from multitask.evaluation.embedding_suites import SUITES, SuiteName, SuiteResult
 from multitask.evaluation.markup import SEEN, latex, markdown_cell, markdown_table, markdown_text
 from multitask.evaluation.text_tables import aligned
-from multitask.evaluation.training_overlap import ScoresWithOverlap, any_seen
+from multitask.evaluation.training_overlap import ScoresWithOverlap, any_seen, overlap_rows
 
 NONE, PARTIAL = "–", "‡"
 GEOMETRY = ("alignment", "uniformity", "mean_cosine", "top_eigenvalue_share", "effective_rank")
-
-Cells = list[list[str]]  # of a table, row by row; the first row is the header
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,9 @@ def published(suite: SuiteName) -> tuple[PublishedRow, ...]:
 
 def suite_text(result: SuiteResult) -> str:
     """Text for the terminal: settings, scores, notes."""
-    parts = [_heading(result), _work(result), aligned(_main_table(result)), *_notes(result)]
+    computed = f"{result.sentences:,} different sentences, {result.computed:,} embedded now"
+    work = f"{computed} ({result.seconds['embedding']:.1f} s; scoring {result.seconds['scoring']:.1f} s)"
+    parts = [_heading(result), work, aligned(_main_table(result)), *_notes(result)]
     return "\n".join([*parts, "", aligned(_overlap(result))] if any_seen(result.tasks) else parts)
 
 
@@ -63,18 +63,13 @@ def write_suite(result: SuiteResult, path: Path) -> list[Path]:
     return [path, path.with_suffix(".md"), path.with_suffix(".tex")]
 
 
-def _markdown(rows: Cells) -> str:
+def _markdown(rows: list[list[str]]) -> str:
     return markdown_table(pandas.DataFrame(rows[1:], columns=rows[0]).map(markdown_cell)).rstrip()
 
 
 def _heading(result: SuiteResult) -> str:
     settings = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in result.settings.items())
     return f"{result.suite}, {result.model} ({settings})"
-
-
-def _work(result: SuiteResult) -> str:
-    computed = f"{result.sentences:,} different sentences, {result.computed:,} embedded now"
-    return f"{computed} ({result.seconds['embedding']:.1f} s; scoring {result.seconds['scoring']:.1f} s)"
 
 
 def _points(value: float | None) -> str:
@@ -85,38 +80,29 @@ def _number(value: float | None) -> str:
     return NONE if value is None else f"{value:.3f}"
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{part:,} ({part / whole:.1%})" if part else "0"
-
-
-def _main_table(result: SuiteResult) -> Cells:
-    """The table as in papers, with a row for each model. A suite without a main score has a row for each task."""
-    if SUITES[result.suite].main is None:
-        header = ["Task", *(name.replace("_", " ") for name in GEOMETRY)]
-        numbers = {name: [_number(getattr(task.scores, of)) for of in GEOMETRY] for name, task in result.tasks.items()}
-        return [header, *([_marked(name, result.tasks[name]), *row] for name, row in numbers.items())]
-    sets = SUITES[result.suite].sets
-    rows = [["Model", *(entry.column for entry in sets), "Avg."]]
-    for row in published(result.suite):
-        rows += [[row.label, *(f"{score:.2f}" for score in (*row.scores, row.average))]]
-    rows.append([result.model, *_cells(result, clean=False)])
-    if any_seen(result.tasks):
-        rows.append([f"{result.model}, rows not trained on", *_cells(result, clean=True)])
-    return rows
-
-
-def _cells(result: SuiteResult, clean: bool) -> list[str]:
-    cells = []
-    for entry in SUITES[result.suite].sets:
-        task = result.tasks.get(entry.name)
-        score = None if task is None else result.main(task.clean if clean else task.scores)
-        text = _points(score)
-        cells.append(_marked(text, task) if task is not None and not clean else text)
-    return [*cells, _points(result.average(clean)) + (PARTIAL if result.missing else "")]
-
-
 def _marked(text: str, task: ScoresWithOverlap[Any]) -> str:
     return text + (SEEN if task.sentences_seen else "")
+
+
+def _main_table(result: SuiteResult) -> list[list[str]]:
+    """The table as in papers, with a row for each model. A suite without a main score has a row for each task."""
+    suite = SUITES[result.suite]
+    if suite.main is None:
+        rows = [["Task", *(name.replace("_", " ") for name in GEOMETRY)]]
+        for name, task in result.tasks.items():
+            rows.append([_marked(name, task), *(_number(getattr(task.scores, of)) for of in GEOMETRY)])
+        return rows
+    papers = [[row.label, *(f"{score:.2f}" for score in (*row.scores, row.average))] for row in published(result.suite)]
+    rows = [["Model", *(entry.column for entry in suite.sets), "Avg."], *papers]
+    tasks = [result.tasks.get(entry.name) for entry in suite.sets]
+    partial = PARTIAL if result.missing else ""
+    own = [NONE if task is None else _marked(_points(result.main(task.scores)), task) for task in tasks]
+    rows.append([result.model, *own, _points(result.average()) + partial])
+    if any_seen(result.tasks):
+        clean = [_points(None if task is None else result.main(task.clean)) for task in tasks]
+        average = _points(result.average(clean=True)) + partial
+        rows.append([f"{result.model}, rows not trained on", *clean, average])
+    return rows
 
 
 def _notes(result: SuiteResult) -> list[str]:
@@ -129,17 +115,12 @@ def _notes(result: SuiteResult) -> list[str]:
     return [*notes, *(f"not known: {line}" for line in result.unknown)]
 
 
-def _overlap(result: SuiteResult) -> Cells:
-    """How much of each task the model was trained on, and its scores on all rows and on the other rows."""
-    rows = [["Task", "sentences", "trained on", "rows", "trained on", "score", "other rows", "no sentence trained on"]]
-    for name, task in result.tasks.items():
-        scores = [_points(result.main(part)) for part in (task.scores, task.clean, task.untouched)]
-        seen = [_share(task.sentences_seen, task.sentences), f"{task.rows:,}", _share(task.rows_seen, task.rows)]
-        rows.append([name, f"{task.sentences:,}", *seen, *scores])
-    return rows
+def _overlap(result: SuiteResult) -> list[list[str]]:
+    suite = SUITES[result.suite]
+    return overlap_rows(result.tasks, lambda scores: {suite.unit or NONE: result.main(scores)}, _points)
 
 
-def _details(result: SuiteResult) -> Cells:
+def _details(result: SuiteResult) -> list[list[str]]:
     """All measures of each task, without those of sub-sets."""
     measures = {name: _flat(asdict(task.scores)) for name, task in result.tasks.items()}
     shown = _number if SUITES[result.suite].main is None else _points
@@ -160,23 +141,13 @@ def _flat(scores: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def _latex_table(result: SuiteResult) -> str:
-    table = _main_table(result)
-    header, *body = [" & ".join(map(latex, row)) + r" \\" for row in table]
-    papers = published(result.suite)
+    header, *rows = [[latex(cell) for cell in row] for row in _main_table(result)]
+    comments = [
+        rf"% Needs \usepackage{{booktabs}}. Written by `multitask evaluate --suite {result.suite}`.",
+        *(f"% {row.label}: {row.source}" for row in published(result.suite)),
+        *(f"% {latex(note)}" for note in _notes(result)),
+    ]
+    frame = pandas.DataFrame(rows, columns=header)
     return "\n".join(
-        [
-            rf"% Needs \usepackage{{booktabs}}. Written by `multitask evaluate --suite {result.suite}`.",
-            *(f"% {row.label}: {row.source}" for row in papers),
-            *(f"% {latex(note)}" for note in _notes(result)),
-            rf"\begin{{tabular}}{{l{'r' * (len(table[0]) - 1)}}}",
-            r"\toprule",
-            header,
-            r"\midrule",
-            *body[: len(papers)],
-            *([r"\midrule"] if papers else []),
-            *body[len(papers) :],
-            r"\bottomrule",
-            r"\end{tabular}",
-            "",
-        ]
+        [*comments, frame.to_latex(index=False, escape=False, column_format="l" + "r" * (len(header) - 1))]
     )

@@ -1,7 +1,7 @@
 """Suites of tasks on frozen embeddings: similarity, transfer, retrieval, geometry; also scores on rows new to a model.
 
 A suite is an entry in `SUITES`: its data sets and how each is measured. A task is an entry in the lists of data sets in
-senteval_files.py and retrieval_sets.py.
+senteval_files.py and suite_sets.py.
 """
 
 import time
@@ -18,10 +18,9 @@ from multitask.data.contamination import TrainedOn
 from multitask.evaluation.embedding_cache import EmbeddingTable, embed
 from multitask.evaluation.embedding_geometry import Geometry, geometry
 from multitask.evaluation.retrieval_scores import RetrievalScores, query_scores, retrieval_scores
-from multitask.evaluation.retrieval_sets import RetrievalData
-from multitask.evaluation.senteval_files import STS_SETS, ClassificationData, DataSet, Mask, SimilarityData
+from multitask.evaluation.senteval_files import ClassificationData, DataSet, Mask, SimilarityData
 from multitask.evaluation.sts_scores import StsScores, cosines, sts_scores
-from multitask.evaluation.suite_sets import SETS, TaskSuite, missing_files
+from multitask.evaluation.suite_sets import SETS, RetrievalData, TaskSuite, missing_files
 from multitask.evaluation.training_overlap import ScoresWithOverlap
 from multitask.models.config import Pooling
 from multitask.models.sentence_encoder import Embedder, SentenceEncoder, load_encoder
@@ -70,10 +69,8 @@ class Suite:
 
 
 def _measure_sts(data: SimilarityData, table: EmbeddingTable, _seed: int) -> Measurement:
-    similarities = cosines(*(table[column] for column in data.columns))
-    return Measurement(
-        lambda rows: sts_scores(similarities[rows], data.gold[rows], data.subsets[rows]), (data.gold, similarities)
-    )
+    found = cosines(*(table[column] for column in data.columns))
+    return Measurement(lambda rows: sts_scores(found[rows], data.gold[rows], data.subsets[rows]), (data.gold, found))
 
 
 def _measure_transfer(data: ClassificationData, table: EmbeddingTable, seed: int) -> Measurement:
@@ -85,33 +82,21 @@ def _measure_transfer(data: ClassificationData, table: EmbeddingTable, seed: int
 
 
 def _measure_retrieval(data: RetrievalData, table: EmbeddingTable, _seed: int) -> Measurement:
-    ndcg, reciprocal_ranks = query_scores(data, table)
-    best = np.ones_like(ndcg)
-    return Measurement(lambda rows: retrieval_scores(ndcg[rows], reciprocal_ranks[rows]), (best, ndcg))
-
-
-def _measure_geometry(data: SimilarityData, table: EmbeddingTable, _seed: int) -> Measurement:
-    return Measurement(lambda rows: geometry(data.only(rows), table))
+    ndcg, ranks = query_scores(data, table)
+    return Measurement(lambda rows: retrieval_scores(ndcg[rows], ranks[rows]), (np.ones_like(ndcg), ndcg))
 
 
 SUITES: dict[SuiteName, Suite] = {
     "sts": Suite(SETS["sts"], _measure_sts, lambda scores: scores.all.spearman, "spearman"),
     "transfer": Suite(SETS["transfer"], _measure_transfer, lambda scores: scores.accuracy, "accuracy"),
     "retrieval": Suite(SETS["retrieval"], _measure_retrieval, lambda scores: scores.ndcg, "ndcg"),
-    "geometry": Suite(STS_SETS, _measure_geometry),
+    "geometry": Suite(SETS["sts"], lambda data, table, _: Measurement(lambda rows: geometry(data.only(rows), table))),
 }
 
 
 @dataclass(frozen=True)
 class KnownEncoder:
-    """An encoder, and what a result says of it.
-
-    Args:
-        encoder: embeds sentences.
-        name: the user's name for it.
-        settings: how it embeds and computes: pooling, length in tokens, device, precision.
-        trained_on: its training data.
-    """
+    """An encoder with the user's name for it, how it embeds and computes, and its training data."""
 
     encoder: Embedder
     name: str
@@ -228,28 +213,29 @@ def evaluate_suites(
     for name in names:
         data[name], missing[name] = _read_sets(name, folder, limit)
     begin = time.perf_counter()
-    table = embed(
-        known.encoder,
-        (text for tasks in data.values() for task in tasks.values() for text in task.sentences),
-        cache,
-        show_progress=True,
-    )
+    sentences = (text for tasks in data.values() for task in tasks.values() for text in task.sentences)
+    table = embed(known.encoder, sentences, cache, show_progress=True)
     embedding = time.perf_counter() - begin
     results = {}
     for name, tasks in data.items():
-        begin = time.perf_counter()
-        found = {task: _measure(name, task, content, table, known.trained_on, seed) for task, content in tasks.items()}
+        begin, scores, answers = time.perf_counter(), {}, {}
+        for task, content in tasks.items():
+            measured = _measured(name, task, content, table, seed)
+            columns = content.scored_columns
+            scores[task] = ScoresWithOverlap.of(measured.scores_of, columns, known.trained_on)
+            if measured.answers is not None:
+                answers[task] = measured.answers
         results[name] = SuiteResult(
             suite=name,
             model=known.name,
             settings={**known.settings, "seed": seed},
-            tasks={task: scores for task, (scores, _) in found.items()},
+            tasks=scores,
             missing=missing[name],
             unknown=known.trained_on.unknown,
             sentences=len(table.vectors),
             computed=table.computed,
             seconds={"embedding": embedding, "scoring": time.perf_counter() - begin},
-            answers={task: answers for task, (_, answers) in found.items() if answers is not None},
+            answers=answers,
             geometry=geometry(tasks[STSB], table) if with_geometry and name == "sts" and STSB in tasks else None,
         )
     return results
@@ -265,13 +251,8 @@ def _read_sets(name: SuiteName, folder: Path, limit: int | None) -> tuple[dict[s
     return found if limit is None else {task: data.sampled(limit) for task, data in found.items()}, missing
 
 
-def _measure(
-    suite: SuiteName, task: str, data: Any, table: EmbeddingTable, trained_on: TrainedOn, seed: int
-) -> tuple[ScoresWithOverlap[SuiteScores], Answers | None]:
-    """Scores on one task of a suite, with and without the rows that the encoder was trained on, and the answers."""
-    columns = [[text for text, kept in zip(c, data.scored, strict=True) if kept] for c in data.columns]
+def _measured(suite: SuiteName, task: str, data: Any, table: EmbeddingTable, seed: int) -> Measurement:
     try:
-        measurement = SUITES[suite].measure(data, table, seed)
+        return SUITES[suite].measure(data, table, seed)
     except InputError as error:
         raise InputError(f"{task}: {error}") from None
-    return ScoresWithOverlap.of(measurement.scores_of, columns, trained_on), measurement.answers

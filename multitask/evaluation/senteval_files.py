@@ -7,11 +7,11 @@ line. As in SentEval, words are joined by one space, and a line without any word
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,18 +26,14 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class SimilarityData:
-    """Sentence pairs with gold similarities.
+class SentenceRows:
+    """Rows of one or two sentences; subclasses add arrays with an entry for each row.
 
     Args:
-        columns: first and second sentences, [pairs] each.
-        gold: [pairs] float64, higher is more similar.
-        subsets: name of the sub-set of each pair, [pairs].
+        columns: [rows] sentences, or first and second sentences of pairs.
     """
 
-    columns: tuple[list[str], list[str]]
-    gold: NDArray[np.float64]
-    subsets: NDArray[np.str_]
+    columns: tuple[list[str], ...]
 
     @property
     def sentences(self) -> list[str]:
@@ -45,45 +41,56 @@ class SimilarityData:
         return [*chain(*self.columns)]
 
     @property
-    def scored(self) -> Mask:
-        """Which pairs are scored, [pairs]: all."""
-        return np.ones(len(self.gold), bool)
+    def scored_columns(self) -> tuple[list[str], ...]:
+        """The sentences of the rows that are scored: all."""
+        return self.columns
 
-    def only(self, rows: Mask) -> "SimilarityData":
-        """The pairs where `rows` is true."""
-        first, second = (_chosen(column, rows) for column in self.columns)
-        return SimilarityData((first, second), self.gold[rows], self.subsets[rows])
+    def only(self, rows: Mask) -> Self:
+        """The rows where `rows` is true."""
+        parts: dict[str, Any] = {name: values[rows] for name, values in vars(self).items() if name != "columns"}
+        columns = ([text for text, kept in zip(column, rows, strict=True) if kept] for column in self.columns)
+        return replace(self, columns=tuple(columns), **parts)
 
-    def sampled(self, limit: int) -> "SimilarityData":
+
+@dataclass(frozen=True)
+class SimilarityData(SentenceRows):
+    """Sentence pairs with gold similarities.
+
+    Args:
+        gold: [pairs] float64, higher is more similar.
+        subsets: name of the sub-set of each pair, [pairs].
+    """
+
+    gold: NDArray[np.float64]
+    subsets: NDArray[np.str_]
+
+    def sampled(self, limit: int) -> Self:
         """At most `limit` pairs, a random sample that is always the same."""
         return self.only(drawn(len(self.gold), limit))
 
 
 @dataclass(frozen=True)
-class ClassificationData:
+class ClassificationData(SentenceRows):
     """Labelled sentences or pairs.
 
     Args:
-        columns: [rows] sentences, or first and second sentences of pairs.
         labels: [rows] int64 from 0.
         splits: [rows] train, dev or test; for cross-validation, all rows are test.
     """
 
-    columns: tuple[list[str], ...]
     labels: NDArray[np.int64]
     splits: NDArray[np.str_]
-
-    @property
-    def sentences(self) -> list[str]:
-        """All sentences that are embedded; they may repeat."""
-        return [*chain(*self.columns)]
 
     @property
     def scored(self) -> Mask:
         """Which rows are scored, [rows]."""
         return self.splits == "test"
 
-    def sampled(self, limit: int) -> "ClassificationData":
+    @property
+    def scored_columns(self) -> tuple[list[str], ...]:
+        return self.only(self.scored).columns
+
+    def sampled(self, limit: int) -> Self:
         """About `limit` rows of each split, a random sample that is always the same.
 
         Classes keep their shares, but every class keeps at least ten rows if it has them, one for each fold.
@@ -95,12 +102,7 @@ class ClassificationData:
             for label in np.unique(self.labels[of_split]):
                 places = np.flatnonzero(of_split & (self.labels == label))
                 rows[places] = drawn(len(places), max(round(share * len(places)), 10))
-        columns = tuple(_chosen(column, rows) for column in self.columns)
-        return ClassificationData(columns, self.labels[rows], self.splits[rows])
-
-
-def _chosen(column: Sequence[str], rows: Mask) -> list[str]:
-    return [text for text, kept in zip(column, rows, strict=True) if kept]
+        return self.only(rows)
 
 
 def drawn(size: int, count: int) -> Mask:
@@ -134,48 +136,66 @@ class DataSet(Generic[Data]):
         return [folder / name for name in self.files]
 
 
-def _lines(path: Path, encoding: str = "utf-8") -> list[str]:
+def _lines(path: Path, encoding: str) -> list[str]:
     if encoding == "utf-8":
         return [line.removesuffix("\n") for line in text_lines(path)] or [""]
     text = path.read_bytes().decode(encoding)
     return text.removesuffix("\n").split("\n")  # splitlines would also split at characters such as U+0085
 
 
-def _clean(text: str) -> str:
-    return " ".join(text.split()) or "."
+def _texts(path: Path, encoding: str = "utf-8") -> list[str]:
+    """The lines of a file with one space between words."""
+    return [" ".join(line.split()) or "." for line in _lines(path, encoding)]
 
 
-def _fields(path: Path, line: int, text: str, count: int, more: bool = False) -> list[str]:
-    """The tab-separated fields of a line, stripped of white space. An empty field is an error."""
+def _rows(path: Path, count: int, more: bool = False, column: str = "") -> Iterator[tuple[str, list[str]]]:
+    """The place of each line in the form of errors, and its tab-separated fields, of which none may be empty.
+
+    Args:
+        path: of the file.
+        count: number of fields.
+        more: whether there may be more.
+        column: one that the header must have; if empty, there is no header.
+    """
+    lines = _lines(path, "utf-8")
+    if column and column not in [name.strip() for name in lines[0].split("\t")]:
+        raise InputError(f"{path}:1: no column {column}; expected a header of {count} columns, separated by tabs")
+    if column and len(lines) == 1:
+        raise InputError(f"{path}: no row below the header")
+    for number, text in enumerate(lines, start=1):
+        if number > 1 or not column:
+            yield f"{path}:{number}", _fields(f"{path}:{number}", text, count, more)
+
+
+def _fields(place: str, text: str, count: int, more: bool = False) -> list[str]:
     fields = [" ".join(field.split()) for field in text.split("\t")]
     if len(fields) < count or (len(fields) > count and not more):
         expected = f"{count} or more" if more else count
-        raise InputError(f"{path}:{line}: the line has {len(fields)} fields; expected {expected}, separated by tabs")
+        raise InputError(f"{place}: the line has {len(fields)} fields; expected {expected}, separated by tabs")
     if not all(fields[:count]):
-        raise InputError(f"{path}:{line}: field {fields.index('') + 1} is empty; expected {count} fields with text")
+        raise InputError(f"{place}: field {fields.index('') + 1} is empty; expected {count} fields with text")
     return fields
 
 
-def _score(path: Path, line: int, text: str, least: float, most: float) -> float:
+def _score(place: str, text: str, least: float, most: float) -> float:
     value = float(text) if NUMBER.fullmatch(text) else math.nan
     if not least <= value <= most:
         hint = " (decimal point, not comma)" if "," in text else ""
-        raise InputError(
-            f"{path}:{line}: similarity is {quote(text)}; expected a number from {least:g} to {most:g}{hint}"
-        )
+        raise InputError(f"{place}: similarity is {quote(text)}; expected a number from {least:g} to {most:g}{hint}")
     return value
 
 
-def _label(path: Path, line: int, text: str, labels: Sequence[str]) -> int:
+def _label(place: str, text: str, labels: Sequence[str]) -> int:
     if text not in labels:
-        raise InputError(f"{path}:{line}: label is {quote(text)}; expected one of {', '.join(labels)}")
+        raise InputError(f"{place}: label is {quote(text)}; expected one of {', '.join(labels)}")
     return labels.index(text)
 
 
-def _similarity_data(rows: Sequence[tuple[str, str, float, str]], paths: Sequence[Path]) -> SimilarityData:
-    if not rows:
+def _similarity_data(rows: Iterable[tuple[str, str, float, str]], paths: Sequence[Path]) -> SimilarityData:
+    found = list(rows)
+    if not found:
         raise InputError(f"{paths[0]}: no pair has a gold score")
-    first, second, gold, subsets = zip(*rows, strict=True)
+    first, second, gold, subsets = zip(*found, strict=True)
     return SimilarityData((list(first), list(second)), np.array(gold, np.float64), np.array(subsets))
 
 
@@ -184,32 +204,25 @@ def _read_sts(paths: Sequence[Path]) -> SimilarityData:
     rows = []
     for inputs, scores in zip(paths[::2], paths[1::2], strict=True):
         subset = inputs.name.removeprefix("STS.input.").removesuffix(".txt")
-        pairs, gold = _lines(inputs), _lines(scores)
+        pairs, gold = _lines(inputs, "utf-8"), _lines(scores, "utf-8")
         if len(pairs) != len(gold):
             longer = inputs if len(pairs) > len(gold) else scores
             raise InputError(
                 f"{longer}:{min(len(pairs), len(gold)) + 1}: a line without its counterpart; {inputs.name} has "
                 f"{len(pairs)} lines and {scores.name} has {len(gold)}; expected a score or an empty line for each pair"
             )
-        for line, (pair, score) in enumerate(zip(pairs, gold, strict=True), start=1):
-            if score.strip():
-                value = _score(scores, line, score.strip(), 0, 5)
-                first, second = _fields(inputs, line, pair, 2)
+        for line, (pair, score) in enumerate(zip(pairs, map(str.strip, gold), strict=True), start=1):
+            if score:
+                value = _score(f"{scores}:{line}", score, 0, 5)
+                first, second = _fields(f"{inputs}:{line}", pair, 2)
                 rows.append((first, second, value, subset))
     return _similarity_data(rows, paths)
 
 
 def _read_sts_benchmark(paths: Sequence[Path]) -> SimilarityData:
-    rows = []
-    for line, fields in _sts_benchmark_rows(paths[0]):
-        rows.append((fields[5], fields[6], _score(paths[0], line, fields[4], 0, 5), "test"))
-    return _similarity_data(rows, paths)
-
-
-def _sts_benchmark_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Rows of genre, file, year, number, score and two sentences; some releases add sources. There is no header."""
-    for line, text in enumerate(_lines(path), start=1):
-        yield line, _fields(path, line, text, 7, more=True)
+    """Genre, file, year, number, score and two sentences; some releases add sources. There is no header."""
+    rows = _rows(paths[0], 7, more=True)
+    return _similarity_data(((row[5], row[6], _score(at, row[4], 0, 5), "test") for at, row in rows), paths)
 
 
 def read_genres(folder: Path) -> list[tuple[str, str, str]]:
@@ -221,41 +234,24 @@ def read_genres(folder: Path) -> list[tuple[str, str, str]]:
     Raises:
         InputError: a missing or malformed file.
     """
-    rows = []
-    for split in ("train", "dev", "test"):
-        path = folder / f"STS/STSBenchmark/sts-{split}.csv"
-        if not path.is_file():
-            raise InputError(f"{path}: no such file; expected SentEval's data folder")
-        rows += [(fields[0], fields[5], fields[6]) for _, fields in _sts_benchmark_rows(path)]
-    return rows
+    paths = [folder / f"STS/STSBenchmark/sts-{split}.csv" for split in ("train", "dev", "test")]
+    return [(row[0], row[5], row[6]) for path in paths for _, row in _rows(path, 7, more=True)]
 
 
 def read_sick(paths: Sequence[Path]) -> SimilarityData:
     """A header, then pair_ID, sentence_A, sentence_B, relatedness_score (1 to 5), entailment_judgment."""
-    rows = []
-    for line, fields in _below_header(paths[0], 5, "relatedness_score"):
-        rows.append((fields[1], fields[2], _score(paths[0], line, fields[3], 1, 5), "test"))
-    return _similarity_data(rows, paths)
-
-
-def _below_header(path: Path, count: int, column: str) -> Iterator[tuple[int, list[str]]]:
-    header, *lines = _lines(path)
-    if column not in [name.strip() for name in header.split("\t")]:
-        raise InputError(f"{path}:1: no column {column}; expected a header of {count} columns, separated by tabs")
-    if not lines:
-        raise InputError(f"{path}: no row below the header")
-    for line, text in enumerate(lines, start=2):
-        yield line, _fields(path, line, text, count)
+    rows = _rows(paths[0], 5, column="relatedness_score")
+    return _similarity_data(((row[1], row[2], _score(at, row[3], 1, 5), "test") for at, row in rows), paths)
 
 
 def _read_two_classes(paths: Sequence[Path]) -> ClassificationData:
     """A file with the sentences of class 0 and one with those of class 1, for cross-validation."""
-    classes = [[_clean(text) for text in _lines(path)] for path in paths]
+    classes = [_texts(path) for path in paths]
     labels = np.repeat(np.arange(len(classes)), [len(sentences) for sentences in classes])
     return ClassificationData(([*chain(*classes)],), labels, np.full(len(labels), "test"))
 
 
-def _classification_data(rows: Sequence[tuple[Sequence[str], int, str]]) -> ClassificationData:
+def _classification_data(rows: Iterable[tuple[Sequence[str], int, str]]) -> ClassificationData:
     sentences, labels, splits = zip(*rows, strict=True)
     columns = tuple(list(column) for column in zip(*sentences, strict=True))
     return ClassificationData(columns, np.array(labels, np.int64), np.array(splits))
@@ -263,12 +259,11 @@ def _classification_data(rows: Sequence[tuple[Sequence[str], int, str]]) -> Clas
 
 def _read_sst(paths: Sequence[Path]) -> ClassificationData:
     """Train, dev and test files with a sentence and 0 or 1 on each line."""
-    rows = []
-    for path, split in zip(paths, ("train", "dev", "test"), strict=True):
-        for line, text in enumerate(_lines(path), start=1):
-            sentence, label = _fields(path, line, text, 2)
-            rows.append(((sentence,), _label(path, line, label, ("0", "1")), split))
-    return _classification_data(rows)
+    return _classification_data(
+        ([sentence], _label(place, label, ("0", "1")), split)
+        for path, split in zip(paths, ("train", "dev", "test"), strict=True)
+        for place, (sentence, label) in _rows(path, 2)
+    )
 
 
 TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
@@ -278,24 +273,23 @@ def _read_trec(paths: Sequence[Path]) -> ClassificationData:
     """Train and test files with `CLASS:subclass question` on each line, in latin-1."""
     rows = []
     for path, split in zip(paths, ("train", "test"), strict=True):
-        for line, text in enumerate(_lines(path, "latin-1"), start=1):
-            found = re.fullmatch(r"(\w+):\w+\s+(\S.*)", text.strip())
-            if not found:
+        for line, text in enumerate(_texts(path, "latin-1"), start=1):
+            if not (found := re.fullmatch(r"(\w+):\w+ (\S.*)", text)):
                 raise InputError(
-                    f"{path}:{line}: {quote(text.strip())} is not a class and a question; expected a line such as "
+                    f"{path}:{line}: {quote(text)} is not a class and a question; expected a line such as "
                     "LOC:city Where?"
                 )
-            rows.append(((_clean(found[2]),), _label(path, line, found[1], TREC_CLASSES), split))
+            rows.append(([found[2]], _label(f"{path}:{line}", found[1], TREC_CLASSES), split))
     return _classification_data(rows)
 
 
 def _read_mrpc(paths: Sequence[Path]) -> ClassificationData:
     """Train and test files with a header, then Quality (1 for a paraphrase), two ids, two sentences."""
-    rows = []
-    for path, split in zip(paths, ("train", "test"), strict=True):
-        for line, fields in _below_header(path, 5, "Quality"):
-            rows.append(((fields[3], fields[4]), _label(path, line, fields[0], ("0", "1")), split))
-    return _classification_data(rows)
+    return _classification_data(
+        (row[3:5], _label(place, row[0], ("0", "1")), split)
+        for path, split in zip(paths, ("train", "test"), strict=True)
+        for place, row in _rows(path, 5, column="Quality")
+    )
 
 
 def _sts_year(year: int, *subsets: str) -> DataSet[SimilarityData]:

@@ -6,10 +6,10 @@ from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
 from multitask.data.problems import plain
+from multitask.evaluation.training_overlap import ScoresWithOverlap, overlap_rows
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # it imports torch, which the tables of a run's history do not need
     from multitask.evaluation.task_scores import MultitaskScores
-    from multitask.evaluation.training_overlap import ScoresWithOverlap
 
 
 def capitalized(name: str) -> str:
@@ -57,16 +57,13 @@ def metrics_table(scores: "MultitaskScores") -> str:
     return aligned(rows, left=2)
 
 
-def overlap_table(tasks: Mapping[str, "ScoresWithOverlap[dict[str, Any]]"]) -> str:
-    """How much of each task the model was trained on, and its scores on all rows and on the other rows."""
-    rows = [["trained on", "sentences", "rows", "metric", "all rows", "other rows"]]
-    for name, task in tasks.items():
-        counts = [f"{task.sentences_seen:,} of {task.sentences:,}", f"{task.rows_seen:,} of {task.rows:,}"]
-        for metric, value in task.scores.items():
-            if isinstance(value, float):
-                clean = "-" if task.clean is None else number(task.clean[metric])
-                rows.append([name, *counts, metric, number(value), clean])
-    return aligned(rows)
+def overlap_table(tasks: Mapping[str, ScoresWithOverlap[dict[str, Any]]]) -> str:
+    """How much of each task the model was trained on, and its scores with and without these rows."""
+
+    def scalars(scores: Mapping[str, Any]) -> dict[str, float]:
+        return {name: value for name, value in scores.items() if isinstance(value, float)}
+
+    return aligned(overlap_rows(tasks, scalars, lambda value: "-" if value is None else number(value)))
 
 
 def probe_table(batches: Sequence[Mapping[str, float]]) -> str:

@@ -74,6 +74,28 @@ class ScoresWithOverlap(Generic[AnyScores]):
         return {**counts, **{name: None if part is None else main(part) for name, part in parts.items()}}
 
 
+def overlap_rows(
+    tasks: Mapping[str, ScoresWithOverlap[AnyScores]],
+    measures: Callable[[AnyScores], Mapping[str, float | None]],
+    shown: Callable[[float | None], str],
+) -> list[list[str]]:
+    """A table of how much of each task the model was trained on, and of its scores with and without these rows.
+
+    Args:
+        tasks: by name.
+        measures: of scores, by name.
+        shown: a score as text.
+    """
+    header = ["task", "sentences trained on", "rows trained on", "measure", "all rows", "other rows"]
+    rows = [[*header, "no sentence trained on"]]
+    for name, task in tasks.items():
+        counts = [f"{task.sentences_seen:,} of {task.sentences:,}", f"{task.rows_seen:,} of {task.rows:,}"]
+        for measure, value in measures(task.scores).items():
+            others = [None if part is None else measures(part)[measure] for part in (task.clean, task.untouched)]
+            rows.append([name, *counts, measure, *map(shown, [value, *others])])
+    return rows
+
+
 def any_seen(tasks: Mapping[str, ScoresWithOverlap[Any]]) -> bool:
     """Whether the model was trained on any sentence of any task."""
     return any(task.sentences_seen for task in tasks.values())

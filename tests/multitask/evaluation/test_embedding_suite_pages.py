@@ -52,11 +52,6 @@ def test_published_rows_fit_the_columns_and_their_own_averages(suite):
         assert re.search(r"(arXiv|doi).*Table", row.source)
 
 
-def test_simcse_is_among_them():
-    (row,) = [row for row in published("sts") if row.label == "Unsupervised SimCSE-BERT-base"]
-    assert (row.scores, row.average) == ((68.40, 82.41, 74.38, 80.91, 78.56, 76.85, 72.23), 76.25)
-
-
 def test_columns_are_the_papers(tmp_path):
     values, markdown, latex = written(suite_result(), tmp_path)
     expected = ["70.00", "71.00", "72.00", "73.00", "74.00", "75.00", "76.00", "73.00"]
@@ -70,6 +65,9 @@ def test_columns_are_the_papers(tmp_path):
     assert "pooling mean, max length 256" in markdown
     assert "†" not in markdown + suite_text(suite_result())
     assert not re.search("dagger|not trained on", latex)
+    (columns,) = re.findall(r"\\begin\{tabular\}\{(\w+)\}", latex)
+    rows = [line for line in latex.splitlines() if line.endswith(r"\\")]
+    assert {line.count("&") + 1 for line in rows} == {len(columns)}
 
 
 def test_cells_of_tasks_that_were_trained_on_are_marked(tmp_path):
@@ -80,7 +78,7 @@ def test_cells_of_tasks_that_were_trained_on_are_marked(tmp_path):
     assert cells(markdown, "my_run") == ["80.00"] * 5 + ["80.00†", "80.00", "80.00"]
     assert cells(markdown, "my_run, rows not trained on") == ["80.00"] * 5 + ["75.00", "80.00", "79.29"]
     assert cells(latex, r"my\_run")[5] == r"80.00$^{\dagger}$"
-    assert cells(markdown, "STSBenchmark") == ["1,900", "190 (10.0%)", "1,000", "95 (9.5%)", "80.00", "75.00", "75.00"]
+    assert cells(markdown, "STSBenchmark") == ["190 of 1,900", "95 of 1,000", "spearman", "80.00", "75.00", "75.00"]
     assert "not known: base: pre-trained on Wikipedia" in markdown
     assert "80.00†" in suite_text(result)
 
@@ -108,16 +106,6 @@ def test_transfer_and_geometry_tables(tmp_path):
     assert values["average"] is None
     assert values["tasks"]["STS12"]["scores"]["bands"]["4-5"]["histogram"][0] == 3
     assert "STS12" in latex
-
-
-def test_latex_rows_have_as_many_cells_as_columns(tmp_path):
-    tasks = {name: task(sts_scores(0.8), seen=4) for name in STS_NAMES}
-    _, _, latex = written(suite_result(tasks=tasks), tmp_path)
-    (columns,) = re.findall(r"\\begin\{tabular\}\{(\w+)\}", latex)
-    rows = [line for line in latex.splitlines() if line.endswith(r"\\")]
-    assert {line.count("&") + 1 for line in rows} == {len(columns)}
-    assert latex.isascii() or all(line.startswith("%") for line in latex.splitlines() if not line.isascii())
-    assert latex.index("toprule") < latex.index("midrule") < latex.index("bottomrule")
 
 
 def test_a_line_break_in_a_name_ends_no_comment_and_begins_no_heading(tmp_path):
