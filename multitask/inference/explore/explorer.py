@@ -1,7 +1,5 @@
 """What the page's requests share: the dev sets with predictions, embeddings that were computed, and one worker."""
 
-import csv
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -12,7 +10,7 @@ import numpy as np
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from numpy.typing import NDArray
-from pandas import DataFrame
+from pandas import DataFrame, concat
 from torch import Tensor
 
 from multitask.data.examples import Examples
@@ -139,13 +137,12 @@ def csv_of(rows: DataFrame, columns: Sequence[str]) -> str:
         rows: see `dev_rows`.
         columns: names of the sentences' columns.
     """
-    file = io.StringIO()
-    writer = csv.writer(file)  # with the line ends of RFC 4180, so that carriage returns are quoted, too
-    writer.writerow(map(safe, ("row", *columns, "gold", "predicted", "confidence", "error")))
-    for row in rows.itertuples():
-        texts = map(safe, (*row.texts, row.gold, row.predicted))
-        writer.writerow([row.row, *texts, "" if np.isnan(row.confidence) else row.confidence, row.error])
-    return file.getvalue()
+    texts = DataFrame(rows.texts.tolist(), rows.index, range(len(columns)))
+    table = concat(
+        [rows.row, texts.map(safe), rows[["gold", "predicted"]].map(safe), rows[["confidence", "error"]]], axis=1
+    )
+    header = map(safe, ("row", *columns, "gold", "predicted", "confidence", "error"))
+    return str(table.to_csv(index=False, header=list(header), lineterminator="\r\n"))  # RFC 4180
 
 
 def safe(text: str) -> str:

@@ -24,7 +24,6 @@ from multitask.inference.explore.contrast import (
 )
 from multitask.inference.explore.explain import (
     MOST_WORDS,
-    Effects,
     explained_number,
     integrated_gradients,
     occlusion,
@@ -35,11 +34,9 @@ from multitask.inference.explore.explorer import DevSet, Explorer, csv_of
 from multitask.inference.explore.neighbours import MOST_POINTS, Method, nearest
 from multitask.inference.serve.messages import Asking
 from multitask.inference.serve.routes import answer_in_time, check_texts, service_of
-from multitask.models.predictions import Prediction, Sentence
+from multitask.models.predictions import Sentence
 from multitask.objectives.config import describe
-from multitask.tasks.kinds import Labelled
 from multitask.tasks.labels import class_order
-from multitask.tasks.task import Task
 
 PAGE = 50  # rows of the table of errors
 EXAMPLES = 40  # dev rows to pick from
@@ -167,33 +164,9 @@ async def predict(request: Request, asked: ExplainRow) -> HTMLResponse:
         explained = {task: explained_number(predictions[0]) for task, predictions in found.items()}
         work = partial(integrated_gradients, model.model, texts, explained)
         effects = await answer_in_time(request, explorer.compute(work))
-    spelled = [(texts[word.column][word.start : word.end], word.column) for word in words]
-    tasks = [
-        _explained(model.model.tasks[task], predictions[0], effects[task], spelled)
-        for task, predictions in found.items()
-    ]
-    return HTMLResponse(_render("answers", view="predict", model=name, tasks=tasks))
-
-
-def _explained(task: Task, prediction: Prediction, effects: Effects, words: list[tuple[str, int]]) -> dict[str, Any]:
-    """A prediction as its view shows it: the most probable label first, words with their effects."""
-    names = task.shown_names if isinstance(task, Labelled) else {}
-    known = [(word, effect) for (word, _), effect in zip(words, effects.words, strict=True) if effect is not None]
-    labels = [prediction.label] if prediction.label is not None else prediction.labels
-    return {
-        "task": task.name,
-        "headline": prediction.value,
-        "labels": [names[label] for label in labels],
-        "probabilities": sorted(
-            ((names[label], share) for label, share in prediction.probabilities.items()), key=lambda each: -each[1]
-        ),
-        "explained": names.get(effects.number),
-        "words": [(*word, effect) for word, effect in zip(words, effects.words, strict=True)],
-        "largest": sorted(known, key=lambda each: -abs(each[1]))[:5],
-        "unit": max((abs(effect) for _, effect in known), default=0.0) or 1.0,
-        "sum": sum(effect for _, effect in known),
-        "ends": effects.ends,
-    }
+    tasks = [(model.model.tasks[task], predictions[0], effects[task]) for task, predictions in found.items()]
+    spelled = [(word.column, texts[word.column][word.start : word.end]) for word in words]
+    return HTMLResponse(_render("answers", view="predict", model=name, tasks=tasks, words=spelled))
 
 
 @router.post("/explore/neighbours")
@@ -332,7 +305,7 @@ def _lines(text: str) -> list[str]:
 def _environment() -> Environment:
     loader = PackageLoader("multitask", "inference/explore")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"fixed": _fixed, "shown": _shown, "signed": _signed}
+    environment.filters |= {"fixed": _fixed, "shown": _shown, "signed": _signed, "largest": _largest}
     return environment
 
 
@@ -352,3 +325,9 @@ def _shown(number: float) -> str:
 
 def _signed(number: float) -> str:
     return f"{'−' if number < 0 else '+'}{abs(number):.2g}"
+
+
+def _largest(words: list[tuple[int, str]], effects: list[float | None]) -> list[tuple[str, float]]:
+    """The words with the largest effects."""
+    known = [(word, effect) for (_, word), effect in zip(words, effects, strict=True) if effect is not None]
+    return sorted(known, key=lambda each: -abs(each[1]))[:5]

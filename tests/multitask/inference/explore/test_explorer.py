@@ -91,6 +91,11 @@ def test_no_text_of_a_file_is_a_formula(text):
     assert found == ["7", f"'{text}", 'a "quoted", one', f"'{text}", f"'{text}", "", "0.25"]
 
 
+def test_without_rows_the_file_has_its_header_alone(dev_sets):
+    none = dev_sets["paraphrase"].rows["one"][:0]
+    assert csv_of(none, ["first", "second"]) == "row,first,second,gold,predicted,confidence,error\r\n"
+
+
 @pytest.mark.parametrize("text", ["", "-1", "+2.5", "-1e-05", "a=b", "'=1"])
 def test_other_texts_stay_as_they_are(text):
     assert safe(text) == text
