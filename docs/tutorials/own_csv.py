@@ -83,11 +83,10 @@ Path("wrong.toml").write_text(wrong);
 # %% [markdown]
 # ## Train
 #
-# Training makes three passes (epochs), each over 192 of the messages to be quick. The learning rates are larger than the defaults, because
-# there are so few rows. `--name` becomes a part of the folder's name.
+# Training makes three passes (epochs), each over 192 of the messages to be quick. `--name` becomes a part of the folder's name.
 
 # %%
-# !multitask finetune --tasks-file tasks.toml --name messages --epochs 3 --epoch-size 192 --learning-rate 5e-5 --head-learning-rate 1e-3
+# !multitask finetune --tasks-file tasks.toml --name messages --epoch-size 192
 
 # %% [markdown]
 # The table shows the score on the held-out messages after each epoch: the share of right topics, and the correlation of predicted and true

@@ -20,7 +20,7 @@
 # a file.
 
 # %%
-# !multitask experiments run --tasks-file data/own/tasks.toml --schedulers average --seeds 2 --epochs 1 --epoch-size 32 --learning-rate 5e-5 --head-learning-rate 1e-3 2> log.txt
+# !multitask experiments run --tasks-file data/own/tasks.toml --schedulers average --seeds 2 --epochs 1 --epoch-size 32 2> log.txt
 
 # %% [markdown]
 # ## Read the scores

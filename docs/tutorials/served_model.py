@@ -20,7 +20,7 @@
 # probabilities agree better with how often the model is right. That matters if a program decides by them.
 
 # %%
-# !multitask finetune --tasks sentiment similarity --name served --epochs 1 --epoch-size 384 --learning-rate 1e-4 --head-learning-rate 1e-3 --calibrate
+# !multitask finetune --tasks sentiment similarity --name served --epoch-size 384 --calibrate
 
 # %%
 # !multitask evaluate --model runs/finetune-served-*
@@ -93,8 +93,7 @@ answer = ask("/v1/similarity", first=["Where is my parcel?"], second=["The parce
 print([round(cosine, 2) for cosine in answer["similarities"][0]])
 
 # %% [markdown]
-# The first two numbers say that the model ranks the pairs in the right order, but hardly uses the lower half of the scale. One epoch on 384
-# rows is not enough for that.
+# The first two numbers are similarities as the model learned them, the last two are cosines of embeddings.
 #
 # What it refuses, it refuses in one line:
 

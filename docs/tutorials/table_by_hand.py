@@ -26,14 +26,12 @@ from pathlib import Path
 
 from multitask import FinetuneConfig, finetune
 from multitask.runtime.options import RunOptions
-from multitask.training.config import OptimizerConfig
 
 DATA = Path("data/sample")
 base = FinetuneConfig(
     epochs=1,
     epoch_size=96,  # examples of each of the three tasks
     keep_task_bests=False,
-    optimizer=OptimizerConfig(learning_rate=2e-4, head_learning_rate=2e-3),
 )
 rows = {"average": base, "pcgrad": replace(base, scheduler="pcgrad")}
 seeds = (0, 1)

@@ -124,7 +124,7 @@ def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> Heads:
     Raises:
         InputError: heads should share layers, but do not read pairs as two embeddings.
     """
-    for pairs in (config.pairs, config.similarity_pairs or config.pairs):
+    for pairs in (pair_input(task, config) for task in tasks if task.pair):
         if pairs != "embeddings" and config.sharing not in ("separate", "shared_first_layer"):
             raise InputError(
                 f"heads: sharing={config.sharing} needs pairs=embeddings; with pairs={pairs} use sharing=separate"

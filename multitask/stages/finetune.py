@@ -6,13 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+import torch
 from torch import Tensor, nn
 
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import batches_of_similar_length, drawn_rows, rows_from
-from multitask.evaluation.task_predictions import tokenised, tune
+from multitask.evaluation.task_predictions import estimate, tokenised, tune
 from multitask.evaluation.task_scores import score
+from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
@@ -23,6 +25,7 @@ from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.finetune import STAGE, FinetuneConfig
 from multitask.stages.training_run import Start, train_run
 from multitask.tasks.declarations import chosen_tasks, default_tasks
+from multitask.tasks.kinds import Cosine
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.training.loop import LoopConfig
 from multitask.training.regularisation import Compute, build_regularisers
@@ -145,6 +148,17 @@ class Finetuning:
                 for name, rows in self.rows.items()
             )
         return self.scheduler.conflicts(self, update)
+
+    def metrics_of_start(self) -> dict[str, dict[str, float]]:
+        """The tasks' cosines of the encoder's embeddings, without the heads' layers."""
+        model = self.model
+        pairs = {n: task for n, task in model.tasks.items() if isinstance(task, Cosine) and not model.reads_jointly(n)}
+        heads = HeadsConfig(sharing="none")
+        with torch.random.fork_rng([]):  # new layers draw their weights, although none of them is used
+            bare = MultitaskModel(model.encoder, model.tokenizer, pairs, model.pooling, heads, model.max_length).eval()
+        dev = {name: self.dev[name] for name in pairs}
+        scores = score(pairs, estimate(bare, dev, self.runtime), {name: dev[name].examples for name in pairs})
+        return {name: {pairs[name].metric: value} for name, value in scores.selecting.items()}
 
     def evaluate(self) -> Evaluation:
         examples = {name: rows.examples for name, rows in self.dev.items()}

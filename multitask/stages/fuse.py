@@ -17,7 +17,7 @@ from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import Finetuning
 from multitask.stages.run_stage import OpenRun, run_stage
-from multitask.stages.settings.fuse import PAIRS, REPORT, STAGE, FuseConfig
+from multitask.stages.settings.fuse import PAIRS, STAGE, SUPERVISED, FuseConfig
 from multitask.stages.training_run import Start, train_run
 from multitask.tasks.declarations import load_tasks
 from multitask.training.contrastive_source import (
@@ -114,7 +114,7 @@ def _views(name: str) -> str:
 def defaults_for(data: Path) -> FuseConfig:
     """The command's defaults for these data: those of the report's tasks that are declared, or all tasks on labels."""
     declared = load_tasks(data)
-    if not declared.keys() >= set(REPORT.tasks):
-        return FuseConfig(finetune=replace(REPORT, tasks=(), untrained=()), unlabelled=())
+    if not declared.keys() >= set(SUPERVISED.tasks):
+        return FuseConfig(finetune=replace(SUPERVISED, tasks=(), untrained=()), unlabelled=())
     pairs = tuple(name for name in PAIRS if name in declared)
-    return FuseConfig(finetune=replace(REPORT, untrained=pairs), unlabelled=pairs)
+    return FuseConfig(finetune=replace(SUPERVISED, untrained=pairs), unlabelled=pairs)

@@ -109,6 +109,10 @@ class MaskedTraining(SourceTraining):
         metrics = {"loss": loss, "perplexity": math.exp(min(loss, 700)), "accuracy": accuracy}
         return Evaluation({SOURCE: metrics}, {SOURCE: -loss})
 
+    def metrics_of_start(self) -> dict[str, dict[str, float]]:
+        """None: a new head says nothing of the start weights."""
+        return {}
+
     def save(self, folder: Path) -> None:
         self.begin.save(folder, self.head.tensors(self.begin.encoder.config))
 

@@ -195,6 +195,13 @@ class Pretraining(SourceTraining):
         )
         return Evaluation({"similarity": metrics}, {"similarity": metrics["spearman"]})
 
+    def metrics_of_start(self) -> dict[str, dict[str, float]]:
+        """The correlation that selects, of the start weights."""
+        self.module.eval()
+        with torch.no_grad():
+            scores = self.evaluate().scores
+        return {name: {"spearman": score} for name, score in scores.items()}
+
     def save(self, folder: Path) -> None:
         """Save the encoder and any heads of the start, so that the tasks can be scored before and after."""
         self.begin.save(folder, keep=heads_files(self.begin.folder, self.begin.pooling))

@@ -21,7 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 from minbert.config import BertConfig
 from minbert.download_checkpoint import weights_file
 from minbert.errors import InputError
-from minbert.files import atomic_file, write_json
+from minbert.files import atomic_file, read_json, write_json
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, without_units
 from multitask.data.contamination import TrainedOn, hash_sentences
@@ -29,6 +29,7 @@ from multitask.data.examples import Examples
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.evaluation.task_predictions import load_split
+from multitask.evaluation.text_tables import pruning_table
 from multitask.models.model_folder import heads_files
 from multitask.models.multitask_model import load_model
 from multitask.models.pooling import PoolingMethod
@@ -244,3 +245,8 @@ def _summary(begin: Start, kept: Units, smaller: BertModel, folder: Path) -> dic
         "parameters": [parameters(begin.encoder), parameters(smaller)],
         "bytes": [weights_file(place).stat().st_size for place in (begin.folder, folder)],
     }
+
+
+def summary(run: Artefact) -> str:
+    """What the command prints of a finished run: what is left of each layer."""
+    return pruning_table(read_json(run.folder / "pruning.json"))

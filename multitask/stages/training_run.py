@@ -16,10 +16,11 @@ from minbert.files import atomic_folder
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.data.contamination import Hashes, TrainedOn
+from multitask.evaluation.text_tables import scores_table
 from multitask.models.config import Pooling
 from multitask.models.model_folder import resolve_pooling, write_pooling
 from multitask.models.pooling import PoolingMethod
-from multitask.runs.artefact import Weights, locate_model
+from multitask.runs.artefact import Artefact, Weights, locate_model
 from multitask.runtime import distributed
 from multitask.runtime.device import seed_everything
 from multitask.runtime.random_streams import torch_seed
@@ -113,3 +114,8 @@ def train_run(
         (before | trained_on(problem, run.artefact.history()[-1]["step"], sentences)).keep(run.folder)
 
     distributed.from_first(keep)
+
+
+def summary(run: Artefact) -> str:
+    """What a command prints of a finished run: dev scores after each epoch."""
+    return scores_table(run.history())

@@ -46,6 +46,7 @@ class Progress:
     scores: dict[str, float] = field(default_factory=dict)  # best so far
     best: dict[str, str] = field(default_factory=dict)  # score -> checkpoint
     history: list[dict[str, Any]] = field(default_factory=list)  # lines of metrics.jsonl
+    at_start: dict[str, dict[str, float]] = field(default_factory=dict)  # metrics of the start weights' embeddings
     loss_sums: dict[str, float] = field(default_factory=dict)  # since the last evaluation
     loss_counts: dict[str, int] = field(default_factory=dict)
 

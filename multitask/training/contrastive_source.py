@@ -1,4 +1,4 @@
-"""A source for contrastive training: it holds paired sentences, the objective and the projection."""
+"""A source for contrastive training: paired sentences, the objective, the projection, and who is a negative."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -17,10 +17,11 @@ from multitask.data.tokenize_and_truncate import tokenise
 from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.objectives.infonce import InfoNCE
 from multitask.objectives.labelled_pairs import LabelledPairs
+from multitask.objectives.negatives import diagonal_mask, only_negatives
 from multitask.runtime import distributed
+from multitask.runtime.random_streams import torch_seed
 from multitask.tasks.kinds import labels_to_tensor
-from multitask.training.config import ContrastiveConfig
-from multitask.training.negative_sampling import excluded_negatives
+from multitask.training.config import ContrastiveConfig, NegativesConfig
 from multitask.training.paired_sentences import PairedSentences, read_paired_sentences
 from multitask.training.source import BatchLoss, Encoded, Inputs, Source
 
@@ -127,6 +128,30 @@ class ContrastiveSource(Source):
         }
         gate = self.objective.gate_rate(anchors, positives, excluded)
         return watched if gate is None else {**watched, "gate rate": gate}
+
+
+def excluded_negatives(
+    anchors: Tensor, positives: Tensor, rows: Rows, excluded: Tensor | None, config: NegativesConfig
+) -> Tensor | None:
+    """Which positives j are no negatives of row i, besides those that are excluded already: [rows, rows] bool, or None.
+
+    `rows` are the numbers of the batch's rows, which decide what is random, on every rank alike.
+    """
+    if config.negatives == "all":
+        return excluded
+    diagonal = diagonal_mask(anchors)
+    known = diagonal if excluded is None else diagonal | excluded
+    with torch.no_grad(), torch.autocast(anchors.device.type, enabled=False):
+        cosines = unit(anchors.detach().float()) @ unit(positives.detach().float()).T
+        if config.negatives == "unlike":  # may be a false negative (DCLR, arXiv 2205.00656, section 3.2)
+            return (known | (cosines >= config.false_negative_cosine)) & ~diagonal
+        ranked = cosines  # the hardest are the most similar to the anchor now (Robinson et al. 2021, arXiv 2010.04592)
+        if config.negatives == "random":
+            draws = torch.Generator().manual_seed(torch_seed(0, "random negatives", *map(int, rows)))
+            ranked = torch.rand(cosines.shape, generator=draws).to(cosines.device)
+        count = min(config.negatives_kept, len(ranked) - 1)
+        kept = only_negatives(ranked, known).topk(count, dim=1).indices
+        return (known | torch.ones_like(known).scatter(1, kept, value=False)) & ~diagonal
 
 
 def load_contrastive(

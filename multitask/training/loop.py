@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from minbert.errors import InputError
 from multitask.runtime import distributed
@@ -27,6 +26,7 @@ from multitask.training.checkpoints_and_resume import Progress, RunState
 from multitask.training.config import OptimizerConfig
 from multitask.training.loss_monitor import LossMonitor
 from multitask.training.optimizer import Optimizer
+from multitask.training.progress_report import ProgressReport
 from multitask.training.trainable import Trainable, Update, Watchable
 
 logger = logging.getLogger("multitask")
@@ -87,33 +87,35 @@ def train(
     state = RunState(folder, trainable, optimizer, runtime.device)
     if state.resume():
         logger.info("resuming at step %d", state.progress.step)
+    else:
+        state.progress.at_start = distributed.from_first(trainable.metrics_of_start)
     progress = state.progress
     losses = LossMonitor(progress)
     trainable.module.train()
     saved = started = time.monotonic()
-    with stop_signals() as stop, _progress_bar(plan, progress) as bar:
+    about = config.epochs * len(trainable.plan(0))  # steps; epochs of some schedulers differ in length
+    with stop_signals() as stop, ProgressReport(progress, about, config.epochs, runtime) as report:
         while not _out_of_patience(config, progress) and (planned := plan.at(progress.step)):
             epoch, update = planned
             computed = trainable.backward(update)
             distributed.average(optimizer.gradients)
             watched = _watch(trainable, update, config, progress.step)
             norm = optimizer.clip()
-            losses.add(progress.step + 1, update, {**computed.terms, "gradient": norm, **computed.watched, **watched})
+            losses.add(progress.step + 1, update, computed.terms, {"gradient": norm, **computed.watched, **watched})
             if runtime.device.type == "cpu":
                 losses.read()  # before the step, so that a bad loss does not even spoil the weights in memory
             optimizer.step(progress.step)
             progress.step += 1
             progress.tokens += computed.tokens
-            bar.update()
+            if progress.step % STEPS_BETWEEN_READS[runtime.device.type] == 0:
+                losses.read()
+            report.step(losses.mean_loss())
 
             if plan.evaluation_due(progress.step, config.evaluate_every):
                 progress.seconds += time.monotonic() - started
                 with optimizer.averaged():
-                    on_evaluation(progress.step, _evaluate(trainable, state, losses, epoch + 1))
+                    on_evaluation(progress.step, _evaluate(trainable, state, losses, epoch + 1, report))
                 started = time.monotonic()
-            if progress.step % STEPS_BETWEEN_READS[runtime.device.type] == 0:
-                losses.read()
-                bar.set_postfix(_summary(progress, losses, time.monotonic() - started), refresh=False)
 
             # Any rank's signal stops all ranks; any rank's clock makes all ranks save.
             wishes = distributed.all_of((stop[0] if stop else 0, time.monotonic() - saved > save_every))
@@ -126,6 +128,7 @@ def train(
             if stopped_by:
                 raise Interrupted(stopped_by)
     losses.read()
+    report.end()
     return state.finish()
 
 
@@ -173,7 +176,9 @@ def _watch(trainable: Trainable, update: Update, config: LoopConfig, step: int) 
     return trainable.watch(update, step)
 
 
-def _evaluate(trainable: Trainable, state: RunState, losses: LossMonitor, epoch: int) -> dict[str, Any]:
+def _evaluate(
+    trainable: Trainable, state: RunState, losses: LossMonitor, epoch: int, report: ProgressReport
+) -> dict[str, Any]:
     """Evaluate, keep the model if a score is a new best, and add a line to metrics.jsonl, which is returned."""
     losses.read()
     state.check_weights()
@@ -191,22 +196,8 @@ def _evaluate(trainable: Trainable, state: RunState, losses: LossMonitor, epoch:
         "tokens": progress.tokens,
         "seconds": round(progress.seconds, 3),
     }
-    losses.clear()
     state.keep_if_best(evaluation.scores)
     state.record(line)
-    scores = ", ".join(f"{name} {score:.4f}" for name, score in evaluation.scores.items())
-    logger.info("epoch %d, step %d: %s", epoch, progress.step, scores)
+    report.evaluation(epoch, losses.mean_loss(), evaluation.scores)
+    losses.clear()
     return line
-
-
-def _progress_bar(plan: _Plan, progress: Progress) -> "tqdm[Any]":
-    """A bar that only the first rank shows, and only on a terminal."""
-    quiet = None if distributed.is_first() else True
-    about = plan.epochs * len(plan.trainable.plan(0))  # epochs of some schedulers differ in length
-    return tqdm(total=about, initial=progress.step, unit="step", disable=quiet)
-
-
-def _summary(progress: Progress, losses: LossMonitor, seconds: float) -> dict[str, str]:
-    """Losses and speed for the progress bar."""
-    speed = progress.tokens / max(progress.seconds + seconds, 1e-9)
-    return {name: f"{value:.3f}" for name, value in losses.means().items()} | {"tokens/s": f"{speed:.0f}"}

@@ -29,9 +29,12 @@ class LossMonitor:
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.unread: list[_Unread] = []
+        self.terms: dict[str, None] = {}  # names of losses, in order
 
-    def add(self, step: int, update: Update, scalars: dict[str, Tensor]) -> None:
-        """Note a step's scalars, without reading them. Steps count from 1."""
+    def add(self, step: int, update: Update, terms: dict[str, Tensor], watched: dict[str, Tensor]) -> None:
+        """Note a step's losses and other scalars, without reading them. Steps count from 1."""
+        self.terms |= dict.fromkeys(terms)
+        scalars = {**terms, **watched}
         self.unread.append(_Unread(step, update, list(scalars), torch.stack(list(scalars.values()))))
 
     def read(self) -> None:
@@ -51,6 +54,12 @@ class LossMonitor:
     def means(self) -> dict[str, float]:
         """Mean of every scalar that was read since the last evaluation."""
         return {name: total / self.progress.loss_counts[name] for name, total in self.progress.loss_sums.items()}
+
+    def mean_loss(self) -> float | None:
+        """Mean of the losses among them; None if no loss was read."""
+        means = self.means()
+        losses = [means[name] for name in self.terms if name in means]
+        return sum(losses) / len(losses) if losses else None
 
     def clear(self) -> None:
         """Begin new means."""

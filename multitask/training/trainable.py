@@ -84,6 +84,12 @@ class Trainable(Protocol):
         The mean over ranks is the whole update's gradient.
         """
 
+    def metrics_of_start(self) -> dict[str, dict[str, float]]:
+        """Those metrics of an evaluation that the start weights' embeddings have, too, without any training.
+
+        Called on the first rank only, before the first step. Draws no random numbers.
+        """
+
     def evaluate(self) -> Evaluation:
         """Evaluate the module as it is. Draws no random numbers. Called on the first rank only."""
 

@@ -9,8 +9,8 @@ from multitask.models.config import HeadsConfig
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Weights
 from multitask.stages.settings.evaluate import SuitesConfig
-from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.stages.settings.fuse import REPORT, FuseConfig
+from multitask.stages.settings.finetune import REPORT
+from multitask.stages.settings.fuse import SUPERVISED, FuseConfig
 from multitask.stages.settings.mlm import MlmConfig
 from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.stages.settings.prune import PruneConfig
@@ -56,14 +56,14 @@ _PAPER_VIEWS = PretrainConfig(  # batch, length, projection and evaluations of t
     probe_every=25,
     probe_held_out=128,
 )
-_PAPER_MULTITASK = FinetuneConfig(pooling="cls", heads=HeadsConfig(head_hidden_size=768), conflicts_every=100)
+_PAPER_MULTITASK = replace(REPORT, pooling="cls", heads=HeadsConfig(head_hidden_size=768), conflicts_every=100)
 PAPER = Recipes(
     start=Weights("bert-base-uncased"),
     data=Path("data/real"),
     multitask=_PAPER_MULTITASK,
     supervised=PretrainConfig(sources=GIVEN, epochs=5, pooling="cls", select="last", evaluate_every=AT_THE_END),
     unsupervised=PretrainConfig(sources=UNSUPERVISED, epochs=10, pooling="cls", quora_share=0.06),
-    fusion=FuseConfig(finetune=replace(REPORT, pooling="cls")),
+    fusion=FuseConfig(finetune=replace(SUPERVISED, pooling="cls")),
     reviews=replace(_PAPER_MULTITASK, tasks=("reviews",), conflicts_every=None),
     masked=None,  # plain BERT is not tuned contrastively
     views=_PAPER_VIEWS,
@@ -92,7 +92,8 @@ PARADIGM_ROBERTA = replace(
 # Suited to all-MiniLM-L6-v2, whose embeddings are means: larger learning rates and fewer epochs of less data, dropout
 # within the encoder off in fine-tuning. Pre-training keeps the report's epochs, since tables name them.
 _SMALL_OPTIMIZER = OptimizerConfig(learning_rate=7e-5, head_learning_rate=1e-3, schedule="linear", warmup=0.1)
-_SMALL_MULTITASK = FinetuneConfig(
+_SMALL_MULTITASK = replace(
+    REPORT,
     epochs=2,
     epoch_size=480,
     optimizer=_SMALL_OPTIMIZER,
@@ -115,7 +116,7 @@ _SMALL_VIEWS = PretrainConfig(
 def _fusion(rows: int, optimizer: OptimizerConfig) -> FuseConfig:
     """Fusion training of two epochs on this many rows a task."""
     supervised = replace(
-        REPORT, epochs=2, epoch_size=rows, train_limit=rows, optimizer=optimizer, keep_task_bests=False
+        SUPERVISED, epochs=2, epoch_size=rows, train_limit=rows, optimizer=optimizer, keep_task_bests=False
     )
     return FuseConfig(finetune=supervised, contrastive=ContrastiveConfig(quora_share=1.0))
 

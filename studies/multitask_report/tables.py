@@ -9,7 +9,7 @@ from typing import Any
 from multitask.models.config import HeadsConfig
 from multitask.runs.artefact import Weights
 from multitask.stages.settings.evaluate import EvaluateConfig
-from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings.finetune import REPORT, FinetuneConfig
 from multitask.training.config import OptimizerConfig
 from studies.engine.experiments import Experiment, experiment, read_tables
 from studies.engine.recipes import Node, Recipes
@@ -30,12 +30,12 @@ Entry = Mapping[str, Any]
 
 
 def changed(config: Any, settings: Entry, usual: Sequence[str] = ()) -> Any:
-    """A configuration with other settings, and with defaults for those in `usual`; parts keep their other settings."""
+    """A configuration with other settings, and with the report's for those in `usual`; parts keep their other settings."""
     found = {
         name: changed(getattr(config, name), value) if isinstance(value, Mapping) else value
         for name, value in settings.items()
     }
-    return replace(config, **{name: getattr(type(config)(), name) for name in usual}, **found)
+    return replace(config, **{name: getattr(REPORT, name) for name in usual}, **found)
 
 
 def pretrained(recipes: Recipes, steps: Sequence[Entry]) -> Node | Weights:

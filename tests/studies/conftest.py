@@ -11,8 +11,8 @@ import pytest
 from multitask.evaluation.resampled_scores import resampled_scores
 from multitask.runs.artefact import Weights
 from multitask.stages.settings.evaluate import SuitesConfig
-from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.stages.settings.fuse import REPORT, FuseConfig
+from multitask.stages.settings.finetune import REPORT
+from multitask.stages.settings.fuse import SUPERVISED, FuseConfig
 from multitask.stages.settings.mlm import MlmConfig
 from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.stages.settings.prune import PruneConfig
@@ -24,7 +24,7 @@ from studies.report import run_results
 from tests.multitask.evaluation.folder import write_sts
 
 FAST = OptimizerConfig(learning_rate=1e-3)
-MULTITASK = FinetuneConfig(epochs=1, batch_size=32, optimizer=FAST, keep_task_bests=False)
+MULTITASK = replace(REPORT, epochs=1, batch_size=32, optimizer=FAST, keep_task_bests=False)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def recipes(tiny_encoder: Path, grid_data: Path, suites_data: Path) -> Recipes:
         multitask=MULTITASK,
         supervised=supervised,
         unsupervised=replace(supervised, sources=UNSUPERVISED, epochs=1, select="similarity"),
-        fusion=FuseConfig(replace(REPORT, epochs=1, batch_size=32, train_limit=32, keep_task_bests=False)),
+        fusion=FuseConfig(replace(SUPERVISED, epochs=1, batch_size=32, train_limit=32, keep_task_bests=False)),
         reviews=replace(MULTITASK, tasks=("reviews",), epoch_size=32, max_length=32),
         masked=MlmConfig(train_limit=32, optimizer=FAST),
         views=PretrainConfig(train_limit=32, optimizer=FAST, probe_every=1),

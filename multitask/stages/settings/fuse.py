@@ -6,13 +6,13 @@ from typing import Any, Literal
 from minbert.settings import AtLeastZero, settings
 from multitask.models.config import HeadsConfig
 from multitask.stages.registry import Stage, register
-from multitask.stages.settings.finetune import COMMON, FinetuneConfig
+from multitask.stages.settings.finetune import COMMON, REPORT, FinetuneConfig
 from multitask.training.config import ContrastiveConfig
 
-REPORT = FinetuneConfig(tasks=("sentiment",), untrained=("paraphrase", "similarity"), heads=HeadsConfig(sharing="none"))
-"""The report's supervision: sentiment is trained, and pairs need no head."""
 PAIRS = ("paraphrase", "similarity")
 """The report's sources that are only trained contrastively."""
+SUPERVISED = replace(REPORT, tasks=("sentiment",), untrained=PAIRS, heads=HeadsConfig(sharing="none"))
+"""The report's supervision: sentiment is trained, and pairs need no head."""
 
 
 @settings
@@ -22,7 +22,7 @@ class FuseConfig:
     Source: report, section 4.2. The defaults are the report's.
     """
 
-    finetune: FinetuneConfig = REPORT
+    finetune: FinetuneConfig = SUPERVISED
     """How the labelled batches are trained. `train_limit` and `max_length` hold for all sources."""
     contrastive: ContrastiveConfig = field(default_factory=lambda: ContrastiveConfig(quora_share=0.06))
     """What the contrastive batches compare."""
@@ -49,7 +49,7 @@ STAGE = register(
         "Train each batch against its labels, then its sentences against the contrastive objective.",
         version=5,
         with_seed=_with_seed,
-        summary="multitask.stages.summaries:of_training",
+        summary="multitask.stages.training_run:summary",
         common=(*COMMON, "objective"),
         distributed=True,
         defaults="multitask.stages.fuse:defaults_for",

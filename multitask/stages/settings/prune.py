@@ -71,7 +71,7 @@ STAGE = register(
         version=3,
         inputs=(START, REWIND),
         computing=("device", "threads"),
-        summary="multitask.stages.summaries:of_pruning",
+        summary="multitask.stages.prune:summary",
         common=COMMON,
     )
 )

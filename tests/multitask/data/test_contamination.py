@@ -31,7 +31,7 @@ from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
 from multitask.stages.settings.ensemble import EnsembleConfig
 from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.stages.settings.fuse import REPORT, FuseConfig
+from multitask.stages.settings.fuse import SUPERVISED, FuseConfig
 from multitask.stages.settings.mlm import MlmConfig
 from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.tasks.declarations import task_named
@@ -265,7 +265,7 @@ def test_a_chain_answers_for_all_of_it_when_its_parents_are_gone(tiny_encoder, d
     second = fuse(
         str(first.folder),
         data,
-        FuseConfig(replace(REPORT, untrained=(), epochs=1, train_limit=16), unlabelled=("similarity",)),
+        FuseConfig(replace(SUPERVISED, untrained=(), epochs=1, train_limit=16), unlabelled=("similarity",)),
         options,
     )
     shutil.rmtree(first.folder)

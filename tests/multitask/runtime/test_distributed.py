@@ -37,7 +37,7 @@ from multitask.stages.fuse import fuse
 from multitask.stages.mlm import mlm
 from multitask.stages.pretrain import pretrain
 from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.stages.settings.fuse import REPORT, FuseConfig
+from multitask.stages.settings.fuse import SUPERVISED, FuseConfig
 from multitask.stages.settings.mlm import MlmConfig
 from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.tasks.declarations import MAIN_TASKS
@@ -190,7 +190,7 @@ def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathF
 FINETUNE = FinetuneConfig(MAIN_TASKS, batch_size=12, task_weights=(1.0, 2.0, 5.0), heads=HeadsConfig(dropout=0.0))
 PRETRAIN = PretrainConfig(batch_size=12, select="last")
 FUSE = FuseConfig(
-    replace(REPORT, batch_size=12, tasks=FINETUNE.tasks, untrained=(), scheduler="pcgrad"),
+    replace(SUPERVISED, batch_size=12, tasks=FINETUNE.tasks, untrained=(), scheduler="pcgrad"),
     ContrastiveConfig(quora_share=1.0),
     steps="one",
 )
@@ -248,7 +248,8 @@ def steps_of_all_cases(start: Path, data: Path, folder: Path) -> None:
                 seen.append(look_at_steps(*given))
                 line = {"step": 1, "epoch": 1, "training": {}, "dev": {}, "scores": {}, "tokens": 0, "seconds": 0.0}
                 # Another rank's temporary file could vanish while the first rank hashes the run's files.
-                distributed.from_first(lambda: write_text(given[2] / "metrics.jsonl", json.dumps(line) + "\n"))
+                files = {"metrics.jsonl": json.dumps(line) + "\n", "best.json": "{}"}
+                distributed.from_first(lambda: [write_text(given[2] / name, text) for name, text in files.items()])
 
             patch.setattr(training_run, "train", look)
             stage(str(start), data, config, RunOptions(device="cpu", precision="fp32", runs=folder / "runs"))

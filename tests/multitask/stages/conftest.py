@@ -11,6 +11,9 @@ from multitask.data.read_unlabelled_files import PAIRS, TRIPLETS, read_texts
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages import training_run
+from multitask.stages.finetune import finetune
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.training.config import OptimizerConfig
 from multitask.training.trainable import Trainable
 
 Run = Callable[..., Artefact]
@@ -34,6 +37,15 @@ def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathF
     pairs = ["\t".join(row) for row in (PAIRS.columns, *zip(anchors, positives, strict=True))]
     (folder / PAIRS.file).write_text("\n".join(pairs) + "\n", encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="session")
+def tuned(data: Path, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Artefact:
+    """The tiny encoder after an epoch of two tasks."""
+    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path_factory.mktemp("tuned"))
+    optimizer = OptimizerConfig(learning_rate=1e-3)
+    settings = FinetuneConfig(("sentiment", "similarity"), epochs=1, pooling="mean", max_length=40, optimizer=optimizer)
+    return finetune(str(tiny_encoder), data, settings, options)
 
 
 @pytest.fixture

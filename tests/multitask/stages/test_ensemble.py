@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from weakref import WeakSet
 
@@ -211,23 +210,14 @@ def test_greedy_selection_equals_a_bag_grown_by_hand(task, seed):
     estimates, labels = draw(task, seed)
     votes = select_greedily(COURSE_TASKS[task], estimates, labels, rounds=8)
     assert votes.tolist() == greedy_by_hand(task, estimates, labels, rounds=8)
+    if (task, seed) == ("similarity", 0):  # several members, one of them twice
+        assert np.count_nonzero(votes) > 1
+        assert max(votes) > 1
+    once = select_greedily(COURSE_TASKS[task], estimates, labels, rounds=1)
+    assert once.tolist() == greedy_by_hand(task, estimates, labels, rounds=1)
+    assert select_greedily(COURSE_TASKS[task], [estimates[0]] * 3, labels, rounds=4).tolist() == [1, 0, 0]
     single = max(measured(task, estimate, labels) for estimate in estimates)
     assert measured(task, blend(estimates, votes), labels) >= single
-
-
-def test_greedy_selection_takes_several_and_one_of_them_twice():
-    votes = select_greedily(COURSE_TASKS["similarity"], *draw("similarity", 0), rounds=8)
-    assert np.count_nonzero(votes) > 1
-    assert max(votes) > 1
-
-
-@pytest.mark.parametrize("task", TRAINED)
-def test_one_round_is_the_best_member_and_the_first_named_wins_ties(task):
-    estimates, labels = draw(task, seed=3)
-    scores = [measured(task, estimate, labels) for estimate in estimates]
-    votes = select_greedily(COURSE_TASKS[task], estimates, labels, rounds=1)
-    assert votes.tolist() == [int(i == int(np.argmax(scores))) for i in range(5)]
-    assert select_greedily(COURSE_TASKS[task], [estimates[0]] * 3, labels, rounds=4).tolist() == [1, 0, 0]
 
 
 def test_an_undefined_score_counts_as_the_worst(write_model):
@@ -288,10 +278,9 @@ def test_greedy_weights_reach_the_files(members, small_data, tmp_path):
         assert said["scores"][task] >= max(member["scores"][task] for member in said["members"].values())
 
 
-@pytest.mark.parametrize("method", ["best_per_task", "average", "greedy"])
-def test_members_answer_only_tasks_that_they_have(method, write_model, small_data, tmp_path):
+def test_members_answer_only_tasks_that_they_have(write_model, small_data, tmp_path):
     models = [write_model(5, tasks=("similarity",)), write_model(6, tasks=("sentiment", "similarity"))]
-    said = evaluation(build(models, small_data, tmp_path, method))
+    said = evaluation(build(models, small_data, tmp_path, "average"))
     assert list(said["scores"]) == ["sentiment", "similarity"]
     assert said["weights"]["sentiment"] == {str(models[1]): 1.0}
     assert list(said["members"][str(models[0])]["scores"]) == ["similarity"]
@@ -304,9 +293,9 @@ def tensors(folder: Path) -> dict[str, torch.Tensor]:
     return MultitaskModel.load(folder).state_dict()
 
 
-@pytest.mark.parametrize("heads", [FEATURES, HeadsConfig("shared")], ids=str)
-def test_a_soup_has_the_mean_weights(heads, write_run, small_data, tmp_path):
-    runs = [write_run(seed, heads=heads) for seed in (1, 2, 3)]
+def test_a_soup_has_the_mean_weights(write_run, small_data, tmp_path):
+    """Dropout acts in training only, so its values may differ."""
+    runs = [write_run(seed, heads=HeadsConfig("shared", dropout=seed / 10)) for seed in (1, 2, 3)]
     folders = [Artefact(run).model_folder() for run in runs]
     artefact = build(runs, small_data, tmp_path, "soup")
     assert (artefact.folder / "checkpoints" / "soup" / "heads.safetensors").is_file()
@@ -317,10 +306,9 @@ def test_a_soup_has_the_mean_weights(heads, write_run, small_data, tmp_path):
     assert evaluation(artefact)["weights"]["paraphrase"] == pytest.approx({str(f): 1 / 3 for f in folders})
 
 
-@pytest.mark.parametrize("method", ["soup", "greedy_soup"])
-def test_every_command_takes_a_soup(method, write_run, small_data, tmp_path, capsys):
+def test_every_command_takes_a_soup(write_run, small_data, tmp_path, capsys):
     run = write_run(1, 2, 3)
-    artefact = build([run], small_data, tmp_path / "runs", method, kept="all")
+    artefact = build([run], small_data, tmp_path / "runs", "greedy_soup", kept="all")
     settings = ("--data", small_data, "--device", "cpu", "--precision", "fp32")
     report = tmp_path / "scores.json"
     assert call("evaluate", "--model", artefact.folder, "--output", report, *settings) == 0
@@ -368,13 +356,7 @@ def test_greedy_soup_never_scores_below_its_best_member(write_run, small_data, t
     assert set(said["weights"]["sentiment"]) == set(sorted(scores, key=scores.__getitem__)[1:])
 
 
-def test_a_soup_ignores_the_dropout_of_training(write_run, small_data, tmp_path):
-    runs = [write_run(seed, heads=replace(FEATURES, dropout=dropout)) for seed, dropout in ((1, 0.0), (2, 0.3))]
-    build(runs, small_data, tmp_path, "soup")
-
-
-@pytest.mark.parametrize("method", ["soup", "greedy_soup"])
-def test_no_soup_of_unlike_models(method, write_run, write_model, small_data, tmp_path, other_encoder):
+def test_no_soup_of_unlike_models(write_run, write_model, small_data, tmp_path, other_encoder):
     first = write_run(1)
     others = {
         "differs in heads;": write_run(2, heads=HeadsConfig("separate", "joint")),
@@ -386,9 +368,8 @@ def test_no_soup_of_unlike_models(method, write_run, write_model, small_data, tm
         "its start weights are unknown": write_model(2),
     }
     for message, other in others.items():
-        with pytest.raises(InputError, match=message) as caught:
-            build([first, other], small_data, tmp_path / "runs", method)
-        assert "\n" not in str(caught.value)
+        with pytest.raises(InputError, match=message):
+            build([first, other], small_data, tmp_path / "runs", "soup")
     assert not list(tmp_path.glob("**/ensemble-*/config.json"))
 
 
@@ -422,16 +403,6 @@ def test_what_is_no_member(write_run, tiny_encoder):
         find_members([write_run(1, done=False)], "all")
     with pytest.raises(InputError, match="an ensemble of no models"):
         find_members([], "leading")
-
-
-def test_data_with_none_of_the_models_tasks(members, tmp_path):
-    tasks_file = tmp_path / "tasks.toml"
-    tasks_file.write_text(
-        '[tasks.topic]\nkind = "classification"\ntext = "t"\nlabel = "l"\nlabels = ["a", "b"]\ntrain = "t.csv"\n'
-    )
-    with pytest.raises(InputError, match=r"tasks\.toml: none of the models' tasks \(sentiment, .*\); name their"):
-        build(members[:2], tasks_file, tmp_path, "average")
-    assert not list(tmp_path.glob("**/ensemble-*/config.json"))
 
 
 # The artefact.
@@ -468,24 +439,6 @@ def test_on_test_only_members_with_votes_are_asked(members, data, small_data, tm
     assert sorted(name for name, split in asked if split == "test") == sorted(TRAINED)
 
 
-def test_test_labels_have_no_effect(members, small_data, tmp_path):
-    data = shutil.copytree(small_data, tmp_path / "data")
-    for task in TRAINED:
-        path = task_file(data, task, "test")
-        header, *lines = path.read_text().splitlines()
-        label = COURSE_TASKS[task].label
-        text = "\n".join([f"{header}\t{label}", *(f"{line}\t{i % 2}" for i, line in enumerate(lines))])
-        path.write_text(text + "\n")
-    without, with_them = (
-        build(members, folder, tmp_path / f"runs-{folder.name}", "greedy") for folder in (small_data, data)
-    )
-    for name in FILES:
-        assert (without.folder / "predictions" / name).read_bytes() == (
-            with_them.folder / "predictions" / name
-        ).read_bytes()
-    np.testing.assert_equal(evaluation(without), evaluation(with_them))
-
-
 def test_a_missing_test_file_leaves_the_dev_scores(members, small_data, tmp_path, caplog):
     data = shutil.copytree(small_data, tmp_path / "data")
     (data / "quora-test-student.csv").unlink()
@@ -496,19 +449,6 @@ def test_a_missing_test_file_leaves_the_dev_scores(members, small_data, tmp_path
     (data / "quora-dev.csv").unlink()
     with pytest.raises(InputError, match=r"quora-dev.csv: no such file"):
         build(members[:2], data, tmp_path, "average")
-
-
-def test_the_evaluation_reads_like_that_of_a_single_model(members, small_data, tmp_path):
-    artefact = build(members[:2], small_data, tmp_path, "average")
-    said = evaluation(artefact)
-    assert said["measures"] == {task: COURSE_TASKS[task].metric for task in TRAINED}
-    with np.load(artefact.folder / "predictions.npz") as arrays:
-        for task in TRAINED:
-            np.testing.assert_allclose(arrays[f"{task}_predictions"], read_file(artefact, task, "dev"))
-            np.testing.assert_allclose(arrays[f"{task}_labels"], labels_of(small_data, task))
-    inputs = read_json(artefact.folder / "inputs.json")
-    assert inputs["labels"]["members"] == " ".join(map(str, members[:2]))
-    assert read_json(artefact.folder / "config.json")["method"] == "average"
 
 
 # The command.

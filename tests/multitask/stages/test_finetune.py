@@ -130,35 +130,16 @@ def test_what_is_done_is_not_done_again(run, small_data, tmp_path, monkeypatch):
     assert sums(artefact) == before
 
 
-@pytest.mark.parametrize("changed", ['train = { file = "x.csv", split = "more" }', "quotes = false"])
-def test_other_rows_of_the_same_file_are_another_artefact(changed, tiny_encoder, tmp_path):
-    rows = [f"film {word},{word},{split}" for word in ("good", "bad") for split in ("train", "more") for _ in range(6)]
-    rows = [f"{i} {row}" for i, row in enumerate(rows)]
-    (tmp_path / "x.csv").write_text("\n".join(["q,c,split", *rows, '"quoted",good,train', ""]))
-    lines = ['kind = "classification"', 'text = "q"', 'label = "c"', 'train = { file = "x.csv", split = "train" }']
-    key = changed.split(" = ")[0]
-    kept = [line for line in lines if not line.startswith(f"{key} =")]
-    folders = set()
-    for declared in (lines, [*kept, changed]):
-        (tmp_path / "tasks.toml").write_text("\n".join(["[tasks.topic]", *declared]))
-        run = finetune(
-            str(tiny_encoder), tmp_path / "tasks.toml", replace(CONFIG, epochs=1), options(tmp_path / "runs")
-        )
-        folders.add(run.folder)
-    assert len(folders) == 2
-
-
 # Kinds of runs.
 
 
-@pytest.mark.parametrize("task", COURSE_TASKS)
-def test_a_single_task(task, run):
-    artefact = run(replace(CONFIG, tasks=(task,), epochs=1))
+def test_a_single_task(run):
+    artefact = run(replace(CONFIG, tasks=("reviews",), epochs=1))
     (line,) = artefact.history()
-    assert set(line["scores"]) == {"overall", task}
-    assert line["scores"]["overall"] == line["scores"][task]
-    assert set(line["training"]) == {task, "gradient"}
-    assert list(MultitaskModel.load(artefact.model_folder()).tasks) == [task]
+    assert set(line["scores"]) == {"overall", "reviews"}
+    assert line["scores"]["overall"] == line["scores"]["reviews"]
+    assert set(line["training"]) == {"reviews", "gradient"}
+    assert list(MultitaskModel.load(artefact.model_folder()).tasks) == ["reviews"]
 
 
 def test_the_vanilla_baseline_scores_pairs_without_training_them(run, small_data):
@@ -238,14 +219,6 @@ def test_a_run_starts_from_another(run, small_data, tmp_path):
     assert MultitaskModel.load(second.model_folder()).pooling == "mean"  # what the start weights were tuned with
 
 
-def test_an_unfinished_run_is_no_start(run, small_data, tmp_path):
-    copy = shutil.copytree(run().folder, tmp_path / "copy")
-    (copy / "DONE").unlink()
-    with pytest.raises(InputError, match=f"{copy}: not a complete run"):
-        finetune(str(copy), small_data, CONFIG, options(tmp_path / "runs"))
-    assert not (tmp_path / "runs").exists()
-
-
 def test_tensorboard_holds_the_scores(run, tmp_path):
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     artefact = run(runs=tmp_path, tensorboard=True)
@@ -282,8 +255,14 @@ def test_it_learns(tiny_encoder, sample_data, tmp_path):
 
 # Processes.
 
-LAST_STEP = 64
-EPOCHS = 8
+LAST_STEP = 32
+EPOCHS = 4
+MOMENTS: dict[str, Callable[[Path], bool]] = {
+    "at its first state": lambda runs: any(runs.glob("*/state/state.pt")),
+    "while writing a state": lambda runs: any(runs.glob("*/state/.state*")) and saved_step(runs) > 6,
+    "at an evaluation": lambda runs: evaluations(runs) > 1,
+    "near the end": lambda runs: saved_step(runs) > LAST_STEP - 8,
+}
 
 
 def arguments(tiny_encoder: Path, small_data: Path, runs: Path) -> list[str]:
@@ -315,17 +294,6 @@ def histories(*folders: Path) -> list[list[dict]]:
     """The lines of metrics.jsonl but for their times."""
     found = [Artefact(folder).history() for folder in folders]
     return [[{key: value for key, value in line.items() if key != "seconds"} for line in lines] for lines in found]
-
-
-MOMENTS: dict[str, Callable[[Path], bool]] = {
-    "as soon as it has a folder": lambda runs: any(runs.glob("finetune-*")),
-    "at its first state": lambda runs: any(runs.glob("*/state/state.pt")),
-    "at a later state": lambda runs: saved_step(runs) > 12,
-    "while writing a state": lambda runs: any(runs.glob("*/state/.state*")) and saved_step(runs) > 16,
-    "at an evaluation": lambda runs: evaluations(runs) > 2,
-    "while writing a model": lambda runs: any(runs.glob("*/checkpoints/.step*")) or evaluations(runs) > 5,
-    "near the end": lambda runs: saved_step(runs) > LAST_STEP - 16,
-}
 
 
 @pytest.fixture(scope="module")
@@ -381,7 +349,7 @@ def test_killed_again_and_again_it_ends_as_if_undisturbed(tiny_encoder, small_da
 
 
 def test_encoder_dropout_replaces_the_checkpoints(run):
-    without, with_it = run(replace(CONFIG, encoder_dropout=0.0)), run()
+    without, with_it = run(), run(replace(CONFIG, encoder_dropout=None))
     assert weights(without) != weights(with_it)
     config = json.loads((without.model_folder() / "config.json").read_text())
     assert config["hidden_dropout_prob"] == 0.1  # what the checkpoint says stays

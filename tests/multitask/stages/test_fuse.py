@@ -12,7 +12,6 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from minbert.tokenizer import load_tokenizer
 from multitask.cli.main import main
@@ -28,12 +27,12 @@ from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import finetune
 from multitask.stages.fuse import defaults_for, fuse
-from multitask.stages.settings.fuse import REPORT, FuseConfig
+from multitask.stages.settings.fuse import SUPERVISED, FuseConfig
 from multitask.training.config import OptimizerConfig
 from multitask.training.trainable import Update
 from tests.conftest import COURSE_TASKS, task_file
 
-CONFIG = FuseConfig(replace(REPORT, epochs=1, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3)))
+CONFIG = FuseConfig(replace(SUPERVISED, epochs=1, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3)))
 PLAIN = HeadsConfig(sharing="none", dropout=0.0)
 ROWS = 64  # of each task's training set
 TEXT_COLUMNS = {"sentiment": ("sentence",)}
@@ -73,7 +72,7 @@ def weights(artefact: Artefact) -> list[str]:
 
 
 def gradients(module: nn.Module) -> dict[str, Tensor]:
-    return {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
+    return {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
 
 
 def file_sentences(data: Path, task: str, rows: list[int]) -> list[str]:
@@ -101,13 +100,6 @@ def test_each_supervised_update_is_followed_by_its_views_and_then_come_the_unlab
     quora = [row for plan in epochs for (batch,) in plan if batch.source == "paraphrase views" for row in batch.rows]
     assert len(quora) == len(set(quora)) == 3 * 32  # other rows each epoch
     assert [[b.rows.tolist() for b in u] for u in found.plan(1)] == [[b.rows.tolist() for b in u] for u in epochs[1]]
-
-
-def test_one_step_joins_labels_and_views(fusing):
-    config = varied(CONFIG, tasks=("sentiment", "similarity"), untrained=(), unlabelled=("paraphrase",), steps="one")
-    plan = list(fusing(config).plan(0))
-    joined = ("sentiment", "similarity", "sentiment views", "similarity views")
-    assert names(plan) == [joined] * 6 + [("paraphrase views",)]  # 6% of 128 sentences are one batch
 
 
 def test_other_schedulers_keep_the_views_behind_their_batch(fusing):
@@ -167,9 +159,16 @@ def test_one_step_has_the_gradient_of_the_sum(objective, fusing):
         objective=ObjectiveConfig(objective),
     )
     found = fusing(config)
+    assert names(found.plan(0)) == [("sentiment", "similarity", "sentiment views", "similarity views")] * 6
     update = found.plan(0)[1]
+    labelled, views = found.backward(update[:2]), found.backward(update[2:])
+    apart = gradients(found.module)  # of two steps, without an optimizer between them
+    found.module.zero_grad(set_to_none=True)
     losses = found.backward(update)
     summed = gradients(found.module)
+    for name, gradient in apart.items():
+        torch.testing.assert_close(gradient, summed[name], rtol=1e-5, atol=1e-6)
+    assert losses.terms.keys() == labelled.terms.keys() | views.terms.keys()
     found.module.zero_grad(set_to_none=True)
 
     def embeddings(task: str, rows: np.ndarray) -> Tensor:
@@ -203,18 +202,6 @@ def test_one_step_has_the_gradient_of_the_sum(objective, fusing):
     assert losses.tokens == 3 * once  # with labels, and in two views
 
 
-def test_two_steps_are_the_two_parts_of_the_one(fusing):
-    config = varied(CONFIG, encoder_dropout=0.0, heads=PLAIN)
-    one, two = fusing(varied(config, steps="one")), fusing(config)
-    one.backward(one.plan(0)[0])
-    for update in two.plan(0)[:2]:  # gradients add up as no optimizer steps between
-        two.backward(update)
-    expected = gradients(two.module)
-    assert gradients(one.module).keys() == expected.keys()
-    for name, gradient in gradients(one.module).items():
-        torch.testing.assert_close(gradient, expected[name], rtol=1e-5, atol=1e-6)
-
-
 def test_unlabelled_views_leave_the_heads_alone(fusing):
     found = fusing()
     last = found.plan(0)[-1]
@@ -237,10 +224,9 @@ def test_without_contrastive_weight_it_is_fine_tuning(run, tiny_encoder, small_d
 
 
 def test_steps_scores_and_what_is_kept(run, small_data):
-    two, one = run(), run(varied(CONFIG, steps="one"))
-    assert [line["step"] for line in two.history()] == [6 + 6 + 1 + 11]
-    assert [line["step"] for line in one.history()] == [6 + 1 + 11]
+    two = run()
     (line,) = two.history()
+    assert line["step"] == 6 + 6 + 1 + 11
     assert set(line["scores"]) == {"overall", "sentiment", "paraphrase", "similarity"}
     watched = set(line["training"])
     assert {"sentiment", "sentiment views", "paraphrase views", "similarity views", "gradient"} <= watched
@@ -261,19 +247,6 @@ def test_steps_scores_and_what_is_kept(run, small_data):
     assert inputs["views"]["similarity"] == sha256_of_file(small_data / "sts-train.csv")
 
 
-def test_conflicts_are_watched_where_asked_for(run):
-    config = varied(CONFIG, tasks=("sentiment", "similarity"), untrained=(), unlabelled=(), conflicts_every=2)
-    (line,) = run(config).history()
-    assert -1 <= line["training"]["cosine sentiment/similarity"] <= 1
-
-
-def test_unknown_sources_and_objectives_that_need_labels_are_refused(run):
-    with pytest.raises(InputError, match='unknown source "mood"'):
-        run(varied(CONFIG, unlabelled=("mood",)))
-    with pytest.raises(InputError, match="cosine learns from labels, which sentiment does not have"):
-        run(varied(CONFIG, objective=ObjectiveConfig("cosine")))
-
-
 def tasks_of(folder: Path, **kinds: str) -> Path:
     """A tasks file on forty rows with two labels."""
     rows = [{"text": f"text {number}", "topic": "ab"[number % 2], "value": number % 5} for number in range(40)]
@@ -284,28 +257,6 @@ def tasks_of(folder: Path, **kinds: str) -> Path:
         "".join(declared.format(name, kind, labels[kind]) for name, kind in kinds.items())
     )
     return folder / "tasks.toml"
-
-
-def test_declared_tasks_are_all_trained_on_labels(tiny_encoder, tmp_path, capsys):
-    file = tasks_of(tmp_path, topic="classification", value="regression")
-    where = ["--start", str(tiny_encoder), "--tasks-file", str(file), "--runs", str(tmp_path / "runs")]
-    assert main(["fuse", *where, "--device", "cpu", "--epochs", "1"]) == 0
-    artefact = Artefact(Path(capsys.readouterr().out.splitlines()[-1]))
-    assert sorted(artefact.history()[-1]["dev"]) == ["topic", "value"]
-    settings = json.loads((artefact.folder / "config.json").read_text())
-    assert settings["unlabelled"] == []
-
-
-@pytest.mark.parametrize(
-    "option", [["--tasks", "sentiment"], ["--set", "untrained=sentiment"], ["--unlabelled", "sentiment"]]
-)
-def test_a_named_task_that_the_tasks_file_lacks_is_refused(option, tiny_encoder, tmp_path, capsys):
-    file = tasks_of(tmp_path, topic="classification", value="regression")
-    where = ["--start", str(tiny_encoder), "--tasks-file", str(file), "--runs", str(tmp_path / "runs")]
-    assert main(["fuse", *where, "--device", "cpu", *option]) == 2
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert "sentiment" in line
-    assert not list((tmp_path / "runs").glob("fuse-*"))
 
 
 def test_defaults_name_the_tasks_of_the_report_that_are_declared(small_data, tmp_path):

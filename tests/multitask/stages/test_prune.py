@@ -54,11 +54,6 @@ def options(runs: Path) -> RunOptions:
     return RunOptions(device="cpu", precision="fp32", runs=runs)
 
 
-@pytest.fixture(scope="module")
-def tuned(tiny_encoder: Path, small_data: Path, options: RunOptions) -> Artefact:
-    return finetune(str(tiny_encoder), small_data, TUNED, options)
-
-
 Run = Callable[..., Artefact]
 
 
@@ -101,14 +96,10 @@ def test_the_artefact_holds_the_smaller_encoder_and_says_what_is_left(run, tiny_
     sizes = [(folder / "model.safetensors").stat().st_size for folder in (tiny_encoder, pruned.model_folder())]
     assert pruning["bytes"] == sizes
     assert sizes[1] < sizes[0]
-
-
-def test_removed_units_have_the_lowest_scores(run):
-    arrays = np.load(run().folder / "scores.npz", allow_pickle=False)
+    arrays = np.load(pruned.folder / "scores.npz", allow_pickle=False)
     assert arrays["head_scores"].shape == (2, 4)
-    scores, kept = arrays["neuron_scores"], arrays["neurons_kept"]
-    assert scores.shape == (2, 64)
-    assert scores[~kept].max() <= scores[kept].min()
+    scores, units = arrays["neuron_scores"], arrays["neurons_kept"]
+    assert scores[~units].max() <= scores[units].min()
 
 
 def test_embeddings_are_those_of_the_masked_encoder(run, tiny_encoder):
@@ -132,17 +123,17 @@ def test_embeddings_are_those_of_the_masked_encoder(run, tiny_encoder):
     ],
     ids=str,
 )
-def test_every_setting_gives_an_encoder_that_works(change, run):
+def test_every_setting_gives_an_encoder_that_works_and_can_be_pruned_again(change, run):
     pruned = run(replace(HALF, **change))
-    embeddings = SentenceEncoder.load(pruned.folder, device="cpu", precision="fp32").encode(SENTENCES)
+    twice = run(start=pruned.folder)
+    embeddings = SentenceEncoder.load(twice.folder, device="cpu", precision="fp32").encode(SENTENCES)
     assert np.isfinite(embeddings).all()
-    assert encoder(pruned).config.pruned
-
-
-def test_magnitude_and_random_scores_need_no_data(tiny_encoder, tmp_path):
-    for score in ("magnitude", "random"):
-        config = replace(HALF, score=score)
-        prune(str(tiny_encoder), tmp_path / "nothing", config, RunOptions("cpu", "fp32", tmp_path))
+    arrays = np.load(twice.folder / "scores.npz", allow_pickle=False)
+    for layer, (heads, neurons) in enumerate(encoder(pruned).config.layer_sizes):
+        for name, size in (("head", heads), ("neuron", neurons)):
+            present = ~np.isnan(arrays[f"{name}_scores"][layer])
+            assert present.sum() == size
+            assert not arrays[f"{name}s_kept"][layer][~present].any()
 
 
 def test_without_pairs_to_align_only_uniformity_scores(tiny_encoder, small_data, options, tmp_path):
@@ -178,30 +169,6 @@ def test_other_stages_start_from_it(run, small_data, options):
         assert np.isfinite(scores["similarity"])
 
 
-def test_a_pruned_run_can_be_pruned_again(run):
-    once = run()
-    twice = run(start=once.folder)
-    kept = kept_units(twice)
-    assert sum(int(layer.sum()) for layer in kept.neurons) == 32
-    arrays = np.load(twice.folder / "scores.npz", allow_pickle=False)
-    for layer, (heads, neurons) in enumerate(encoder(once).config.layer_sizes):
-        for name, size in (("head", heads), ("neuron", neurons)):
-            present = ~np.isnan(arrays[f"{name}_scores"][layer])
-            assert present.sum() == size
-            assert not arrays[f"{name}s_kept"][layer][~present].any()
-
-
-def test_heads_stay_with_the_weights_that_they_were_trained_with(run, tuned, tiny_encoder, small_data, options):
-    kept = run(start=tuned.folder)
-    assert tuple(MultitaskModel.load(kept.model_folder()).tasks) == TUNED.tasks
-    scores = read_json(
-        evaluate_on_dev(str(kept.folder), small_data, EvaluateConfig(), options).folder / "evaluation.json"
-    )["scores"]
-    assert set(scores) == set(TUNED.tasks)
-    rewound = run(start=tuned.folder, rewind_to=str(tiny_encoder))
-    assert not (rewound.model_folder() / "multitask.json").exists()
-
-
 def test_sentiment_scores_need_a_head_for_it(run, tuned):
     config = replace(HALF, score="task", task="sentiment")
     with pytest.raises(InputError, match="no head for 'sentiment', only for paraphrase, similarity"):
@@ -210,12 +177,14 @@ def test_sentiment_scores_need_a_head_for_it(run, tuned):
     assert any(not torch.equal(a, b) for a, b in zip(by_task.tensors, by_geometry.tensors, strict=True))
 
 
-def test_what_it_was_scored_on_counts_as_training_data(run, tuned, small_data):
+def test_what_it_was_scored_on_counts_as_training_data(run, tuned, tiny_encoder, small_data, options, tmp_path):
     scored = load_rows(load_tasks(small_data)["similarity"], "train")
     limited = TrainedOn.read(run(replace(HALF, train_limit=20)).folder)
     seen = limited.pairs_seen(*scored.sentences)
     assert np.flatnonzero(seen).tolist() == drawn_rows(len(scored), 20).tolist()
-    assert not TrainedOn.read(run(replace(HALF, score="random")).folder).pairs_seen(*scored.sentences).any()
+    for score in ("magnitude", "random"):  # need no data
+        pruned = prune(str(tiny_encoder), tmp_path / "nothing", replace(HALF, score=score), options)
+        assert not TrainedOn.read(pruned.folder).pairs_seen(*scored.sentences).any()
     sentiment = load_rows(load_tasks(small_data)["sentiment"], "train")
     assert TrainedOn.read(run(start=tuned.folder).folder).sentences_seen(sentiment.sentences[0]).any()
 
@@ -229,6 +198,9 @@ def test_rewinding_takes_the_same_units_of_earlier_weights(run, tuned, tiny_enco
         assert torch.equal(one, other)
     assert equal_weights(encoder(rewound), without_units(encoder(tiny_encoder), kept_units(stayed)))
     assert equal_weights(encoder(stayed), without_units(encoder(tuned), kept_units(stayed)))
+    # Heads stay with the weights that they were trained with.
+    assert tuple(MultitaskModel.load(stayed.model_folder()).tasks) == TUNED.tasks
+    assert not (rewound.model_folder() / "multitask.json").exists()
 
 
 def test_a_state_early_in_a_training_is_a_shorter_run(tiny_encoder, small_data, options, monkeypatch):
@@ -308,18 +280,6 @@ def test_the_share_is_removed_in_any_number_of_rounds(seed, share, rounds, scope
     assert all((factor == 1).all() for factor in masks[0].tensors)
 
 
-@pytest.mark.parametrize(
-    ("order", "kept"), [("lowest", [False, False, True, True, True]), ("highest", [True] * 3 + [False] * 2)]
-)
-def test_the_lowest_or_the_highest_scores_go_first(order, kept):
-    def score(factors: Units) -> Units:
-        return Units.full(SHAPE, 0.0).map(lambda values: torch.arange(len(values)).float())
-
-    found, scores = choose(SHAPE, score, PruneConfig(share=0.4, order=order, scope="layer", what="neurons"))
-    assert [layer.tolist() for layer in found.neurons] == [[keep for keep in kept for _ in range(2)]] * 3
-    assert scores.neurons[0].tolist() == list(range(10))  # as they were computed
-
-
 def test_scores_are_those_of_the_round_that_removed_the_unit():
     rounds = iter([1.0, 2.0])
 
@@ -330,6 +290,11 @@ def test_scores_are_those_of_the_round_that_removed_the_unit():
     kept, scores = choose(SHAPE, score, PruneConfig(share=0.4, rounds=2, scope="layer", what="neurons"))
     assert kept.neurons[0].tolist() == [False] * 4 + [True] * 6
     assert scores.neurons[0].tolist() == [1, 2, *(2 * n for n in range(3, 11))]
+    rounds = iter([1.0])
+    highest = choose(SHAPE, score, PruneConfig(share=0.4, order="highest", scope="layer", what="neurons"))[0]
+    assert highest.neurons[0].tolist() == [True] * 6 + [False] * 4
+    with pytest.raises(InputError, match="not finite"):
+        choose(SHAPE, lambda factors: Units.full(SHAPE, float("nan")), PruneConfig())
 
 
 def test_normalising_makes_layers_alike():
@@ -341,11 +306,6 @@ def test_normalising_makes_layers_alike():
     assert [int(layer.sum()) for layer in raw] == [0, 5, 10]
     values = torch.cat([layer / layer.norm() for layer in score(raw).neurons])
     assert torch.equal(torch.cat(even), values > values.sort().values[14])
-
-
-def test_scores_that_are_not_finite_are_refused():
-    with pytest.raises(InputError, match="not finite"):
-        choose(SHAPE, lambda factors: Units.full(SHAPE, float("nan")), PruneConfig())
 
 
 # The command.
@@ -363,7 +323,3 @@ def test_the_command_prints_what_is_left(tiny_encoder, small_data, tmp_path, cap
     ]
     before, after = read_json(Path(folder) / "pruning.json")["parameters"]
     assert sizes.startswith(f"parameters: {before:,} to {after:,} (-")
-    assert main(["export", "--model", folder, "--output", str(tmp_path / "exported")]) == 2
-    assert "pruned, and transformers cannot represent that" in capsys.readouterr().err
-    assert main([*arguments, "--share", "1"]) == 2
-    assert "share is 1.0" in capsys.readouterr().err

@@ -50,7 +50,8 @@ def test_what_is_off_changes_nothing(run):
     off = replace(CONFIG, regularisation=RegularisationConfig(smart_radius=0.5))
     np.testing.assert_equal(kept(run(off)), kept(run(CONFIG)))
     assert changed_settings(FinetuneConfig()) == {}
-    assert changed_settings(FinetuneConfig(optimizer=FAST)) == {"optimizer": {"learning_rate": 1e-3}}
+    slower = replace(FinetuneConfig().optimizer, learning_rate=1e-6)
+    assert changed_settings(FinetuneConfig(optimizer=slower)) == {"optimizer": {"learning_rate": 1e-6}}
 
 
 @pytest.fixture(scope="module")

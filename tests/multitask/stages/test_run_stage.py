@@ -81,6 +81,7 @@ def test_only_the_files_that_a_stage_reads_are_part_of_its_key(tasks_file, file,
         ('label = "l"\nlabels', 'label = "m"\nlabels', True),
         ('train = "topic.csv"', 'train = "topic.csv"\nweight = 2.0', True),
         ('train = "topic.csv"', 'train = "topic.csv"\nseparator = ";"', True),
+        ('train = "topic.csv"', 'train = "topic.csv"\nquotes = false', True),
         ('train = "topic.csv"', 'train = "topic.csv"\ndev_share = 0.5', True),
         ('train = "topic.csv"', 'train = {file = "topic.csv", split = "train"}', True),
     ],
@@ -133,6 +134,7 @@ def test_a_model_is_its_runs_key_or_the_hashes_of_its_files(tiny_encoder, tmp_pa
     run = tmp_path / "finetune-run-0123456789abcdef"
     run.mkdir()
     (run / "inputs.json").write_text('{"key": "0123456789abcdef"}')
+    (run / "config.json").write_text("{}")
     with pytest.raises(InputError, match="not a complete run"):
         identity_of(Weights(str(run)))
     Artefact(run).finish()

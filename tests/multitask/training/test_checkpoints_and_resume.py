@@ -97,8 +97,8 @@ def assert_resumed_like(whole, folder: Path, save_every=NEVER) -> None:
     assert result(folder) == expected
 
 
-@pytest.mark.parametrize("at", range(1, 16))
-def test_resumed_after_any_step(tmp_path, whole, at):
+@pytest.mark.parametrize("at", [1, 3, 6, 7, 12, 15])
+def test_resumed_after_a_step(tmp_path, whole, at):
     with pytest.raises(Cut):
         run(tmp_path, step=cut_before(at), save_every=-1)
     assert json.loads(torch.load(tmp_path / "state" / "state.pt")["progress"])["step"] == at
@@ -115,12 +115,12 @@ def test_resumed_again_and_again(tmp_path, whole):
     assert_resumed_like(whole, tmp_path)
 
 
-@pytest.mark.parametrize("at", range(1, 16))
+@pytest.mark.parametrize("at", [1, 5, 9, 14])
 def test_resumed_from_an_older_state(tmp_path, whole, at, monkeypatch):
     ticks = iter(range(10**6))  # a clock that advances by a second at every reading
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
     with pytest.raises(Cut):
-        run(tmp_path, step=cut_before(at), save_every=9)
+        run(tmp_path, step=cut_before(at), save_every=3)
     if (tmp_path / "state").exists():
         saved = json.loads(torch.load(tmp_path / "state" / "state.pt")["progress"])["step"]
         assert at - 5 < saved <= at
@@ -128,10 +128,10 @@ def test_resumed_from_an_older_state(tmp_path, whole, at, monkeypatch):
         torch.manual_seed(7)
         with pytest.raises(Cut):  # without a state a run begins again, with its stage's seed
             run(tmp_path, step=cut_before(12), save_every=-1)
-    assert_resumed_like(whole, tmp_path, save_every=9)
+    assert_resumed_like(whole, tmp_path, save_every=3)
 
 
-@pytest.mark.parametrize("evaluation", range(EPOCHS))
+@pytest.mark.parametrize("evaluation", [0, EPOCHS - 1])
 @pytest.mark.parametrize("where", ["evaluate", "save", "on_evaluation"])
 def test_resumed_after_a_cut_around_an_evaluation(tmp_path, whole, evaluation, where, monkeypatch):
     counts = []
@@ -177,7 +177,7 @@ def test_resumed_after_a_cut_at_the_very_end(tmp_path, whole, monkeypatch):
     assert_resumed_like(whole, tmp_path)
 
 
-@pytest.mark.parametrize("at", [4, 7, 10])
+@pytest.mark.parametrize("at", [4, 10])
 def test_patience_survives_a_cut(tmp_path, at):
     config = LoopConfig(EPOCHS, OPTIMIZER, patience=1)
     run(tmp_path / "whole", Problem(SCRIPT), config)
@@ -192,8 +192,7 @@ def test_patience_survives_a_cut(tmp_path, at):
 # Signals.
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("at", [0, 6, 15])
+@pytest.mark.parametrize(("number", "at"), [(signal.SIGTERM, 0), (signal.SIGINT, 6), (signal.SIGTERM, 15)])
 def test_a_signal_saves_the_state_and_the_run_resumes(tmp_path, whole, number, at):
     def step(problem, update):
         losses = backward(problem, update)

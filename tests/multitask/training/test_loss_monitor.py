@@ -12,9 +12,7 @@ from multitask.runtime.errors import TrainingError
 from tests.multitask.training.toy import SOURCES, Problem, backward, parameters, result, run, steps_of
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("at", [0, 2, 9])
+@pytest.mark.parametrize(("at", "source", "value"), [(0, SOURCES[0], math.nan), (9, SOURCES[1], math.inf)])
 def test_a_loss_that_is_not_finite_stops_the_run_in_time(tmp_path, at, source, value):
     problem = Problem()
     problem.poison = (at, source, value)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from multitask.objectives.config import ObjectiveConfig
 from multitask.training.config import NegativesConfig
-from multitask.training.negative_sampling import excluded_negatives
+from multitask.training.contrastive_source import excluded_negatives
 
 
 def batch(rows: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -39,7 +39,7 @@ def test_a_step_that_spoils_the_weights_saves_no_state(tmp_path):
     assert not (tmp_path / "state").exists()
 
 
-@pytest.mark.parametrize("place", [0, 0.3, 0.6, -70, -1])
+@pytest.mark.parametrize("place", [0, 0.6, -1])
 def test_a_damaged_state_is_put_aside_and_computed_again(tmp_path, place, caplog):
     run(tmp_path / "whole")
     folder = tmp_path / "cut"
@@ -57,7 +57,7 @@ def test_a_damaged_state_is_put_aside_and_computed_again(tmp_path, place, caplog
     assert result(folder) == result(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 1000])
+@pytest.mark.parametrize("length", [0, 64, 1000])
 def test_a_truncated_state_is_put_aside_too(tmp_path, length, caplog):
     with pytest.raises(Cut):
         run(tmp_path, step=cut_before(3), save_every=-1)

@@ -71,6 +71,9 @@ class Problem:
         self.calls += 1
         return Losses(terms, tokens=sum(len(batch.rows) for batch in update))
 
+    def metrics_of_start(self) -> dict[str, dict[str, float]]:
+        return {}
+
     def evaluate(self) -> Evaluation:
         assert not self.module.training
         assert not torch.is_grad_enabled()

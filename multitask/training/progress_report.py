@@ -1,0 +1,113 @@
+"""What a person sees of a training while it runs: a bar on a terminal, plain lines in logs and notebooks."""
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+from tqdm import tqdm
+
+from multitask.runtime import distributed
+from multitask.runtime.device import Runtime
+from multitask.training.checkpoints_and_resume import Progress
+
+logger = logging.getLogger("multitask")
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class ProgressReport:
+    """Reports a training's progress on its first rank. A context, which ends with the training.
+
+    Args:
+        progress: of the training.
+        steps: of the whole training, about: epochs of some schedulers differ in length.
+        epochs: of the whole training.
+        runtime: where it computes.
+    """
+
+    def __init__(self, progress: Progress, steps: int, epochs: int, runtime: Runtime) -> None:
+        self.progress = progress
+        self.steps = steps
+        self.epochs = epochs
+        self.runtime = runtime
+        self.busy = False
+        self.before = progress.step, progress.tokens  # of earlier processes
+        self.began = self.told = self.stepped = time.monotonic()
+        self.seconds = 0.0  # of steps, without evaluations
+        # None: a bar on a terminal only.
+        self.bar: tqdm[Any] = tqdm(
+            total=steps, initial=progress.step, unit="step", disable=None if distributed.is_first() else True
+        )
+
+    def __enter__(self) -> Self:
+        self._warn_if_busy()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
+
+    def step(self, loss: float | None) -> None:
+        """Report a step, with the mean loss since the last evaluation; None before any is read."""
+        now = time.monotonic()
+        self.seconds += now - self.stepped
+        self.stepped = now
+        self.bar.set_postfix_str(self._state(loss), refresh=False)
+        self.bar.update()
+        if now - self.told > SECONDS_BETWEEN_LINES:
+            self._warn_if_busy()
+            if self.bar.disable:
+                self._tell(f"step {self.progress.step} of {self.steps}: {self._state(loss)}, {self._time_left()}")
+
+    def evaluation(self, epoch: int, loss: float | None, scores: Mapping[str, float]) -> None:
+        """Report an evaluation in an epoch, from 1, with the mean loss of the steps before it."""
+        place = f"epoch {epoch} of {self.epochs}, step {self.progress.step} of {self.steps}"
+        scored = ", ".join(f"{name} {score:.4f}" for name, score in scores.items()) or "not scored"
+        self._tell(f"{place}: {scored}; {self._state(loss)}, {self._time_left()}")
+        self.stepped = time.monotonic()
+
+    def end(self) -> None:
+        """Warn where the leading checkpoint scores below the start weights' embeddings."""
+        kept = next(iter(self.progress.best.values()))
+        [ended] = (line["dev"] for line in self.progress.history if kept == f"step-{line['step']:07d}")
+        for task, metrics in self.progress.at_start.items():
+            for name, before in metrics.items():
+                if ended[task][name] < before and distributed.is_first():
+                    logger.warning(
+                        f"{task} ends below its start: {name} {ended[task][name]:.4f}, the start weights' embeddings "
+                        f"alone {before:.4f}; a lower learning rate or more rows may keep what they know"
+                    )
+
+    def _state(self, loss: float | None) -> str:
+        speed = (self.progress.tokens - self.before[1]) / max(self.seconds, 1e-9)
+        return ("" if loss is None else f"loss {loss:.3f}, ") + f"{speed:,.0f} tokens/s"
+
+    def _time_left(self) -> str:
+        a_step = (time.monotonic() - self.began) / max(self.progress.step - self.before[0], 1)
+        minutes, seconds = divmod(round(max(self.steps - self.progress.step, 0) * a_step), 60)
+        return f"{minutes} min {seconds:02} s left"
+
+    def _tell(self, line: str) -> None:
+        """Log a line, or print it where nobody has set up logging, as in a notebook."""
+        self.told = time.monotonic()
+        self.bar.clear()
+        if logger.isEnabledFor(logging.INFO) or logger.level:
+            logger.info(line)
+        elif distributed.is_first():
+            print(line, file=sys.stderr, flush=True)
+        self.bar.refresh()
+
+    def _warn_if_busy(self) -> None:
+        """Warn once where programs want more cores than there are, and fewer threads would make this one faster."""
+        if self.busy or self.runtime.device.type != "cpu" or not hasattr(os, "getloadavg"):
+            return
+        cores, threads, load = os.cpu_count() or 1, torch.get_num_threads(), os.getloadavg()[0]
+        if threads > 1 and load >= cores + 1:
+            self.busy = True
+            logger.warning(
+                f"this machine is busy (load {load:.1f}, {cores} cores), which makes a training with {threads} threads "
+                "slow; OMP_NUM_THREADS=1 is faster then"
+            )
