@@ -163,18 +163,15 @@ def _write_classes(
     rows = class_scores(predicted, gold, names).to_dict("records")
     paths = [_write_table(folder / f"{task.name}-classes.csv", rows)]
     if isinstance(task, Classification):
-        confusion = task.metrics(estimates, labels)["confusion"]
-        table = [  # no class has an empty name
-            {"": name, **dict(zip(names, row, strict=True))} for name, row in zip(names, confusion, strict=True)
-        ]
+        confusion = zip(names, task.metrics(estimates, labels)["confusion"], strict=True)
+        table = [{"": name, **dict(zip(names, row, strict=True))} for name, row in confusion]  # no name is empty
         paths.append(_write_table(folder / f"{task.name}-confusion.csv", table))
     found = calibration(confidence_of(task, estimates).ravel(), right)
-    paths.append(folder / f"{task.name}-calibration.json")
     bins = found.bins.astype(object).where(found.bins.notna(), None).to_dict("records")
-    write_json(paths[-1], {"expected_calibration_error": found.error, "temperature": task.temperature, "bins": bins})
-    paths.append(folder / f"{task.name}-reliability.png")
-    draw_reliability(found, f"{task.name}: reliability of {len(right):,} predictions", paths[-1])
-    return paths
+    numbers, picture = folder / f"{task.name}-calibration.json", folder / f"{task.name}-reliability.png"
+    write_json(numbers, {"expected_calibration_error": found.error, "temperature": task.temperature, "bins": bins})
+    draw_reliability(found, f"{task.name}: reliability of {len(right):,} predictions", picture)
+    return [*paths, numbers, picture]
 
 
 def _by_class(

@@ -49,7 +49,7 @@ def write_captions_and_news(data: Path, suites_data: Path) -> dict[Path, int]:
             raise InputError(f"{training.source}: no pair has the genre {genre} in STS Benchmark")
         texts[data / file] = "".join(f"{sentence}\n" for sentence in sentences)
     for path, text in texts.items():
-        if path.exists() and (not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text):
+        if path.exists() and (not path.is_file() or path.read_bytes() != text.encode()):
             raise InputError(f"{path}: the file exists and has other text; move it away and run the command again")
     for path, text in texts.items():
         write_text(path, text)

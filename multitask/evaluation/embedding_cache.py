@@ -19,17 +19,11 @@ Vectors = NDArray[np.float32]  # [sentences, dim]
 
 @dataclass(frozen=True)
 class EmbeddingTable:
-    """Embeddings by sentence.
+    """Embeddings by sentence."""
 
-    Args:
-        rows: the row of each sentence.
-        vectors: [sentences, dim] fp32, as the encoder returns them.
-        computed: how many sentences were embedded now; the others came from the cache.
-    """
-
-    rows: Mapping[str, int]
+    rows: Mapping[str, int]  # the row of each sentence
     vectors: Vectors
-    computed: int
+    computed: int  # how many sentences were embedded now; the others came from the cache
 
     def __getitem__(self, sentences: Sequence[str]) -> Vectors:
         """Embeddings of sentences that are in the table, [sentences, dim]."""
@@ -53,7 +47,7 @@ def embed(
         encoder: its identity names the folder in the cache.
         sentences: may repeat.
         cache: folder of the cache; None for no cache.
-        show_progress: show a progress bar when standard error is a terminal.
+        show_progress: on standard error, if it is a terminal.
 
     Raises:
         InputError: embeddings are not finite.

@@ -20,8 +20,6 @@ from multitask.evaluation.sts_scores import unit_vectors
 from multitask.objectives.alignment_uniformity import alignment
 from multitask.tasks.kinds import POSITIVE
 
-BANDS = ("0-1", "1-2", "2-3", "3-4", "4-5")  # of gold scores; an upper end is in the next band, but 5 is in the last
-BIN_EDGES = np.linspace(-1, 1, 41)
 CHUNK = 1024
 DIGITS = 9
 """Of a recorded measure. Further digits depend on the number of threads."""
@@ -29,23 +27,6 @@ MEASURES = ("alignment", "uniformity")
 """What a training records beside its dev scores. They are no scores of a task."""
 
 UnitVectors = NDArray[np.float64]  # [sentences, dim], each of length 1
-
-
-@dataclass(frozen=True)
-class Band:
-    """Cosines of the pairs in one band of gold scores.
-
-    Args:
-        pairs: number of pairs.
-        mean: of their cosines; None without pairs.
-        deviation: of their cosines; None without pairs.
-        histogram: number of pairs in each bin of width 0.05 from -1 to 1.
-    """
-
-    pairs: int
-    mean: float | None
-    deviation: float | None
-    histogram: list[int]
 
 
 @dataclass(frozen=True)
@@ -58,7 +39,6 @@ class Geometry:
         mean_cosine: of two different sentences; 0 if directions are spread evenly.
         top_eigenvalue_share: of the second-moment matrix; 1 / dim if all directions are equal.
         effective_rank: exponential of the entropy of the singular values, 1 to dim.
-        bands: cosines of the pairs in each band of gold scores.
     """
 
     alignment: float | None
@@ -66,12 +46,10 @@ class Geometry:
     mean_cosine: float
     top_eigenvalue_share: float
     effective_rank: float
-    bands: dict[str, Band]
 
     def numbers(self) -> dict[str, float | None]:
-        """The measures without the bands, rounded."""
-        values = {name: value for name, value in vars(self).items() if name != "bands"}
-        return {name: None if value is None else round(value, DIGITS) for name, value in values.items()}
+        """The measures by name, rounded."""
+        return {name: None if value is None else round(value, DIGITS) for name, value in vars(self).items()}
 
 
 def geometry(data: SimilarityData, table: EmbeddingTable) -> Geometry:
@@ -85,7 +63,6 @@ def geometry(data: SimilarityData, table: EmbeddingTable) -> Geometry:
         mean_cosine=mean_cosine(sentences),
         top_eigenvalue_share=float(singular_values[0] ** 2 / np.square(singular_values).sum()),
         effective_rank=effective_rank(singular_values),
-        bands=similarity_bands(np.einsum("nd,nd->n", first, second), data.gold),
     )
 
 
@@ -117,14 +94,3 @@ def effective_rank(singular_values: NDArray[np.floating[Any]]) -> float:
     """Exponential of the entropy of p_k = σ_k / Σσ (Roy & Vetterli 2007)."""
     shares = singular_values[singular_values > 0] / singular_values.sum()
     return float(np.exp(-(shares * np.log(shares)).sum()))
-
-
-def similarity_bands(similarities: NDArray[np.float64], gold: NDArray[np.float64]) -> dict[str, Band]:
-    """Statistics of similarities [pairs] in each band of gold scores [pairs]."""
-    which = np.minimum(gold.astype(np.int64), len(BANDS) - 1)
-    found = {}
-    for number, name in enumerate(BANDS):
-        part = similarities[which == number].clip(-1, 1)  # rounding may exceed the range
-        mean, deviation = (float(part.mean()), float(part.std())) if len(part) else (None, None)
-        found[name] = Band(len(part), mean, deviation, np.histogram(part, BIN_EDGES)[0].tolist())
-    return found

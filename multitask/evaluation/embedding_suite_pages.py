@@ -129,7 +129,7 @@ def _details(result: SuiteResult) -> list[list[str]]:
 
 
 def _flat(scores: Mapping[str, Any]) -> dict[str, float | None]:
-    """Nested scores by the names on the way to them, without those of sub-sets, counts and histograms."""
+    """Nested scores by the names on the way to them, without those of sub-sets."""
     found: dict[str, float | None] = {}
     for name, value in scores.items():
         heading = name.replace("_", " ")

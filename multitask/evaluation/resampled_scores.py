@@ -42,7 +42,9 @@ def resampled_scores(
     Returns:
         [samples, models].
     """
-    score = _scores_of(metric, labels.ndim, classes or int(max(labels.max(), predictions.max())) + 1)
+    score = SCORES[metric, labels.ndim]
+    if metric in ("macro_f1", "matthews") and labels.ndim == 1:
+        score = partial(score, classes=classes or int(max(labels.max(), predictions.max())) + 1)
     size, parts = len(labels), []
     for start in range(0, samples, max(1, CHUNK // size)):
         rows = min(max(1, CHUNK // size), samples - start)
@@ -50,31 +52,6 @@ def resampled_scores(
         counts = np.bincount(drawn.ravel(), minlength=rows * size).reshape(rows, size)
         parts.append(score(counts / size, labels, predictions))
     return np.concatenate(parts)
-
-
-Score = Callable[[Values, NDArray[Any], NDArray[Any]], Values]
-"""From weights [samples, examples], labels and all models' predictions to scores [samples, models]."""
-
-
-def _scores_of(metric: Metric, dimensions: int, classes: int) -> Score:
-    """How a metric is computed from weighted examples, whose labels have one dimension or two."""
-    if dimensions == 2:
-        several: dict[str, Score] = {
-            "accuracy": _exact_accuracy,
-            "macro_f1": _label_f1,
-            "average_precision": _average_precision,
-        }
-        return several[metric]
-    single: dict[str, Score] = {
-        "accuracy": _accuracy,
-        "macro_f1": partial(_class_f1, classes=classes),
-        "matthews": partial(_matthews, classes=classes),
-        "pearson": _correlation,
-        "spearman": _rank_correlation,
-        "rmse": _root_of_squared_error,
-        "ndcg": _mean,
-    }
-    return single[metric]
 
 
 def _accuracy(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
@@ -144,10 +121,6 @@ def _label_precision(weights: Values, gold: NDArray[np.bool_], scores: NDArray[A
     return _ratio((gains * _ratio(hits, found)).sum(axis=1), hits[:, -1])
 
 
-def _mean(weights: Values, _labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    return weights @ predictions.T
-
-
 def _root_of_squared_error(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
     return np.sqrt(weights @ ((predictions.astype(np.float64) - labels) ** 2).T)
 
@@ -201,3 +174,20 @@ def _centred(values: NDArray[Any]) -> Values:
     wide = values.astype(np.float64)
     varies = np.ptp(wide, axis=-1, keepdims=True) > 0
     return np.where(varies, wide - wide.mean(axis=-1, keepdims=True), 0.0)
+
+
+Score = Callable[..., Values]
+"""From weights [samples, examples], labels and all models' predictions to scores [samples, models]."""
+SCORES: dict[tuple[Metric, int], Score] = {
+    ("accuracy", 1): _accuracy,
+    ("macro_f1", 1): _class_f1,
+    ("matthews", 1): _matthews,
+    ("pearson", 1): _correlation,
+    ("spearman", 1): _rank_correlation,
+    ("rmse", 1): _root_of_squared_error,
+    ("ndcg", 1): lambda weights, labels, predictions: weights @ predictions.T,
+    ("accuracy", 2): _exact_accuracy,
+    ("macro_f1", 2): _label_f1,
+    ("average_precision", 2): _average_precision,
+}
+"""How a metric is computed from weighted examples, whose labels have one dimension or two."""

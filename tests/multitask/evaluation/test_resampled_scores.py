@@ -1,6 +1,5 @@
 """Scores on resampled examples: compared with scikit-learn and scipy on the drawn examples, one by one."""
 
-import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -99,11 +98,3 @@ def test_a_score_that_is_undefined_on_a_resample_counts_as_zero(metric: Metric) 
     assert np.isfinite(found).all()
     assert (found[same] == 0).all()
     assert np.abs(found[~same]).max() > 0.4
-
-
-def test_no_label_in_a_resample_has_average_precision_zero() -> None:
-    labels, predictions = np.array([[0.0, 0.0], [0.0, 1.0]]), np.array([[[0.2, 0.1], [0.3, 0.9]]])
-    found = resampled_scores(labels, predictions, "average_precision", np.random.default_rng(0), samples=40)[:, 0]
-    drawn = np.random.default_rng(0).integers(2, size=(40, 2))
-    assert found.tolist() == (drawn == 1).any(axis=1).astype(float).tolist()
-    assert not math.isnan(found.sum())

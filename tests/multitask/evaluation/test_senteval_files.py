@@ -61,7 +61,6 @@ def test_quirks_of_the_transfer_sets(whole):
     assert mrpc.labels.tolist()[:4] == [0, 1, 0, 1]  # the byte-order mark is not part of the header
     assert mr.columns[0][40] == "."  # a line without a word
     assert mr.labels.tolist() == [0] * 40 + [1] * 40
-    assert mr.scored.all()
     assert trec.scored.sum() == (trec.splits == "test").sum() == 240
 
 
@@ -76,19 +75,15 @@ def test_sentences_are_separated_words(name, whole):
     [
         ("STS16", f"{STS16}.gs.plagiarism.txt", 2, "5.5", 'similarity is "5.5"; expected a number from 0 to 5'),
         ("STS16", f"{STS16}.gs.plagiarism.txt", 2, "4,5", "(decimal point, not comma)"),
-        ("STS16", f"{STS16}.gs.plagiarism.txt", 2, "nan", 'similarity is "nan"'),
         ("STS16", f"{STS16}.input.plagiarism.txt", 2, "one, two", "1 fields; expected 2, separated by tabs"),
-        ("STS16", f"{STS16}.input.plagiarism.txt", 2, "one\ttwo\tthree", "3 fields; expected 2"),
         ("STS16", f"{STS16}.input.plagiarism.txt", 2, "\ttwo", "field 1 is empty"),
         ("STSBenchmark", "STS/STSBenchmark/sts-test.csv", 3, "a,b,c,d,3,e,f", "1 fields; expected 7 or more"),
-        ("STSBenchmark", "STS/STSBenchmark/sts-test.csv", 3, "a\tb\tc\td\thigh\te\tf", 'similarity is "high"'),
         ("SICKRelatedness", "SICK/SICK_test_annotated.txt", 1, "1\ta\tb\t3\tNEUTRAL", "no column relatedness_score"),
         ("SICKRelatedness", "SICK/SICK_test_annotated.txt", 4, "1\ta\tb\t0.5\tNEUTRAL", "a number from 1 to 5"),
         ("SST2", "SST/binary/sentiment-dev", 5, "fine\t2", 'label is "2"; expected one of 0, 1'),
         ("TREC", "TREC/TREC_10.label", 2, "Who was Galileo ?", "is not a class and a question"),
         ("TREC", "TREC/TREC_10.label", 2, "WHO:x Who was Galileo ?", 'label is "WHO"'),
         ("MRPC", "MRPC/msr_paraphrase_test.txt", 2, "1,2,3,a,b", "1 fields; expected 5"),
-        ("MRPC", "MRPC/msr_paraphrase_test.txt", 2, "yes\t2\t3\ta\tb", 'label is "yes"'),
     ],
 )
 def test_a_malformed_line_is_named(name, file, line, text, told, tmp_path):
@@ -115,14 +110,6 @@ def test_a_line_without_counterpart_is_named(lacking, tmp_path):
     with pytest.raises(InputError) as error:
         read("STS16", tmp_path)
     assert str(error.value).startswith(f"{longer}:22: a line without its counterpart")
-
-
-def test_bytes_that_are_no_text_are_named(tmp_path):
-    write_sts(tmp_path)
-    path = tmp_path / f"{STS16}.input.headlines.txt"
-    path.write_bytes(path.read_bytes().replace(b"\t", b"\xe9\t", 1))
-    with pytest.raises(InputError, match=r"headlines.txt:1: byte 0xe9 at position \d+ of the line is not UTF-8"):
-        read("STS16", tmp_path)
 
 
 def test_a_set_without_any_score_is_an_error(tmp_path):

@@ -18,7 +18,6 @@ from multitask.evaluation.senteval_files import ClassificationData
 from multitask.evaluation.transfer_scores import (
     GRID,
     TRAINING_SET_GRID,
-    pair_features,
     predict_classes,
     transfer_scores,
 )
@@ -75,12 +74,6 @@ def test_predictions_do_not_depend_on_the_order_in_which_dimensions_are_added():
         np.testing.assert_array_equal(found, first)
 
 
-def test_regularisation_has_sentevals_ranges():
-    """As `regs` in its validation.py: 2**t for t in range(-2, 4), and range(-1, 6) in KFoldClassifier."""
-    assert list(GRID) == [2.0**t for t in range(-2, 4)]
-    assert list(TRAINING_SET_GRID) == [2.0**t for t in range(-1, 6)]
-
-
 def test_cross_validation_is_that_of_plain_loops():
     data, table = problem(2, {"test": 160})
     features, labels = table.vectors, data.labels
@@ -96,17 +89,6 @@ def test_cross_validation_is_that_of_plain_loops():
         train = without([fold], len(labels))
         expected[fold] = fit(features[train], labels[train], chosen(accuracies)).predict(features[fold])
     np.testing.assert_array_equal(predict_classes(data, table, SEED), expected)
-
-
-def test_a_folds_own_labels_do_not_touch_its_predictions(monkeypatch):
-    """Other labels in one fold change the predictions in other folds only: no label leaks into its own fold."""
-    data, table = problem(2, {"test": 60}, noise=3)
-    folds = np.arange(60) // 2 % FOLDS
-    monkeypatch.setattr(transfer, "_folds", lambda labels, seed: folds)
-    changed = ClassificationData(data.columns, np.where(folds == 3, 1 - data.labels, data.labels), data.splits)
-    before, after = predict_classes(data, table, SEED), predict_classes(changed, table, SEED)
-    np.testing.assert_array_equal(before[folds == 3], after[folds == 3])
-    assert (before != after).any()
 
 
 def test_the_dev_set_chooses_where_there_is_one():
@@ -163,12 +145,6 @@ def test_a_class_with_fewer_rows_than_folds_is_an_error():
     data, table = problem(2, {"test": 8})
     with pytest.raises(InputError, match="has 4 rows; expected at least 5, one for each fold"):
         predict_classes(data, table, SEED)
-
-
-def test_features_of_pairs():
-    first, second = np.array([[1.0, -2]], np.float32), np.array([[3.0, 0.5]], np.float32)
-    assert pair_features(first, second).tolist() == [[2.0, 2.5, 3.0, -1.0]]
-    assert pair_features(first) is first
 
 
 def test_accuracy_and_f1():
