@@ -19,7 +19,7 @@ from multitask.evaluation.text_tables import metrics_table, overlap_table
 from multitask.evaluation.training_overlap import any_seen
 from multitask.inference.data_of_run import ModelData, data_for, replaced_files_named
 from multitask.models.model_folder import DESCRIPTION
-from multitask.models.multitask_model import MultitaskModel, load_model, tasks_to_score
+from multitask.models.multitask_model import MultitaskModel, load_model, tasks_for, tasks_to_score
 from multitask.runs.artefact import is_run, locate_model
 from multitask.runtime.device import start
 from multitask.tasks.declarations import load_tasks
@@ -79,9 +79,7 @@ def _scores_folder(options: Evaluate) -> Path:
 
 def _rows(options: Evaluate, model: MultitaskModel, data: Path) -> dict[str, LabelledData]:
     """The rows to score: the tasks' own sets, or those of the file that is given."""
-    names = options.task or tuple(model.tasks)
-    if unknown := [name for name in names if name not in model.tasks]:
-        raise InputError(f'the model has no task "{unknown[0]}"; it has {", ".join(model.tasks)}')
+    names = tasks_for(model, None, options.task)
     if options.input is None:
         return load_split(model, data, options.split, names, labelled=True)
     if len(names) > 1:

@@ -17,7 +17,7 @@ from minbert.errors import InputError
 from multitask.cli.arguments import parse, parser_of
 from multitask.cli.command import Command, Group
 from multitask.cli.commands import COMMANDS
-from multitask.cli.options import Option, build, did_you_mean, values_of
+from multitask.cli.options import Option, build, did_you_mean
 from multitask.cli.settings_file import read_settings, settings_of, write_settings
 from multitask.cli.stage_commands import defaults_of_data, stage_commands
 from multitask.data.problems import plain
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     for name in ("httpx", "sentence_transformers", "onnx_ir", "onnxscript"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # not every retry: the outcome is one line of ours
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # not every retry: the outcome is one line of ours
     try:
         return _dispatch(list(sys.argv[1:] if arguments is None else arguments))
     except (InputError, TrainingError, OSError) as error:  # OSError: a full disk, a file where a folder should be
@@ -127,17 +127,14 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
     given = settings_of(given.pop("set", []), prog, options) | given
     settings = read_settings(Path(file), prog, command.stage, options) if file else {}
     changed = {o.name: o.read((settings | given)[o.name]) for o in options if o.name in settings | given}
-    values = {option.name: option.default for option in options} | changed
     if model := changed.get("model"):
-        changed["model"] = _without_last(model, Path(values.get("runs", "runs")))
-        values |= changed
-    if missing := [option.flag for option in options if values[option.name] is MISSING]:
-        raise InputError(f"{missing[0]} is missing (`{prog} --help` shows the options)")
-    own = defaults_of_data(command.stage, values)
+        changed["model"] = _without_last(model, Path(changed.get("runs", "runs")))
+    defaults = {option.name: option.default for option in options if option.default is not MISSING}
+    own = defaults_of_data(command.stage, defaults | changed)
     try:
-        built = build(command.options, options, values | own | changed)
+        built = build(command.options, options, defaults | own | changed)
         if save_to and os.environ.get("RANK", "0") == "0":  # torchrun starts one process a rank
-            write_settings(Path(save_to), prog, options, values_of(built, options), own)
+            write_settings(Path(save_to), prog, changed, defaults | own)
         run = function_named(command.run) if isinstance(command.run, str) else command.run
         return run(built) or 0
     except ModuleNotFoundError as error:

@@ -87,29 +87,20 @@ def options_of(options: type[Any], path: tuple[str, ...] = (), values: Any = Non
 
 
 def build(kind: type[Any], options: Sequence[Option], values: Mapping[str, Any]) -> Any:
-    """An instance of a settings class from the values of all its options by name.
+    """An instance of a settings class from the values of its options by name.
 
     Raises:
-        InputError: a value of the wrong type or out of range; the message begins with the fields that lead to it.
+        InputError: a value is missing, of the wrong type or out of range; the message begins with the fields that lead
+            to it.
     """
     nested: dict[str, Any] = {}
     for option in options:
         group = nested
         for part in option.path[:-1]:
             group = group.setdefault(part, {})
-        group[option.name] = values[option.name]
+        if option.name in values:
+            group[option.name] = values[option.name]
     return read_as(kind, json.dumps(nested, default=str))
-
-
-def values_of(built: Any, options: Iterable[Option]) -> dict[str, Any]:
-    """The values of options by name, from an instance of the class that declares them."""
-    found = {}
-    for option in options:
-        value = built
-        for part in option.path:
-            value = getattr(value, part)
-        found[option.name] = value
-    return found
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

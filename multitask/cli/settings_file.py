@@ -63,18 +63,17 @@ def values_from(settings: Mapping[str, Any], prog: str, options: Sequence[Option
     return values
 
 
-def write_settings(
-    path: Path, prog: str, options: Sequence[Option], values: Mapping[str, Any], own: Mapping[str, Any]
-) -> None:
-    """Write the values that differ from the defaults, atomically; `own` has defaults that depend on the data."""
-    lines = [f"# Settings of: {prog} --config {path.name}"]
-    for option in options:
-        value = values[option.name]
-        if value != option.default or value != own.get(option.name, value):
-            # As JSON, of which TOML differs in two things.
-            text = json.dumps("none" if value is None else value, ensure_ascii=False, default=str)
-            lines.append(f"{option.name} = {text}".replace("\x7f", "\\u007f"))
-    write_text(path, "\n".join(lines) + "\n")
+def write_settings(path: Path, prog: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Write the given values that differ from the defaults, atomically."""
+    texts = {name: _toml(value) for name, value in given.items()}
+    changed = [f"{n} = {text}" for n, text in texts.items() if n not in defaults or text != _toml(defaults[n])]
+    write_text(path, "\n".join([f"# Settings of: {prog} --config {path.name}", *changed]) + "\n")
+
+
+def _toml(value: Any) -> str:
+    """A value as JSON, of which TOML differs in two things."""
+    text = json.dumps("none" if value is None else value, ensure_ascii=False, default=str)
+    return text.replace("\x7f", "\\u007f")
 
 
 def _read_run(folder: Path, prog: str, stage: Stage | None) -> dict[str, Any]:

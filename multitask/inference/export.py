@@ -32,11 +32,16 @@ CHECKED = ["One.", "Two dogs run over a field.", "A cat sleeps, and nobody wakes
 
 
 @contextmanager
-def export_folder(folder: Path) -> Iterator[Path]:
-    """Write an export atomically: into a new or empty folder, or over an earlier export. Raises InputError."""
+def export_folder(folder: Path, trained_on: TrainedOn) -> Iterator[Path]:
+    """Write an export atomically: into a new or empty folder, or over an earlier export. Raises InputError for others.
+
+    The folder keeps what the model was trained on, for evaluations, without the names of local folders: exports may be
+    published.
+    """
     check_output(folder)
     with atomic_folder(folder) as temporary:
         yield temporary
+        replace(trained_on, unknown=tuple(map(without_folders, trained_on.unknown))).keep(temporary)
         write_json(temporary / MARK, {"exported_by": f"minbert-multitask {version('minbert-multitask')}"})
 
 
@@ -54,17 +59,11 @@ def check_output(folder: Path) -> None:
 def export_transformers(encoder: SentenceEncoder, folder: Path, trained_on: TrainedOn) -> None:
     """Write encoder and tokenizer into a folder that transformers' AutoModel and AutoTokenizer can load.
 
-    Args:
-        encoder: to export.
-        folder: is written atomically.
-        trained_on: is kept in the folder, for evaluations of the exported model.
-
-    Raises:
-        InputError: a pruned encoder, whose layers transformers cannot represent.
+    The folder keeps what the model was trained on, for evaluations. Raises InputError for a pruned encoder, and for a
+    folder that may not be replaced.
     """
-    refuse_pruned(encoder.model)
-    with export_folder(folder) as temporary:
-        _write_encoder(encoder, temporary, trained_on)
+    with export_folder(folder, trained_on) as temporary:
+        _write_encoder(encoder, temporary)
 
 
 def export_sentence_transformers(
@@ -72,24 +71,15 @@ def export_sentence_transformers(
 ) -> None:
     """Write a folder that sentence-transformers' SentenceTransformer can load, which gives the same embeddings.
 
-    Args:
-        encoder: to export.
-        folder: is written atomically.
-        card: text of README.md, the model card.
-        normalize: add a module that scales embeddings to length 1.
-        trained_on: is kept in the folder, for evaluations of the exported model.
-
-    Raises:
-        InputError: a pruned encoder, whose layers transformers cannot represent.
+    `card` is the text of README.md, and `normalize` scales embeddings to length 1; see also `export_transformers`.
     """
-    refuse_pruned(encoder.model)
     paths = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if normalize else {})
     modules = [
         {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for index, (kind, path) in enumerate(paths.items())
     ]
-    with export_folder(folder) as temporary:
-        _write_encoder(encoder, temporary, trained_on)
+    with export_folder(folder, trained_on) as temporary:
+        _write_encoder(encoder, temporary)
         write_json(temporary / "modules.json", modules)
         write_pooling(temporary, encoder.pooling, encoder.model.config.hidden_size)
         if normalize:
@@ -132,23 +122,22 @@ def export_onnx(encoder: SentenceEncoder, folder: Path, normalize: bool, trained
     Runtime is installed, its embeddings are compared with ours before the folder appears.
 
     Args:
-        encoder: to export; on the CPU, in fp32.
-        folder: is written atomically.
+        encoder: on the CPU, in fp32.
+        folder: is written atomically, with what the model was trained on.
         normalize: scale embeddings to length 1.
-        trained_on: is kept in the folder, for evaluations of the exported model.
+        trained_on: what the model was trained on.
 
     Raises:
-        InputError: the packages onnx and onnxscript are not installed.
+        InputError: onnx and onnxscript are not installed, or the folder may not be replaced.
         RuntimeError: ONNX Runtime computes other embeddings.
     """
     require(ONNX_PACKAGES)
     batch = encoder.tokenizer(CHECKED, encoder.max_length)
     module = PaddedEmbeddings(encoder.model, encoder.pooling, normalize)
     inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
-    with export_folder(folder) as temporary:
+    with export_folder(folder, trained_on) as temporary:
         write_onnx(module, inputs, ["sentence_embedding"], temporary / "model.onnx")
         encoder.tokenizer.save(temporary)
-        keep_record(trained_on, temporary)
         write_json(
             temporary / "embedding.json",
             {"pooling": encoder.pooling, "normalize": normalize, "max_length": encoder.max_length},
@@ -164,11 +153,11 @@ def require(packages: Sequence[str]) -> None:
 
 @torch.no_grad()  # with gradients, attention on a processor is written in a form that fixes the batch size
 def write_onnx(module: nn.Module, inputs: Mapping[str, Tensor], outputs: Sequence[str], path: Path) -> None:
-    """Write a module as an ONNX file.
+    """Write a module as an ONNX file that takes any sizes of batch and sequence.
 
     Args:
-        module: to export; its forward takes the inputs in their order.
-        inputs: an example of each, [batch, seq]; the file takes any sizes of both.
+        module: its forward takes the inputs in their order.
+        inputs: an example of each, [batch, seq].
         outputs: names of what forward returns, in its order.
         path: the file to write.
     """
@@ -209,23 +198,13 @@ def _check_onnx(encoder: SentenceEncoder, path: Path, normalize: bool) -> None:
             raise RuntimeError(f"ONNX Runtime's embeddings differ by {worst:.1e}; expected at most {ONNX_TOLERANCE}")
 
 
-def _write_encoder(encoder: SentenceEncoder, folder: Path, trained_on: TrainedOn) -> None:
+def _write_encoder(encoder: SentenceEncoder, folder: Path) -> None:
+    """Raises InputError for an encoder that transformers cannot represent, or whose weights are rounded."""
+    if encoder.model.config.pruned:
+        raise InputError(
+            "the model is pruned, and transformers cannot represent that; use --to onnx, or load the model with minbert"
+        )
     if any(parameter.dtype != torch.float32 for parameter in encoder.model.parameters()):
         raise InputError('an export needs all digits of the weights; load the encoder with precision="fp32"')
     encoder.model.save(folder)
     encoder.tokenizer.save(folder)
-    keep_record(trained_on, folder)
-
-
-def keep_record(trained_on: TrainedOn, folder: Path) -> None:
-    """Keep what a model was trained on in the folder of its export, without the names of local folders."""
-    unknown = tuple(map(without_folders, trained_on.unknown))  # exports may be published
-    replace(trained_on, unknown=unknown).keep(folder)
-
-
-def refuse_pruned(model: BertModel) -> None:
-    """Raise InputError for a pruned encoder, whose layers transformers cannot represent."""
-    if model.config.pruned:
-        raise InputError(
-            "the model is pruned, and transformers cannot represent that; use --to onnx, or load the model with minbert"
-        )

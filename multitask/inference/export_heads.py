@@ -29,7 +29,6 @@ from multitask.inference.export import (
     PaddedEmbeddings,
     check_output,
     export_folder,
-    keep_record,
     require,
     write_onnx,
 )
@@ -53,22 +52,13 @@ Columns = Sequence[Sequence[str]]  # the texts of some rows: one column, or two 
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export was checked with.
+    """What an export was checked with."""
 
-    Args:
-        rows: how many rows were compared, of all tasks.
-        difference: the largest one between estimates of ONNX Runtime and ours: of probabilities, or of shares of a
-            regression's range. In fp32.
-        scores: ours on the dev sets, if they were given.
-        int8_scores: of the int8 file, if it is one.
-        sizes: of the fp32 file, and of the int8 file if it is one, in bytes.
-    """
-
-    rows: int
-    difference: float
-    scores: MultitaskScores | None
+    rows: int  # that were compared, of all tasks
+    difference: float  # the largest one in fp32: of probabilities, or of shares of a regression's range
+    scores: MultitaskScores | None  # ours on the dev sets, if they were given
     int8_scores: MultitaskScores | None
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # of the fp32 file, and of the int8 file if it is one, in bytes
 
 
 def export_onnx_with_heads(
@@ -83,7 +73,7 @@ def export_onnx_with_heads(
     Args:
         model: in eval mode; on the CPU, in fp32.
         folder: is written atomically.
-        trained_on: is kept in the folder, for evaluations of the exported model.
+        trained_on: what the model was trained on.
         data: a tasks file, or the folder of the course's files. The rows that are compared come from its dev sets;
             without it they are generated.
         int8: write the weights in int8 with a scale for each channel, and quantise activations when they are computed.
@@ -100,11 +90,10 @@ def export_onnx_with_heads(
     dev = load_split(model, data, "dev") if data is not None else {}
     examples = {name: rows.examples for name, rows in dev.items()}
     scores = score(model.tasks, estimate(model, dev, runtime), examples) if dev else None
-    with export_folder(folder) as temporary:
+    with export_folder(folder, trained_on) as temporary:
         path = temporary / MODEL
         _write(model, path)
         model.tokenizer.save(temporary)
-        keep_record(trained_on, temporary)
         write_json(temporary / DESCRIPTION, {"weights": "int8" if int8 else "fp32", **description(model)})
         compared = _rows_to_compare(model, examples)
         difference = _compare(model, temporary, compared)

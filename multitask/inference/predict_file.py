@@ -3,12 +3,13 @@
 The file is read, predicted and written in blocks, so it may be larger than memory.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 from tqdm import tqdm
 
 from minbert.errors import InputError
@@ -16,7 +17,7 @@ from multitask.data.problems import plain, quote, warn_incomplete
 from multitask.data.tables import Dialect, Row, Source, Table, open_table
 from multitask.data.text_lines import suffixes
 from multitask.data.write_tables import check_output, table_writer
-from multitask.models.multitask_model import MultitaskModel, predict_rows
+from multitask.models.multitask_model import MultitaskModel, predict_rows, tasks_for
 from multitask.models.predictions import added_columns, added_values
 from multitask.runtime.device import Runtime
 from multitask.tasks.kinds import Labelled, MultiLabel
@@ -63,42 +64,38 @@ def predict_file(
         probabilities: also add a column with the probability of each class.
         prefix: of the names of the added columns.
 
-    Returns:
-        The number of rows.
+    Returns the number of rows.
 
     Raises:
         InputError: no such task, a missing column, a value that is not text, or an added column that the file has.
     """
     check_output(output)
-    table = _open(source, reading, model, tasks)
-    if twice := [column for column in table.columns if table.columns.count(column) > 1]:
-        raise InputError(
-            f"{table.name}: column {plain(twice[0])} occurs {table.columns.count(twice[0])} times; rename it"
-        )
-    added = {name: added_columns(model.tasks[name], prefix, probabilities) for name in _named(model, tasks)}
-    names = [column for columns in added.values() for column in columns]
-    if clash := sorted(set(names) & set(table.columns)):
-        raise InputError(f"{table.name}: has the column {clash[0]} already; name the predictions with --prefix")
-    form = _form(source, reading)
-    groups = _groups(model, added, reading.columns or (table.columns if form == ".txt" else ()), table)
+    named = tasks_for(model, None, tasks)
+    form = reading.form if str(source) == "-" else suffixes(source)[0]
+    table = open_table(Source(STANDARD_INPUT if str(source) == "-" else str(source)), reading.dialect, form=form)
+    if form == ".txt" and model.tasks[named[0]].pair:
+        table = _table_of_pairs(table)
+    added = {name: added_columns(model.tasks[name], prefix, probabilities) for name in named}
+    new = [column for columns in added.values() for column in columns]
+    _check_header(table, new)
+    groups = _groups(model, named, reading.columns or (table.columns if form == ".txt" else ()), table)
     count, empty = 0, set[int]()
     with (
-        table_writer(output, [*table.columns, *names], _types(model, table, added), form) as write,
+        table_writer(output, [*table.columns, *new], _types(model, table, added), form) as write,
         tqdm(unit="row", disable=None) as bar,
     ):
         while block := list(islice(table.rows, ROWS_PER_BLOCK)):
             rows = [dict(row) for _, row in block]
             for (number, _), row in zip(block, rows, strict=True):
-                if clash := sorted(set(names) & row.keys()):  # rows of jsonl may have columns that the first one lacks
+                if clash := sorted(set(new) & row.keys()):  # rows of jsonl may have columns that the first one lacks
                     raise InputError(f"{table.place(number)}: has the column {clash[0]} already; use --prefix")
             for columns, together in groups.items():
                 texts = [_texts(table, number, row, columns) for number, row in block]
                 empty |= {n for (n, _), row in zip(block, texts, strict=True) if not all(map(str.strip, row))}
                 for name, found in predict_rows(model, texts, together, runtime).items():
+                    task = model.tasks[name]
                     for row, prediction in zip(rows, found, strict=True):
-                        row.update(
-                            zip(added[name], added_values(model.tasks[name], prediction, probabilities), strict=True)
-                        )
+                        row.update(zip(added[name], added_values(task, prediction, probabilities), strict=True))
             write(rows)
             count += len(rows)
             bar.update(len(rows))
@@ -107,16 +104,12 @@ def predict_file(
     return count
 
 
-def _open(source: Path, reading: Reading, model: MultitaskModel, tasks: Sequence[str]) -> Table:
-    path = Path(STANDARD_INPUT) if str(source) == "-" else source
-    suffix = _form(source, reading)
-    table = open_table(Source(str(path)), reading.dialect, form=suffix)
-    pair = len(model.tasks[_named(model, tasks)[0]].text) == 2
-    return _table_of_pairs(table) if suffix == ".txt" and pair else table
-
-
-def _form(source: Path, reading: Reading) -> str:
-    return reading.form if str(source) == "-" else suffixes(source)[0]
+def _check_header(table: Table, new: Sequence[str]) -> None:
+    """Raise InputError if cells would be lost: a column has its name twice, or that of an added one."""
+    if twice := [column for column in table.columns if table.columns.count(column) > 1]:
+        raise InputError(f"{table.name}: column {plain(twice[0])} is there twice; rename one of them")
+    if clash := sorted(set(new) & set(table.columns)):
+        raise InputError(f"{table.name}: has the column {clash[0]} already; name the predictions with --prefix")
 
 
 def _table_of_pairs(table: Table) -> Table:
@@ -133,15 +126,8 @@ def _table_of_pairs(table: Table) -> Table:
     return replace(table, columns=columns, rows=rows())
 
 
-def _named(model: MultitaskModel, tasks: Sequence[str]) -> list[str]:
-    for name in tasks:
-        if name not in model.tasks:
-            raise InputError(f'the model has no task "{name}"; it has {", ".join(model.tasks)}')
-    return list(tasks or model.tasks)
-
-
 def _groups(
-    model: MultitaskModel, names: Iterable[str], columns: tuple[str, ...], table: Table
+    model: MultitaskModel, names: Sequence[str], columns: tuple[str, ...], table: Table
 ) -> dict[tuple[str, ...], list[str]]:
     """The tasks by the columns that they read."""
     groups: dict[tuple[str, ...], list[str]] = {}
@@ -155,20 +141,15 @@ def _groups(
     return groups
 
 
-def _texts(table: Table, number: int, row: Row, columns: tuple[str, ...]) -> tuple[str, ...]:
-    texts = []
+def _texts(table: Table, number: int, row: Row, columns: tuple[str, ...]) -> list[str]:
     for column in columns:
-        value = row.get(column)
-        if not isinstance(value, str):
+        if not isinstance(value := row.get(column), str):
             raise InputError(f"{table.place(number)}: {column} is {quote(value)}; expected text")
-        texts.append(value)
-    return tuple(texts)
+    return [row[column] for column in columns]
 
 
 def _types(model: MultitaskModel, table: Table, added: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Arrow types of the file's columns, if it has types, and of the columns that tasks add."""
-    import pyarrow
-
     text, number = pyarrow.string(), pyarrow.float64()
     types = {field.name: field.type for field in table.schema or ()}
     for name, (predicted, *probabilities) in added.items():

@@ -28,9 +28,8 @@ def write_prediction_files(
         model: a run's folder or a model folder.
         data: a tasks file, or the folder of the course's files.
         output: folder for the prediction files.
-        best_on: of a run's models, take the one that is best on this score; see `locate_model`.
-        device: where to compute.
-        precision: of the matrix products.
+        best_on: of a run's models, the one that is best on this score.
+        device, precision: of the matrix products.
 
     Raises:
         InputError: no such model, a missing or malformed file, or predictions that are not finite.

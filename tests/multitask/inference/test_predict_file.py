@@ -1,13 +1,12 @@
 """Predictions of a file: columns are kept in every format, and values equal those of the model's own `predict`."""
 
-import csv
 import datetime
 import gzip
-import io
 import json
 from contextlib import contextmanager
 from pathlib import Path
 
+import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -20,6 +19,7 @@ from multitask.cli.main import main
 from multitask.data import tables
 from multitask.inference import predict_file as module
 from multitask.inference.predict_file import Reading, predict_file
+from multitask.inference.prediction_files import write_prediction_files
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Prediction
@@ -44,33 +44,25 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(module, "ROWS_PER_BLOCK", 2)  # so that files have several
 
 
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+
 def write(path, rows):
-    match path.suffixes[0]:
-        case ".csv" | ".tsv":
-            file = io.StringIO()
-            writer = csv.DictWriter(file, list(rows[0]), delimiter="," if path.suffixes[0] == ".csv" else "\t")
-            writer.writeheader()
-            writer.writerows(rows)
-            content = file.getvalue()
-        case ".jsonl":
-            content = "".join(json.dumps(row) + "\n" for row in rows)
-        case ".parquet":
-            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-            return
-    if path.suffix == ".gz":
-        path.write_bytes(gzip.compress(content.encode()))
+    if separator := SEPARATORS.get(path.suffixes[0]):
+        pandas.DataFrame(rows).to_csv(path, sep=separator, index=False)  # pandas compresses by the name
+    elif path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     else:
-        path.write_text(content, encoding="utf-8", newline="")
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def read(path):
+    if separator := SEPARATORS.get(path.suffixes[0]):
+        return pandas.read_csv(path, sep=separator, dtype=str, keep_default_na=False).to_dict("records")
     if path.suffix == ".parquet":
         return pyarrow.parquet.read_table(path).to_pylist()
-    text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_bytes().decode()
-    if path.suffixes[0] == ".jsonl":
-        return [json.loads(line) for line in text.splitlines()]
-    delimiter = "," if path.suffixes[0] == ".csv" else "\t"
-    return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
+    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return [json.loads(line) for line in text.splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -141,25 +133,21 @@ def test_a_column_that_the_first_rows_lack_is_never_dropped(model, tmp_path, out
     (tmp_path / output).unlink()
     monkeypatch.setattr(tables, "ROWS_PER_BATCH", 1)  # the columns are those of the first so many rows
     write(tmp_path / "i.jsonl", [ROWS[0], {**ROWS[1], "extra": "1"}])
-    with pytest.raises(InputError, match="a row has the column extra, which the first rows do not have; write jsonl"):
+    with pytest.raises(InputError, match="a row has the column extra"):
         predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output, CPU)
     assert not (tmp_path / output).exists()
     predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl", CPU)
     assert read(tmp_path / "o.jsonl")[1]["extra"] == "1"
 
 
-def test_a_later_rows_own_column_is_not_overwritten(model, tmp_path, monkeypatch):
+def test_what_a_format_cannot_hold_is_refused(model, tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "ROWS_PER_BATCH", 1)
-    write(tmp_path / "i.jsonl", [*ROWS, {**ROWS[0], "topic": "mine"}])
-    with pytest.raises(InputError, match=r"i.jsonl:6: has the column topic already; use --prefix"):
+    write(tmp_path / "i.jsonl", [*ROWS, {**ROWS[0], "topic": "mine"}])  # of a later row
+    with pytest.raises(InputError, match=r"i.jsonl:6: has the column topic already"):
         predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl", CPU)
-
-
-def test_values_of_two_types_in_one_column_of_parquet_are_an_error_of_one_line(model, tmp_path):
     write(tmp_path / "i.jsonl", [{**ROWS[0], "note": note} for note in (1, 2, "three")])
-    with pytest.raises(InputError, match="no common type in parquet") as caught:
+    with pytest.raises(InputError, match="no common type in parquet"):
         predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.parquet", CPU)
-    assert "\n" not in str(caught.value)
 
 
 def test_labels_that_begin_after_the_first_block_are_written_to_parquet(model, tmp_path, monkeypatch):
@@ -274,3 +262,29 @@ def test_empty_texts_are_counted_and_their_rows_named(model, tmp_path, caplog):
         "predicted 2 rows with an empty text (rows 1, 2, counted from 0)",
         "predicted 1 row with an empty text (row 1, counted from 0)",
     ]
+
+
+# Prediction files of dev and test sets.
+
+
+def declaration(name: str, kind: str, label: str, more: str = "") -> str:
+    return (
+        f'[tasks.{name}]\nkind = "{kind}"\ntext = "question"\nlabel = "{label}"\ntrain = "x.csv"\ndev = "x.csv"\n{more}'
+    )
+
+
+def test_a_task_without_a_test_set_has_a_file_for_its_dev_set_only(tiny_encoder: Path, tmp_path: Path) -> None:
+    whole = model_of_every_kind(tiny_encoder)
+    tasks = {name: whole.tasks[name] for name in ("topic", "stars")}
+    model = MultitaskModel(whole.encoder, whole.tokenizer, tasks, "mean", whole.heads_config)
+    model.save(tmp_path / "model")
+    (tmp_path / "x.csv").write_text("question,type,stars\nWho?,ABBR,3\nWhy?,DESC,5\n")
+    topic = declaration("topic", "classification", "type")
+    stars = declaration("stars", "regression", "stars", 'range = [1, 5]\ntest = "x.csv"\n')
+    for text, names in (
+        (topic + stars, ["topic-dev", "stars-dev", "stars-test"]),
+        (topic + stars.replace('test = "x.csv"', ""), ["topic-dev", "stars-dev"]),
+    ):
+        (tmp_path / "tasks.toml").write_text(text)
+        found = write_prediction_files(tmp_path / "model", tmp_path / "tasks.toml", tmp_path / "out", device="cpu")
+        assert [path.name for path in found] == [f"{name}-output.csv" for name in names]
