@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,23 +23,6 @@ from multitask.objectives.parameters import bounds, choices, optional, parameter
 MOST_SENTENCES = 12
 ONLY_GRADIENTS = (GradientParadigm, GradientForm, Mixed)
 """Objectives whose values have no meaning."""
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """What an objective does to a batch.
-
-    Args:
-        before: cosines of anchors (rows) with positives (columns), [pairs, pairs].
-        after: the same after a step.
-        losses: before and after the step; None if only the objective's gradient has a meaning.
-        components: of the gradient before the step.
-    """
-
-    before: Tensor
-    after: Tensor
-    losses: tuple[float, float] | None
-    components: GradientComponents
 
 
 def dropout_views(
@@ -64,16 +46,21 @@ def dropout_views(
     return first, second
 
 
+class Contrast(NamedTuple):
+    """What an objective does to a batch."""
+
+    before: Tensor  # cosines of anchors (rows) with positives (columns), [pairs, pairs]
+    after: Tensor  # the same after a step
+    losses: tuple[float, float] | None  # before and after; None if only the objective's gradient has a meaning
+    components: GradientComponents  # of the gradient before the step
+
+
 def contrast(objective: Objective, anchors: Tensor, positives: Tensor, length: float) -> Contrast:
     """What an objective without labels does to raw embeddings, [pairs, dim] each; `length` of the step as in `step`."""
+    views = unit(anchors.double()), unit(positives.double())
     moved = step(objective, anchors, positives, length)
-    value = objective(anchors.double(), positives.double()).item()
-    return Contrast(
-        before=unit(anchors.double()) @ unit(positives.double()).T,
-        after=moved[0] @ moved[1].T,
-        losses=None if isinstance(objective, ONLY_GRADIENTS) else (value, objective(*moved).item()),
-        components=probe(objective, anchors, positives),
-    )
+    losses = None if isinstance(objective, ONLY_GRADIENTS) else (objective(*views).item(), objective(*moved).item())
+    return Contrast(views[0] @ views[1].T, moved[0] @ moved[1].T, losses, probe(objective, anchors, positives))
 
 
 def step(objective: Objective, anchors: Tensor, positives: Tensor, length: float) -> tuple[Tensor, Tensor]:

@@ -177,14 +177,10 @@ def _tokens(
 def _numbers_of_embeddings(model: MultitaskModel, task: str, types: list[list[int]], embeddings: Tensor) -> Tensor:
     """The numbers of a task's prediction for copies of a row with other word embeddings, [copies, tokens, hidden]."""
     copies, tokens, _ = embeddings.shape
-    starts = np.cumsum([0, *map(len, types)])
     # The embeddings take the place of the table of words, and their numbers that of token ids.
-    ids = [
-        first + start + np.arange(len(each))
-        for start, each in zip(starts, types, strict=False)
-        for first in range(0, copies * tokens, tokens)
-    ]
-    batch = PackedBatch.from_sequences(ids, [np.array(each) for each in types for _ in range(copies)])
+    ids = np.split(np.arange(copies * tokens).reshape(copies, tokens), np.cumsum([*map(len, types)])[:-1], axis=1)
+    sequences = [row for each in ids for row in each], [np.array(each) for each in types for _ in range(copies)]
+    batch = PackedBatch.from_sequences(*sequences)
     table = {"encoder.embeddings.word.weight": embeddings.flatten(0, 1)}
     outputs = functional_call(model, table, (batch.to(embeddings.device), {task: copies}))[task]
     return predicted_numbers(model.tasks[task], outputs)

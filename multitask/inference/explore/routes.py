@@ -131,7 +131,7 @@ async def views(request: Request) -> HTMLResponse:
     content = _render(
         "views",
         models=service_of(request).models,
-        dev_sets=dev_sets,
+        corpora=[(name, f"{name}: {len(found.sentences)} dev sentences") for name, found in dev_sets.items()],
         examples={
             name: next(iter(found.rows.values())).texts[:EXAMPLES].tolist()
             for name, found in dev_sets.items()
