@@ -132,15 +132,11 @@ class Description:
 
 @dataclass(frozen=True)
 class TableScores:
-    """A table with all its scores.
-
-    Args:
-        description: of the table.
-        lines: of the file, those of this table.
-    """
+    """A table with all its scores."""
 
     description: Description
     lines: pandas.DataFrame
+    """Of the file, those of this table."""
 
     @cached_property
     def rows(self) -> pandas.DataFrame:
@@ -208,23 +204,19 @@ class Results:
         except (pyarrow.ArrowException, OSError) as error:
             raise _foreign(path, f"not a Parquet file ({str(error).splitlines()[0]:.80})") from None
         about = (found.schema.metadata or {}).get(METADATA)
-        if about is None or any(LINE.get(one.name) != one.type for one in found.schema):
+        known = all(LINE.get(one.name) == one.type for one in found.schema)
+        if about is None or not known or not set(LINE) - set(NEW) <= set(found.column_names):
             raise _foreign(path, "another Parquet file")
         described: _Descriptions = read_as(_Descriptions, about.decode(errors="replace"), path)
         if described.version not in READABLE:
             raise _foreign(path, "written by another version")
-        if not set(LINE) - set(NEW) <= set(found.column_names):
-            raise _foreign(path, "another Parquet file")
         lines = frame_of(found)
-        if set(lines.table) != {one.table for one in described.tables}:
-            raise _foreign(path, "lines of other tables than its metadata describe")
         for text in lines.point.unique():
             read_as(dict[str, Any], text, path)
-        for one in described.tables:
-            known = {(column.task, column.metric) for column in one.columns}
-            of_table = lines[lines.table == one.table]
-            if stray := sorted(set(zip(of_table.task, of_table.metric, strict=True)) - known):
-                raise _foreign(path, f"table {one.table} has no column {' '.join(stray[0])}")
+        columns = {(one.table, column.task, column.metric) for one in described.tables for column in one.columns}
+        stray = {(line.table, line.task, line.metric) for line in lines.itertuples()} - columns
+        if stray or set(lines.table) != {one.table for one in described.tables}:
+            raise _foreign(path, f"lines of other tables and columns than its metadata describe {sorted(stray)[:1]}")
         return cls(tuple(TableScores(one, lines[lines.table == one.table]) for one in described.tables))
 
     def save(self, path: Path) -> None:

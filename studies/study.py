@@ -23,18 +23,12 @@ if TYPE_CHECKING:  # the engine reads this module, and must not import what draw
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper whose claims are checked.
-
-    Args:
-        key: anchor of its part of the study's page.
-        name: its short name.
-        reference: arXiv number, or venue and year.
-        title: its title.
-    """
+    """A paper whose claims are checked."""
 
     key: str
     name: str
     reference: str
+    """arXiv number, or venue and year."""
     title: str
 
     @property
@@ -77,7 +71,7 @@ def studies_by_name() -> dict[str, Study]:
 
 
 def all_studies() -> tuple[Study, ...]:
-    """The studies of all folders here, by the folder's name."""
+    """The studies of all folders here."""
     return tuple(studies_by_name().values())
 
 

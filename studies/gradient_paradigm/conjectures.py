@@ -21,31 +21,10 @@ from multitask.objectives.base import Objective, Pairs
 from multitask.objectives.closed_forms import INFONCE, MAT, MET, MPT, RATIOS, Negatives
 from multitask.runs.artefact import Weights
 from multitask.stages.run_stage import OpenRun
+from studies.gradient_paradigm import simulation_outcomes as outcomes
 from studies.gradient_paradigm.random_configurations import Configurations, Tally, tangent
 from studies.gradient_paradigm.simulate import SimulationConfig
-from studies.gradient_paradigm.simulation_outcomes import (
-    BOUND,
-    BOUND_WITH_CONSTANTS,
-    CLOSER,
-    CONDITION,
-    CONSTANT_RATIOS,
-    DIMENSIONS,
-    DYNAMIC_RATIOS,
-    GAP_AT_END,
-    GAP_THROUGHOUT,
-    LARGEST,
-    MAJORITY,
-    MORE_OFTEN,
-    PAIRS,
-    STEP_SIZES,
-    SUFFICIENT,
-    TEMPERATURES,
-    TRAINED_DIMENSIONS,
-    TRAINED_PAIRS,
-    Estimate,
-    as_json,
-    case_of,
-)
+from studies.gradient_paradigm.simulation_outcomes import Estimate, as_json, case_of
 from studies.gradient_paradigm.simulations import DISSIPATIONS, PARADIGM, USED, run_simulations
 
 ROUNDING = 1e-5
@@ -69,12 +48,12 @@ def compute(_models: Sequence[Weights], _data: Path, config: SimulationConfig, r
 def check_conjectures(config: SimulationConfig) -> list[Estimate]:
     """Estimates of all statements, for each case, batch size and dimension."""
     estimates: list[Estimate] = []
-    for pairs, dim in product(TRAINED_PAIRS, TRAINED_DIMENSIONS):
+    for pairs, dim in product(outcomes.TRAINED_PAIRS, outcomes.TRAINED_DIMENSIONS):
         tally = Tally(config.seed, pairs, dim, config.training_trials)
         for drawn in tally:
             dissipation(drawn, config.training_steps, tally)
         estimates += tally.estimates()
-    for pairs, dim in product(PAIRS, DIMENSIONS):
+    for pairs, dim in product(outcomes.PAIRS, outcomes.DIMENSIONS):
         tally = Tally(config.seed, pairs, dim, config.trials)
         for drawn in tally:
             anchor = Anchor(drawn)
@@ -93,18 +72,18 @@ def dissipation(drawn: Configurations, steps: int, tally: Tally) -> None:
     negatives less the mean angle of positives. A batch counts if the two trainings differ. Batches take the step sizes
     λ in turn. The weaker statement compares the gaps after the last step, the stronger statement after every step.
     """
-    turn = torch.arange(len(drawn.u)) % len(STEP_SIZES)
-    step_size = torch.tensor(STEP_SIZES)[turn]
+    turn = torch.arange(len(drawn.u)) % len(outcomes.STEP_SIZES)
+    step_size = torch.tensor(outcomes.STEP_SIZES)[turn]
     without = trained_gaps(drawn, step_size, steps, None)
     for loss in DISSIPATIONS:
         gaps = trained_gaps(drawn, step_size, steps, loss)
         difference = gaps - without  # [steps + 1, trials]
         differs = difference.abs().amax(0) > ROUNDING
         found = {"start": gaps[0], "end": gaps[-1], "end_without": without[-1]}
-        for place, size in enumerate(STEP_SIZES):
+        for place, size in enumerate(outcomes.STEP_SIZES):
             case, applies = case_of(loss, size), differs & (turn == place)
-            tally.count(GAP_AT_END, case, difference[-1] < 0, applies, found)
-            tally.count(GAP_THROUGHOUT, case, (difference <= ROUNDING).all(0), applies, found)
+            tally.count(outcomes.GAP_AT_END, case, difference[-1] < 0, applies, found)
+            tally.count(outcomes.GAP_THROUGHOUT, case, (difference <= ROUNDING).all(0), applies, found)
 
 
 def trained_gaps(drawn: Configurations, step_size: Tensor, steps: int, loss: str | None) -> Tensor:
@@ -179,14 +158,14 @@ def weight(anchor: Anchor, tally: Tally) -> None:
     Dominant means more than half, or more than any other negative's part. An anchor counts if the paradigm's gate lets
     its gradient through.
     """
-    for temperature in TEMPERATURES:
+    for temperature in outcomes.TEMPERATURES:
         weights = anchor.weights(temperature)
         parts = weights * (anchor.products[:, 1:, 1:] @ weights[..., None])[..., 0]  # [trials, negatives]
         parts /= parts.sum(-1, keepdim=True)
         own = parts.gather(1, anchor.hardest[:, None])[:, 0]
         found = {"part": own, "weight": weights.amax(-1), "largest_part": parts.amax(-1)}
-        tally.count(MAJORITY, f"{temperature:g}", own > 0.5, anchor.trained, found)
-        tally.count(LARGEST, f"{temperature:g}", own >= parts.amax(-1), anchor.trained, found)
+        tally.count(outcomes.MAJORITY, f"{temperature:g}", own > 0.5, anchor.trained, found)
+        tally.count(outcomes.LARGEST, f"{temperature:g}", own >= parts.amax(-1), anchor.trained, found)
 
 
 def ratio(anchor: Anchor, tally: Tally) -> None:
@@ -201,20 +180,20 @@ def ratio(anchor: Anchor, tally: Tally) -> None:
     alpha, beta = anchor.positive.acos(), anchor.hardest_cosine.acos()
     between = anchor.products[:, 0, 1:].gather(1, anchor.hardest[:, None])[:, 0] / (alpha.sin() * beta.sin())
     alone, together = one_hot(anchor.hardest, anchor.negatives.shape[1]).float(), anchor.weights(PARADIGM.weight)
-    constants = {f"{value:g}": torch.full_like(alpha, value) for value in CONSTANT_RATIOS}
-    ratios = {**constants, **{name: RATIOS[name](alpha, beta) for name in DYNAMIC_RATIOS}}
-    for step_size in STEP_SIZES:
+    constants = {f"{value:g}": torch.full_like(alpha, value) for value in outcomes.CONSTANT_RATIOS}
+    ratios = {**constants, **{name: RATIOS[name](alpha, beta) for name in outcomes.DYNAMIC_RATIOS}}
+    for step_size in outcomes.STEP_SIZES:
         low, high = lemma_1_bounds(alpha, beta, between, step_size)
         met = {name: (low < value) & (value < high) for name, value in ratios.items()}
         for name, value in ratios.items():
             case = case_of(name, step_size)
             found = {"positive": alpha, "negative": beta, "between": between, "ratio": value, "low": low, "high": high}
-            tally.count(CONDITION, case, met[name], anchor.trained, found)
+            tally.count(outcomes.CONDITION, case, met[name], anchor.trained, found)
             if name != "1":
-                tally.count(MORE_OFTEN, case, met[name], anchor.trained & (met[name] != met["1"]), found)
+                tally.count(outcomes.MORE_OFTEN, case, met[name], anchor.trained & (met[name] != met["1"]), found)
             suffices = anchor.comes_closer(alone, value, step_size)
-            tally.count(SUFFICIENT, case, suffices, anchor.trained & met[name], found)
-            tally.count(CLOSER, case, anchor.comes_closer(together, value, step_size), anchor.trained, found)
+            tally.count(outcomes.SUFFICIENT, case, suffices, anchor.trained & met[name], found)
+            tally.count(outcomes.CLOSER, case, anchor.comes_closer(together, value, step_size), anchor.trained, found)
 
 
 def lemma_1_bounds(positive: Tensor, negative: Tensor, cosine: Tensor, step_size: float) -> tuple[Tensor, Tensor]:
@@ -262,5 +241,7 @@ def bounds(drawn: Configurations, tally: Tally) -> None:
         constant = math.log1p((drawn.u.shape[1] - 1) * math.exp(-ENSURED_GAPS[objective] / INFONCE.temperature))
         found = {"infonce": contrastive, "loss": loss}
         multiple = slope / INFONCE.temperature * loss
-        tally.count(BOUND, objective.name, loss >= INFONCE.temperature * contrastive, always, found)
-        tally.count(BOUND_WITH_CONSTANTS, objective.name, contrastive <= multiple + constant + ROUNDING, always, found)
+        tally.count(outcomes.BOUND, objective.name, loss >= INFONCE.temperature * contrastive, always, found)
+        tally.count(
+            outcomes.BOUND_WITH_CONSTANTS, objective.name, contrastive <= multiple + constant + ROUNDING, always, found
+        )

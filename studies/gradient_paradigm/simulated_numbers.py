@@ -66,11 +66,13 @@ def fall(dissipation: Array, simulations: Simulations, level: float) -> Array:
     return np.array(gaps)
 
 
-def _maps(simulations: Simulations, reduced: Callable[[Array], float]) -> dict[str, Quantity]:
+def _maps(simulations: Simulations, called: str, reduced: Callable[[Array], float]) -> dict[str, Quantity]:
     """A number of each loss's map of dissipation."""
     maps, errors = simulations.dissipation, simulations.dissipation_error
     return {
-        NAMES[loss]: Simulated(lambda sign, loss=loss: float(reduced(maps[loss] + sign * errors[loss])))  # type: ignore[misc]
+        called.format(NAMES[loss]): Simulated(
+            lambda sign, loss=loss: float(reduced(maps[loss] + sign * errors[loss]))  # type: ignore[misc]
+        )
         for loss in maps
     }
 
@@ -78,17 +80,17 @@ def _maps(simulations: Simulations, reduced: Callable[[Array], float]) -> dict[s
 def _before(simulations: Simulations) -> dict[str, Quantity]:
     """The least dissipation where the negatives are not farther than the positive, by loss."""
     nearer = simulations.negative_means <= simulations.positive_means[:, None]
-    return {f"{name}, before": of for name, of in _maps(simulations, lambda map_: map_[nearer].min()).items()}
+    return _maps(simulations, "{}, before", lambda map_: map_[nearer].min())
 
 
 def _beyond(simulations: Simulations) -> dict[str, Quantity]:
     """The highest of the rows' least dissipation, by loss."""
-    return {f"{name}, at last": of for name, of in _maps(simulations, lambda map_: map_.min(1).max()).items()}
+    return _maps(simulations, "{}, at last", lambda map_: map_.min(1).max())
 
 
 def _half(simulations: Simulations) -> dict[str, Quantity]:
     """The gap, in radians, at which InfoNCE's dissipation has fallen to half."""
-    of = _maps(simulations, lambda map_: fall(map_, simulations, 0.5).max())
+    of = _maps(simulations, "{}", lambda map_: fall(map_, simulations, 0.5).max())
     return {"half at a gap of at most": of["InfoNCE"]}
 
 
@@ -127,19 +129,13 @@ def _acts(simulations: Simulations, loss: str) -> Array:
 
 def _ratio_above_one(simulations: Simulations, loss: str) -> dict[str, Quantity]:
     """The share of the area with a ratio above 1, which the grid tells up to the squares that a border runs through."""
-
-    def corners(cells: Array) -> Array:  # of each square of the grid, [4, rows - 1, columns - 1]
-        return np.stack([cells[:-1, :-1], cells[1:, :-1], cells[:-1, 1:], cells[1:, 1:]])
-
-    inside, above = corners(_acts(simulations, loss)).all(0), corners(simulations.ratio[loss] > 1)
-
-    def share(direction: float) -> float:
-        counted = above[:, inside]
-        if not direction:
-            return float(counted.mean())
-        return float((counted.any(0) if direction > 0 else counted.all(0)).mean())
-
-    return {"share of the angles": Simulated(share)}
+    inside, above = (
+        np.stack([cells[:-1, :-1], cells[1:, :-1], cells[:-1, 1:], cells[1:, 1:]])  # corners of each square
+        for cells in (_acts(simulations, loss), simulations.ratio[loss] > 1)
+    )
+    counted = above[:, inside.all(0)]
+    least, share, most = (float(of.mean()) for of in (counted.all(0), counted, counted.any(0)))
+    return {"share of the angles": Simulated(lambda sign: most if sign > 0 else least if sign < 0 else share)}
 
 
 def _median_ratio(simulations: Simulations, loss: str) -> dict[str, Quantity]:

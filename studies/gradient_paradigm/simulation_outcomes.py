@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -75,10 +75,9 @@ class Simulations:
     def save(self, path: Path) -> None:
         """Write an .npz. The arrays of a mapping are named like `dissipation.infonce`."""
         arrays: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            named = value.items() if isinstance(value, Mapping) else [("", value)]
-            arrays |= {f"{field.name}.{name}" if name else field.name: array for name, array in named}
+        for name, value in vars(self).items():
+            parts = {f"{name}.{part}": of for part, of in value.items()} if isinstance(value, Mapping) else {}
+            arrays |= parts or {name: value}
         with atomic_file(path) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **arrays)
 
@@ -88,10 +87,7 @@ class Simulations:
         values: dict[str, Any] = {}
         for key, array in read_arrays(path).items():
             name, _, part = key.partition(".")
-            if part:
-                values.setdefault(name, {})[part] = array
-            else:
-                values[name] = array
+            values[name] = {**values.get(name, {}), part: array} if part else array
         return cls(**values)
 
 
@@ -165,14 +161,8 @@ def case_of(name: str, step_size: float) -> str:
 
 def as_json(estimates: list[Estimate]) -> list[dict[str, Any]]:
     """Estimates with their rates and bounds."""
-    return [
-        {
-            **vars(estimate),
-            "rate": None if math.isnan(estimate.rate) else estimate.rate,
-            "interval": estimate.interval(),
-        }
-        for estimate in estimates
-    ]
+    rates = [None if math.isnan(one.rate) else one.rate for one in estimates]
+    return [{**vars(one), "rate": rate, "interval": one.interval()} for one, rate in zip(estimates, rates, strict=True)]
 
 
 def from_json(values: list[dict[str, Any]]) -> list[Estimate]:

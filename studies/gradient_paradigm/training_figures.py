@@ -35,14 +35,7 @@ def over_training(
 ) -> Picture | None:
     """A value over training, means over seeds with bands of one standard deviation. None if no row has two points.
 
-    Args:
-        results: of the rows' table.
-        rows: a line's name -> its row's key.
-        track: of a run.
-        ylabel: what the values are.
-        caption: of the figure.
-        graded: whether lines are values of a parameter.
-        scale: of the values.
+    `rows` has the keys of rows by the names of their lines; `graded` if these are values of a parameter.
     """
     seen = {name: [track(run) for run in results.runs.get(row, ())] for name, row in rows.items()}
     drawn = {name: over_seeds(seeds) for name, seeds in seen.items() if seeds and min(map(len, seeds)) > 1}

@@ -30,7 +30,7 @@ Entry = Mapping[str, Any]
 
 
 def changed(config: Any, settings: Entry, usual: Sequence[str] = ()) -> Any:
-    """A configuration with other settings, and with the report's for those in `usual`; parts keep their other settings."""
+    """A configuration with other settings, and the report's for those in `usual`. Parts keep their other settings."""
     found = {
         name: changed(getattr(config, name), value) if isinstance(value, Mapping) else value
         for name, value in settings.items()

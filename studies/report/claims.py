@@ -26,7 +26,7 @@ decides), `only_if` (what makes it testable: rows whose lowest mean of a measure
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from math import degrees
 from pathlib import Path
 from typing import Any, Literal
@@ -67,20 +67,7 @@ class UntestedError(Exception):
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of a paper that results can decide.
-
-    Args:
-        key: of the claim.
-        paper: key of the paper that makes the statement.
-        section: where the paper makes it.
-        text: the statement.
-        criterion: what the results must show for the claim to be reproduced.
-        kind: a `claim` counts for or against the paper. A statement `beyond the paper` is about a regime or a measure
-            that the paper does not claim. A `theorem` is proved and checked by tests; results only illustrate it.
-        tables: the tables that can decide it, the first that was run; empty if other numbers do.
-        only_if: what makes it testable.
-        condition: what must hold.
-    """
+    """A statement of a paper that results can decide, as an entry `[[claim]]` has it."""
 
     key: str
     paper: str
@@ -88,9 +75,12 @@ class Claim:
     text: str
     criterion: str
     kind: str = "claim"
+    """A `claim` counts for or against the paper. A statement `beyond the paper` is about a regime or a measure that the
+    paper does not claim. A `theorem` is proved and checked by tests; results only illustrate it."""
     tables: tuple[Mapping[str, str], ...] = ()
     only_if: Condition | None = None
     condition: Condition = field(default_factory=dict)
+    """What must hold."""
 
 
 def read_claims(path: Path) -> tuple[Claim, ...]:
@@ -135,10 +125,7 @@ def judge(
 ) -> pandas.DataFrame:
     """Every claim with its verdict: the fields of `Claim` for readers, `status`, and the `evidence` as text.
 
-    Args:
-        claims: of papers.
-        tables: results of tables by key. Tables that were not run are missing.
-        numbers: further kinds of numbers, by the first key of their leaves.
+    Tables that were not run are missing. `numbers` are further kinds of numbers, by the first key of their leaves.
     """
     about = ["key", "paper", "section", "text", "criterion", "kind"]
     lines = [(*(getattr(claim, name) for name in about), *_verdict(claim, tables, numbers)) for claim in claims]
@@ -179,21 +166,14 @@ def decided(statement: Statement, theorem: bool = False) -> tuple[Status, str]:
         return "reproduced", found
     if statement.refuted():
         return "not reproduced", found
-    unsure, (_, least) = ", ".join(statement.open()), statement.least()
-    left = f"left open by the correction for several tests: {unsure}" if unsure else ""
+    _, least = statement.least()
     power = f"the smallest effect that these results could show with {POWER:.0%} power: {least}" if least else ""
-    return "undecided", "; ".join(filter(None, (found, left, power)))
+    return "undecided", "; ".join(filter(None, (found, power)))
 
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Turns conditions into statements on the results of a table.
-
-    Args:
-        results: of the table; None for claims about other numbers.
-        numbers: further kinds of numbers, by the first key of their leaves.
-        column: of scores.
-    """
+    """Turns conditions into statements on the results of a table; there is none for claims about other numbers."""
 
     results: TableResults | None
     numbers: Mapping[str, Numbers]
@@ -280,15 +260,13 @@ class Evaluator:
             weights = dict.fromkeys(rows, 1 / len(rows)) | dict.fromkeys(others, -1 / len(others))
             yield f"{condition.get('column', self.column)}, {condition['called']}", weights
             return
-        rows, others = map(_list, (condition["row"], condition.get("less", [])))
+        rows, others = (list(map(self._row, _list(of))) for of in (condition["row"], condition.get("less", [])))
         count = max(len(rows), len(others))
-        rows, others = ([self._row(row) for row in of] * (count if len(of) == 1 else 1) for of in (rows, others))
-        if others:
-            for row, other in zip(rows, others, strict=True):
-                yield f"{self._label(row)} less {self._label(other)}", {row: 1.0, other: -1.0}
-        else:
-            for row in rows:
-                yield self._label(row), {row: 1.0}
+        rows, others = (of * (count if len(of) == 1 else 1) for of in (rows, others))
+        empty: list[str] = [""] * count
+        for row, other in zip(rows, others or empty, strict=True):
+            name = self._label(row) + (f" less {self._label(other)}" if other else "")
+            yield name, {row: 1.0, **({other: -1.0} if other else {})}
 
     def _row(self, row: Any) -> str:
         """A row's key; `{best = L}` is the row of a list with the highest score."""
@@ -342,25 +320,22 @@ class Evaluator:
         """
         known = self._known
         tasks = [task for task in columns if all((row, task) in known.scores for row in rows)]
-        gains = {
-            (task, row, other): known.difference({row: 1, other: -1}, task)
-            for task in tasks
-            for row, other in permutations(rows, 2)
-        }
-        found = {of: gain for of, gain in gains.items() if gain is not None}
-        if len(tasks) < 2 or len(found) < len(gains):
+        gains: dict[tuple[str, str, str], Uncertain] = {}
+        for task, (row, less) in product(tasks, permutations(rows, 2)):
+            if (gain := known.difference({row: 1, less: -1}, task)) is None:
+                raise UntestedError
+            gains[task, row, less] = gain
+        if len(tasks) < 2:
             raise UntestedError
         best = {task: max(rows, key=lambda row: known.mean(row, task)) for task in tasks}
-        own = {
-            (a, b): Bound(f"{a}, {self._label(best[a])} less {self._label(best[b])}", found[a, best[a], best[b]])
-            for a, b in permutations(tasks, 2)
-            if best[a] != best[b]
-        }
-        differ = [Combined([own[a, b], own[b, a]], every=True) for a, b in combinations(tasks, 2) if (a, b) in own]
-        as_good = [
-            [Bound(task, gain, equal, above=False) for (task, _, less), gain in found.items() if less == row]
-            for row in rows
-        ]
+
+        def own(task: str, other: str) -> Bound:
+            row, less = best[task], best[other]
+            return Bound(f"{task}, {self._label(row)} less {self._label(less)}", gains[task, row, less])
+
+        pairs = [(a, b) for a, b in combinations(tasks, 2) if best[a] != best[b]]
+        differ = [Combined([own(a, b), own(b, a)], every=True) for a, b in pairs]
+        as_good = [[Bound(a, g, equal, above=False) for (a, _, less), g in gains.items() if less == r] for r in rows]
         one_for_all = Combined([Combined(of, every=True) for of in as_good], every=False)
         return Combined(differ, every=False, opposite=one_for_all)
 

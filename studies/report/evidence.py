@@ -5,15 +5,15 @@ refuted if the interval shows the opposite. A statement that something is better
 difference is surely smaller than the margin, so that both count as equal. That is one of the two one-sided tests (TOST,
 Schuirmann 1987); the other one, that it is not worse either, does not matter for such a statement.
 
-`Combined` statements must all hold, or at least one of them. If all must hold, each is tested at the full level (Berger
-1982), and the opposite, that some statement fails, at the level divided by their number. If some statement suffices,
-the levels are the other way round.
+Of `Combined` statements all must hold, or at least one. If all must hold, each is tested at the full level (Berger
+1982), and the opposite, that some statement fails, at the level divided by their number. If one suffices, each is
+tested at the level divided by their number, and the opposite, that all fail, at the full level.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from multitask.evaluation.statistics import LEVEL
 from studies.report.text import signed
@@ -34,30 +34,6 @@ class Quantity(Protocol):
 
     def detectable(self, bound: float, level: float) -> float:
         """The smallest true value that would be shown to be above the bound with a probability of `POWER`."""
-
-
-class Statement(Protocol):
-    """What a claim says of results."""
-
-    @property
-    def text(self) -> str:
-        """What was found."""
-
-    @property
-    def sure(self) -> float:
-        """By how much the interval lies beyond the bound; negative if it does not."""
-
-    def shown(self, level: float = LEVEL) -> bool:
-        """Whether it holds."""
-
-    def refuted(self, level: float = LEVEL) -> bool:
-        """Whether its opposite holds."""
-
-    def least(self, level: float = LEVEL) -> tuple[float, str]:
-        """The smallest effect that could have been shown: its distance from the bound, and its text."""
-
-    def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
-        """What only the correction for several tests leaves open, with its interval at the corrected level."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +59,12 @@ class Bound:
 
     @property
     def text(self) -> str:
+        """What was found."""
         return self._named(self.number.value, LEVEL)
 
     @property
     def sure(self) -> float:
+        """By how much the interval lies beyond the bound; negative if it does not."""
         return self._reach(LEVEL)[0]
 
     def _reach(self, level: float) -> tuple[float, float]:
@@ -99,21 +77,17 @@ class Bound:
         return f"{self.name} {self.form(value)}{bounds}".lstrip()
 
     def shown(self, level: float = LEVEL) -> bool:
+        """Whether it holds."""
         return self._reach(level)[0] > 0
 
     def refuted(self, level: float = LEVEL) -> bool:
+        """Whether its opposite holds."""
         return self._reach(level)[1] < self.margin and not self.shown()
 
     def least(self, level: float = LEVEL) -> tuple[float, str]:
+        """The smallest effect that could have been shown: its distance from the bound, and its text."""
         distance = self.number.detectable(self.bound, level) - self.bound
         return distance, self._named(self.bound + distance if self.above else self.bound - distance)
-
-    def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
-        """The number, if its 95% interval shows or refutes it, and those of these levels do neither."""
-        if self.shown(show) or self.refuted(refute) or not (self.shown() or self.refuted()):
-            return []
-        level = show if self.shown() else refute
-        return [f"{self._named(self.number.value, level)} at {1 - level:.1%}"]
 
 
 @dataclass(frozen=True)
@@ -125,14 +99,14 @@ class Combined:
         every: whether all must hold.
         note: added to what was found.
         can: what results can decide, if they lack something.
-        opposite: what refutes the statement, if that is about other numbers; then nothing is left open by a correction.
+        opposite: what refutes the statement, if that is about other numbers.
     """
 
-    parts: Sequence[Statement]
+    parts: Sequence["Statement"]
     every: bool
     note: str = ""
     can: Literal["show or refute", "show", "refute"] = "show or refute"
-    opposite: Statement | None = None
+    opposite: "Statement | None" = None
 
     def _levels(self, show: float, refute: float) -> tuple[float, float]:
         """The levels at which each part is shown and refuted."""
@@ -172,7 +146,6 @@ class Combined:
         choose, nothing = (max, (0.0, "")) if self.every else (min, (inf, "nothing"))
         return choose(found, key=lambda least: least[0], default=nothing)
 
-    def open(self, show: float = LEVEL, refute: float = LEVEL) -> list[str]:
-        if self.opposite is not None or (self.refuted(refute) if self.every else self.shown(show)):
-            return []
-        return [number for part in self.parts for number in part.open(*self._levels(show, refute))]
+
+Statement: TypeAlias = Bound | Combined
+"""What a claim says of results."""

@@ -98,7 +98,6 @@ def lines(
     ylabel: str = "",
     places: Sequence[str] = (),
     bars: bool = False,
-    connected: bool = True,
     graded: bool = False,
     scale: tuple[str, str] = ("linear", "linear"),
     size: tuple[float, float] = (2.8, 2.1),
@@ -113,9 +112,8 @@ def lines(
         ylabel: what the values are.
         places: names of the places 0, 1 and so on; otherwise places are numbers.
         bars: draw bars instead of bands.
-        connected: draw lines between the points.
         graded: colour the lines by their order, for values of a parameter.
-        scale: of the x and the y axis. A logarithmic axis has no band where it would reach below 0.
+        scale: of both axes. A logarithmic axis has no band where it would reach below 0.
         size: inches of a panel.
         level: draw a dashed line here.
     """
@@ -133,7 +131,7 @@ def lines(
             axes.set(title=fill(heading, 40), xscale=scale[0], yscale=scale[1])
             for name in of:
                 style = {"markersize": 3.5, "linewidth": 1.2, **line_style(names.index(name), colours)}
-                _line(axes, of[name], name, {**style, "linestyle": "-" if connected else "none"}, bars)
+                _line(axes, of[name], name, style, bars)
             if level is not None:
                 axes.axhline(level, **DASHED)
             if places:
@@ -301,9 +299,7 @@ def _inline(document: str, title: str, width: float) -> str:
     svg = re.sub(r' id="[A-Za-z][\w.]*_\d+"', "", svg)
     svg = svg.replace(INK, "currentColor")
     text = escape(title)
-    # On a narrow screen a figure scrolls: smaller than three quarters of its size, its text could not be read.
-    size = f"min-width: {0.75 * width:.1f}in; max-width: {width:.1f}in"
-    head = f'<svg role="img" style="{size}" aria-label="{text}"'
+    head = f'<svg role="img" style="max-width: {width:.1f}in" aria-label="{text}"'
     return svg.replace("<svg", head, 1).replace(">", f"><title>{text}</title>", 1)
 
 

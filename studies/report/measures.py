@@ -53,21 +53,11 @@ def shrinks(statistic: str) -> Measure:
     return measure
 
 
-def fall() -> Measure:
-    """The highest dev score less the dev score at the end of training."""
-    return lambda run: max(curve) - curve[-1] if len(curve := run.curve(SCORE)) > 1 else None
-
-
-def last_score() -> Measure:
-    """The dev score at the end of training."""
-    return lambda run: curve[-1] if (curve := run.curve(SCORE)) else None
-
-
 MEASURES: Mapping[str, Callable[..., Measure]] = {
     "last": last,
     "highest": highest,
     "shrinks": shrinks,
-    "fall": fall,
-    "last score": last_score,
+    "fall": lambda: lambda run: max(curve) - curve[-1] if len(curve := run.curve(SCORE)) > 1 else None,
+    "last score": lambda: lambda run: curve[-1] if (curve := run.curve(SCORE)) else None,
 }
-"""Measures of training by their names in conditions."""
+"""Measures of training by their names in conditions. A fall is the highest dev score less that at the end."""

@@ -17,6 +17,8 @@ from studies.report.sections import Section
 
 INTERVAL = re.compile(r'(<td style="text-align:right">[^\[]*?) (\[[^<]*)</td>')
 """In a cell of numbers: the interval and what follows stand below the number."""
+WIDTH = re.compile(r"max-width: ([\d.]+)in")
+"""Of a picture."""
 Pictures = Mapping[str, Picture]
 """Pictures by the paths under which a page's Markdown has them."""
 
@@ -64,7 +66,10 @@ class _Renderer(RendererHTML):
     """HTML whose pictures stand within the page, whose tables scroll, and whose headings have anchors."""
 
     def image(self, tokens: Any, place: int, options: Any, env: Any) -> str:
-        return f'<figure tabindex="0">{env[tokens[place].attrs["src"]].svg}</figure>'
+        # On a narrow screen a figure scrolls: smaller than three quarters of its size, its text could not be read.
+        svg = str(env[tokens[place].attrs["src"]].svg)
+        svg = WIDTH.sub(lambda size: f"min-width: {0.75 * float(size[1]):.1f}in; {size[0]}", svg, 1)
+        return f'<figure tabindex="0">{svg}</figure>'
 
     def heading_open(self, tokens: Any, place: int, options: Any, env: Any) -> str:
         title = "".join(of.content for of in tokens[place + 1].children if of.type in ("text", "text_special"))

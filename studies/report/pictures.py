@@ -13,7 +13,7 @@ from studies.results import TableScores
 LEAST = 3
 """Values that a parameter needs for a picture of its own."""
 NAMES = {
-    "rate": "learning rate",
+    "rate": "learning rate, multiples of the default one",
     "share": "share removed",
     "limit": "sentences",
     "pretraining": "batch size of pre-training",
@@ -67,8 +67,8 @@ def _sweep(table: TableScores, parameter: str, rows: Mapping[str, Mapping[float,
         drawn = {name: [(values.index(v), *_bounds(cells.loc[r])) for v, r in of.items()] for name, of in rows.items()}
         panels[heading] = {name: sorted(p for p in of if np.isfinite(p[1])) for name, of in drawn.items()}
     axis, title = NAMES.get(parameter, parameter.replace("_", " ")), f"{table.description.title}, by {parameter}"
-    places = [_place(table, rows, value) for value in values]
-    return Picture(lines(panels, f"{axis} (95% intervals)", title, places=places), title)
+    svg = lines(panels, f"{axis} (95% intervals)", title, places=[f"{value:g}" for value in values])
+    return Picture(svg, title)
 
 
 def _is_number(value: Any) -> bool:
@@ -76,41 +76,14 @@ def _is_number(value: Any) -> bool:
 
 
 def _lines(table: TableScores, parameter: str) -> dict[str, dict[float, str]]:
-    """Keys of rows by the parameter's value, by what the labels of a line share; lines with at least three values."""
-    lines: defaultdict[tuple[Any, ...], dict[float, str]] = defaultdict(dict)
+    """Keys of rows by the parameter's value, by the values of the others; lines with at least three values."""
+    lines: defaultdict[str, dict[float, str]] = defaultdict(dict)
     for row, point in table.rows.point.items():
         if _is_number(point.get(parameter)):
-            lines[tuple((k, v) for k, v in point.items() if k != parameter)][point[parameter]] = str(row)
-    found = {others: of for others, of in lines.items() if len(of) >= LEAST}
-    named = {_shared(table, of): of for of in found.values()}
-    if len(named) == len(found) and "" not in named:
-        return named
-    return {", ".join(f"{NAMES.get(k, k)} {v}" for k, v in others) or parameter: of for others, of in found.items()}
-
-
-def _words(table: TableScores, line: Mapping[float, str]) -> tuple[list[list[str]], list[int]]:
-    """The words of the rows' labels, and the places of the words by which they differ."""
-    words = [str(table.rows.label[row]).split() for row in line.values()]
-    if len({len(of) for of in words}) > 1:
-        return words, []
-    return words, [place for place, of in enumerate(zip(*words, strict=True)) if len(set(of)) > 1]
-
-
-def _shared(table: TableScores, line: Mapping[float, str]) -> str:
-    """What the rows' labels share, without the word for the value; empty if they differ by more than one word."""
-    words, varied = _words(table, line)
-    if len(varied) != 1:
-        return ""
-    return " ".join(word for place, word in enumerate(words[0]) if place != varied[0]).strip(",:")
-
-
-def _place(table: TableScores, rows: Mapping[str, Mapping[float, str]], value: float) -> str:
-    """The value as the rows' labels have it, if they differ by this word only; otherwise the value itself."""
-    for line in rows.values():
-        words, varied = _words(table, line)
-        if value in line and len(varied) == 1:
-            return words[list(line).index(value)][varied[0]].strip(",:")
-    return f"{value:g}"
+            others = {name: value for name, value in point.items() if name != parameter}
+            name = ", ".join(f"{NAMES.get(k, k)} {v}" if _is_number(v) else str(v) for k, v in others.items())
+            lines[name or parameter][point[parameter]] = str(row)
+    return {name: of for name, of in lines.items() if len(of) >= LEAST}
 
 
 def _bounds(cell: "pandas.Series[Any]") -> tuple[float, float, float]:

@@ -15,13 +15,7 @@ from studies.report.table_results import TableResults
 
 @dataclass(frozen=True)
 class PresetResults:
-    """All that a report shows.
-
-    Args:
-        record: what the preset ran.
-        tables: the results of every table that has scores.
-        folder: of all artefacts.
-    """
+    """All that a report shows: what the preset ran, the results of every table with scores, the folder of all runs."""
 
     record: Record
     tables: tuple[TableResults, ...]
@@ -30,17 +24,16 @@ class PresetResults:
     @classmethod
     def read(cls, folder: Path, preset: str) -> Self:
         """Read a preset's record and results. Raises InputError when it was never run, or a run is damaged."""
+
+        def artefact(name: str) -> Artefact:
+            return Artefact(folder / name)
+
         record = Record.read(folder, preset)
         for name in sorted(record.artefacts()):
-            Artefact(folder / name).check()
+            artefact(name).check()
         runs = {
             (table.key, row.key): tuple(
-                RunResult(
-                    folder / run.model,
-                    folder / run.evaluation,
-                    run.seed,
-                    tuple(Artefact(folder / name) for name in run.chain),
-                )
+                RunResult(folder / run.model, folder / run.evaluation, run.seed, tuple(map(artefact, run.chain)))
                 for run in record.of_row(table.key, row.key)
                 if run.model is not None and run.evaluation is not None
             )

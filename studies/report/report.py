@@ -31,16 +31,7 @@ SILENT = ("not tested here", "theorem")
 def write_report(runs: Path, preset: str, output: Path) -> Path:
     """Write index.html, report.md, results.parquet, curves.parquet, tables in LaTeX and as pictures, and the study.
 
-    Args:
-        runs: folder of all artefacts.
-        preset: name of the preset that was run.
-        output: folder to write to; LaTeX tables go into its folder `tables`, pictures into `figures` and `study`.
-
-    Returns:
-        The page.
-
-    Raises:
-        InputError: the preset was never run.
+    Returns the page. Raises InputError if the preset was never run.
     """
     results, drawn = PresetResults.read(runs, preset), dict[str, Picture]()
     stages, data = _stages(results), scores_as_data(results)
@@ -119,17 +110,18 @@ def _claims(judged: pandas.DataFrame) -> str:
 
 def _table(found: TableResults, scores: TableScores | None) -> SimpleNamespace:
     """What the page shows of a table."""
-    table, shown = found.table, scores is not None and found.table.kind == "table"
+    table = found.table
+    shown = scores if table.kind == "table" else None
     return SimpleNamespace(
         name=table.name,
         title=table.numbered_title,
         note=table.note if scores is not None else f"{table.note} No run has finished.",
-        pictures=table_pictures(scores) if scores is not None and shown else {},
+        pictures=table_pictures(shown) if shown else {},
         curves=learning_curves(found),
         curves_file=f"figures/{table.name}{CURVES if table.kind == 'curves' else '-epochs'}.svg",
-        scores=score_table(scores, range(len(scores.description.columns))) if scores is not None and shown else "",
+        scores=score_table(shown, range(len(shown.description.columns))) if shown else "",
         reference=table.label(table.reference) if table.reference else "",
-        differences=difference_table(scores) if scores is not None and shown else "",
+        differences=difference_table(shown) if shown else "",
         chosen=", ".join(row.label for row in found.chosen_on_dev),
         overlaps=_overlaps(found),
         orderings=_orderings(found),
@@ -137,8 +129,7 @@ def _table(found: TableResults, scores: TableScores | None) -> SimpleNamespace:
 
 
 def _overlaps(found: TableResults) -> str:
-    if not len(found.overlaps):
-        return ""
+    """How many of the scored examples the rows were trained on."""
     lines = [
         {
             "Row": markdown_text(found.table.label(row)),
@@ -149,12 +140,11 @@ def _overlaps(found: TableResults) -> str:
         }
         for (row, task), of in found.overlaps.iterrows()
     ]
-    return markdown_table(pandas.DataFrame(lines), 2)
+    return markdown_table(pandas.DataFrame(lines), 2) if lines else ""
 
 
 def _orderings(found: TableResults) -> str:
-    if not len(found.orderings):
-        return ""
+    """Every pair of rows with different published scores."""
     lines = [
         {
             "Better as published": markdown_text(found.table.label(better)),
@@ -166,7 +156,7 @@ def _orderings(found: TableResults) -> str:
         }
         for (column, better, worse), of in found.orderings.iterrows()
     ]
-    return markdown_table(pandas.DataFrame(lines), 3)
+    return markdown_table(pandas.DataFrame(lines), 3) if lines else ""
 
 
 def _stages(results: PresetResults) -> list[dict[str, Any]]:

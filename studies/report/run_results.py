@@ -25,24 +25,20 @@ Place = Literal["training batches", "held-out sentences"]
 
 @dataclass(frozen=True)
 class RunResult:
-    """One finished run.
-
-    Args:
-        folder: of the final model: a training or an ensemble.
-        evaluation_folder: of its scores and predictions.
-        seed: of the run.
-        chain: all its runs, parents first.
-    """
+    """One finished run."""
 
     folder: Path
+    """Of the final model: a training or an ensemble."""
     evaluation_folder: Path
+    """Of its scores and predictions."""
     seed: int
     chain: tuple[Artefact, ...]
+    """All its runs, parents first."""
 
     @cached_property
     def history(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl; none for an ensemble."""
-        return history(self.folder)
+        """The lines of metrics.jsonl, one for each evaluation; none for an ensemble, which trains nothing."""
+        return Artefact(self.folder).history() if (self.folder / "metrics.jsonl").is_file() else []
 
     @cached_property
     def evaluation(self) -> dict[str, Any]:
@@ -72,13 +68,12 @@ class RunResult:
 
     def curve(self, column: str) -> list[float]:
         """The dev score at every evaluation in training; empty if training did not measure it."""
-        scores = [self._score(line, column) for line in self.history]
+        measure = self.evaluation["measures"].get(column)
+        scores = [
+            line["scores"].get(OVERALL) if column == OVERALL else line["dev"].get(column, {}).get(measure)
+            for line in self.history
+        ]
         return [] if None in scores else scores
-
-    def _score(self, line: dict[str, Any], column: str) -> Any:
-        if column == OVERALL:
-            return line["scores"].get(OVERALL)
-        return line["dev"].get(column, {}).get(self.evaluation["measures"].get(column))
 
     def probed(self, statistic: str, place: Place = "training batches") -> list[tuple[int, float]]:
         """A statistic of the gradient probe: the step of each evaluation, the mean since the previous evaluation.
@@ -90,11 +85,6 @@ class RunResult:
         sources = (HELD_OUT,) if held_out else read_json(self.folder / "config.json").get("sources", ())
         names = [f"{source} {statistic}" for source in sources]
         return [(line["step"], line["training"][n]) for line in self.history for n in names if n in line["training"]]
-
-
-def history(folder: Path) -> list[dict[str, Any]]:
-    """The lines of an artefact's metrics.jsonl, one for each evaluation; none if nothing was trained."""
-    return Artefact(folder).history() if (folder / "metrics.jsonl").is_file() else []
 
 
 class Samples:

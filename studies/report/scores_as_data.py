@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -32,27 +33,17 @@ def scores_as_data(results: PresetResults) -> Results:
     """The scores of all tables with a finished run, simulations left out."""
     studies, record = study_of_tables(SAMPLE), results.record
     tables = []
-    for found in results.finished_tables.values():
-        table, columns = found.table, [*_columns(found)]
-        preset = {"preset": record.preset, "data": record.data, "study": studies.get(table.key), "table": table.key}
-        lines = []
-        for row in table.rows:
-            point = json.dumps(dict(row.point), ensure_ascii=False)
-            of_row = {"start": _start(found, row, results), "row": row.key, "label": row.label, "point": point}
-            for column in columns:
-                of_cell = {**preset, **of_row, "task": column.task, "metric": column.metric}
-                lines += [{**of_cell, **line} for line in _cell(found, row, column)]
-        about = Description(
-            table.key,
-            table.name,
-            table.numbered_title,
-            table.note,
-            table.reference,
-            tuple(columns),
-            spent_on(found.runs, results.folder),
-            record.start,
-        )
-        tables.append(TableScores(about, frame_of(lines)))
+    for key, found in results.finished_tables.items():
+        table, columns, lines = found.table, tuple(_columns(found)), list[Line]()
+        for row, column in product(table.rows, columns):
+            of_row = {"preset": record.preset, "data": record.data, "study": studies.get(key), "table": key}
+            of_row |= {"start": _start(found, row, results), "row": row.key, "label": row.label}
+            of_row |= {"point": json.dumps(dict(row.point), ensure_ascii=False)}
+            of_cell = {**of_row, "task": column.task, "metric": column.metric}
+            lines += [{**of_cell, **line} for line in _cell(found, row, column)]
+        about = (key, table.name, table.numbered_title, table.note, table.reference, columns)
+        spent = spent_on(found.runs, results.folder)
+        tables.append(TableScores(Description(*about, spent, record.start), frame_of(lines)))
     return Results(tuple(tables))
 
 
@@ -139,8 +130,7 @@ def curves_as_data(results: PresetResults) -> pyarrow.Table:
     named = [("table", text), ("row", text), ("label", text), ("seed", whole), ("step", whole)]
     schema = pyarrow.schema([*named, ("source", text), ("measure", text), ("value", pyarrow.float64())])
     lines = [
-        {"table": found.table.key, "row": row.key, "label": row.label, "seed": run.seed, "step": line["step"]}
-        | {"source": source, "measure": measure, "value": value}
+        (found.table.key, row.key, row.label, run.seed, line["step"], source, measure, value)
         for found in results.finished_tables.values()
         for row, runs in found.rows
         for run in runs
@@ -149,7 +139,7 @@ def curves_as_data(results: PresetResults) -> pyarrow.Table:
         for measure, value in measures.items()
         if isinstance(value, int | float)  # not tables, such as a confusion matrix
     ]
-    return pyarrow.Table.from_pylist(lines, schema)
+    return pyarrow.Table.from_pylist([dict(zip(schema.names, line, strict=True)) for line in lines], schema)
 
 
 def save_curves(curves: pyarrow.Table, path: Path) -> None:

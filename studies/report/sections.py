@@ -1,8 +1,8 @@
 """Parts of a page with figures. A section is a function of the results."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -82,51 +82,46 @@ def best_predictions(results: PresetResults) -> Section | None:
         return None
     label, run = results.best
     pictures = tuple(picture for task in results.record.tasks if (picture := _predictions(run, task)))
-    text = (
-        f"{label}, seed {run.seed}: overall {score(run.evaluation[OVERALL])} on the dev sets, the highest of all runs."
-    )
+    text = f"{label}, seed {run.seed}: the highest overall dev score of all runs, {score(run.evaluation[OVERALL])}."
     return Section("predictions", "Predictions of the best model", text, pictures)
 
 
 def _predictions(run: RunResult, task: str) -> Picture | None:
     """Gold labels and predictions of a task. None of several labels a row, and of many classes."""
     metrics, name = run.evaluation["metrics"][task], capitalized(task)
-    if "confusion" in metrics:
-        counts = np.array(metrics["confusion"])
+    counts = np.array(metrics.get("confusion", ()))
+    if 0 < len(counts) <= SHOWN_CLASSES:
         classes, title = [str(place) for place in range(len(counts))], f"{name}: dev rows by gold class and prediction"
         shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
         drawn = matrices({"": shares}, {"": counts}, classes, classes, ("predicted", "gold"), title)
-        return Picture(drawn, title, title) if len(counts) <= SHOWN_CLASSES else None
-    if "pearson" not in metrics:
-        return None
+        return Picture(drawn, title, title)
     title = f"{name}: predictions and gold values of dev rows"
-    return Picture(scatter(*run.predictions(task), title), title, title)
+    return Picture(scatter(*run.predictions(task), title), title, title) if "pearson" in metrics else None
 
 
 def conflicts(results: PresetResults) -> Section | None:
     """A panel for each row that measured the cosine between the gradients of every two tasks; means over seeds."""
     panels: dict[tuple[str, ...], tuple[str, list[RunResult]]] = {}
     for row, finished in (line for table in results.tables for line in table.rows):
-        runs = [run for run in finished if any(map(_cosines, run.history))]
-        if runs:  # rows of several tables can have the same runs
+        if runs := [run for run in finished if any(map(_cosines, run.history))]:
+            # Rows of several tables can have the same runs.
             panels.setdefault(tuple(run.folder.name for run in runs), (row.label, runs))
-    if not panels:
-        return None
-    title = "Cosine between the gradients of two tasks"
     drawn = {}
     for number, (label, runs) in enumerate(panels.values()):
         pairs = dict.fromkeys(pair for run in runs for line in run.history for pair in _cosines(line))
-        of = {pair: over_seeds([_steps(run, pair) for run in runs]) for pair in pairs}
-        drawn[label if label not in drawn else f"{label} ({number})"] = of
+        drawn[label if label not in drawn else f"{label} ({number})"] = {
+            pair: over_seeds(
+                [[(n, _cosines(line).get(pair, nan)) for n, line in enumerate(run.history, 1)] for run in runs]
+            )
+            for pair in pairs
+        }
+    title = "Cosine between the gradients of two tasks"
     text = (
         "Of their losses over the shared parameters, averaged over the measured steps since the last evaluation. "
         "Below 0, a step that helps one task harms the other."
     )
-    return Section("conflicts", title, text, (Picture(lines(drawn, "evaluation", title, level=0.0), title),))
-
-
-def _steps(run: RunResult, pair: str) -> list[tuple[float, float]]:
-    return [(number, _cosines(line).get(pair, math.nan)) for number, line in enumerate(run.history, start=1)]
+    picture = Picture(lines(drawn, "evaluation", title, level=0.0), title) if drawn else None
+    return Section("conflicts", title, text, (picture,)) if picture else None
 
 
 def _cosines(line: dict[str, Any]) -> dict[str, float]:

@@ -55,17 +55,13 @@ def compared(differences: Mapping[tuple[Any, ...], Uncertain]) -> pandas.DataFra
 
 @dataclass(frozen=True)
 class TableResults:
-    """A table with its finished runs, and the statistics of their scores.
-
-    Args:
-        table: the table.
-        runs: the finished runs of each row, one for each seed, by the row's key.
-        samples: scores of all runs on resampled examples.
-    """
+    """A table with its finished runs, and the statistics of their scores."""
 
     table: Table
     runs: Mapping[str, tuple[RunResult, ...]]
+    """Of each row, one for each seed, by the row's key."""
     samples: Samples
+    """Scores of all runs on resampled examples."""
 
     @property
     def rows(self) -> list[tuple[Row, tuple[RunResult, ...]]]:
@@ -97,7 +93,7 @@ class TableResults:
         }
 
     def tasks(self, column: str) -> tuple[str, ...]:
-        """The tasks of which a column is the mean. A mean leaves out scores of which lower ones are better."""
+        """The tasks of which a column is the mean. A mean leaves out errors such as RMSE."""
         tasks = self.table.tasks(column)
         return tasks if column in tasks else tuple(t for t in tasks if self.measures.get(t) not in LOWER_IS_BETTER)
 
@@ -110,8 +106,8 @@ class TableResults:
     def overlaps(self) -> pandas.DataFrame:
         """How many examples of a task a row's models were trained on, means over seeds; an index of row and task.
 
-        Columns: `rows` that are scored, `seen` of them, the `score`, and the score on the others (`clean`), which is
-        missing if too few are left. Rows and tasks without overlap are left out.
+        Columns: `rows` that are scored, `seen` of them, the `score`, and that on the others (`clean`), unless too few
+        are left. Rows and tasks without overlap are left out.
         """
         found = {}
         for row, task in product((row.key for row in self.table.rows), self.table.columns):
@@ -129,26 +125,20 @@ class TableResults:
 
     @cached_property
     def scores(self) -> dict[Cell, SampledScores]:
-        """The scores of every cell that has scores, if they are defined for all seeds."""
-        cells = ((row.key, column) for row in self.table.rows for column in self.table.score_columns)
-        found = {cell: scores for cell in cells if (scores := self._scores(*cell))}
+        """The scores of every cell that has some, if they are defined for all seeds. A mean needs all its tasks."""
+        found = {}
+        for row, column in product((row.key for row in self.table.rows), self.table.score_columns):
+            tasks = self.tasks(column)
+            if (runs := self.scored(row, tasks)) and tasks:
+                of_tasks = [
+                    SampledScores(
+                        np.array([run.evaluation["scores"][task] for run in runs]),
+                        np.stack([self.samples.resampled(run, task) for run in runs], axis=1),
+                    )
+                    for task in tasks
+                ]
+                found[row, column] = SampledScores.mean_of(of_tasks)
         return {cell: scores for cell, scores in found.items() if np.isfinite(scores.observed).all()}
-
-    def _scores(self, row: str, column: str) -> SampledScores | None:
-        """A cell's scores, if it has any. The mean of several tasks needs scores of all of them."""
-        tasks = self.tasks(column)
-        runs = self.scored(row, tasks)
-        if not runs or not tasks:
-            return None
-        return SampledScores.mean_of(
-            [
-                SampledScores(
-                    np.array([run.evaluation["scores"][task] for run in runs]),
-                    np.stack([self.samples.resampled(run, task) for run in runs], axis=1),
-                )
-                for task in tasks
-            ]
-        )
 
     def mean(self, row: str, column: str) -> float:
         """A row's mean score; NaN without scores."""
@@ -198,12 +188,8 @@ class TableResults:
 
     @cached_property
     def _less_reference(self) -> dict[Cell, Uncertain]:
-        """Each row less the reference row.
-
-        A row with the reference row's models, or one that was chosen among models by their dev scores, is left out.
-        """
-        reference = self.table.reference
-        if reference is None:
+        """Each row less the reference row, without rows that share its models or were chosen by their dev scores."""
+        if (reference := self.table.reference) is None:
             return {}
         rows = [row.key for row in self.table.rows if row not in self.chosen_on_dev]
         return {
@@ -221,9 +207,8 @@ class TableResults:
     def significant_from(self, column: str) -> tuple[float, float] | None:
         """How large a difference to the reference row must be to be significant, whatever the other tests give.
 
-        Returns:
-            Half of the interval's width after the correction for all tests of the table, of the row that varies least
-            and of the one that varies most. None if no row is tested, or if the variance over seeds is unknown.
+        Half of the interval's width after the correction for all tests, of the row that varies least and of the one
+        that varies most. None if no row is tested, or if the variance over seeds is unknown.
         """
         tested = [difference for (_, name), difference in self._less_reference.items() if name == column]
         if not (tested and self.spreads[column].degrees):
@@ -236,9 +221,9 @@ class TableResults:
     def orderings(self) -> pandas.DataFrame:
         """Every pair of finished rows with different published scores: an index of column, better and worse row.
 
-        Columns are those of `compared`, of the row with the higher published score less the other, then the `published`
-        difference, and whether our scores have the same order (`agrees`); equal scores do not. A row that was chosen
-        among models by their dev scores is above them by construction, and left out.
+        `compared` has the row with the higher published score less the other; further columns are the `published`
+        difference, and whether our scores have the same order (`agrees`); equal scores do not. A row that was chosen by
+        its dev scores is left out.
         """
         found: dict[tuple[str, str, str], Uncertain] = {}
         gaps: list[float] = []
@@ -255,15 +240,11 @@ class TableResults:
         return tests.assign(published=gaps, agrees=tests.difference > 0)
 
     def contrast(self, weights: Mapping[str, float], column: str, alike: bool | None = None) -> Uncertain | None:
-        """Σ weight · mean over rows. None if a row has no scores, or has scores on other examples.
+        """Σ weight · mean over rows, by the rows' keys. None if a row has no scores, or has scores on other examples.
 
-        None, too, if rows that are averaged, those with weights of the same sign, have different seeds.
-
-        Args:
-            weights: by the row's key.
-            column: of the scores.
-            alike: pool the variance over seeds over all rows of the table. Otherwise each row has its own variance, if
-                the seeds of every row differ. Default: whether the table's rows vary alike.
+        None, too, if rows that are averaged, those with weights of the same sign, have different seeds. If the rows
+        vary `alike` (default: as those of the table do), one variance is pooled over all of them; otherwise each row
+        has its own.
         """
         rows = [row.key for row in self.table.rows if row.key in weights]
         if len(rows) < len(weights) or not all(self.comparable(rows[0], row, column) for row in rows):

@@ -1,14 +1,14 @@
-"""A table of results as text, in Markdown and in LaTeX."""
+"""A table of results as text: one frame of cells, which Markdown and LaTeX write in their ways."""
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas
 
-from multitask.evaluation.markup import MINUS, SEEN, Latex, latex, markdown_table, markdown_text
-from multitask.evaluation.text_tables import capitalized
+from multitask.evaluation.markup import MINUS, SEEN, latex, markdown_table, markdown_text
 from multitask.tasks.metrics import LOWER_IS_BETTER
 from studies.results import Column, TableScores
 
@@ -55,11 +55,6 @@ def interval(cell: Cell) -> str:
     return "" if np.isnan(cell.low) or np.isnan(cell["mean"]) else f"[{score(cell.low)}, {score(cell.high)}]"
 
 
-def marks(cell: Cell) -> str:
-    """Marks of a significant difference and of seen examples."""
-    return (SIGNIFICANT if cell.significant else "") + (SEEN if seen(cell) else "")
-
-
 def seen(cell: Cell) -> bool:
     """Whether models were trained on some of the scored examples, as far as that is known."""
     return not pandas.isna(cell.seen) and bool(cell.seen)
@@ -73,31 +68,60 @@ def best(table: TableScores, place: int) -> float:
     return float(means.min() if column.metric in LOWER_IS_BETTER else means.max())
 
 
-def score_table(table: TableScores, places: Sequence[int]) -> str:
+@dataclass(frozen=True)
+class Writer:
+    """How a language writes the parts of a cell.
+
+    Args:
+        text: names.
+        number: what is no name.
+        bold: format of the best mean.
+        star: mark of a significant difference.
+        cell: format of a mean and its interval.
+    """
+
+    text: Callable[[str], str]
+    number: Callable[[str], str]
+    bold: str
+    star: str
+    cell: str
+
+
+MARKDOWN = Writer(markdown_text, str, "**{}**", SIGNIFICANT, "{} {}")
+LATEX = Writer(latex, latex, r"\textbf{{{}}}", r"\rlap{$^{\ast}$}", r"\shortstack[r]{{{}\\{{\scriptsize {}}}}}")
+
+
+def score_frame(table: TableScores, places: Sequence[int], write: Writer) -> pandas.DataFrame:
     """Means ± deviations with intervals, the best in bold, published scores, and what is known of whole columns."""
-    columns = {"Row": [_label(table, row) for row in table.rows.index] + list(_FOOTER)}
-    if table.rows.start.nunique() > 1:
-        columns["Start"] = [*map(markdown_text, table.rows.start), *[""] * len(_FOOTER)]
-    published, footer = has_published(table), list(_FOOTER.values())
+    about, rows = table.description, table.rows
+    labels = [f"{write.text(label)}{' (reference)' * (row == about.reference)}" for row, label in rows.label.items()]
+    columns = {"Row": [*labels, *FOOTER]}
+    if rows.start.nunique() > 1:
+        columns["Start"] = [*map(write.text, rows.start), *[""] * len(FOOTER)]
     for place in places:
-        cells, column, top = table.column(place), table.description.columns[place], best(table, place)
-        shown = [_cell(cell, cell["mean"] == top) for _, cell in cells.iterrows()]
-        columns[markdown_text(column.heading)] = [*shown, *(of(column) for of in footer)]
-        if published and not cells.low.isna().all():
-            columns[f"{column.heading}, published"] = [*map(score, cells.published), *[""] * len(_FOOTER)]
+        cells, column, top = table.column(place), about.columns[place], best(table, place)
+        shown = [_cell(cell, cell["mean"] == top, write) for _, cell in cells.iterrows()]
+        columns[write.text(column.heading)] = [*shown, *(write.number(of(column)) for of in FOOTER.values())]
+        if has_published(table) and not cells.low.isna().all():
+            columns[f"{column.heading}, published"] = [
+                *(write.number(score(s)) for s in cells.published),
+                *[""] * len(FOOTER),
+            ]
     frame = pandas.DataFrame(columns)
-    empty = (frame.iloc[len(table.rows) :, 1:] == "").all(axis=1)
+    empty = (frame.iloc[len(rows) :, 1:] == "").all(axis=1)
     frame = frame.drop(index=empty[empty].index)
-    return markdown_table(frame.rename(columns=lambda name: "Published" if name.endswith(", published") else name))
+    return frame.rename(columns=lambda name: "Published" if name.endswith(", published") else name)
 
 
-def _label(table: TableScores, row: str) -> str:
-    return f"{markdown_text(table.rows.label[row])}{' (reference)' if row == table.description.reference else ''}"
+def score_table(table: TableScores, places: Sequence[int]) -> str:
+    """Some columns of a table in Markdown."""
+    return markdown_table(score_frame(table, places, MARKDOWN))
 
 
-def _cell(cell: Cell, top: bool) -> str:
-    text = mean(cell)
-    return f"{f'**{text}**' if top else text}{marks(cell)} {interval(cell)}".rstrip()
+def _cell(cell: Cell, top: bool, write: Writer) -> str:
+    text = write.bold.format(write.number(mean(cell))) if top else write.number(mean(cell))
+    text += (write.number(SEEN) if seen(cell) else "") + (write.star if cell.significant else "")
+    return write.cell.format(text, write.number(interval(cell))) if interval(cell) else text
 
 
 def _agreement(column: Column) -> str:
@@ -107,15 +131,12 @@ def _agreement(column: Column) -> str:
     return f"{column.agree} of {column.orderings} [significant: {column.significant}{contrary}]"
 
 
-def _sizes(column: Column) -> str:
-    return " to ".join(dict.fromkeys(map(score, column.significant_from or ())))
-
-
-_FOOTER: dict[str, Callable[[Column], str]] = {
+FOOTER: dict[str, Callable[[Column], str]] = {
     "*Pairs in published order*": _agreement,
-    "*Significant from*": _sizes,
+    "*Significant from*": lambda column: " to ".join(dict.fromkeys(map(score, column.significant_from or ()))),
     "*Variance over seeds*": lambda column: "" if column.alike else "by row",
 }
+"""What is known of whole columns, with its names."""
 
 
 def has_published(table: TableScores) -> bool:
@@ -125,66 +146,32 @@ def has_published(table: TableScores) -> bool:
 
 def difference_table(table: TableScores) -> str:
     """Each tested row less the reference row; empty without tests, or in files that lack the intervals."""
-    tested = table.cells[table.cells.difference_low.notna()]
+    tested = table.cells[table.cells.difference_low.notna()].drop(columns=["low", "high"])
     if not len(tested):
         return ""
-    rows = list(dict.fromkeys(tested.index.get_level_values("row")))
-    places = list(dict.fromkeys(tested.index.get_level_values("place")))
-
-    def shown(row: str, place: int) -> str:
-        if (row, place) not in tested.index:
-            return "–"
-        cell = tested.loc[(row, place)]
-        return difference(cell.drop(["low", "high"]).rename({"difference_low": "low", "difference_high": "high"}))
-
-    headings = {table.description.columns[place].heading: place for place in sorted(places)}
-    frame = {heading: [shown(row, place) for row in rows] for heading, place in headings.items()}
-    return markdown_table(pandas.DataFrame({"Row": [markdown_text(table.rows.label[row]) for row in rows], **frame}))
+    shown = tested.rename(columns={"difference_low": "low", "difference_high": "high"}).apply(difference, axis=1)
+    frame = shown.unstack("place").reindex(index=dict.fromkeys(shown.index.get_level_values("row"))).fillna("–")
+    frame.columns = [table.description.columns[place].heading for place in frame.columns]
+    frame.insert(0, "Row", [markdown_text(table.rows.label[row]) for row in frame.index])
+    return markdown_table(frame)
 
 
 def latex_table(table: TableScores, subject: str) -> str:
     """The table for LaTeX with booktabs: intervals below their scores; columns of groups instead of their tasks."""
-    about, published = table.description, has_published(table)
+    about = table.description
     places = [place for place in table.pictured if not table.column(place).low.isna().all()]
-    width = 2 if published else 1
-    heads = [capitalized(about.columns[place].task) for place in places]
-    lines = [" & ".join(["", *(_spanned(head, width) for head in heads)]) + r" \\"]
-    if published:
-        lines.append("".join(rf"\cmidrule(lr){{{2 * n}-{2 * n + 1}}}" for n in range(1, len(places) + 1)))
-        lines.append(" & ".join(["", *["ours & publ."] * len(places)]) + r" \\")
-    lines.append(r"\midrule")
-    for row in table.rows.index:
-        cells = [table.cells.loc[(row, place)] for place in places]
-        texts, below = [latex(table.rows.label[row])], [Latex("")]
-        for cell, place in zip(cells, places, strict=True):
-            text = latex(mean(cell))
-            text = Latex(rf"\textbf{{{text}}}") if cell["mean"] == best(table, place) else text
-            mark = latex(SEEN) if seen(cell) else ""
-            sure = r"\rlap{$^{\ast}$}" if cell.significant else ""
-            texts += [Latex(f"{text}{mark}{sure}"), *([latex(score(cell.published))] if published else [])]
-            below += [Latex(rf"{{\scriptsize {latex(interval(cell))}}}"), *([Latex("")] if published else [])]
-        lines.append(" & ".join(texts) + r" \\")
-        if any(interval(cell) for cell in cells):
-            lines.append(" & ".join(below) + r" \\")
-    if any(about.columns[place].orderings for place in places):
-        counts = [_spanned(_agreement(about.columns[place]).partition(" [")[0] or "–", width) for place in places]
-        lines += [r"\midrule", " & ".join(["Pairs in published order", *counts]) + r" \\"]
+    frame = score_frame(table, places, LATEX)
+    frame["Row"] = frame["Row"].str.replace(r"^\*(.*)\*$", r"\\emph{\1}", regex=True)
+    header, *rows = [" & ".join(line) + r" \\" for line in (frame.columns, *frame.to_numpy())]
+    body = "\n".join(f"    {line}" for line in (r"\toprule", header, r"\midrule", *rows, r"\bottomrule"))
     against = ""
     if about.reference in table.rows.index:
         against = f"; $^{{\\ast}}$ differs significantly from ``{latex(table.rows.label[about.reference])}''"
-    title = re.sub(r"^(Table|Figure) \d+: ", "", about.title)
-    headings = [about.columns[place].heading for place in places]
-    scores = "" if headings == heads else f"; scores: {latex(', '.join(headings))}"
-    caption = f"{latex(title)}. {latex(subject)}{scores}; 95\\% intervals below{against}."
-    body = "\n".join(f"    {line}" for line in lines)
+    title = latex(re.sub(r"^(Table|Figure) \d+: ", "", about.title))
+    caption = f"{title}. {latex(subject)}; 95\\% intervals below{against}."
     return (
         f"% Needs \\usepackage{{booktabs}}. Written by `multitask report`; {about.name}.\n"
         "\\begin{table}\n  \\centering\n  \\footnotesize\n  \\setlength{\\tabcolsep}{3pt}\n"
         f"  \\caption{{{caption}}}\n  \\label{{tab:{about.name}}}\n"
-        f"  \\begin{{tabular}}{{l{'r' * width * len(places)}}}\n    \\toprule\n{body}\n    \\bottomrule\n"
-        "  \\end{tabular}\n\\end{table}\n"
+        f"  \\begin{{tabular}}{{l{'r' * (len(frame.columns) - 1)}}}\n{body}\n  \\end{{tabular}}\n\\end{{table}}\n"
     )
-
-
-def _spanned(text: str, width: int) -> str:
-    return rf"\multicolumn{{2}}{{c}}{{{latex(text)}}}" if width == 2 else latex(text)

@@ -2,22 +2,21 @@
 
     python -m studies.sparse_cse.stability --data FOLDER [--start all-minilm-l6-v2] [--seeds 5] [--train-limit 250]
 
-A score that ranks the units otherwise on other pairs of the same kind cannot tell which units are harmful. Ranks are
-compared by Spearman's correlation, of heads and of neurons by themselves. The table also has the share of the lowest
-tenth that both rankings have; chance alone gives a tenth.
+If the ranks change with other pairs of the same kind, the score cannot show which units are harmful. Ranks are
+compared by Spearman's correlation, of heads and of neurons separately. The table also has the share of the lowest tenth
+that both rankings have; chance alone gives a tenth.
 """
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import pandas
 import torch
 from scipy.stats import spearmanr
-from torch import Tensor
 
 from minbert.errors import InputError
 from minbert.remove_heads_and_neurons import Units
@@ -25,7 +24,6 @@ from multitask.data.examples import Rows
 from multitask.data.labelled_data import LabelledData
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.evaluation.statistics import Values
-from multitask.evaluation.text_tables import aligned
 from multitask.runs.artefact import Weights
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator
@@ -43,23 +41,6 @@ Scores = Callable[[Rows, int, int], Units]
 """From rows, a batch size and a seed of the batches to the units' scores."""
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """Agreement of pairs of rankings of the same units.
-
-    Args:
-        what: differs between the two rankings of a pair.
-        units: heads or neurons.
-        correlations: Spearman's, [pairs].
-        shared: share of the lowest tenth of one ranking that is in that of the other, too, [pairs].
-    """
-
-    what: str
-    units: str
-    correlations: Values
-    shared: Values
-
-
 def stability(
     start: str,
     data: Path,
@@ -67,19 +48,11 @@ def stability(
     seeds: int,
     options: RunOptions,
     batch_sizes: Sequence[int] = BATCH_SIZES,
-) -> list[Agreement]:
-    """Score an encoder's units again and again, and compare the ranks.
+) -> pandas.DataFrame:
+    """Score an encoder's units again and again, and compare the ranks, as `agreements` does.
 
-    Args:
-        start: the encoder.
-        data: folder with the similarity task's training pairs.
-        config: λ, rows, batch size and lengths of the score.
-        seeds: number of seeds, two or more. Each draws other batches, and other halves of the rows.
-        options: device.
-        batch_sizes: compared with the batch size of `config`.
-
-    Raises:
-        InputError: a bad checkpoint or file, or less than two seeds.
+    Each of the `seeds`, two or more, draws other batches and other halves of the rows. `batch_sizes` are compared with
+    that of `config`.
     """
     if seeds < 2:
         raise InputError(f"--seeds {seeds}: expected at least 2")
@@ -92,7 +65,7 @@ def stability(
         "halves of the data": [(score(first, size, 0), score(second, size, 0)) for first, second in halves],
         **{f"batches of {size} and {other}": [(whole[0], score(rows, other, 0))] for other in batch_sizes},
     }
-    return [agreement for what, of in pairs.items() for agreement in agreements(what, of)]
+    return agreements(pairs)
 
 
 def _scorer(start: str, data: Path, config: PruneConfig, options: RunOptions) -> tuple[Scores, Rows]:
@@ -112,19 +85,19 @@ def _scorer(start: str, data: Path, config: PruneConfig, options: RunOptions) ->
     return score, drawn_rows(len(source), config.train_limit)
 
 
-def agreements(what: str, pairs: Sequence[tuple[Units, Units]]) -> list[Agreement]:
-    """The agreement of the heads' ranks and of the neurons' ranks, each over all layers."""
+def agreements(pairs: dict[str, list[tuple[Units, Units]]]) -> pandas.DataFrame:
+    """Agreement of pairs of rankings, by what differs between the two, over all layers.
+
+    Columns: `differs`, `units` (heads or neurons), Spearman's `correlation`, and the share of the lowest tenth of one
+    ranking that is in that of the other, too (`shared`).
+    """
     found = []
-    for name in ("heads", "neurons"):
-        values = [tuple(_flat(getattr(units, name)) for units in pair) for pair in pairs]
-        correlations = np.array([spearmanr(a, b).statistic for a, b in values])
-        shared = np.array([_shared(a, b) for a, b in values])
-        found.append(Agreement(what, name, correlations, shared))
-    return found
-
-
-def _flat(layers: Sequence[Tensor]) -> Values:
-    return torch.cat(list(layers)).double().numpy()
+    for what, of in pairs.items():
+        for name in ("heads", "neurons"):
+            for pair in of:
+                first, second = (torch.cat(list(getattr(units, name))).double().numpy() for units in pair)
+                found.append((what, name, spearmanr(first, second).statistic, _shared(first, second)))
+    return pandas.DataFrame(found, columns=["differs", "units", "correlation", "shared"])
 
 
 def _shared(first: Values, second: Values) -> float:
@@ -134,17 +107,8 @@ def _shared(first: Values, second: Values) -> float:
     return len(lowest[0] & lowest[1]) / count
 
 
-def table(found: Sequence[Agreement]) -> str:
-    """The agreements as aligned text: mean and lowest of each."""
-    lines = [["differs", "units", "pairs", "rank correlation", "lowest", "lowest tenth in common", "lowest"]]
-    for one in found:
-        numbers = [f"{value:.3f}" for of in (one.correlations, one.shared) for value in (of.mean(), of.min())]
-        lines.append([one.what, one.units, str(len(one.correlations)), *numbers])
-    return aligned(lines, left=2)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table. Returns the exit code."""
+    """Print number of pairs, means and lowest values. Returns the exit code."""
     parser = argparse.ArgumentParser("python -m studies.sparse_cse.stability", description=__doc__)
     parser.add_argument("--start", default="all-minilm-l6-v2", help="the encoder: a folder, a run or a hub id")
     parser.add_argument("--data", type=Path, default=Path("data/sample"), help="folder with the similarity pairs")
@@ -153,10 +117,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         config = PruneConfig(train_limit=given.train_limit)
-        print(table(stability(given.start, given.data, config, given.seeds, RunOptions())))
+        found = stability(given.start, given.data, config, given.seeds, RunOptions())
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    of = found.groupby(["differs", "units"], sort=False)
+    about = {"pairs": ("shared", "size"), "correlation": ("correlation", "mean"), "lowest": ("correlation", "min")}
+    shared = {"lowest tenth in common": ("shared", "mean"), "at least": ("shared", "min")}
+    print(of.agg(**about, **shared).reset_index().to_string(index=False, float_format="%.3f"))
     return 0
 
 

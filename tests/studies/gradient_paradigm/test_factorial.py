@@ -48,18 +48,6 @@ def test_where_only_seeds_vary_the_interval_of_an_effect_is_that_of_the_regressi
     assert found.interval() == pytest.approx((found.value - half, found.value + half), abs=0.0005)
 
 
-def test_an_effect_by_hand():
-    on = {frozenset(): 1.0, frozenset("a"): 2.0, frozenset("b"): 4.0, frozenset("ab"): 9.0}
-    values = {of: sum(w * on[cell] for cell, w in effect(("a", "b"), of).items()) for of in ("a", "b", "ab")}
-    assert values == {"a": (1 + 5) / 2, "b": (3 + 7) / 2, "ab": (5 - 1) / 2}
-
-
-def test_what_is_no_factor_has_no_effect():
-    for of in ((), ("d",)):
-        with pytest.raises(ValueError, match="expected one or more of"):
-            effect(FACTORS, of)
-
-
 def test_effects_are_contrasts_of_the_means_and_cover_what_the_models_were_made_with(tmp_path):
     results = PresetResults.read(write_store(tmp_path, ["components"], as_published), "sample")
     [table] = results.tables

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from minbert.errors import InputError
 from multitask.objectives import closed_forms
 from multitask.objectives.closed_forms import RATIOS, WEIGHTS
 from studies.gradient_paradigm.simulate import SimulationConfig
@@ -92,28 +91,6 @@ def test_draws_are_independent_standard_normals():
         assert abs(sample.mean()) < 4 * deviation
         assert abs(sample.var() - 1) < 4 * math.sqrt(2) * deviation
     assert abs(np.corrcoef(positive, negative[:, 0])[0, 1]) < 4 / math.sqrt(2000)
-
-
-def test_a_seed_decides_everything(simulations):
-    again, other = run_simulations(SMALL), run_simulations(SimulationConfig(grid=10, batches=20, batch_size=9, seed=1))
-    for name, values in simulations.dissipation.items():
-        np.testing.assert_array_equal(again.dissipation[name], values)
-    np.testing.assert_array_equal(again.kept_weights, simulations.kept_weights)
-    assert not np.array_equal(other.dissipation["infonce"], simulations.dissipation["infonce"])
-
-
-def test_what_is_saved_is_loaded(simulations, tmp_path):
-    simulations.save(tmp_path / "simulations.npz")
-    loaded = Simulations.load(tmp_path / "simulations.npz")
-    np.testing.assert_array_equal(loaded.weights, simulations.weights)
-    assert loaded.ratio_dissipated.keys() == simulations.ratio_dissipated.keys()
-    for name, values in simulations.dissipation.items():
-        np.testing.assert_array_equal(loaded.dissipation[name], values)
-
-
-def test_too_coarse_a_grid_is_refused():
-    with pytest.raises(InputError, match="grid is 3"):
-        SimulationConfig(grid=3)
 
 
 def test_what_is_said_without_torch_is_so():

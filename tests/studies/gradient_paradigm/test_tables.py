@@ -9,8 +9,8 @@ from multitask.stages.settings.pretrain import PretrainConfig
 from studies.engine.experiments import Experiment
 from studies.engine.presets import PRESETS, PresetName
 from studies.engine.recipes import Recipes
-from studies.gradient_paradigm.tables_of_losses import EPOCHS, components, decoupled, mixed, objectives
-from studies.gradient_paradigm.tables_of_sweeps import SENTENCES, VARIED, batch_sizes, data_sizes, domains, gradient
+from studies.gradient_paradigm.tables_of_losses import components, decoupled, mixed, objectives
+from studies.gradient_paradigm.tables_of_sweeps import VARIED, batch_sizes, data_sizes, domains, gradient
 
 Make = Callable[[Recipes], Experiment]
 
@@ -73,14 +73,3 @@ def test_rows_of_other_sizes_choose_the_best_of_equally_many_checkpoints(name: P
     assert {config.train_limit // config.batch_size // config.evaluate_every for config in of_data} == {4}
     apart = [config.batch_size * config.evaluate_every for config in configs(PRESETS[name], batch_sizes).values()]
     assert max(apart) == pytest.approx(min(apart), rel=0.04)  # sentences; steps are whole
-
-
-def test_plain_mhs_alone_learns_at_half_the_rate(recipes: Recipes) -> None:
-    rates = {key: config.optimizer.learning_rate for key, config in configs(recipes, objectives).items()}
-    usual = recipes.views.optimizer.learning_rate
-    assert {key: rate for key, rate in rates.items() if rate != usual} == {"mhs": usual / 2}
-
-
-def test_notes_have_the_numbers_that_the_rows_are_trained_with(recipes: Recipes) -> None:
-    assert f"{EPOCHS} epochs" in decoupled(recipes).table.note
-    assert f"{SENTENCES:,} sentences" in domains(recipes).table.note

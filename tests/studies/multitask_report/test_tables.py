@@ -122,41 +122,8 @@ def test_each_method_of_regularisation_is_isolated_from_the_best_recipe(name: Pr
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_batches_differ_in_one_training_each(name: PresetName) -> None:
-    experiment = table("batches", PRESETS[name])
-    usual = PRESETS[name].multitask
-    for row in experiment.table.rows:
-        model = experiment.models[row.key]
-        [given] = model.needs
-        assert (given.config.batch_size, model.config.batch_size) == (row.point["pretraining"], row.point["finetuning"])
-        assert replace(model.config, batch_size=usual.batch_size) == usual
-        assert replace(given.config, batch_size=16) == PRESETS[name].given().config
-    assert experiment.models["pretraining=16,finetuning=16"] == table("5", PRESETS[name]).models["given"]
-    assert len(experiment.models) == 5
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_schedules_and_warm_ups_are_crossed(name: PresetName) -> None:
-    models = table("learning-rate-schedule", PRESETS[name]).models
-    points = {(model.config.optimizer.schedule, model.config.optimizer.warmup) for model in models.values()}
-    assert points == {("constant", 0.0), ("constant", 0.1), ("linear", 0.0), ("linear", 0.1)}
-    usual = PRESETS[name].multitask
-    assert usual in [model.config for model in models.values()]
-    for model in models.values():
-        optimizer = replace(model.config.optimizer, schedule=usual.optimizer.schedule, warmup=usual.optimizer.warmup)
-        assert replace(model.config, optimizer=optimizer) == usual
-
-
-@pytest.mark.parametrize("name", PRESETS)
 def test_the_literal_loss_stands_beside_the_rows_of_table_4(name: PresetName) -> None:
     models, others = table("negative-pairs", PRESETS[name]).models, table("4", PRESETS[name]).models
     assert (models["left_out"], models["bounded"]) == (others["quora-positives"], others["quora"])
     [literal], [bounded] = models["literal"].needs, models["bounded"].needs
     assert changed_settings(literal.config, bounded.config) == {"negative_pairs": "literal"}
-
-
-def test_stages_are_those_of_table_5_before_and_after_fine_tuning(recipes: Recipes) -> None:
-    models, tuned = table("stages", recipes).models, table("5", recipes).models
-    for key, model in tuned.items():
-        assert models[f"{key}-finetuned"] == model
-        assert model.needs == (models[key],)

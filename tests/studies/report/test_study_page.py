@@ -11,7 +11,7 @@ from studies.engine.record import Record
 from studies.gradient_paradigm.simulation_outcomes import read_simulations
 from studies.report import preset_results
 from studies.report.preset_results import PresetResults
-from studies.report.report import _warnings, _write_study, write_report
+from studies.report.report import _warnings, _write_study
 from studies.report.scores_as_data import scores_as_data
 from studies.study import all_studies
 from tests.studies.gradient_paradigm.published import as_published, falls_as_published, probed_as_published
@@ -94,20 +94,6 @@ def test_counter_examples_are_of_the_case_that_held_least_often(
 def test_tables_with_different_seeds_are_no_rows_with_fewer_seeds(tmp_path: Path) -> None:
     runs = write_store(tmp_path, ["objectives", "decoupled"], seeds={"objectives": 2, "decoupled": 3})
     assert not any("fewer seeds" in warning for warning in _warnings(PresetResults.read(runs, "sample"), []))
-
-
-def test_without_anything_to_study_there_is_no_page(tmp_path: Path) -> None:
-    page = write_report(write_store(tmp_path / "runs", []), "sample", tmp_path / "report")
-    assert "study.html" not in page.read_text(encoding="utf-8")
-    assert not (tmp_path / "report" / "study.html").exists()
-
-
-@pytest.mark.parametrize("key", ["objectives", "gradient", "decoupled", "components"])
-def test_a_record_without_some_rows_has_its_study(key: str, results: PresetResults, tmp_path: Path) -> None:
-    found = results.finished_tables[key]
-    less = replace(found, table=replace(found.table, rows=found.table.rows[:1], reference=None))
-    alone = replace(results, tables=(less,), record=replace(results.record, runs=()))
-    assert _write_study(alone, [], tmp_path) == (key in ("gradient", "decoupled"))  # whose rows have curves
 
 
 def test_labels_decide_nothing(store: Path, results: PresetResults, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,15 +26,14 @@ def test_ranks_are_compared_over_all_layers() -> None:
     rising = [float(number) for number in range(20)]
     swapped = [1.0, 0.0, 3.0, 2.0, *rising[4:]]
     moved = [*rising[2:], 0.0, 1.0]  # the lowest two are the last
-    heads, neurons = agreements(
-        "x", [(units(rising, rising), units(other, rising)) for other in (swapped, rising[::-1], moved)]
-    )
+    pairs = [(units(rising, rising), units(other, rising)) for other in (swapped, rising[::-1], moved)]
+    found = agreements({"x": pairs})
+    heads, neurons = (found[found.units == name] for name in ("heads", "neurons"))
     squares = [4.0, sum((2 * number - 19) ** 2 for number in range(20)), 18 * 4 + 2 * 18**2]
     expected = [1 - 6 * square / (20 * (400 - 1)) for square in squares]  # Spearman's formula without ties
-    assert heads.correlations == pytest.approx(expected)
-    assert heads.shared.tolist() == [1.0, 0.0, 0.0]
-    assert neurons.correlations == pytest.approx([1.0, 1.0, 1.0])
-    assert (heads.what, heads.units, neurons.units) == ("x", "heads", "neurons")
+    assert list(heads.correlation) == pytest.approx(expected)
+    assert list(heads.shared) == [1.0, 0.0, 0.0]
+    assert list(neurons.correlation) == pytest.approx([1.0, 1.0, 1.0])
 
 
 def test_scores_are_those_of_the_stage_and_all_comparisons_are_made(
@@ -43,14 +42,15 @@ def test_scores_are_those_of_the_stage_and_all_comparisons_are_made(
     seen: list[tuple[Units, Units]] = []
     original = agreements
     monkeypatch.setattr(
-        "studies.sparse_cse.stability.agreements", lambda what, pairs: seen.extend(pairs) or original(what, pairs)
+        "studies.sparse_cse.stability.agreements",
+        lambda pairs: seen.extend(pairs["seeds of the batches"]) or original(pairs),
     )
     config, options = PruneConfig(train_limit=16, batch_size=8), RunOptions("cpu", "fp32", tmp_path)
     found = stability(str(tiny_encoder), small_data, config, 3, options, (4,))
-    counts = {(one.what, one.units): len(one.correlations) for one in found}
+    counts = found.groupby(["differs", "units"]).size().to_dict()
     kinds = {"seeds of the batches": 3, "halves of the data": 3, "batches of 8 and 4": 1}
     assert counts == {(what, name): count for what, count in kinds.items() for name in ("heads", "neurons")}
-    assert all(((one.correlations <= 1) & (one.correlations >= -1)).all() for one in found)
+    assert found.correlation.between(-1, 1).all()
     with np.load(prune(str(tiny_encoder), small_data, config, options).folder / "scores.npz") as arrays:
         expected = torch.from_numpy(arrays["neuron_scores"])
     assert torch.allclose(torch.stack(seen[0][0].neurons), expected, rtol=1e-5)

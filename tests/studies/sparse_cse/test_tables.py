@@ -1,7 +1,15 @@
-"""SparseCSE's tables: what is rewound, and what scores it."""
+"""SparseCSE's tables: what is rewound, what scores it, and what is removed."""
 
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from multitask.runs.artefact import Artefact
 from studies.engine.recipes import Recipes
-from studies.sparse_cse.tables import pruned, sparsity_encoders, sparsity_scores
+from studies.report.run_results import RunResult
+from studies.sparse_cse.figures import removed
+from studies.sparse_cse.tables import pruned, sparsity_encoders, sparsity_own, sparsity_rewinding, sparsity_scores
 
 
 def test_encoders_are_rewound_and_trained_again_as_they_were(recipes: Recipes) -> None:
@@ -17,6 +25,15 @@ def test_encoders_are_rewound_and_trained_again_as_they_were(recipes: Recipes) -
             assert model.config == whole.config
 
 
+def test_rewound_and_kept_weights_are_those_of_the_tables_words(recipes: Recipes) -> None:
+    models, whole = sparsity_rewinding(recipes).models, recipes.pretrain(recipes.untuned, recipes.recovery)
+    rewound, trained, kept = (models[f"share=0.5,after={after}"] for after in ("rewound", "trained", "kept"))
+    assert rewound == sparsity_own(recipes).models[pruned(0.5, "score")]  # computed once for both tables
+    assert kept.parents == (whole,)
+    assert trained == recipes.pretrain(kept, recipes.recovery)
+    assert models["whole-again"] == recipes.pretrain(whole, recipes.recovery)
+
+
 def test_a_fine_tuned_head_scores_what_is_then_rewound(recipes: Recipes) -> None:
     models = sparsity_scores(recipes).models
     for share in (0.1, 0.3):
@@ -25,3 +42,20 @@ def test_a_fine_tuned_head_scores_what_is_then_rewound(recipes: Recipes) -> None
         assert (by_sentiment.config.score, by_sentiment.config.task) == ("task", "sentiment")
         assert by_similarity.parents == (recipes.start,)
         assert (by_similarity.config.score, by_similarity.config.task) == ("task", "similarity")
+        [highest] = models[pruned(share, "highest")].needs
+        assert (highest.config.order, highest.config.share) == ("highest", share)  # the break test
+
+
+def test_what_is_removed_is_a_mean_over_seeds_by_layer(tmp_path: Path) -> None:
+    """Two layers; the second head of the second layer was missing before, as after an earlier pruning."""
+    runs = []
+    for seed, kept in enumerate(([[1, 1], [1, 0]], [[0, 1], [1, 0]])):
+        folder = tmp_path / f"prune-{seed}"
+        folder.mkdir()
+        scores = {"head_scores": [[0.1, 0.2], [0.3, np.nan]], "neuron_scores": [[1.0, 2.0], [3.0, 4.0]]}
+        np.savez(folder / "scores.npz", **scores, heads_kept=np.array(kept, bool), neurons_kept=np.eye(2, dtype=bool))
+        runs.append(RunResult(folder, folder, seed, (Artefact(folder),)))
+    heads, neurons = removed(runs) or ((), ())
+    assert heads == pytest.approx([0.25, 0.0])
+    assert neurons == pytest.approx([0.5, 0.5])
+    assert removed([]) is None
