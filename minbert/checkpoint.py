@@ -11,10 +11,20 @@ from torch import Tensor
 
 from minbert.config import BertConfig
 from minbert.errors import InputError
-from minbert.files import atomic_file
+from minbert.files import atomic_file, file_size, refuse_expanding_archive, refuse_expansion
 
 logger = logging.getLogger("minbert")
 
+DTYPES = (
+    torch.float64,
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.uint8,
+    torch.bool,
+)
 SHOWN = 20
 """How many tensors that do not fit an error lists."""
 
@@ -163,16 +173,24 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         InputError: the file is no weights file, or a tensor has a value that is not finite.
     """
+    file_size(path)
     try:
         if path.suffix == ".safetensors":
             tensors = safetensors.torch.load_file(path)
         else:
+            refuse_expanding_archive(path)
             tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except InputError:
+        raise
     except Exception as error:  # damaged bytes make the unpickler raise almost anything
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{path}: not a readable weights file ({reason:.200})") from None
     if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
         raise InputError(f"{path}: expected a state dict of tensors")
+    if other := [name for name, t in tensors.items() if t.dtype not in DTYPES or t.layout != torch.strided]:
+        found = f"{tensors[other[0]].dtype} ({tensors[other[0]].layout})"
+        raise InputError(f"{path}: the tensor {other[0]} is {found}; expected fp64, fp32, fp16, bf16 or integers")
+    refuse_expansion(path, sum(tensor.nbytes for tensor in tensors.values()))  # expanded tensors repeat few numbers
     refuse_not_finite(tensors, path)
     return {
         name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias"): tensor

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 import tomllib
 import zipfile
@@ -23,19 +24,60 @@ if TYPE_CHECKING:
 
 LARGEST_TEXT = 2**28
 """Bytes of the largest text file that is read whole."""
+EXPANSION, UNSUSPECTED = 100, 2**26
+"""Content may have so many times the bytes of its file. Up to so many bytes (64 MiB), it may have any size."""
 _OF_ARCHIVES = (zlib.error, zipfile.BadZipFile)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a disk or a quota without space."""
 
 
-def read_text(path: Path) -> str:
-    """Read a UTF-8 file. Raises InputError if it does not exist, is larger than `LARGEST_TEXT` or is not UTF-8."""
+def file_size(path: Path) -> int:
+    """Bytes of a regular file. Raises InputError if there is none: reading a pipe or a device may never end."""
     try:
-        if (size := path.stat().st_size) > LARGEST_TEXT:
-            raise InputError(f"{path}: {size:,} bytes; expected at most {LARGEST_TEXT:,}")
-        return path.read_text(encoding="utf-8")
+        status = path.stat()
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path}: not a regular file but {'a folder' if path.is_dir() else 'a pipe or a device'}")
+    return status.st_size
+
+
+def refuse_expansion(path: Path, size: int, stored: int | None = None, unsuspected: int = UNSUSPECTED) -> None:
+    """Raise InputError if content has far more bytes than what is stored of it, by default the whole file."""
+    if size > unsuspected and size > EXPANSION * (file_size(path) if stored is None else stored):
+        raise InputError(
+            f"{path}: {size:,} bytes of content, more than {EXPANSION} times what the file stores for it; damaged, or "
+            "made to exhaust the memory"
+        )
+
+
+def refuse_expanding_archive(path: Path) -> None:
+    """Raise InputError if the members of a zip file have far more bytes than the file. Other files pass."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+    except (OSError, ValueError, NotImplementedError, *_OF_ARCHIVES):
+        return  # whoever reads it says what is wrong
+    refuse_expansion(path, size)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a file. Raises InputError if it does not exist, is no regular file or is larger than `LARGEST_TEXT`."""
+    refuse_large(path, LARGEST_TEXT)
+    return path.read_bytes()
+
+
+def refuse_large(path: Path, most: int) -> None:
+    """Raise InputError if a file is no regular file or has more bytes than `most`."""
+    if (size := file_size(path)) > most:
+        raise InputError(f"{path}: {size:,} bytes; expected at most {most:,}")
+
+
+def read_text(path: Path) -> str:
+    """Read a UTF-8 file, without a byte order mark. Raises InputError as `read_bytes` does, or if it is not UTF-8."""
+    refuse_large(path, LARGEST_TEXT)
+    try:
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
 
@@ -82,6 +124,7 @@ def read_arrays(path: Path, *names: str) -> "dict[str, NDArray[Any]]":
 
     if not path.is_file():
         raise InputError(f"{path}: no such file; run the command of this run again")
+    refuse_expanding_archive(path)
     content = io.BytesIO(path.read_bytes())  # an error of the disk is not one of the content
     try:
         with np.load(content, allow_pickle=False) as arrays:
@@ -103,7 +146,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def sha256_of_file(path: Path) -> str:
-    """SHA-256 of a file's bytes as 64 hex digits."""
+    """SHA-256 of a regular file's bytes as 64 hex digits."""
+    file_size(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -1,6 +1,6 @@
 """Turn text into token ids, with the Rust `tokenizers` library and a checkpoint's own files."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from operator import itemgetter
@@ -17,13 +17,18 @@ from torch import Tensor
 from minbert.config import BertConfig
 from minbert.download_checkpoint import resolve
 from minbert.errors import InputError
-from minbert.files import atomic_file, read_json, read_text, write_text
+from minbert.files import atomic_file, read_bytes, read_json, read_text, write_text
 from minbert.packing import PackedBatch
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 # Other tokenizer files that transformers reads; saved again unchanged.
 COMPANION_FILES = ("tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt")
+
+# The Rust tokenizer takes 280 bytes a character. An encoder reads 512 tokens or so, so of a longer text only the first
+# million characters are split.
+LONGEST_TEXT = 2**20
+TEXTS_PER_CALL, CHARACTERS_PER_CALL = 8192, 2**22
 
 Ids = NDArray[np.int32]
 
@@ -72,27 +77,30 @@ class Tokenizer:
 
     def encode(self, sentences: Sequence[str], max_length: int | None = None) -> list[Ids]:
         """Token ids of each sentence, specials included, cut to `max_length` tokens (default: the encoder's)."""
-        return [np.array(encoding.ids, np.int32) for encoding in self._encode(list(sentences), max_length)]
+        return [np.array(encoding.ids, np.int32) for encoding in self._encode(sentences, max_length)]
 
     def encode_pairs(
         self, first: Sequence[str], second: Sequence[str], max_length: int | None = None
     ) -> tuple[list[Ids], list[Ids]]:
         """Token ids and types of joint encodings `[CLS] a [SEP] b [SEP]`; the longer sentence is cut first."""
-        encodings = self._encode(list(zip(first, second, strict=True)), max_length)
-        return [np.array(e.ids, np.int32) for e in encodings], [np.array(e.type_ids, np.int32) for e in encodings]
+        ids, types, _ = self.encode_and_count_cut(list(zip(first, second, strict=True)), max_length)
+        return ids, types
 
     def encode_and_count_cut(
         self, inputs: Sequence[str | tuple[str, str]], max_length: int | None = None
     ) -> tuple[list[Ids], list[Ids], int]:
         """Token ids and types of sentences, or of pairs as joint encodings; and how many inputs were cut."""
-        encodings = self._encode(list(inputs), max_length)
-        cut = sum(1 for encoding in encodings if encoding.overflowing)
-        return [np.array(e.ids, np.int32) for e in encodings], [np.array(e.type_ids, np.int32) for e in encodings], cut
+        ids, types, cut = [], [], 0
+        for encoding in self._encode(inputs, max_length):
+            ids.append(np.array(encoding.ids, np.int32))
+            types.append(np.array(encoding.type_ids, np.int32))
+            cut += bool(encoding.overflowing)
+        return ids, types, cut
 
     def lengths(self, sentences: Sequence[str]) -> NDArray[np.int64]:
         """Number of tokens of each sentence without cutting, specials included, [sentences]."""
         self.backend.no_truncation()
-        return np.array([len(encoding.ids) for encoding in self._encode_batch(list(sentences))], np.int64)
+        return np.fromiter((len(encoding.ids) for encoding in self._encodings(sentences)), np.int64)
 
     def __call__(self, sentences: Sequence[str], max_length: int | None = None) -> PaddedBatch:
         """Encode into a padded batch."""
@@ -117,25 +125,27 @@ class Tokenizer:
             with atomic_file(folder / name) as temporary:
                 temporary.write_bytes(content)
 
-    def _encode(self, inputs: list[Any], max_length: int | None) -> list[Any]:
+    def _encode(self, inputs: Sequence[Any], max_length: int | None) -> Iterator[Any]:
         length = self.max_length if max_length is None else max_length
         if not 2 < length <= self.max_length:
             raise InputError(f"max_length is {length}; this encoder takes 3 to {self.max_length} tokens")
         self.backend.enable_truncation(length)
-        return self._encode_batch(inputs)
+        return self._encodings(inputs)
 
-    def _encode_batch(self, inputs: list[Any]) -> list[Any]:
-        try:
-            return self.backend.encode_batch_fast(inputs)
-        except BaseException as error:
-            # The Rust side raises bare Exception, and of a panic what is no Exception at all.
-            if type(error) is not Exception and type(error).__name__ != "PanicException":
-                raise
-            for each in inputs if len(inputs) > 1 else ():  # which one?
-                self._encode_batch([each])
-            raise InputError(
-                f"{self.source}: the tokenizer cannot split the text {inputs[0]!r:.60} ({error!s:.200})"
-            ) from None
+    def _encodings(self, inputs: Sequence[Any]) -> Iterator[Any]:
+        for call in _calls(inputs):
+            try:
+                encodings = self.backend.encode_batch_fast(call)
+            except BaseException as error:
+                # The Rust side raises bare Exception, and of a panic what is no Exception at all.
+                if type(error) is not Exception and type(error).__name__ != "PanicException":
+                    raise
+                for each in call if len(call) > 1 else ():  # which one?
+                    list(self._encodings([each]))
+                raise InputError(
+                    f"{self.source}: the tokenizer cannot split the text {call[0]!r:.60} ({error!s:.200})"
+                ) from None
+            yield from encodings
 
     def _special(self, *candidates: str) -> int:
         for token in candidates:
@@ -146,6 +156,21 @@ class Tokenizer:
         )
 
 
+def _calls(inputs: Sequence[Any]) -> Iterator[list[Any]]:
+    """Inputs of the Rust tokenizer in calls that bound its memory."""
+    call: list[Any] = []
+    characters = 0
+    for text in inputs:
+        part = text[:LONGEST_TEXT] if isinstance(text, str) else tuple(sentence[:LONGEST_TEXT] for sentence in text)
+        size = len(part) if isinstance(part, str) else sum(map(len, part))
+        if call and (characters + size > CHARACTERS_PER_CALL or len(call) == TEXTS_PER_CALL):
+            yield call
+            call, characters = [], 0
+        call.append(part)
+        characters += size
+    yield call
+
+
 def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:
     """Load a checkpoint's tokenizer; names are those of `BertModel.from_pretrained`.
 
@@ -154,12 +179,12 @@ def load_tokenizer(name: str, revision: str | None = None) -> Tokenizer:
             has ids that its table of word embeddings lacks, or adds no special tokens.
     """
     folder = resolve(name, revision)
-    companions = {file: (folder / file).read_bytes() for file in COMPANION_FILES if (folder / file).is_file()}
+    companions = {file: read_bytes(folder / file) for file in COMPANION_FILES if (folder / file).is_file()}
     config = BertConfig.from_file(folder / "config.json")
     backend = _backend(folder)
     tokenizer = Tokenizer(backend, config.max_length, companions, str(folder))
     ids = [*backend.get_vocab().items()]
-    for encoding in tokenizer._encode_batch(["", ("", "")]):  # the specials have ids of their own
+    for encoding in tokenizer._encodings(["", ("", "")]):  # the specials have ids of their own
         if not encoding.ids:
             raise InputError(f"{folder}: the tokenizer adds no special tokens, such as [CLS] and [SEP], to a sentence")
         ids += zip(encoding.tokens, encoding.ids, strict=True)

@@ -18,6 +18,8 @@ def check(options: Check) -> int:
     tokenizer = load_tokenizer(str(locate_model(options.model)))
     report = check_data(data, tokenizer, options.max_length)
     print(report.render())
+    for hint in report.hints:
+        print(f"warning: {hint}", file=sys.stderr)
     for problem in report.problems:
         print(f"error: {problem}", file=sys.stderr)
     return 2 if report.problems else 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from minbert.errors import InputError
+from minbert.files import file_size
 
 LOGGER = logging.getLogger("multitask")
 
@@ -51,10 +52,9 @@ def plain(text: str, most: int = 80) -> str:
 
 
 def checked(path: Path, read: Callable[[Path], T]) -> T:
-    """Read a file. Raises InputError if it does not exist or cannot be read."""
+    """Read a regular file. Raises InputError if there is none or it cannot be read."""
     try:
+        file_size(path)
         return read(path)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or reason(error)})") from None

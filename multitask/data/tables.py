@@ -1,4 +1,4 @@
-"""Rows of a table, one at a time: of a csv, tsv, jsonl, parquet or text file, or of a data set of the hub.
+"""Rows of a table, one at a time: of a csv, tsv, jsonl, parquet, xlsx or text file, or of a data set of the hub.
 
 Delimited text is parsed strictly, and a bad row is named by file and line. Text is kept as written; tasks ignore white
 space around it. The course's starter code also lower-cases text and puts spaces before `. ? , '`. The
@@ -6,23 +6,27 @@ tokenizer of an uncased BERT does both by itself, so its ids are the same either
 ends a Greek word).
 """
 
+import codecs
 import csv
+import importlib.util
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pandas
+import pyarrow.compute
 import pyarrow.parquet
 from pydantic import Field
 from pydantic_core import from_json
 
 from minbert.errors import InputError
+from minbert.files import refuse_expanding_archive, refuse_expansion
 from multitask.data.problems import OnProblem, checked, listed, plain, quote, reason, refuse
 from multitask.data.text_lines import MOST_BYTES, suffixes, text_lines
 from multitask.runs.run_hash import hash_of_file
@@ -34,9 +38,54 @@ ROWS_PER_BATCH = 8192
 CONFIGURED = ("glue", "super_glue", "tweet_eval", "xtreme", "clue")
 """Data sets of the hub without an owner in their name whose last part is a configuration: `glue/mrpc`."""
 
+EXCHANGED = str.maketrans(",.", ".,")
+
 Row = dict[str, Any]
 
 csv.field_size_limit(MOST_BYTES)  # by default, a sentence of more than 131,072 characters is an error
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How text is written in a file.
+
+    Args:
+        separator: between fields; None: a comma in .csv and a tab in .tsv.
+        quotes: whether fields may stand in quotes; if not, quotes are ordinary characters.
+        line_breaks: whether a quoted field may contain line breaks.
+        encoding: of the text, as Python names it: `cp1252` of many spreadsheets, `utf-16`.
+        decimal: the decimal mark of labels that are numbers.
+        missing: fields that count as empty, such as `n/a`.
+    """
+
+    separator: str | None = None
+    quotes: bool = True
+    line_breaks: bool = False
+    encoding: str = "utf-8"
+    decimal: Literal[".", ","] = "."
+    missing: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
+            raise InputError(f"separator is {quote(self.separator)}; expected one character")
+        try:
+            "\n".encode(codecs.lookup(self.encoding).name)
+        except (LookupError, ValueError):
+            raise InputError(f"encoding is {quote(self.encoding)}; expected one such as utf-8 or cp1252") from None
+
+    def field(self, value: Any) -> Any:
+        """A field of a row; None if it counts as empty."""
+        return None if isinstance(value, str) and value.strip() in self.missing else value
+
+    def label(self, value: Any) -> Any:
+        """A label's field, with a decimal point if it is a number with this decimal mark."""
+        if self.decimal == "," and isinstance(value, str) and re.fullmatch(r"[\d.,eE+-]+", value.strip()):
+            value = value.translate(EXCHANGED)  # 1.000 is a thousand there, and no number here
+        return self.field(value)
+
+    def changed(self) -> dict[str, Any]:
+        """What differs from the default."""
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
 
 
 @dataclass(frozen=True)
@@ -47,10 +96,12 @@ class Source:
         file: a file, or `hf:` and a data set of the hub (`hf:OWNER/NAME`, `hf:OWNER/NAME/CONFIGURATION`,
             `hf:glue/mrpc`) or the folder of one that was saved to disk.
         split: of a data set, the split; of a file, the rows whose column `split` has this value. None: all rows.
+        dialect: how the file is written, if it has its own table in the tasks file.
     """
 
     file: Annotated[str, Field(pattern=r"^\P{C}+$")]  # no control characters
     split: str | None = None
+    dialect: Dialect | None = None
 
     def __str__(self) -> str:
         return self.file if self.split is None else f"{self.file} ({self.split})"
@@ -81,6 +132,7 @@ class Table:
         rows: the number of each row (its first line in text files, otherwise counted from 1), and its values by column.
         by_line: whether the numbers are lines.
         schema: the columns' Arrow types; None of text files.
+        dialect: how its fields are written.
     """
 
     name: str
@@ -88,6 +140,7 @@ class Table:
     rows: Iterator[tuple[int, Row]]
     by_line: bool = True
     schema: Any = None
+    dialect: Dialect = Dialect()
 
     def place(self, number: int) -> str:
         """File and row, as messages begin."""
@@ -101,27 +154,10 @@ class Table:
                 named = list(filter(None, self.columns))
                 there = f"the columns are {listed(named)}" if named else "the header names no columns"
                 if len(self.columns) == 1 and re.search("[,;|\t]", self.columns[0]):
-                    there = f"the only column is {quote(self.columns[0])}; set separator in the task's declaration"
+                    there = (
+                        f"the only column is {quote(self.columns[0])}; set separator in the tasks file, or --separator"
+                    )
                 raise InputError(f"{self.name}: {found}; {there}")
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How delimited text is written.
-
-    Args:
-        separator: between fields; None: a comma in .csv and a tab in .tsv.
-        quotes: whether fields may stand in quotes; if not, quotes are ordinary characters.
-        line_breaks: whether a quoted field may contain line breaks.
-    """
-
-    separator: str | None = None
-    quotes: bool = True
-    line_breaks: bool = False
-
-    def __post_init__(self) -> None:
-        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
-            raise InputError(f"separator is {quote(self.separator)}; expected one character")
 
 
 def open_table(source: Source, dialect: Dialect = Dialect(), on_problem: OnProblem = refuse, form: str = "") -> Table:
@@ -129,7 +165,7 @@ def open_table(source: Source, dialect: Dialect = Dialect(), on_problem: OnProbl
 
     Args:
         source: the file or data set, and the split.
-        dialect: of delimited text.
+        dialect: of text; the source's own comes first.
         on_problem: called for each malformed row, which is then left out; the default raises the first problem.
         form: the format as a suffix such as `.csv`; by default that of the file's name.
 
@@ -138,7 +174,7 @@ def open_table(source: Source, dialect: Dialect = Dialect(), on_problem: OnProbl
     """
     if source.path is None:
         return _hub_table(source)
-    path = source.path
+    path, dialect = source.path, source.dialect or dialect
     suffix = form or suffixes(path)[0]
     read = FORMATS.get(suffix)
     if dialect.separator and read in (None, _lines):
@@ -147,7 +183,7 @@ def open_table(source: Source, dialect: Dialect = Dialect(), on_problem: OnProbl
         names = ", ".join(FORMATS)
         raise InputError(f"{path}: unknown format; expected a name that ends in {names}, or in one of them and .gz")
     separator = dialect.separator or SEPARATORS.get(suffix)
-    table = read(path, replace(dialect, separator=separator), on_problem)
+    table = replace(read(path, replace(dialect, separator=separator), on_problem), dialect=dialect)
     return table if source.split is None else _rows_of_split(table, source.split)
 
 
@@ -177,9 +213,9 @@ def _rows_of_split(table: Table, split: str) -> Table:
     return replace(table, rows=rows())
 
 
-def _lines(path: Path, *_: object) -> Table:
+def _lines(path: Path, dialect: Dialect, _: OnProblem) -> Table:
     """Each line of a text file as the column `text`, without the white space around it; blank lines too."""
-    rows = ((number, {"text": line.strip()}) for number, line in enumerate(text_lines(path), start=1))
+    rows = ((number, {"text": line.strip()}) for number, line in enumerate(text_lines(path, dialect.encoding), start=1))
     return Table(str(path), ("text",), rows)
 
 
@@ -193,12 +229,12 @@ def _delimited(path: Path, dialect: Dialect, on_problem: OnProblem) -> Table:
     between = {"\t": "tabs", ",": "commas"}.get(str(dialect.separator), repr(dialect.separator))
 
     def by_column() -> Iterator[tuple[int, Row]]:
-        for line, fields in rows:
-            if len(fields) == len(header):
-                yield line, dict(zip(header, fields, strict=True))
+        for line, row in rows:
+            if len(row) == len(header):
+                yield line, dict(zip(header, row, strict=True))
             else:
                 expected = f"expected {len(header)}, as in the header (separated by {between})"
-                on_problem(f"{path}:{line}: the row has {len(fields)} fields; {expected}")
+                on_problem(f"{path}:{line}: the row has {len(row)} fields; {expected}")
 
     return Table(str(path), tuple(header), by_column())
 
@@ -210,7 +246,7 @@ def _split_rows(path: Path, dialect: Dialect, on_problem: OnProblem) -> Iterator
     not tell the lines of rows.
     """
     reader = csv.reader(
-        text_lines(path),
+        text_lines(path, dialect.encoding),
         delimiter=str(dialect.separator),
         quoting=csv.QUOTE_MINIMAL if dialect.quotes else csv.QUOTE_NONE,
         strict=True,
@@ -222,7 +258,7 @@ def _split_rows(path: Path, dialect: Dialect, on_problem: OnProblem) -> Iterator
         except csv.Error as error:
             on_problem(
                 f"{path}:{line}: broken quoting ({error}); expected a field that starts with a quote to end with one, "
-                "and quotes inside it to be doubled (or set quotes = false in the task's declaration)"
+                "and quotes inside it to be doubled (or set quotes = false in the tasks file)"
             )
             continue
         if row is None:
@@ -230,17 +266,17 @@ def _split_rows(path: Path, dialect: Dialect, on_problem: OnProblem) -> Iterator
         if reader.line_num > line and not dialect.line_breaks:
             on_problem(
                 f"{path}:{line}: a quoted field goes on until line {reader.line_num}; close its quote, or set "
-                "line_breaks = true in the task's declaration"
+                "line_breaks = true in the tasks file"
             )
         elif row:
             yield line, row
 
 
-def _json_lines(path: Path, _: Dialect, on_problem: OnProblem) -> Table:
+def _json_lines(path: Path, dialect: Dialect, on_problem: OnProblem) -> Table:
     """Not with pyarrow's reader, in which all values of a column have one type, and text may become a date."""
 
     def parsed() -> Iterator[tuple[int, Row]]:
-        for number, line in enumerate(text_lines(path), start=1):
+        for number, line in enumerate(text_lines(path, dialect.encoding), start=1):
             if not line.strip():
                 continue
             try:
@@ -277,22 +313,69 @@ def _repeated_name(line: str, value: Row) -> str | None:
 
 
 def _parquet(path: Path, *_: object) -> Table:
+    """Text is read as indices into its different values: a few values repeated often are a small file."""
+
     @contextmanager
     def damage() -> Iterator[None]:
         try:
             yield
         except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # Arrow raises many kinds
-            raise InputError(f"{path}: damaged, or not of the format that its name says ({reason(error)})") from None
+            raise _damaged(path, error) from None
 
-    def rows() -> Iterator[tuple[int, Row]]:
+    def batches() -> Iterator[list[Row]]:
+        size = 0
         with damage():
-            batches = file.iter_batches(ROWS_PER_BATCH)
-            yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
+            for batch in file.iter_batches(ROWS_PER_BATCH):
+                size += sum(map(_bytes_of, batch.columns))
+                refuse_expansion(path, size)
+                yield batch.to_pylist()
 
     with damage():
-        file = checked(path, pyarrow.parquet.ParquetFile)
-        schema = file.schema_arrow
-    return Table(str(path), tuple(schema.names), rows(), by_line=False, schema=schema)
+        metadata = checked(path, pyarrow.parquet.read_metadata)
+        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+        refuse_expansion(path, sum(group.total_byte_size for group in groups))
+        texts = [
+            column.path
+            for column in metadata.schema
+            if column.physical_type == "BYTE_ARRAY" and column.logical_type.type != "DECIMAL"
+        ]
+        schema = pyarrow.parquet.read_schema(path)
+        file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
+    rows = enumerate(chain.from_iterable(batches()), start=1)
+    return Table(str(path), tuple(schema.names), rows, by_line=False, schema=schema)
+
+
+def _bytes_of(column: Any) -> int:
+    """Bytes of an Arrow array when each of its texts is written out."""
+    if pyarrow.types.is_dictionary(column.type):
+        lengths = pyarrow.compute.binary_length(column.dictionary).take(column.indices)
+        return int(pyarrow.compute.sum(lengths).as_py() or 0)
+    if pyarrow.types.is_list(column.type):
+        return _bytes_of(column.flatten())
+    if pyarrow.types.is_struct(column.type):
+        return sum(map(_bytes_of, column.flatten()))
+    return int(column.nbytes)
+
+
+def _spreadsheet(path: Path, *_: object) -> Table:
+    """The first sheet of a workbook, whose first row has the columns' names. Every cell is text, as in csv."""
+    if importlib.util.find_spec("openpyxl") is None:
+        raise InputError(f'{path}: needs openpyxl; install it with: pip install -e ".[xlsx]", or save the sheet as csv')
+    checked(path, refuse_expanding_archive)
+    try:
+        sheet = pandas.read_excel(path, header=None, dtype=object, na_values=[""], keep_default_na=False)
+    except Exception as error:  # damaged workbooks raise many kinds
+        raise _damaged(path, error) from None
+    cells = sheet.fillna("").astype(str).to_numpy().tolist()
+    if not cells:
+        raise InputError(f"{path}: the sheet is empty; expected a row with the columns' names, and rows")
+    header = tuple(name.strip() for name in cells[0])
+    rows = ((number, dict(zip(header, row, strict=True))) for number, row in enumerate(cells[1:], start=2) if any(row))
+    return Table(str(path), header, rows, by_line=False)
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    return InputError(f"{path}: damaged, or not of the format that its name says ({reason(error)})")
 
 
 FORMATS: dict[str, Callable[[Path, Dialect, OnProblem], Table]] = {
@@ -301,6 +384,7 @@ FORMATS: dict[str, Callable[[Path, Dialect, OnProblem], Table]] = {
     ".jsonl": _json_lines,
     ".jsonlines": _json_lines,
     ".parquet": _parquet,
+    ".xlsx": _spreadsheet,
     ".txt": _lines,
 }
 """Readers by suffix."""

@@ -2,17 +2,21 @@
 
 import codecs
 import gzip
+import io
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from minbert.errors import InputError
+from minbert.files import refuse_expansion
 from multitask.data.problems import checked, reason
 
 MOST_BYTES = 1 << 24
 """A longer line is taken for a file that is not text by lines."""
 GZIP = ".gz"
+UNSUSPECTED = 1 << 21
+"""Decompressed bytes from which on the file's own size counts: more blank lines would take many seconds."""
 
 
 def suffixes(path: Path) -> tuple[str, str]:
@@ -21,50 +25,51 @@ def suffixes(path: Path) -> tuple[str, str]:
     return (path.with_suffix("") if compression else path).suffix.lower(), compression
 
 
-def text_lines(path: Path) -> Iterator[str]:
+def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     """The lines of a file, each with its line end; a byte order mark is removed.
 
     Raises:
-        InputError: the file is missing, a damaged compressed file, or not UTF-8; a line contains NUL, a carriage return
-            that does not end it, or more than 16 MiB. The message names the line.
+        InputError: the file is missing or no regular file, a damaged compressed file, one that holds far more bytes
+            than it has, or of another encoding; a line contains NUL, a carriage return that does not end it, or more
+            than 16 MiB. The message names the line.
     """
-    with _open(path) as file:
-        number = 0
+    wide = "\n".encode(encoding) != b"\n"  # as in UTF-16, in which a byte does not tell where a line ends
+    with checked(path, _open) as file:
+        decoded = io.TextIOWrapper(file, encoding, newline="\n") if wide else None
+        number = size = 0
         while True:
             try:
-                raw = file.readline(MOST_BYTES + 1)
+                raw = file.readline(MOST_BYTES + 1) if decoded is None else decoded.readline(MOST_BYTES + 1).encode()
+            except UnicodeError as error:
+                raise InputError(f"{path}: not {encoding} ({reason(error)}); set another encoding") from None
             except (OSError, EOFError, zlib.error) as error:
                 raise InputError(f"{path}: damaged or not a compressed file ({reason(error)})") from None
             if not raw:
                 return
             number += 1
-            yield _decode(raw, f"{path}:{number}", first=number == 1)
+            size += len(raw)
+            if size > UNSUSPECTED and isinstance(file, gzip.GzipFile):
+                refuse_expansion(path, size, file.fileobj.tell(), UNSUSPECTED)
+            yield _decode(raw, f"{path}:{number}", "utf-8" if wide else encoding, first=number == 1)
 
 
-def count_lines(path: Path) -> int:
-    """Number of line ends of a file, decompressed."""
-    with _open(path) as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+def _open(path: Path) -> Any:
+    return gzip.open(path) if suffixes(path)[1] else path.open("rb")
 
 
-def _open(path: Path) -> IO[bytes]:
-    opener: Any = gzip.open if suffixes(path)[1] else lambda path: path.open("rb")
-    return checked(path, opener)
-
-
-def _decode(raw: bytes, place: str, first: bool) -> str:
+def _decode(raw: bytes, place: str, encoding: str, first: bool) -> str:
     if len(raw) > MOST_BYTES:
         raise InputError(f"{place}: the line has more than {MOST_BYTES:,} bytes; expected text in lines")
     body = raw.removeprefix(codecs.BOM_UTF8) if first else raw
     try:
-        text = body.decode("utf-8")
+        text = body.decode(encoding)
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{place}: byte 0x{body[error.start]:02x} at position {error.start + 1} of the line is not UTF-8; "
-            "save the file as UTF-8"
+            f"{place}: byte 0x{body[error.start]:02x} at position {error.start + 1} of the line is not "
+            f"{encoding.upper()}; save the file as UTF-8, or set encoding in the tasks file"
         ) from None
     if "\0" in text:
-        raise InputError(f"{place}: contains a NUL byte, so it is not text; save the file as UTF-8")
+        raise InputError(f"{place}: contains a NUL byte; save the file as UTF-8, or set encoding in the tasks file")
     if "\r" in text and "\r" in text.removesuffix("\n").removesuffix("\r"):
         raise InputError(f"{place}: a carriage return within a line; end lines with LF or CRLF")
     return text

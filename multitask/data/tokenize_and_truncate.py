@@ -2,10 +2,9 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from minbert.tokenizer import Ids, Tokenizer
 from multitask.runs.locks import exclusive
 
 FORMAT = 4  # raise this when the content of the cache's files changes
-TEXTS_PER_CALL = 8192  # of the tokenizer
 
 
 @dataclass(frozen=True)
@@ -91,25 +89,12 @@ def _encoded(
     texts: Sequence[str], second: Sequence[str] | None, tokenizer: Tokenizer, max_length: int
 ) -> dict[str, NDArray[Any]]:
     """The arrays of `Tokens` by their names; types of joint encodings only."""
+    inputs = texts if second is None else list(zip(texts, second, strict=True))
+    ids, types, cut = tokenizer.encode_and_count_cut(inputs, max_length)
     none = np.empty(0, np.int32)
-    ids, types, lengths, cut = [none], [none], [np.zeros(1, np.int64)], 0
-    for inputs in _blocks(texts if second is None else zip(texts, second, strict=True)):
-        rows, rows_types, longer = tokenizer.encode_and_count_cut(inputs, max_length)
-        ids.append(np.concatenate(rows))
-        types.append(np.concatenate(rows_types))
-        lengths.append(np.array([len(row) for row in rows], np.int64))
-        cut += longer
-    offsets = np.cumsum(np.concatenate(lengths))
-    found: dict[str, NDArray[Any]] = {"ids": np.concatenate(ids), "offsets": offsets, "cut": np.array(cut)}
-    return found if second is None else {**found, "types": np.concatenate(types)}
-
-
-def token_lengths(texts: Sequence[str], tokenizer: Tokenizer) -> NDArray[np.int64]:
-    """Number of tokens of each text without cutting, [texts]."""
-    return np.concatenate([tokenizer.lengths(block) for block in _blocks(texts)] or [np.empty(0, np.int64)])
-
-
-def _blocks(rows: Iterable[Any]) -> Iterator[list[Any]]:
-    rows = iter(rows)
-    while block := list(islice(rows, TEXTS_PER_CALL)):
-        yield block
+    found: dict[str, NDArray[Any]] = {
+        "ids": np.concatenate([none, *ids]),
+        "offsets": np.cumsum([0, *map(len, ids)], dtype=np.int64),
+        "cut": np.array(cut),
+    }
+    return found if second is None else {**found, "types": np.concatenate([none, *types])}

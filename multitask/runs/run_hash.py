@@ -13,10 +13,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from minbert.files import sha256_of_file
+from minbert.files import refuse_large, sha256_of_file
 
 FORMAT_VERSION = 7
 """Version of the folders' layout. Raise it when runs of older code can no longer be read."""
+
+LARGEST = 2**33
+"""Bytes of the largest file that a stage reads."""
 
 
 @runtime_checkable
@@ -57,7 +60,11 @@ def hash_of(value: Any) -> str:
 
 
 def hash_of_file(path: Path) -> str:
-    """SHA-256 of a file, 64 hex digits; read again only when its size or times have changed."""
+    """SHA-256 of a file, 64 hex digits; read again only when its size or times have changed.
+
+    Raises InputError if the file is larger than `LARGEST`: reading it would take minutes, and no stage could hold it.
+    """
+    refuse_large(path, LARGEST)
     stat = path.stat()
     return _hash_of_file(path.absolute(), (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
 

@@ -4,7 +4,6 @@ A file that does not exist has no hash; the stage that needs it says so.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,12 @@ def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
         {
             "name": task.name,
             **task.declaration(),
-            "dialect": asdict(task.dialect),
+            "dialect": task.dialect.changed(),
             "weight": task.weight,
-            "splits": [source and source.split for source in (task.train, task.dev, task.test)],
+            "splits": [
+                source and [source.split, source.dialect and source.dialect.changed()]
+                for source in (task.train, task.dev, task.test)
+            ],
         }
         for task in tasks
     ]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import combinations
 from pathlib import Path
 
@@ -12,16 +13,17 @@ from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples
-from multitask.data.problems import plain
+from multitask.data.problems import plain, quote
 from multitask.data.read_unlabelled_files import PAIRS, SENTENCES, TRIPLETS, read_texts
-from multitask.data.text_lines import count_lines, suffixes
-from multitask.data.tokenize_and_truncate import token_lengths
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Labelled, Regression, rows_by_label
 from multitask.tasks.read_examples import read_examples
 from multitask.tasks.task import SPLITS, Task
 
-SHOWN_PROBLEMS = 20  # per file
+SHOWN = 10
+"""Lines of problems that are shown of one file, however many tasks read it."""
+RARE, ALIKE = 10, 0.85
+"""A label is pointed out if another one, with so many times as many rows, has a name that is so similar."""
 BINS = 5  # of the histogram of numbers
 
 
@@ -31,7 +33,6 @@ class FileReport:
 
     Args:
         name: the file's name, after the task's name if it is declared in a tasks file.
-        lines: number of lines of a text file; None of others.
         rows: number of usable rows.
         dropped: number of rows left out because a label or sentence is empty; in a text file, of blank lines.
         repeated: number of rows with the same sentences as an earlier row, as contamination records compare them.
@@ -41,7 +42,6 @@ class FileReport:
     """
 
     name: str
-    lines: int | None
     rows: int
     dropped: int
     repeated: int
@@ -62,7 +62,7 @@ class DataReport:
         files: all files that could be read.
         overlaps: two sets, and how many distinct sentences they have in common, as contamination records compare them.
         absent: the missing files of each task that has at least one file.
-        problems: lines of text: at most 20 per file, then the number of further ones.
+        hints: lines of text about labels that may be misspelt.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_length: int, declared: bool) -> None:
@@ -72,30 +72,43 @@ class DataReport:
         self.files: list[FileReport] = []
         self.overlaps: list[tuple[str, str, int]] = []
         self.absent: list[str] = []
-        self.problems: list[str] = []
+        self.hints: list[str] = []
+        self._problems: dict[str, dict[str, None]] = {}  # of each file
         self._sentences: dict[tuple[str, str], Hashes] = {}  # of each task and split
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, a line each; of many problems of a file the first ones and how many there are besides."""
+        lines = []
+        for name, found in self._problems.items():
+            cut = SHOWN - 1 if len(found) > SHOWN else SHOWN
+            lines += list(found)[:cut]
+            lines += [f"{name}: and {len(found) - cut:,} more problems"] * (len(found) > cut)
+        return lines
 
     def add_task(self, task: Task) -> None:
         """Read the files of a task."""
         sources = {split: source for split in SPLITS if (source := getattr(task, split)) is not None}
         missing = [source for source in sources.values() if not source.exists()]
         if self.declared:
-            self.problems += (f"tasks.{task.name}: {source.file}: no such file" for source in missing)
+            for source in missing:
+                self._problems.setdefault(source.file, {})[f"tasks.{task.name}: {source.file}: no such file"] = None
         elif len(missing) < len(sources):
             self.absent += (Path(source.file).name for source in missing)
         for split, source in sources.items():
             if source in missing:
                 continue
-            with self._problems_of(str(source)) as problems:
+            with self._problems_of(source.file) as problems:
                 examples = read_examples(task, source, split != "test", problems.append)
                 if split == "train":
+                    self.hints += _label_hints(task, examples)
                     try:
                         task = task.learned(examples)
                     except InputError as error:
                         if not problems:  # otherwise it may only follow from the rows that were left out
                             problems.append(str(error))
                 name = f"{task.name} {source}" if self.declared else Path(source.file).name
-                hashes = self._add(name, source.path, examples.dropped, examples.sentences, _histogram(task, examples))
+                hashes = self._add(name, examples.dropped, examples.sentences, _histogram(task, examples))
                 self._sentences[task.name, split] = hashes
 
     def add_unlabelled(self, folder: Path) -> None:
@@ -105,7 +118,7 @@ class DataReport:
         for path, layout in layouts.items():
             with self._problems_of(str(path)) as problems:
                 texts = read_texts(path, layout, on_problem=problems.append)
-                self._add(path.name, path, texts.dropped, texts.columns, {})
+                self._add(path.name, texts.dropped, texts.columns, {})
 
     def compare(self) -> None:
         """Splits of one task with each other; and the training set of a task with dev and test sets of other tasks."""
@@ -115,21 +128,13 @@ class DataReport:
                 if task == other or len(shared):
                     self.overlaps.append((f"{task} {split}", f"{other} {second}", len(shared)))
 
-    def _add(
-        self,
-        name: str,
-        path: Path | None,
-        dropped: int,
-        columns: Sequence[Sequence[str]],
-        labels: Mapping[str, int],
-    ) -> Hashes:
+    def _add(self, name: str, dropped: int, columns: Sequence[Sequence[str]], labels: Mapping[str, int]) -> Hashes:
         """Add the report of a file; returns the distinct hashes of its sentences."""
         hashes = np.stack([hash_sentences(column) for column in columns], axis=1)  # [rows, columns]
-        lengths = np.concatenate([token_lengths(column, self.tokenizer) for column in columns])
+        lengths = np.concatenate([self.tokenizer.lengths(column) for column in columns])
         middle, high, most = np.percentile(lengths, [50, 95, 100], method="higher").tolist()
         report = FileReport(
             name=name,
-            lines=None if path is None or suffixes(path)[0] == ".parquet" else count_lines(path),
             rows=len(hashes),
             dropped=dropped,
             repeated=len(hashes) - len(np.unique(hashes, axis=0)),
@@ -148,25 +153,22 @@ class DataReport:
             yield own
         except InputError as error:
             own.append(str(error))
-        self.problems += own[:SHOWN_PROBLEMS]
-        if len(own) > SHOWN_PROBLEMS:
-            self.problems.append(f"{name}: and {len(own) - SHOWN_PROBLEMS:,} more problems")
+        self._problems.setdefault(name, {}).update(dict.fromkeys(own))
 
     def render(self) -> str:
         """Aligned plain-text tables, without a final newline."""
         longer = f"over {self.max_length}"
-        header = ("file", "lines", "rows", "dropped", "repeated", "tokens 50%", "95%", "max", longer, "labels")
+        header = ("file", "rows", "dropped", "repeated", "tokens 50%", "95%", "max", longer, "labels")
         rows = [
             (
                 file.name,
-                "-" if file.lines is None else f"{file.lines:,}",
                 *(f"{number:,}" for number in (file.rows, file.dropped, file.repeated, *file.tokens)),
                 f"{file.cut:.1%}",
                 "  ".join(f"{label}: {count:,}" for label, count in file.labels.items()) or "-",
             )
             for file in self.files
         ]
-        parts = [_table([header, *rows], numeric=range(1, 9))]
+        parts = [_table([header, *rows], numeric=range(1, 8))]
         if self.overlaps:
             shared = [(first, second, f"{sentences:,}") for first, second, sentences in self.overlaps]
             parts.append(_table([("file", "and", "sentences in both"), *shared], numeric=(2,)))
@@ -212,6 +214,24 @@ def _histogram(task: Task, examples: Examples) -> dict[str, int]:
     assert isinstance(task, Regression)
     heights, edges = np.histogram(labels, bins=BINS, range=task.bounds)
     return {f"{edges[i]:g}-{edges[i + 1]:g}": int(heights[i]) for i in range(BINS)}
+
+
+def _label_hints(task: Task, examples: Examples) -> list[str]:
+    """Names of rare labels that may be misspelt names of frequent ones, unless the labels are declared."""
+    if not isinstance(task, Labelled) or task.labels or examples.labels is None:
+        return []
+    counts = dict(zip(examples.classes, rows_by_label(examples.labels, len(examples.classes)).tolist(), strict=True))
+    hints = []
+    for name, count in counts.items():
+        frequent = {other.casefold(): other for other in counts if counts[other] >= RARE * count}
+        if meant := get_close_matches(name.casefold(), frequent, n=1, cutoff=ALIKE):
+            label = frequent[meant[0]]
+            hints.append(
+                f"{examples.source}: {count} {'row has' if count == 1 else 'rows have'} the label {quote(name)}, and "
+                f"{counts[label]:,} have {quote(label)}; if it is misspelt, correct it, or add aliases = "
+                f"{{ {quote(name)} = {quote(label)} }} to tasks.{task.name}; if not, declare labels"
+            )
+    return hints[:SHOWN]
 
 
 def _table(rows: Sequence[Sequence[str]], numeric: Sequence[int]) -> str:

@@ -1,6 +1,7 @@
 """Read tasks from their declarations: a tasks file (TOML), the course's tasks of a data folder, or a trained model."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from minbert.errors import InputError
 from minbert.files import read_toml
 from minbert.settings import read_as
 from multitask.data.problems import plain, quote
-from multitask.data.tables import HUB, Source
+from multitask.data.tables import HUB, Dialect, Source
 from multitask.tasks.kinds import KINDS
 from multitask.tasks.task import SPLITS, Split, Task
 
@@ -28,17 +29,21 @@ def load_tasks(data: str | Path) -> dict[str, Task]:
     if path.suffix != ".toml" and path.is_file():
         raise InputError(f"{path}: expected the folder of the course's files, or a tasks file whose name ends in .toml")
     declared, root = (path, path.parent) if path.suffix == ".toml" else (COURSE, path)
+    found = read_toml(declared)
+    tables, files = found.get("tasks"), found.get("files", {})
+    if not isinstance(tables, dict) or not tables or not isinstance(files, dict) or found.keys() - {"tasks", "files"}:
+        raise InputError(f"{declared}: expected tables [tasks.NAME], perhaps [files.NAME], and nothing else")
     try:
-        found = read_toml(declared)
-    except IsADirectoryError:
-        raise InputError(f"{declared}: a folder; expected a tasks file") from None
-    tables = found.get("tasks")
-    if not isinstance(tables, dict) or not tables or found.keys() != {"tasks"}:
-        raise InputError(f"{declared}: expected tables [tasks.NAME] and nothing else")
-    try:
-        return {name: _declared(name, table, root) for name, table in tables.items()}
+        dialects = {
+            file: read_as(Dialect, json.dumps(table, default=str), f"files.{file}") for file, table in files.items()
+        }
+        tasks = {name: _declared(name, table, root, dialects) for name, table in tables.items()}
     except InputError as error:
         raise InputError(f"{declared}: {error}") from None
+    read = {source.file for task in tasks.values() for split in SPLITS if (source := getattr(task, split))}
+    if unread := [file for file in dialects if str(root / file) not in read]:
+        raise InputError(f"{declared}: files.{plain(unread[0])}: no task reads this file")
+    return tasks
 
 
 def default_tasks(data: str | Path) -> tuple[str, ...]:
@@ -80,7 +85,7 @@ def task_of(name: str, declaration: Any) -> Task:
     return read_as(kind, json.dumps({**values, "name": name}, default=str), f"tasks.{name}")
 
 
-def _declared(name: str, table: Any, root: Path) -> Task:
+def _declared(name: str, table: Any, root: Path, dialects: Mapping[str, Dialect]) -> Task:
     """A task with its files, as a table of a tasks file declares them."""
     values = dict(table) if isinstance(table, dict) else {}
     file, own_split = values.pop("file", None), values.pop("split", None)
@@ -96,17 +101,17 @@ def _declared(name: str, table: Any, root: Path) -> Task:
     task = task_of(name, values)
     if task.train is None:
         raise task.problem("train is missing; expected a file, or hf: and the name of a data set")
-    train, dev, test = (_located(task, split, root) for split in SPLITS)
+    train, dev, test = (_located(task, split, root, dialects) for split in SPLITS)
     return replace(task, train=train, dev=dev, test=test)
 
 
-def _located(task: Task, split: Split, root: Path) -> Source | None:
+def _located(task: Task, split: Split, root: Path, dialects: Mapping[str, Dialect]) -> Source | None:
     """Where a split's rows come from, with its path below the tasks file's folder."""
     source: Source | None = getattr(task, split)
     if source is None:
         return None
     if not source.file.startswith(HUB):
-        return Source(str(root / source.file), source.split)
+        return Source(str(root / source.file), source.split, dialects.get(source.file))
     local = root / source.file.removeprefix(HUB)
     if source.split and local.is_dir() and not (local / "dataset_dict.json").is_file():
         # Every split would be the whole data set, so a model would be scored on its training rows.

@@ -7,7 +7,8 @@ playing a guitar.", "A man plays a flute.") -> 2.4.
 
 import math
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -50,9 +51,11 @@ class Labelled(Task):
         labels: the names in the order of the classes; empty until they are learned from the training rows.
         class_weights: weight of each class in the loss; `balanced` weighs a class by the inverse of its frequency.
         temperature: divides the outputs before they become probabilities.
+        aliases: other names that files have for labels, such as a misspelt one, and the labels that they mean.
     """
 
     labels: tuple[str | int | float | bool, ...] = ()
+    aliases: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     class_weights: ClassWeights = None
     temperature: Positive = 1.0
 
@@ -63,6 +66,10 @@ class Labelled(Task):
             shown = listed(quote(label) for label in self.labels)
             raise InputError(f"labels are {shown}; expected two or more different names")
         object.__setattr__(self, "labels", names)
+        aliases = {canonical(alias): canonical(label) for alias, label in self.aliases.items()}
+        if None in aliases or None in aliases.values():
+            raise InputError("aliases have an empty name; expected names of labels")
+        object.__setattr__(self, "aliases", aliases)
         if isinstance(self.class_weights, tuple) and not names:
             raise InputError("class_weights need labels, which say the order of the classes")
         if isinstance(self.class_weights, tuple) and len(self.class_weights) != len(names):
@@ -129,7 +136,8 @@ class Labelled(Task):
         )
         return replace(self, temperature=math.exp(found.x))
 
-    def _check_label(self, name: str) -> str:
+    def _label_of(self, name: str) -> str:
+        name = str(self.aliases.get(name, name))
         if self.labels and name not in self.labels:
             raise ValueError(f"expected one of {listed(self.names)}")
         return name
@@ -152,7 +160,7 @@ class Classification(Labelled):
 
     def labels_from(self, row: Row) -> str | None:
         name = canonical(row.get(self.label_columns[0]))
-        return None if name is None else self._check_label(sys.intern(name))  # one object a class, not one a row
+        return None if name is None else sys.intern(self._label_of(name))  # one object a class, not one a row
 
     def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:
         names = self.names or class_order(labels)
@@ -225,7 +233,7 @@ class MultiLabel(Labelled):
     def labels_from(self, row: Row) -> tuple[str, ...] | None:
         if isinstance(self.label, str):
             found = parts(row.get(self.label), self.label_separator)
-            return None if found is None else tuple(map(self._check_label, found))
+            return None if found is None else tuple(dict.fromkeys(map(self._label_of, found)))
         values = {column: (canonical(row.get(column)) or "").lower() for column in self.label}
         if "" in values.values():
             return None
@@ -284,7 +292,7 @@ class Regression(Task):
         if value is None:
             return None
         if math.isnan(value) or not low <= value <= high:
-            hint = " (decimal point, not comma)" if isinstance(written, str) and "," in written else ""
+            hint = ' (or set decimal = "," in the tasks file)' if isinstance(written, str) and "," in written else ""
             bounds = f" from {low:g} to {high:g}" if self.range else ""
             raise ValueError(f"expected a number{bounds}{hint}")
         return value

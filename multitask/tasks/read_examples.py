@@ -16,7 +16,7 @@ from minbert.errors import InputError
 from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples, Rows
 from multitask.data.problems import OnProblem, quote, refuse, warn_incomplete
-from multitask.data.tables import Row, Source, Table, open_table
+from multitask.data.tables import Dialect, Row, Source, Table, open_table
 from multitask.tasks.task import Split, Task
 
 logger = logging.getLogger("multitask")
@@ -127,9 +127,9 @@ def examples_of(task: Task, table: Table, source: str, labelled: bool, on_proble
     number_of_id: dict[str, int] = {}
     for number, row in table.rows:
         try:
-            texts = [_text(column, row.get(column)) for column in task.text]
+            texts = [_text(column, table.dialect.field(row.get(column))) for column in task.text]
             identifier = _id(row.get(task.id), number_of_id, table) if task.id else ""
-            label = _label(task, row) if labelled else None
+            label = _label(task, row, table.dialect) if labelled else None
         except ValueError as error:
             on_problem(f"{table.place(number)}: {error}")
             continue
@@ -177,9 +177,9 @@ def _id(value: Any, number_of_id: dict[str, int], table: Table) -> str:
     return identifier
 
 
-def _label(task: Task, row: Row) -> Any:
+def _label(task: Task, row: Row, dialect: Dialect) -> Any:
     try:
-        return task.labels_from(row)
+        return task.labels_from({column: dialect.label(row.get(column)) for column in task.label_columns})
     except ValueError as error:
         if not isinstance(task.label, str):
             raise  # it names the column

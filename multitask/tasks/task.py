@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -24,7 +24,8 @@ SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
-WHERE = ("name", "train", "dev", "test", "separator", "quotes", "line_breaks", "weight")
+WRITTEN = tuple(field.name for field in fields(Dialect))
+WHERE = ("name", "train", "dev", "test", "weight", *WRITTEN)
 """Fields that say where rows come from or how a training uses them. A trained model does not keep them."""
 TUNED = ("thresholds", "temperature")
 """Fields that are chosen on the dev set."""
@@ -48,6 +49,7 @@ class Task(ABC):
         separator: of delimited files; by default a comma in .csv and a tab in .tsv.
         quotes: whether fields of delimited files may stand in quotes; if not, quotes are ordinary characters.
         line_breaks: whether a quoted field may contain line breaks.
+        encoding, decimal, missing: of text files, as in `Dialect`.
         prediction_file: the course's name for its prediction files: `{prediction_file}-{dev,test}-output.csv`.
         prediction_column: title of the second column of these files, with the course's spelling.
     """
@@ -67,6 +69,9 @@ class Task(ABC):
     separator: str | None = None
     quotes: bool = True
     line_breaks: bool = False
+    encoding: str = "utf-8"
+    decimal: Literal[".", ","] = "."
+    missing: tuple[str, ...] = ()
     prediction_file: str | None = None
     prediction_column: str | None = None
 
@@ -78,7 +83,7 @@ class Task(ABC):
             raise InputError(f"text is {listed(map(quote, self.text))}; {self.kind} reads {columns}")
         if not isinstance(self.label, str) and self.kind != "multilabel":
             raise InputError(f"label is {listed(map(quote, self.label))}; {self.kind} reads one column")
-        Dialect(self.separator)  # checks it
+        _ = self.dialect  # checks it
 
     @property
     def pair(self) -> bool:
@@ -92,8 +97,8 @@ class Task(ABC):
 
     @property
     def dialect(self) -> Dialect:
-        """How its delimited files are written."""
-        return Dialect(self.separator, self.quotes, self.line_breaks)
+        """How its files are written, unless they have tables of their own."""
+        return Dialect(**{name: getattr(self, name) for name in WRITTEN})
 
     @property
     def label_columns(self) -> tuple[str, ...]:

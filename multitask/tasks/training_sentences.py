@@ -23,6 +23,8 @@ def training_sentences(name: str, data: Path, limit: int | None = None) -> list[
     if path := text_file(name, files_folder(data)):
         if name in (CAPTIONS_FILE, NEWS_FILE) and not path.is_file():
             raise InputError(f"{path}: no such file; `multitask data domains` makes it from the similarity set")
+        if not path.exists():
+            raise InputError(f"{path}: no such file; there are the sources {', '.join(_sources_in(data))}")
         return read_texts(path, SENTENCES, limit).columns[0]
     tasks = load_tasks(data)
     if name not in tasks:
@@ -37,3 +39,9 @@ def text_file(name: str, folder: Path) -> Path | None:
     if name == "unlabelled":
         return folder / SENTENCES.file
     return folder / name if name.endswith(".txt") and Path(name).name == name else None
+
+
+def _sources_in(data: Path) -> list[str]:
+    """The tasks and text files that are there, as options name sources."""
+    tasks = [name for name, task in load_tasks(data).items() if task.source("train").exists()]
+    return [*tasks, *sorted(path.name for path in files_folder(data).glob("*.txt"))]

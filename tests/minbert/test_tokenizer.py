@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -288,3 +289,18 @@ def test_the_courses_preprocessing_changes_no_ids_of_the_real_data(ours, shared_
     changed = [s for s, x, y in zip(shared_sentences, plain, prepared, strict=True) if x.tolist() != y.tolist()]
     # Python's lower() knows the final form of the Greek sigma, BERT's normaliser does not.
     assert [sentence for sentence in changed if not re.search(r"Σ\b", sentence)] == []
+
+
+def test_only_the_first_million_characters_of_a_text_are_split(monkeypatch):
+    tokenizer = load_tokenizer(BUNDLED)
+    expected, backend, read = tokenizer.encode(["word " * 600])[0].tolist(), tokenizer.backend, []
+
+    def encode(texts):
+        read.append([len(text) for text in texts])
+        return backend.encode_batch_fast(texts)
+
+    own = SimpleNamespace(enable_truncation=backend.enable_truncation, encode_batch_fast=encode)
+    monkeypatch.setattr(tokenizer, "backend", own)
+    found = tokenizer.encode(["word " * 2_800_000, *["word " * 150_000] * 5])
+    assert [ids.tolist() for ids in found] == [expected] * 6
+    assert read == [[2**20, 750_000, 750_000, 750_000, 750_000], [750_000]]

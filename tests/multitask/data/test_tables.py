@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,72 @@ def test_a_missing_column_lists_those_there_are(tmp_path, header, problem):
     with pytest.raises(InputError) as caught:
         open_table(Source(str(write(tmp_path, f"{header}\n")))).require(("text",))
     assert str(caught.value) == f"{tmp_path / 'data.csv'}: {problem}"
+
+
+# Spreadsheets, and small files that claim much.
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-16-le", "utf-8-sig"])
+def test_other_encodings_are_read_when_they_are_declared(tmp_path, encoding):
+    path = write(tmp_path, "text;label\nZürich – ja;1,5\n".encode(encoding))
+    assert rows_of(path, separator=";", encoding=encoding) == [(2, {"text": "Zürich – ja", "label": "1,5"})]
+
+
+def test_a_workbook_is_read_as_text_with_the_numbers_of_its_rows(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["text ", "label", "n"], ["a", 4, 0.5], [None, None, None], ["n/a", True, None]):
+        book.active.append(row)
+    book.save(tmp_path / "x.xlsx")
+    table = open_table(Source(str(tmp_path / "x.xlsx")))
+    assert table.columns == ("text", "label", "n")
+    assert list(table.rows) == [
+        (2, {"text": "a", "label": "4", "n": "0.5"}),
+        (4, {"text": "n/a", "label": "True", "n": ""}),
+    ]
+    with pytest.raises(InputError, match=r"y\.xlsx: damaged"):
+        open_table(Source(str(write(tmp_path, "text,label\n", "y.xlsx"))))
+
+
+def test_a_source_has_its_own_dialect(tmp_path):
+    path = write(tmp_path, "text;label\na, b;1\n")
+    table = open_table(Source(str(path), None, Dialect(";")), Dialect("|"))
+    assert list(table.rows) == [(2, {"text": "a, b", "label": "1"})]
+
+
+def nested(text: str, rows: int) -> pyarrow.Table:
+    return pyarrow.table({"text": ["a"] * rows, "labels": [[{"name": text}]] * rows})
+
+
+@pytest.mark.parametrize("columns", [lambda text, rows: pyarrow.table({"text": [text] * rows}), nested])
+def test_a_text_that_a_small_parquet_file_repeats_is_not_written_out(tmp_path, columns):
+    pyarrow.parquet.write_table(columns("word " * 20_000, 1000), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match=r"x\.parquet: 10\d,\d+,\d+ bytes of content"):
+        rows_of(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("line", [b"\n", b"a,b\n"])
+def test_a_compressed_file_of_equal_lines_is_refused_after_two_megabytes(tmp_path, line):
+    path = write(tmp_path, gzip.compress(b"text,label\n" + line * 3_000_000), "data.csv.gz")
+    with pytest.raises(InputError, match=r"data\.csv\.gz: 2,097,1\d\d bytes of content, more than 100 times"):
+        rows_of(path, on_problem=print)
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.jsonl", "x.parquet", "x.txt.gz"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_pipes_and_devices_are_refused(tmp_path, name, kind):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / name).symlink_to({"pipe": tmp_path / "pipe", "device": "/dev/zero"}[kind])
+    for read in (lambda source: list(open_table(source).rows), Source.fingerprint):
+        with pytest.raises(InputError, match=f"{name}: not a regular file but a pipe or a device"):
+            read(Source(str(tmp_path / name)))
+
+
+def test_a_table_of_50_gb_is_not_hashed(tmp_path):
+    with (tmp_path / "x.csv").open("wb") as file:
+        file.truncate(50 * 10**9)  # a sparse file
+    with pytest.raises(InputError, match=r"x\.csv: 50,000,000,000 bytes; expected at most"):
+        Source(str(tmp_path / "x.csv")).fingerprint()
 
 
 # Data sets of the hub, saved to disk.

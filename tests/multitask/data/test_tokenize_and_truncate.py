@@ -12,7 +12,7 @@ from minbert.files import write_json
 from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
 from multitask.data.examples import Examples
 from multitask.data.labelled_data import LabelledData
-from multitask.data.tokenize_and_truncate import Tokens, cache_folder, token_lengths, tokenise
+from multitask.data.tokenize_and_truncate import Tokens, cache_folder, tokenise
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 from tests.conftest import word_piece
@@ -128,7 +128,7 @@ def test_labelled_rows_come_as_all_first_then_all_second_sentences(tokenizer, tm
 
 @pytest.mark.parametrize("max_length", [None, 3, 11])
 def test_cut_texts_are_counted_and_said_once(tokenizer, max_length, caplog):
-    whole = token_lengths(TEXTS, tokenizer)
+    whole = tokenizer.lengths(TEXTS)
     limit = tokenizer.max_length if max_length is None else max_length
     cut = sum(int(length) > limit for length in whole)
     for _ in range(2):  # fresh and cached
@@ -137,10 +137,10 @@ def test_cut_texts_are_counted_and_said_once(tokenizer, max_length, caplog):
         np.testing.assert_array_equal(tokens.lengths, np.minimum(whole, limit))
     examples = Examples((TEXTS, SECOND), None, (), None, "data.csv")
     LabelledData.tokenised(examples, tokenizer, max_length, joint=False)
-    cut += sum(int(length) > limit for length in token_lengths(SECOND, tokenizer))
+    cut += sum(int(length) > limit for length in tokenizer.lengths(SECOND))
     assert caplog.messages == [f"data.csv: cut {cut} of 8 texts to {limit} tokens (--max-length)"]
 
 
 def test_lengths_are_those_of_texts_that_are_not_cut(tokenizer):
-    lengths = token_lengths(["time " * 500, "time", ""], tokenizer)
+    lengths = tokenizer.lengths(["time " * 500, "time", ""])
     assert lengths.tolist() == [502, 3, 2]  # with [CLS] and [SEP]

@@ -129,6 +129,13 @@ def test_training_sentences_of_pairs_are_all_first_then_all_second_ones(data):
         training_sentences("nli", data)
 
 
+def test_a_folder_without_sentences_says_which_sources_it_has(small_data):
+    with pytest.raises(
+        InputError, match=r"sentences\.txt: no such file; there are the sources sentiment, paraphrase, sim"
+    ):
+        training_sentences("unlabelled", small_data)
+
+
 # Evaluation.
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert.errors import InputError
-from multitask.data.tables import Source
+from multitask.data.tables import Dialect, Source
 from multitask.tasks.declarations import chosen_tasks, default_tasks, files_folder, load_tasks, task_of
 from multitask.tasks.kinds import KINDS, Classification, Cosine, MultiLabel, PairClassification, Regression
 
@@ -182,7 +182,7 @@ def test_names_of_tasks_are_names_of_files(tmp_path, name):
 def test_a_file_that_is_no_tasks_file_is_refused(tmp_path, content):
     path = tmp_path / "tasks.toml"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"tasks\.toml: expected tables \[tasks.NAME\] and nothing else"):
+    with pytest.raises(InputError, match=r"tasks\.toml: expected tables \[tasks.NAME\]"):
         load_tasks(path)
 
 
@@ -230,3 +230,23 @@ def test_any_declaration_is_valid_or_refused_in_one_line(kind, values):
         return
     assert len(message.splitlines()) == 1
     assert message.startswith("tasks.topic")
+
+
+def test_a_file_has_its_format_once_and_a_byte_order_mark_is_no_content(tmp_path):
+    path = tmp_path / "tasks.toml"
+    stars = TOPIC.replace("topic", "stars").replace("classification", "regression")
+    files = '[files."train.csv"]\nseparator = ";"\nencoding = "cp1252"\ndecimal = ","\nmissing = ["n/a", "-"]\n'
+    path.write_text(TOPIC + 'dev = "dev.csv"\n' + stars + files, encoding="utf-8-sig")
+    expected = Dialect(";", encoding="cp1252", decimal=",", missing=("n/a", "-"))
+    topic, other = load_tasks(path).values()
+    assert topic.source("train").dialect == other.source("train").dialect == expected
+    assert topic.source("dev").dialect is None
+    for table, problem in (('"train.csv"]\nseperator = ";"', "seperator"), ('"tran.csv"]', "no task reads this file")):
+        with pytest.raises(InputError, match=rf"tasks\.toml: files\.tra.+csv: {problem}"):
+            load_tasks(declare(tmp_path, f"{TOPIC}[files.{table}\n"))
+
+
+@pytest.mark.parametrize("field", ['encoding = "latin9000"', 'decimal = ";"', 'aliases = { a = " " }'])
+def test_a_wrong_format_is_named(tmp_path, field):
+    with pytest.raises(InputError, match=rf"tasks\.topic: {field.split()[0]}"):
+        load_tasks(declare(tmp_path, f"{TOPIC}{field}\n"))

@@ -242,12 +242,12 @@ def test_a_range_is_learned_and_predictions_may_leave_it():
     ("bounds", "written", "told"),
     [
         *(({"range": [1, 5]}, written, "expected a number from 1 to 5") for written in ("6", 0.9, "nan", True)),
-        ({"range": [1, 5]}, "4,5", r"expected a number from 1 to 5 \(decimal point, not comma\)"),
+        ({"range": [1, 5]}, "4,5", r"expected a number from 1 to 5 \(or set decimal"),
         *(({}, written, "expected a number") for written in ("inf", "1e999", float("inf"), 10**400)),
     ],
 )
 def test_numbers_outside_the_range_are_refused(bounds, written, told):
-    with pytest.raises(ValueError, match=f"^{told}$"):
+    with pytest.raises(ValueError, match=f"^{told}"):
         declared("regression", **bounds).labels_from({"c": written})
 
 

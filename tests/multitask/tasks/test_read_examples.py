@@ -22,7 +22,8 @@ from multitask.data.problems import refuse
 from multitask.data.tables import Source
 from multitask.tasks import read_examples as module
 from multitask.tasks.declarations import load_tasks, task_of
-from multitask.tasks.read_examples import held_out, load_rows, load_training_rows
+from multitask.tasks.kinds import Classification, Regression
+from multitask.tasks.read_examples import held_out, load_rows, load_training_rows, read_examples
 from multitask.tasks.task import SPLITS, Task
 from tests.multitask.data.test_tables import write
 
@@ -303,3 +304,24 @@ def test_tasks_that_read_the_same_texts_hold_out_nearly_the_same_ones():
     assert len(first) == pytest.approx(400, abs=4)
     assert len(second) == pytest.approx(400, abs=8)
     assert len(first & second) > 0.85 * 400  # unrelated draws would share a tenth
+
+
+def test_decimal_commas_missing_values_and_aliases(tmp_path):
+    (tmp_path / "x.csv").write_text("text;n;kind\ngood, 1,5;4,5;Review\nn/a;1,0;bug\nbad;-;reviw\nfine;1e0;review\n")
+    common = {"text": ("text",), "train": Source(str(tmp_path / "x.csv")), "separator": ";", "missing": ("n/a", "-")}
+    stars = Regression(name="stars", label="n", range=(1, 5), decimal=",", **common)
+    examples = read_examples(stars, stars.source("train"), labelled=True)
+    assert (examples.sentences[0], examples.labels.tolist()) == (["good, 1,5", "fine"], [4.5, 1.0])
+    kind = Classification(name="kind", label="kind", aliases={"reviw": "review", "Review": "review"}, **common)
+    examples = read_examples(kind, kind.source("train"), labelled=True)
+    assert (examples.classes, examples.labels.tolist()) == (("review",), [0, 0, 0])
+    assert task_of("kind", kind.declaration()).aliases == kind.aliases  # a model reads other files the same way
+
+
+def test_a_thousands_separator_is_no_decimal_point(tmp_path):
+    (tmp_path / "x.csv").write_text("text;n\na;1.500\n")
+    task = Regression(
+        name="n", text=("text",), label="n", train=Source(str(tmp_path / "x.csv")), separator=";", decimal=","
+    )
+    with pytest.raises(InputError, match=r'x\.csv:2: n is "1\.500"; expected a number'):
+        read_examples(task, task.source("train"), labelled=True)
