@@ -34,6 +34,7 @@ def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
             than 16 MiB. The message names the line.
     """
     wide = "\n".encode(encoding) != b"\n"  # as in UTF-16, in which a byte does not tell where a line ends
+    compressed = bool(suffixes(path)[1])
     with checked(path, _open) as file:
         decoded = io.TextIOWrapper(file, encoding, newline="\n") if wide else None
         number = size = 0
@@ -48,7 +49,7 @@ def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
                 return
             number += 1
             size += len(raw)
-            if size > UNSUSPECTED and isinstance(file, gzip.GzipFile):
+            if size > UNSUSPECTED and compressed:
                 refuse_expansion(path, size, file.fileobj.tell(), UNSUSPECTED)
             yield _decode(raw, f"{path}:{number}", "utf-8" if wide else encoding, first=number == 1)
 
