@@ -31,21 +31,13 @@ UnitVectors = NDArray[np.float64]  # [sentences, dim], each of length 1
 
 @dataclass(frozen=True)
 class Geometry:
-    """Measures of one task's embeddings.
+    """Measures of one task's embeddings."""
 
-    Args:
-        alignment: mean squared distance of positive pairs, lower is closer; None without positive pairs.
-        uniformity: logarithm of the mean Gaussian potential of two sentences; lower is more even.
-        mean_cosine: of two different sentences; 0 if directions are spread evenly.
-        top_eigenvalue_share: of the second-moment matrix; 1 / dim if all directions are equal.
-        effective_rank: exponential of the entropy of the singular values, 1 to dim.
-    """
-
-    alignment: float | None
-    uniformity: float
-    mean_cosine: float
-    top_eigenvalue_share: float
-    effective_rank: float
+    alignment: float | None  # mean squared distance of positive pairs, lower is closer; None without positive pairs
+    uniformity: float  # logarithm of the mean Gaussian potential of two sentences; lower is more even
+    mean_cosine: float  # of two different sentences; 0 if directions are spread evenly
+    top_eigenvalue_share: float  # of the second-moment matrix; 1 / dim if all directions are equal
+    effective_rank: float  # exponential of the entropy of the singular values, 1 to dim
 
     def numbers(self) -> dict[str, float | None]:
         """The measures by name, rounded."""

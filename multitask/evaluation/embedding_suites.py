@@ -39,33 +39,24 @@ Answers = tuple[NDArray[Any], NDArray[Any]]
 
 @dataclass(frozen=True)
 class Measurement:
-    """The scores of an encoder on a task.
+    """The scores of an encoder on a task."""
 
-    Args:
-        scores_of: maps a mask of the scored rows to the scores on these rows.
-        answers: gold answers and the encoder's answers, [rows] each; of retrieval, the best nDCG and the encoder's of
-            each query; None for geometry, which has no answers.
-    """
-
-    scores_of: Callable[[Mask], SuiteScores]
+    scores_of: Callable[[Mask], SuiteScores]  # maps a mask of the scored rows to the scores on these rows
+    # gold answers and the encoder's answers, [rows] each; of retrieval, the best nDCG and the encoder's of each
+    # query; None for geometry, which has no answers
     answers: Answers | None = None
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Data sets and what is measured on each.
+    """Data sets and what is measured on each."""
 
-    Args:
-        sets: in the order of the columns of papers' tables.
-        measure: maps a set's data, a table of its sentences' embeddings and a seed to the measurement.
-        main: selects the score that papers' tables show; None if there is no such score.
-        unit: kind of that score.
-    """
-
-    sets: Sequence[DataSet[Any]]
+    sets: Sequence[DataSet[Any]]  # in the order of the columns of papers' tables
+    # maps a set's data, a table of its sentences' embeddings and a seed to the measurement
     measure: Callable[[Any, EmbeddingTable, int], Measurement]
+    # selects the score that papers' tables show; None if there is no such score
     main: Callable[[Any], float] | None = None
-    unit: Metric | None = None
+    unit: Metric | None = None  # kind of that score
 
 
 def _measure_sts(data: SimilarityData, table: EmbeddingTable, _seed: int) -> Measurement:
@@ -137,34 +128,22 @@ class KnownEncoder:
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """The scores of an encoder on a suite.
-
-    Args:
-        suite: its name.
-        model: the user's name for the encoder.
-        settings: of the encoder, and the seed.
-        tasks: scores of the tasks whose files exist, by name.
-        missing: for each other task, the first file that does not exist.
-        unknown: a line for each part of the model's training data that may contain a task's sentences, because its
-            contents are not recorded.
-        sentences: number of different sentences in all tasks that were evaluated together.
-        computed: how many of these were embedded now; the others came from the cache.
-        seconds: of embedding and of scoring.
-        answers: gold answers and the encoder's of the tasks that have any.
-        geometry: of the STS Benchmark's embeddings, if it was asked for and the suite has it.
-    """
+    """The scores of an encoder on a suite."""
 
     suite: SuiteName
-    model: str
-    settings: dict[str, Any]
-    tasks: dict[str, ScoresWithOverlap[SuiteScores]]
-    missing: dict[str, str]
+    model: str  # the user's name for the encoder
+    settings: dict[str, Any]  # of the encoder, and the seed
+    tasks: dict[str, ScoresWithOverlap[SuiteScores]]  # scores of the tasks whose files exist, by name
+    missing: dict[str, str]  # for each other task, the first file that does not exist
+    # a line for each part of the model's training data that may contain a task's sentences, because its contents are
+    # not recorded
     unknown: tuple[str, ...]
-    sentences: int
-    computed: int
-    seconds: dict[str, float]
+    sentences: int  # number of different sentences in all tasks that were evaluated together
+    computed: int  # how many of these were embedded now; the others came from the cache
+    seconds: dict[str, float]  # of embedding and of scoring
+    # gold answers and the encoder's of the tasks that have any
     answers: dict[str, Answers] = field(default_factory=dict)
-    geometry: Geometry | None = None
+    geometry: Geometry | None = None  # of the STS Benchmark's embeddings, if it was asked for and the suite has it
 
     def main(self, scores: "SuiteScores | None") -> float | None:
         """The score that papers' tables show, 0 to 1."""

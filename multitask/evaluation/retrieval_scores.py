@@ -19,16 +19,12 @@ DIGITS = 12
 
 @dataclass(frozen=True)
 class RetrievalScores:
-    """Means over queries, each from 0 to 1.
+    """Means over queries, each from 0 to 1."""
 
-    Args:
-        ndcg: normalised discounted cumulative gain of the first ten documents, of binary relevance (Järvelin &
-            Kekäläinen 2002).
-        mrr: reciprocal rank of the first relevant document (Voorhees 1999).
-    """
-
+    # normalised discounted cumulative gain of the first ten documents, of binary relevance (Järvelin & Kekäläinen
+    # 2002)
     ndcg: float
-    mrr: float
+    mrr: float  # reciprocal rank of the first relevant document (Voorhees 1999)
 
 
 def query_scores(data: RetrievalData, table: EmbeddingTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -27,13 +27,9 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class SentenceRows:
-    """Rows of one or two sentences; subclasses add arrays with an entry for each row.
+    """Rows of one or two sentences; subclasses add arrays with an entry for each row."""
 
-    Args:
-        columns: [rows] sentences, or first and second sentences of pairs.
-    """
-
-    columns: tuple[list[str], ...]
+    columns: tuple[list[str], ...]  # [rows] sentences, or first and second sentences of pairs
 
     @property
     def sentences(self) -> list[str]:
@@ -54,15 +50,10 @@ class SentenceRows:
 
 @dataclass(frozen=True)
 class SimilarityData(SentenceRows):
-    """Sentence pairs with gold similarities.
+    """Sentence pairs with gold similarities."""
 
-    Args:
-        gold: [pairs] float64, higher is more similar.
-        subsets: name of the sub-set of each pair, [pairs].
-    """
-
-    gold: NDArray[np.float64]
-    subsets: NDArray[np.str_]
+    gold: NDArray[np.float64]  # [pairs] higher is more similar
+    subsets: NDArray[np.str_]  # name of the sub-set of each pair, [pairs]
 
     def sampled(self, limit: int) -> Self:
         """At most `limit` pairs, a random sample that is always the same."""
@@ -71,15 +62,10 @@ class SimilarityData(SentenceRows):
 
 @dataclass(frozen=True)
 class ClassificationData(SentenceRows):
-    """Labelled sentences or pairs.
+    """Labelled sentences or pairs."""
 
-    Args:
-        labels: [rows] int64 from 0.
-        splits: [rows] train, dev or test; for cross-validation, all rows are test.
-    """
-
-    labels: NDArray[np.int64]
-    splits: NDArray[np.str_]
+    labels: NDArray[np.int64]  # [rows] from 0
+    splits: NDArray[np.str_]  # [rows] train, dev or test; for cross-validation, all rows are test
 
     @property
     def scored(self) -> Mask:
@@ -117,18 +103,12 @@ Data = TypeVar("Data")
 
 @dataclass(frozen=True)
 class DataSet(Generic[Data]):
-    """One data set of the folder.
+    """One data set of the folder."""
 
-    Args:
-        name: SentEval's name of the set.
-        column: its heading in the papers' tables.
-        files: paths within the data folder.
-        read: maps the files' full paths to the data; raises InputError for a malformed file.
-    """
-
-    name: str
-    column: str
-    files: tuple[str, ...]
+    name: str  # SentEval's name of the set
+    column: str  # its heading in the papers' tables
+    files: tuple[str, ...]  # paths within the data folder
+    # maps the files' full paths to the data; raises InputError for a malformed file
     read: Callable[[Sequence[Path]], Data]
 
     def paths(self, folder: Path) -> list[Path]:

@@ -25,18 +25,11 @@ class Correlation:
 
 @dataclass(frozen=True)
 class StsScores:
-    """Correlations of one task.
+    """Correlations of one task."""
 
-    Args:
-        all: over the pairs of all sub-sets together, the score that papers report.
-        mean: mean over sub-sets.
-        weighted_mean: mean over sub-sets, weighted by their numbers of pairs.
-        subsets: correlations of each sub-set.
-    """
-
-    all: Correlation
-    mean: Correlation
-    weighted_mean: Correlation
+    all: Correlation  # over the pairs of all sub-sets together, the score that papers report
+    mean: Correlation  # over sub-sets
+    weighted_mean: Correlation  # over sub-sets, weighted by their numbers of pairs
     subsets: dict[str, Correlation]
 
 

@@ -26,16 +26,11 @@ SAME_MEANING = 4.0
 
 @dataclass(frozen=True)
 class RetrievalData:
-    """Queries, documents, and which documents are relevant to which query.
+    """Queries, documents, and which documents are relevant to which query."""
 
-    Args:
-        documents: different sentences, the queries among them.
-        queries: place of each query among the documents, [queries].
-        relevant: places of the documents that are relevant to each query, never the query itself.
-    """
-
-    documents: list[str]
-    queries: NDArray[np.int64]
+    documents: list[str]  # different sentences, the queries among them
+    queries: NDArray[np.int64]  # place of each query among the documents, [queries]
+    # places of the documents that are relevant to each query, never the query itself
     relevant: tuple[tuple[int, ...], ...]
 
     @classmethod

@@ -56,23 +56,15 @@ def labels_of(examples: Examples) -> NDArray[np.float32]:
 
 @dataclass(frozen=True)
 class TaskEvaluation:
-    """What is known of estimates on labelled rows.
-
-    Args:
-        tasks: the tasks by name.
-        examples: the labelled rows of each task.
-        estimates: of these rows.
-        scores: of these estimates.
-        overlap: how many of each task's rows the model was trained on, and its metrics with and without them.
-        unknown: a line for each part of the training data whose contents are not recorded.
-    """
+    """What is known of estimates on labelled rows."""
 
     tasks: Mapping[str, Task]
-    examples: Mapping[str, Examples]
-    estimates: Estimates
-    scores: MultitaskScores
+    examples: Mapping[str, Examples]  # the labelled rows of each task
+    estimates: Estimates  # of these rows
+    scores: MultitaskScores  # of these estimates
+    # how many of each task's rows the model was trained on, and its metrics with and without them
     overlap: dict[str, ScoresWithOverlap[dict[str, Any]]]
-    unknown: tuple[str, ...]
+    unknown: tuple[str, ...]  # a line for each part of the training data whose contents are not recorded
 
     @classmethod
     def of(

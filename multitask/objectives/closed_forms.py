@@ -26,15 +26,10 @@ MPT, MET, MAT = MarginProductTriplet(), MarginEuclideanTriplet(), MarginAngularT
 
 @dataclass(frozen=True)
 class Negatives:
-    """The negatives of anchors, by their cosines with the anchor.
+    """The negatives of anchors, by their cosines with the anchor."""
 
-    Args:
-        hardest: the largest cosine, [...].
-        excess: the cosines minus the largest one, [..., negatives].
-    """
-
-    hardest: Tensor
-    excess: Tensor
+    hardest: Tensor  # the largest cosine, [...]
+    excess: Tensor  # the cosines minus the largest one, [..., negatives]
 
     @classmethod
     def of_cosines(cls, cosines: Tensor) -> Self:

@@ -134,19 +134,13 @@ class NashMtl(Aggregation):
 
 @dataclass(frozen=True)
 class Method:
-    """An aggregator of torchjd.
+    """An aggregator of torchjd."""
 
-    Args:
-        name: of its class in torchjd.
-        sums: whether it adds up parallel gradients; otherwise it averages them.
-        arguments: maps the number of tasks and the configuration to arguments of the class.
-        kind: the scheduler that uses it.
-    """
-
-    name: str
-    sums: bool
+    name: str  # of its class in torchjd
+    sums: bool  # whether it adds up parallel gradients; otherwise it averages them
+    # maps the number of tasks and the configuration to arguments of the class
     arguments: Callable[[int, SchedulerConfig], dict[str, float]] = lambda tasks, config: {}
-    kind: type[Aggregation] = Aggregation
+    kind: type[Aggregation] = Aggregation  # the scheduler that uses it
 
 
 METHODS = {

@@ -109,19 +109,14 @@ class FastAdaptive(Scalarization):
 
 @dataclass(frozen=True)
 class Method:
-    """A scalarizer of torchjd.
+    """A scalarizer of torchjd."""
 
-    Args:
-        name: of its class in torchjd.
-        scale: maps the number of tasks to the factor that makes the gradient of equal losses that of `average`.
-        arguments: maps the number of tasks and the configuration to arguments of the class.
-        kind: the scheduler that uses it.
-    """
-
-    name: str
+    name: str  # of its class in torchjd
+    # maps the number of tasks to the factor that makes the gradient of equal losses that of `average`
     scale: Callable[[int], float] = lambda tasks: 1.0
+    # maps the number of tasks and the configuration to arguments of the class
     arguments: Callable[[int, ScheduledTraining], dict[str, Any]] = lambda tasks, config: {}
-    kind: type[Scalarization] = Scalarization
+    kind: type[Scalarization] = Scalarization  # the scheduler that uses it
 
 
 SCALARIZERS = {
