@@ -1,7 +1,6 @@
 """A suite's scores next to published ones: as text for the terminal, as Markdown and LaTeX pages, and as JSON."""
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -122,22 +121,13 @@ def _overlap(result: SuiteResult) -> list[list[str]]:
 
 def _details(result: SuiteResult) -> list[list[str]]:
     """All measures of each task, without those of sub-sets."""
-    measures = {name: _flat(asdict(task.scores)) for name, task in result.tasks.items()}
+    frame = pandas.json_normalize([asdict(task.scores) for task in result.tasks.values()], sep=" ")
+    frame = frame[[name for name in frame if not name.startswith("subsets ")]]
     shown = _number if SUITES[result.suite].main is None else _points
-    rows = [[name, f"{result.tasks[name].rows:,}", *map(shown, of.values())] for name, of in measures.items()]
-    return [["Task", "rows", *next(iter(measures.values()))], *rows]
-
-
-def _flat(scores: Mapping[str, Any]) -> dict[str, float | None]:
-    """Nested scores by the names on the way to them, without those of sub-sets."""
-    found: dict[str, float | None] = {}
-    for name, value in scores.items():
-        heading = name.replace("_", " ")
-        if isinstance(value, dict) and name != "subsets":
-            found |= {f"{heading} {inner}": of for inner, of in _flat(value).items()}
-        elif value is None or isinstance(value, float):
-            found[heading] = value
-    return found
+    rows = [["Task", "rows", *(name.replace("_", " ") for name in frame)]]
+    for (name, task), values in zip(result.tasks.items(), frame.itertuples(index=False), strict=True):
+        rows.append([name, f"{task.rows:,}", *(shown(None if pandas.isna(value) else value) for value in values)])
+    return rows
 
 
 def _latex_table(result: SuiteResult) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -80,6 +81,15 @@ def test_intervals_of_classes_are_those_of_resampled_rows():
     np.testing.assert_allclose(samples[0], f1_score(LABELS[first], LOGITS[first].argmax(axis=1), average=None))
     expected = np.quantile(samples, [0.025, 0.975], axis=0).T
     np.testing.assert_allclose(class_scores(predicted, gold, "abc")[["f1_low", "f1_high"]], expected, atol=0.01)
+
+
+def test_intervals_of_classes_need_no_memory_for_each_row_and_sample():
+    gold = np.random.default_rng(3).random((50_000, 4)) < 0.5
+    tracemalloc.start()
+    class_scores(gold, gold, "abcd")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 100 * gold.nbytes
 
 
 def test_temperature_scaling_recovers_the_true_temperature():

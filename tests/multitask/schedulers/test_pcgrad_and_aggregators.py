@@ -168,7 +168,7 @@ def test_rounding_adds_no_dimension(method, gradients):
 @pytest.mark.parametrize("kind", ["equal", "random", "offset"])
 def test_scalar_products_of_millions_are_exact(kind):
     """In float32 they were wrong by 0.2% to 6% on some processors."""
-    parameters = 2_000_003  # no multiple of a block
+    parameters = 600_003  # no multiple of a block
     matrix = torch.randn(3, parameters, generator=torch.Generator().manual_seed(0))
     if kind == "equal":
         matrix = matrix[:, :1].expand(3, parameters)
