@@ -1,37 +1,36 @@
-"""Combine several fine-tuned models: by votes on each task, or by the mean of their weights."""
+"""Combine several fine-tuned models: by votes on each task, or by the mean of their weights.
 
+Votes and weights are chosen on dev sets only; this code never reads test labels.
+"""
+
+import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
+from minbert.download_checkpoint import weights_file
 from minbert.errors import InputError
-from minbert.files import write_json
+from minbert.files import read_json, sha256_of_file, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.data.labelled_data import LabelledData
 from multitask.evaluation.task_predictions import Estimates, estimate, located, tokenised, tune, write_predictions
 from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, labels_of, score
+from multitask.models.model_folder import HEADS
 from multitask.models.multitask_model import MultitaskModel
-from multitask.runs.artefact import Artefact, Weights
+from multitask.runs.artefact import Artefact, Weights, locate_model
 from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.ensemble import STAGE, EnsembleConfig
-from multitask.stages.votes_and_soups import (
-    Member,
-    blend,
-    check_soup,
-    find_members,
-    rank,
-    select_greedily,
-    select_soup,
-    soup,
-)
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Split, Task
@@ -42,6 +41,73 @@ SOUPS = ("soup", "greedy_soup")
 SELECTED_ON_DEV = ("best_per_task", "greedy", "greedy_soup")
 
 Votes = dict[str, dict[str, int]]  # votes of each task's members, by the members' labels
+
+
+@dataclass(frozen=True)
+class Member:
+    """A fine-tuned model.
+
+    Args:
+        folder: the model's folder.
+        tasks: the tasks that it has a head for.
+        shape: properties that models must share before their weights can be averaged, as JSON types.
+        start: what its run started from, its key or hashes of its files; None for a model outside a run.
+        seed: its run's seed; None for a model outside a run.
+        identity: everything that determines the bits of its outputs, as JSON types.
+    """
+
+    folder: Path
+    tasks: dict[str, Task]
+    shape: dict[str, Any]
+    start: str | None
+    seed: int | None
+    identity: dict[str, Any]
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read a model folder. Raises InputError if it is damaged or not a model folder."""
+        model = MultitaskModel.load(folder)
+        shape = {
+            "tasks": {name: task.declaration(tuned=False) for name, task in model.tasks.items()},
+            "pooling": model.pooling,
+            "heads": asdict(replace(model.heads_config, dropout=0.0)),  # dropout affects training only
+            "max_length": model.max_length,
+            "encoder": model.encoder.config.values(),
+            "tokenizer": model.tokenizer.fingerprint(),
+        }
+        weights = [sha256_of_file(path) for path in (weights_file(folder), folder / HEADS)]
+        run = folder.resolve().parent.parent
+        start, seed = None, None
+        if folder.resolve().parent.name == "checkpoints" and (run / "inputs.json").is_file():
+            parents = read_json(run / "inputs.json").get("parents", [])
+            start = json.dumps(parents) if len(parents) == 1 else None
+            seed = read_json(run / "config.json").get("seed")
+        tasks = {name: task.declaration() for name, task in model.tasks.items()}
+        return cls(folder, model.tasks, shape, start, seed, {**shape, "tasks": tasks, "weights": weights})
+
+    @property
+    def label(self) -> str:
+        """Its name in tables."""
+        return str(self.folder)
+
+
+def find_members(models: Sequence[Path], every: bool = False) -> list[Member]:
+    """The members that a user names, in that order: of a run its leading model, or every model that it keeps.
+
+    Equal models count once.
+
+    Raises:
+        InputError: no model is given, or a folder holds no fine-tuned model.
+    """
+    members: dict[str, Member] = {}
+    for model in models:
+        kept = Artefact(model).kept_models().values() if every else ()  # none of a model folder
+        for folder in dict.fromkeys((locate_model(model), *kept)):
+            member = Member.read(folder)
+            members.setdefault(json.dumps(member.identity, sort_keys=True), member)
+    if not members:
+        raise InputError("an ensemble of no models; name one or more runs or model folders")
+    return list(members.values())
 
 
 def ensemble(models: Sequence[Path], data: Path, config: EnsembleConfig, options: RunOptions) -> Artefact:
@@ -68,7 +134,7 @@ def ensemble(models: Sequence[Path], data: Path, config: EnsembleConfig, options
 def combine(models: Sequence[Weights], data: Path, config: EnsembleConfig, run: OpenRun) -> None:
     """Combine models into a run's folder."""
     runtime = run.runtime
-    members = find_members([Path(model.name) for model in models], config.kept)
+    members = find_members([Path(model.name) for model in models], every=config.kept == "all")
     if config.method in SOUPS:
         check_soup(members)
     tasks = _common_tasks(members, data)
@@ -208,10 +274,99 @@ def _described(config: EnsembleConfig, scores: Mapping[str, MultitaskScores], vo
         "members": {
             label: {"overall": s.overall, "scores": s.tasks, "metrics": s.metrics} for label, s in scores.items()
         },
-        "weights": {name: _shares(given) for name, given in votes.items()},
+        "weights": {
+            name: {label: votes / sum(given.values()) for label, votes in given.items() if votes}
+            for name, given in votes.items()
+        },
     }
 
 
-def _shares(votes: Mapping[str, int]) -> dict[str, float]:
-    """Votes as weights that add up to 1; members without votes are left out."""
-    return {label: given / sum(votes.values()) for label, given in votes.items() if given}
+# Votes.
+
+
+def blend(estimates: Sequence[NDArray[np.float64]], votes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Mean of the members' estimates, each [rows, ...], weighted by the members' votes [members]."""
+    return np.average(np.stack(estimates), axis=0, weights=votes)
+
+
+def select_greedily(
+    task: Task, estimates: Sequence[NDArray[np.float64]], labels: NDArray[np.float32], rounds: int
+) -> NDArray[np.int64]:
+    """Votes [members] by forward selection with replacement: each round adds the member that helps the score most.
+
+    The first round takes the best single member (the paper's sorted initialisation with one model), so one round gives
+    the best member alone. The member named first wins ties. The result is the selection after the round with the best
+    score, or the earliest such round. It therefore never scores below the best member on these labels.
+
+    Source: Caruana et al. 2004, "Ensemble selection from libraries of models", sections 2 to 2.2.
+
+    `estimates` are those of each member on the dev set, [rows, ...], and `labels` the dev set's, [rows].
+    """
+    votes = best = np.zeros(len(estimates), np.int64)
+    best_score = -np.inf
+    for _ in range(rounds):
+        candidates = [votes + another for another in np.eye(len(estimates), dtype=np.int64)]
+        blends = [blend(estimates, one) for one in candidates]
+        # With thresholds that are chosen for these estimates, as the ensemble will have them.
+        scores = [rank(task.tuned(values, labels).score(values, labels), task.selects) for values in blends]
+        votes = candidates[int(np.argmax(scores))]
+        if max(scores) > best_score or not best.any():
+            best, best_score = votes, max(scores)
+    return best
+
+
+def rank(score: float, higher_is_better: bool = True) -> float:
+    """A score by which models can be ordered: an undefined one counts as the worst."""
+    return -np.inf if np.isnan(score) else score if higher_is_better else -score
+
+
+# Soups.
+
+
+def check_soup(members: Sequence[Member]) -> None:
+    """Make sure that the members' weights can be averaged.
+
+    Raises:
+        InputError: the members differ in shape or start weights, or the start weights of one are unknown.
+    """
+    first, *others = members
+    for member in members:
+        if member.start is None:
+            raise InputError(
+                f"{member.label}: its start weights are unknown, but a soup is of models from the same start; "
+                "pass a run's folder instead"
+            )
+    for member in others:
+        different = [name for name in member.shape if member.shape[name] != first.shape[name]]
+        if different or member.start != first.start:
+            what = ", ".join(different) or "start weights"
+            raise InputError(f"{member.label}: no soup with {first.label}, which differs in {what}; leave one out")
+
+
+def soup(folders: Sequence[Path]) -> MultitaskModel:
+    """The model whose weights are the mean of the models' weights, summed in fp64; see `check_soup`.
+
+    Source: Wortsman et al. 2022, "Model soups", arXiv 2203.05482, section 2 (uniform soup).
+    """
+    total: dict[str, Tensor] = {}
+    for folder in folders:  # one in memory at a time
+        state = MultitaskModel.load(folder).state_dict()
+        total = {name: total[name] + tensor if total else tensor.double() for name, tensor in state.items()}
+    model = MultitaskModel.load(folders[0])
+    model.load_state_dict({name: tensor / len(folders) for name, tensor in total.items()})
+    return model
+
+
+def select_soup(ranked: Sequence[Member], score: Callable[[MultitaskModel], float]) -> list[Member]:
+    """The members of the greedy soup: add one member after another, and keep it unless it lowers the soup's score.
+
+    Source: Wortsman et al. 2022, "Model soups", arXiv 2203.05482, Recipe 1 (greedy soup).
+
+    The members are ranked, best dev score first; `score` is of the dev sets.
+    """
+    chosen, best = [ranked[0]], rank(score(soup([ranked[0].folder])))
+    for member in ranked[1:]:
+        value = rank(score(soup([kept.folder for kept in (*chosen, member)])))
+        if value >= best:
+            chosen, best = [*chosen, member], value
+    return chosen

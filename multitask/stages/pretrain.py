@@ -86,14 +86,9 @@ def train_contrastively(models: Sequence[Weights], data: Path, config: PretrainC
 class Pretraining(SourceTraining):
     """Contrastive training of an encoder and a projection, as the loop's `Trainable`.
 
-    Args:
-        module: `encoder`, `projection`, and `mlm` if there is an auxiliary masked-language-model loss.
-        begin: the start weights; they hold the same encoder.
-        sources: what to train on.
-        dev: similarity pairs, to select the best state on and to probe.
-        config: how to train.
-        runtime: device and precision.
-        has_positives: whether `dev` has scores from 0 to 5, which tell its positive pairs.
+    The module has `encoder` (that of the start), `projection`, and `mlm` if there is an auxiliary masked-language-model
+    loss. `dev` are similarity pairs, to select the best state on and to probe; `has_positives`: their scores, from 0 to
+    5, tell the positive ones.
     """
 
     def __init__(

@@ -182,17 +182,10 @@ def choose(shape: BertConfig, score: Score, config: PruneConfig) -> tuple[Units,
 def drop_lowest(
     scores: Sequence[Tensor], kept: Sequence[Tensor], share: float, pooled: bool, spare_last: bool
 ) -> tuple[Tensor, ...]:
-    """Drop the lowest-scoring units until the given share of all units is gone, or no other unit may go.
+    """Drop the lowest-scoring units until the given share of all is gone in total, or no other unit may go.
 
-    Args:
-        scores: layers x [units].
-        kept: layers x [units] bool, the units that remain so far.
-        share: share of all units to be gone in total, including those dropped earlier.
-        pooled: rank units over all layers; otherwise within each layer.
-        spare_last: always keep the highest-scoring unit of each layer.
-
-    Returns:
-        layers x [units] bool, the units that remain afterwards.
+    Scores and what is kept (bool), before and after, are layers x [units]. Units are ranked over all layers if
+    `pooled`, otherwise within each. With `spare_last`, the highest-scoring unit of each layer stays.
     """
     if not pooled:
         layers = zip(scores, kept, strict=True)

@@ -106,12 +106,7 @@ def identity_of(model: Weights) -> Identity:
 def key_of(stage: Stage, parents: Sequence[Identity], data: Path, config: Any, runtime: Runtime) -> RunKey:
     """Everything that decides the bits of a run. Reads and hashes files, but loads no model and parses no rows.
 
-    Args:
-        stage: what computes it.
-        parents: the models that it starts from; a planned run is its key.
-        data: a tasks file, or the folder of the data.
-        config: of the stage.
-        runtime: from `runtime_of`.
+    Parents are the models that it starts from; a planned run is its key.
     """
     read = function_named(stage.reads)(config, data) if stage.reads else {}
     computing = {name: value for name, value in runtime.describe().items() if name in stage.computing}

@@ -52,14 +52,9 @@ class Progress:
 
 
 class RunState:
-    """The state of a training run, in memory and on disk.
+    """The state of a training run, in memory and in the run's folder.
 
-    Args:
-        folder: of the run.
-        trainable: its module is saved and resumed.
-        optimizer: is saved and resumed too, with its average of the weights. So are the random generators of the CPU
-            and the device.
-        device: where the module is trained.
+    It has the module, the optimizer with its average of the weights, and the random generators of CPU and device.
     """
 
     def __init__(self, folder: Path, trainable: Trainable, optimizer: Optimizer, device: torch.device) -> None:

@@ -32,15 +32,8 @@ Compared = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
 class ContrastiveSource(Source):
     """Rows of two or three sentences: an anchor, its positive and optionally a hard negative.
 
-    A single column of sentences gives two views of each that differ by dropout (SimCSE).
-
-    Args:
-        paired: the sentences.
-        objective: the loss on the projected embeddings.
-        projection: maps embeddings to the vectors that the objective compares.
-        tokenizer: the start weights' tokenizer.
-        max_length: maximum number of tokens of a sentence; None: the encoder's limit.
-        config: which other sentences are negatives.
+    A single column of sentences gives two views of each that differ by dropout (SimCSE). The projection maps embeddings
+    to the vectors that the objective compares, and `config` says which other sentences are negatives.
     """
 
     def __init__(

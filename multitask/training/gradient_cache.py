@@ -24,18 +24,11 @@ def backward_in_chunks(
     loss: Callable[[Tensor], tuple[Tensor, Extra]],
     device: torch.device,
 ) -> tuple[Tensor, Extra]:
-    """Add the gradient of the whole batch's loss to the parameters.
+    """Add the gradient of the whole batch's loss to the parameters; return the loss, detached, and the other value.
 
-    Random generators end in the state that a single pass over the chunks would leave them in.
-
-    Args:
-        chunks: parts of the batch.
-        encode: maps a chunk to its embeddings [columns, rows of the chunk, dim].
-        loss: maps all embeddings [columns, rows, dim] to a scalar loss and one more value.
-        device: where `encode` draws its dropout.
-
-    Returns:
-        The loss, detached, and the other value.
+    `encode` maps a chunk to its embeddings [columns, rows of the chunk, dim] and draws its dropout on `device`. `loss`
+    maps all embeddings [columns, rows, dim] to a scalar and one more value. Random generators end in the state that a
+    single pass over the chunks would leave them in.
     """
     states, parts = [], []
     with torch.no_grad():

@@ -31,9 +31,7 @@ SOURCE = "scoring"
 class AlignUniformSource(Source):
     """(1 − λ)·alignment of the pairs with the same meaning + λ·uniformity of a batch's distinct sentences.
 
-    Args:
-        data: pairs with similarities from 0 to 5.
-        uniformity_weight: λ.
+    `data` are pairs with similarities from 0 to 5, and λ is `uniformity_weight`.
     """
 
     def __init__(self, data: LabelledData, uniformity_weight: float) -> None:
@@ -79,19 +77,8 @@ def sensitivity(
 ) -> Units:
     """Mean over batches of |∂L/∂m|, or of −∂L/∂m if signed: the first-order change of the loss if the unit is removed.
 
-    Without the sign, harmful units score as high as equally helpful ones.
-
-    Args:
-        encoder: in eval mode on the runtime's device.
-        pooling: of the embeddings that the source reads.
-        source: computes the loss of a batch.
-        batches: rows of the source.
-        factors: m, at which the gradient is taken: 1, or 0 for masked units.
-        signed: keep the sign.
-        runtime: device and precision.
-
-    Returns:
-        Scores on the CPU.
+    Without the sign, harmful units score as high as equally helpful ones. `factors` are the m at which the gradient is
+    taken: 1, or 0 for masked units. The encoder must be in eval mode on the runtime's device; scores are on the CPU.
     """
     factors = factors.map(lambda factor: factor.to(runtime.device, non_blocking=True).requires_grad_())
     totals = [torch.zeros_like(factor) for factor in factors.tensors]

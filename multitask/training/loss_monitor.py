@@ -20,11 +20,7 @@ class _Unread:
 
 
 class LossMonitor:
-    """Losses of recent steps, read together: on CUDA every read waits for the device.
-
-    Args:
-        progress: its sums and counts since the last evaluation are updated.
-    """
+    """Losses of recent steps, read together: on CUDA every read waits for the device. `progress` gets their sums."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress

@@ -61,14 +61,7 @@ class MaskedSource(Source):
         return Inputs(list(parts), [np.zeros_like(part) for part in parts], (places, ids[places]))
 
     def mask(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Hide some tokens.
-
-        Args:
-            ids: [tokens] int64.
-
-        Returns:
-            The ids that the encoder reads [tokens], and the positions of the tokens to predict [places] int64.
-        """
+        """What the encoder reads instead of ids [tokens]; the positions of the tokens to predict [places], int64."""
         chosen = torch.rand(len(ids), generator=self.generator) < self.share
         places = (chosen & ~torch.isin(ids, self.special)).nonzero().squeeze(1)
         fate = torch.rand(len(places), generator=self.generator)

@@ -17,10 +17,7 @@ from multitask.training.config import OptimizerConfig
 class Optimizer:
     """AdamW with a learning-rate schedule, gradient clipping and, if the configuration asks for it, averaged weights.
 
-    Args:
-        module: its parameters that require a gradient are trained.
-        config: learning rates, schedule, weight decay, clipping and average.
-        total_steps: length of the training, for the schedule.
+    It trains the module's parameters that require a gradient. The schedule ends after `total_steps`.
     """
 
     def __init__(self, module: nn.Module, config: OptimizerConfig, total_steps: int) -> None:
@@ -113,10 +110,6 @@ def layer_rates(names: Collection[str], decay: float) -> dict[str, float]:
 
     Source: Sun et al. 2019, "How to Fine-Tune BERT for Text Classification?", arXiv 1905.05583, layer-wise decreasing
     rate; after Howard & Ruder 2018, arXiv 1801.06146, section 3.2.
-
-    Args:
-        names: of all trained parameters, as in `encoder.layers.0.output.weight`.
-        decay: above 0, at most 1.
     """
     layers = {name: int(found[1]) for name in names if (found := re.match(r"encoder\.layers\.(\d+)\.", name))}
     top = max(layers.values(), default=-1)
@@ -133,10 +126,6 @@ class MovingAverage:
     Source: Polyak & Juditsky 1992, "Acceleration of Stochastic Approximation by Averaging"; with weights that decay
     exponentially as in Tarvainen & Valpola 2017, arXiv 1703.01780; and without a bias towards the start, as in Adam
     (Kingma & Ba 2015, arXiv 1412.6980, section 3).
-
-    Args:
-        parameters: the trained ones.
-        decay: d, at least 0 and below 1.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], decay: float) -> None:

@@ -43,15 +43,10 @@ class PairedSentences:
 def read_paired_sentences(
     name: str, data: Path, train_limit: int | None, partners: int | None, negative_pairs: bool
 ) -> PairedSentences:
-    """Read a contrastive source.
+    """Read a contrastive source: `unlabelled`, a text file's name, `nli`, `pairs`, `quora`, or a task's sentences.
 
-    Args:
-        name: `unlabelled`, a text file's name, `nli`, `pairs`, `quora`, or a task. A task gives its training
-            sentences without labels.
-        data: the data folder, or a tasks file.
-        train_limit: number of rows to use; None: all.
-        partners: pair a task's sentences with this many others of the same label; None: with themselves.
-        negative_pairs: read the pairs of `quora` that have label 0, and all its labels.
+    With `partners`, a task's sentences are paired with so many others of the same label instead of with themselves.
+    With `negative_pairs`, `quora` has its pairs of label 0, too, and all labels.
 
     Raises:
         InputError: a file is missing or malformed, or the name is unknown.
@@ -90,15 +85,7 @@ def pairs_of_labels(task: Task, partners: int, train_limit: int | None) -> Paire
     """Each training sentence with some others of its label, drawn at random (SetFit, arXiv 2209.11055).
 
     A sentence whose label has fewer other sentences meets some of them again. The only sentence of a label is paired
-    with itself. The groups are the labels.
-
-    Args:
-        task: a classification of sentences.
-        partners: pairs of each sentence.
-        train_limit: number of training rows to use; None: all.
-
-    Raises:
-        InputError: another kind of task, or a missing or malformed file.
+    with itself. The groups are the labels. Raises InputError unless the task is a classification of sentences.
     """
     if task.kind != "classification":
         raise InputError(

@@ -22,11 +22,7 @@ SECONDS_BETWEEN_LINES = 10.0
 class ProgressReport:
     """Reports a training's progress on its first rank. A context, which ends with the training.
 
-    Args:
-        progress: of the training.
-        steps: of the whole training, about: epochs of some schedulers differ in length.
-        epochs: of the whole training.
-        runtime: where it computes.
+    `steps` are those of the whole training, about: epochs of some schedulers differ in length.
     """
 
     def __init__(self, progress: Progress, steps: int, epochs: int, runtime: Runtime) -> None:

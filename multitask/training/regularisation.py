@@ -103,13 +103,8 @@ class Smart:
 def ascended(start: Tensor, gradient: Tensor, radius: float) -> Tensor:
     """A step from a perturbation along a gradient, projected onto the ball ‖δ‖_∞ ≤ radius.
 
-    The step's largest component is the radius for every token, as in the authors' code. The paper normalises the step
-    of a whole example.
-
-    Args:
-        start: [tokens, hidden].
-        gradient: of what is to grow, likewise. A token without gradient only gets projected.
-        radius: of the ball.
+    The step's largest component is the radius for every token of [tokens, hidden], as in the authors' code. The paper
+    normalises the step of a whole example. A token without gradient only gets projected.
     """
     largest = gradient.abs().amax(dim=-1, keepdim=True).clamp(min=torch.finfo(gradient.dtype).tiny)
     return (start + radius * gradient / largest).clamp(-radius, radius)
@@ -120,11 +115,7 @@ class RDrop:
     """½ (L₁ + L₂) + α · ½ [KL(P₁‖P₂) + KL(P₂‖P₁)], where L and P are the loss and the output of each pass.
 
     The paper adds up the two losses; their mean, as in the authors' code (https://github.com/dropreg/R-Drop), has the
-    scale of one pass. Outputs of regressions differ by ½ of their mean squared difference.
-
-    Args:
-        weight: α.
-        tasks: the trained tasks by name.
+    scale of one pass. Outputs of regressions differ by ½ of their mean squared difference. α is `weight`.
     """
 
     weight: float

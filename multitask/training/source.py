@@ -131,12 +131,8 @@ def losses_of(
 class SourceTraining:
     """Sources that train one encoder: a `Trainable` but for the plan, the evaluation and how the model is saved.
 
-    Args:
-        module: the encoder and whatever the sources train beside it.
-        encoder: of the sources' sequences.
-        pooling: of the embeddings.
-        sources: by name. Every loss has weight 1, unless `weights` says otherwise.
-        runtime: device and precision.
+    `module` has the encoder and whatever the sources train beside it. Every loss has weight 1, unless `weights` says
+    otherwise.
     """
 
     def __init__(

@@ -29,11 +29,10 @@ from multitask.runs.run_hash import RunKey
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages import ensemble as stage
-from multitask.stages.ensemble import ensemble
+from multitask.stages.ensemble import Member, blend, ensemble, find_members, select_greedily, select_soup
 from multitask.stages.settings.ensemble import EnsembleConfig
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.training_run import Start
-from multitask.stages.votes_and_soups import Member, blend, find_members, select_greedily, select_soup
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, sample_vocabulary, task_file, word_piece
 
 TRAINED = ("sentiment", "paraphrase", "similarity")
@@ -225,7 +224,7 @@ def test_an_undefined_score_counts_as_the_worst(write_model):
     constant = np.full_like(estimates[0], 0.5)
     for given, expected in (([constant, estimates[0]], [0, 1]), ([constant, constant], [1, 0])):
         assert select_greedily(COURSE_TASKS["similarity"], given, labels, rounds=1).tolist() == expected
-    ranked = find_members([write_model(seed) for seed in (1, 2, 3)], "leading")
+    ranked = find_members([write_model(seed) for seed in (1, 2, 3)])
     values = iter([float("nan"), 0.1, float("nan")])
     assert select_soup(ranked, lambda model: next(values)) == ranked[:2]
 
@@ -328,7 +327,7 @@ def test_every_command_takes_a_soup(write_run, small_data, tmp_path, capsys):
 
 
 def test_greedy_soup_equals_its_recipe(write_model):
-    ranked = find_members([write_model(seed) for seed in range(1, 7)], "leading")
+    ranked = find_members([write_model(seed) for seed in range(1, 7)])
     values = iter([0.5, 0.4, 0.5, 0.6, 0.55, 0.7])  # of the first alone, then with each of the others
     tried: list[dict[str, torch.Tensor]] = []
 
@@ -382,8 +381,8 @@ def labels(members: list[Member]) -> list[str]:
 
 def test_a_run_stands_for_its_leading_or_all_kept_models(write_run, write_model):
     run, model = write_run(1, 2, 3), write_model(4)
-    assert labels(find_members([run, model], "leading")) == ["step-1", "model"]
-    assert labels(find_members([run, model], "all")) == ["step-1", "step-2", "step-3", "model"]
+    assert labels(find_members([run, model])) == ["step-1", "model"]
+    assert labels(find_members([run, model], every=True)) == ["step-1", "step-2", "step-3", "model"]
 
 
 def test_equal_models_count_once(write_run, tmp_path):
@@ -391,18 +390,18 @@ def test_equal_models_count_once(write_run, tmp_path):
     folder = Artefact(run).model_folder()
     copy = shutil.copytree(folder, tmp_path / "copy")
     write_json(copy / "evaluation-dev.json", {})  # what `evaluate` leaves there changes nothing
-    assert labels(find_members([folder, run, copy], "all")) == ["step-1", "step-2"]
+    assert labels(find_members([folder, run, copy], every=True)) == ["step-1", "step-2"]
     shutil.copyfile(Artefact(run).kept_models()["sentiment"] / HEADS, copy / HEADS)
-    assert labels(find_members([folder, copy], "all")) == ["step-1", "copy"]
+    assert labels(find_members([folder, copy], every=True)) == ["step-1", "copy"]
 
 
 def test_what_is_no_member(write_run, tiny_encoder):
     with pytest.raises(InputError, match=r"not a fine-tuned model, as it has no multitask\.json"):
-        find_members([tiny_encoder], "leading")
+        find_members([tiny_encoder])
     with pytest.raises(InputError, match="not a complete run"):
-        find_members([write_run(1, done=False)], "all")
+        find_members([write_run(1, done=False)], every=True)
     with pytest.raises(InputError, match="an ensemble of no models"):
-        find_members([], "leading")
+        find_members([])
 
 
 # The artefact.

@@ -16,10 +16,9 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact
 from multitask.runs.run_hash import RunKey
 from multitask.runtime.options import RunOptions
-from multitask.stages.ensemble import ensemble
+from multitask.stages.ensemble import ensemble, find_members
 from multitask.stages.settings.ensemble import EnsembleConfig
 from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.stages.votes_and_soups import find_members
 from multitask.tasks.declarations import task_of
 
 LABELS = ["a", "b", "c"]
@@ -97,4 +96,4 @@ def test_a_stored_soup_predicts_what_the_ensemble_was_scored_with(runs, data, me
 
 def test_the_temperature_is_part_of_a_members_identity(tiny_encoder, tmp_path):
     same = [write_run(tiny_encoder, tmp_path / "runs", 1, temperature=value) for value in (1.0, 2.0)]
-    assert len(find_members(same, "leading")) == 2
+    assert len(find_members(same)) == 2
