@@ -44,6 +44,8 @@ def models(net: Net) -> None:
 def stage(net: Net, name: str, text: str) -> None:
     """Run a training stage with a small size, and record the kept weights, metrics and scores of its run."""
     command, *options = shlex.split(text.format_map(net.places))
+    if command == "finetune" and "--config" not in options:
+        options = ["--config", str(Path(__file__).with_name("report.toml")), *options]
     for size in (f"--runs runs/{digest(name)} --threads 1", "--precision fp32", "--start {tiny}", SIZES[command]):
         if size.split() and size.split()[0] not in options and not (command == "ensemble" and "--start" in size):
             options = [*shlex.split(size.format_map(net.places)), *options]

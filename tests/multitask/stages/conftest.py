@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from minbert.files import sha256_of_file
 from multitask.data.read_unlabelled_files import PAIRS, TRIPLETS, read_texts
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
@@ -40,30 +41,48 @@ def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="session")
-def tuned(data: Path, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Artefact:
+def tuned(data: Path, tiny_encoder: Path, shared_runs: Path) -> Artefact:
     """The tiny encoder after an epoch of two tasks."""
-    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path_factory.mktemp("tuned"))
+    options = RunOptions(device="cpu", precision="fp32", runs=shared_runs)
     optimizer = OptimizerConfig(learning_rate=1e-3)
     settings = FinetuneConfig(("sentiment", "similarity"), epochs=1, pooling="mean", max_length=40, optimizer=optimizer)
     return finetune(str(tiny_encoder), data, settings, options)
 
 
+@pytest.fixture(scope="session")
+def shared_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the runs of all tests, so that equal trainings are computed once."""
+    return tmp_path_factory.mktemp("runs")
+
+
 @pytest.fixture
-def run_stage(tiny_encoder: Path, data: Path, tmp_path: Path) -> Run:
-    """Run a stage on the tiny encoder and the data, unless others are named."""
+def run_stage(tiny_encoder: Path, data: Path, shared_runs: Path, tmp_path: Path) -> Run:
+    """Run a stage on the tiny encoder and the data, and in the shared folder, unless others are named."""
 
     def call(
         stage: Callable[..., Artefact],
         config: Any,
-        folder: str = "runs",
+        folder: str | None = None,
         start: Path = tiny_encoder,
         data: Path = data,
         **changes: Any,
     ) -> Artefact:
-        options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / folder, **changes)
+        runs = tmp_path / folder if folder else shared_runs
+        options = RunOptions(device="cpu", precision="fp32", runs=runs, **changes)
         return stage(str(start), data, config, options)
 
     return call
+
+
+def weights(artefact: Artefact) -> dict[str, str]:
+    """Checksums of all kept weights."""
+    found = artefact.folder.glob("checkpoints/*/*.safetensors")
+    return {str(path.relative_to(artefact.folder)): sha256_of_file(path) for path in found}
+
+
+def history(artefact: Artefact) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl but for their times."""
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in artefact.history()]
 
 
 @pytest.fixture

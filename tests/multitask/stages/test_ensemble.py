@@ -263,20 +263,6 @@ def test_best_per_task_is_the_best_members_own_answer(members, small_data, tmp_p
             assert (artefact.folder / "predictions" / name).read_bytes() == (tmp_path / task / name).read_bytes()
 
 
-def test_greedy_weights_reach_the_files(members, small_data, tmp_path):
-    artefact = build(members, small_data, tmp_path, "greedy", rounds=7)
-    said = evaluation(artefact)
-    for task in TRAINED:
-        dev = [probabilities(folder, task, small_data, "dev") for folder in members]
-        counts = greedy_by_hand(task, dev, labels_of(small_data, task), rounds=7)
-        shares = {str(m): count / sum(counts) for m, count in zip(members, counts, strict=True) if count}
-        assert said["weights"][task] == pytest.approx(shares)
-        test = [probabilities(folder, task, small_data, "test") for folder in members]
-        expected = decided(task, np.average(test, axis=0, weights=counts))
-        np.testing.assert_allclose(read_file(artefact, task, "test"), expected, atol=1e-6)
-        assert said["scores"][task] >= max(member["scores"][task] for member in said["members"].values())
-
-
 def test_members_answer_only_tasks_that_they_have(write_model, small_data, tmp_path):
     models = [write_model(5, tasks=("similarity",)), write_model(6, tasks=("sentiment", "similarity"))]
     said = evaluation(build(models, small_data, tmp_path, "average"))

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from minbert.files import read_json, sha256_of_file
+from minbert.files import read_json
 from multitask.models.config import HeadsConfig
-from multitask.runs.artefact import Artefact
 from multitask.stages.finetune import finetune
 from multitask.stages.fuse import fuse
 from multitask.stages.mlm import mlm
@@ -20,6 +19,7 @@ from multitask.stages.settings.mlm import MlmConfig
 from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.training.config import OptimizerConfig, RegularisationConfig
 from multitask.training.optimizer import Optimizer, build_adamw
+from tests.multitask.stages.conftest import history, weights
 
 FAST = OptimizerConfig(learning_rate=1e-3)
 AVERAGED = OptimizerConfig(learning_rate=1e-3, ema_decay=0.7, layer_decay=0.5)
@@ -41,17 +41,6 @@ def with_seed(config: Any, seed: int) -> Any:
         if isinstance(config, FuseConfig)
         else replace(config, seed=seed)
     )
-
-
-def weights(artefact: Artefact) -> dict[str, str]:
-    """Checksums of all kept weights."""
-    found = artefact.folder.glob("checkpoints/*/*.safetensors")
-    return {str(path.relative_to(artefact.folder)): sha256_of_file(path) for path in found}
-
-
-def history(artefact: Artefact) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl but for their times."""
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in artefact.history()]
 
 
 class Cut(Exception):  # noqa: N818

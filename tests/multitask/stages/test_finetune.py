@@ -19,7 +19,7 @@ import torch
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from multitask.cli.main import main
-from multitask.data.shuffle_and_batch import drawn_rows, epoch_rows
+from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.evaluation.task_predictions import estimate, load_split
 from multitask.evaluation.task_scores import score
 from multitask.models.config import HeadsConfig
@@ -34,6 +34,7 @@ from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.config import OptimizerConfig
 from tests.conftest import COURSE_TASKS, task_file
+from tests.multitask.stages.conftest import history, weights
 
 CONFIG = FinetuneConfig(epochs=2, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3))
 
@@ -58,11 +59,6 @@ def sums(artefact: Artefact | Path) -> dict[str, str]:
     folder = artefact if isinstance(artefact, Path) else artefact.folder
     files = [*folder.glob("checkpoints/**/*"), folder / "best.json", folder / "config.json"]
     return {str(file.relative_to(folder)): sha256_of_file(file) for file in files if file.is_file()}
-
-
-def weights(artefact: Artefact) -> dict[str, str]:
-    """Checksums of encoders and heads only."""
-    return {name: value for name, value in sums(artefact).items() if name.endswith(".safetensors")}
 
 
 def scores(artefact: Artefact) -> list[dict[str, float]]:
@@ -175,12 +171,6 @@ def test_a_limit_reads_rows_drawn_from_the_whole_file(run, small_data, tmp_path)
     assert [line["step"] for line in limited.history()] == [2, 4]
 
 
-def test_an_epoch_may_be_larger_than_the_sets(run):
-    artefact = run(replace(CONFIG, train_limit=5, epoch_size=23, epochs=1, batch_size=4))
-    assert [line["step"] for line in artefact.history()] == [6]
-    assert sorted(np.bincount(epoch_rows(5, 23, 0, 0, "a"))) == [4, 4, 5, 5, 5]
-
-
 def test_one_row_of_each_class_is_enough(run, small_data, tmp_path):
     data = shutil.copytree(small_data, tmp_path / "data")
     for path in data.iterdir():
@@ -290,12 +280,6 @@ def evaluations(runs: Path) -> int:
     return sum(len(path.read_text().splitlines()) for path in runs.glob("*/metrics.jsonl"))
 
 
-def histories(*folders: Path) -> list[list[dict]]:
-    """The lines of metrics.jsonl but for their times."""
-    found = [Artefact(folder).history() for folder in folders]
-    return [[{key: value for key, value in line.items() if key != "seconds"} for line in lines] for lines in found]
-
-
 @pytest.fixture(scope="module")
 def undisturbed(tiny_encoder: Path, small_data: Path, tmp_path_factory, processes) -> Path:
     """The artefact of two runs started at once: one computes, the other waits for it."""
@@ -344,7 +328,7 @@ def test_killed_again_and_again_it_ends_as_if_undisturbed(tiny_encoder, small_da
     assert process.exitcode == 0, (tmp_path / "run.log").read_text()
     resumed = tmp_path / "runs" / undisturbed.name
     assert sums(resumed) == sums(undisturbed)
-    np.testing.assert_equal(*histories(resumed, undisturbed))
+    np.testing.assert_equal(history(Artefact(resumed)), history(Artefact(undisturbed)))
     assert not (resumed / "state").exists()
 
 

@@ -31,6 +31,7 @@ from multitask.stages.settings.fuse import SUPERVISED, FuseConfig
 from multitask.training.config import OptimizerConfig
 from multitask.training.trainable import Update
 from tests.conftest import COURSE_TASKS, task_file
+from tests.multitask.stages.conftest import weights
 
 CONFIG = FuseConfig(replace(SUPERVISED, epochs=1, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3)))
 PLAIN = HeadsConfig(sharing="none", dropout=0.0)
@@ -65,10 +66,6 @@ def fusing(problem):
 
 def names(updates: list[Update]) -> list[tuple[str, ...]]:
     return [tuple(batch.source for batch in update) for update in updates]
-
-
-def weights(artefact: Artefact) -> list[str]:
-    return [sha256_of_file(artefact.model_folder() / f"{name}.safetensors") for name in ("model", "heads")]
 
 
 def gradients(module: nn.Module) -> dict[str, Tensor]:
