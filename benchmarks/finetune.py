@@ -42,7 +42,7 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.runtime.options import Device, Precision
 from multitask.stages.finetune import Finetuning
-from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.settings.finetune import REPORT
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.training.optimizer import Optimizer
 from multitask.training.trainable import Batch, Trainable, Update
@@ -176,7 +176,7 @@ def build_problem(
     make_deterministic(runtime)
     seed_everything(0)
     tokenizer = load_tokenizer("all-minilm-l6-v2")
-    config = FinetuneConfig(MAIN_TASKS, batch_size=batch_size, pooling="mean")
+    config = replace(REPORT, tasks=MAIN_TASKS, batch_size=batch_size, pooling="mean")
     tasks = chosen_tasks(data, MAIN_TASKS)
     model = MultitaskModel(BertModel(SHAPES[shape]), tokenizer, tasks, "mean", config.heads).to(runtime.device)
     return Finetuning(model, load_split(model, data, "train"), {}, config, runtime)
