@@ -152,7 +152,7 @@ def _serve(pipe: Connection, gpu: str | None) -> None:
         while True:
             job: Job = pipe.recv()
             job.log.parent.mkdir(parents=True, exist_ok=True)
-            with job.log.open("a") as log:
+            with job.log.open("a", encoding="utf-8") as log:
                 os.dup2(log.fileno(), sys.stderr.fileno())  # what libraries print, a progress bar included
             pipe.send(run_job(job))
     except (EOFError, ConnectionError, Interrupted, KeyboardInterrupt):

@@ -35,7 +35,7 @@ def checkpoint(tiny_encoder, tmp_path) -> Path:
 def change(folder: Path, file: str, **values: Any) -> None:
     path = folder / file
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps((json.loads(path.read_text()) if path.is_file() else {}) | values))
+    path.write_text(json.dumps((json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}) | values))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
@@ -136,7 +136,7 @@ def test_a_pooling_of_another_shape_names_no_pooling_that_is_known(checkpoint):
 def test_a_tokenizer_with_more_ids_than_the_table_has_rows(checkpoint):
     rows = json.loads((checkpoint / "config.json").read_text())["vocab_size"]
     path = checkpoint / "tokenizer.json"
-    tokenizer = json.loads(path.read_text())
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
     tokenizer["model"]["vocab"]["pneumonoultramicroscopic"] = rows
     path.write_text(json.dumps(tokenizer))
     assert f"the tokenizer gives 'pneumonoultramicroscopic' the id {rows}" in refusal(checkpoint)
@@ -147,7 +147,7 @@ def test_a_tokenizer_with_more_ids_than_the_table_has_rows(checkpoint):
 def test_an_added_token_beyond_the_table(checkpoint):
     rows = json.loads((checkpoint / "config.json").read_text())["vocab_size"]
     path = checkpoint / "tokenizer.json"
-    tokenizer = json.loads(path.read_text())
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
     added = tokenizer["added_tokens"][0] | {"id": rows, "content": "[NEW]"}
     path.write_text(json.dumps(tokenizer | {"added_tokens": [*tokenizer["added_tokens"], added]}))
     assert f"the tokenizer gives '[NEW]' the id {rows}" in refusal(checkpoint)
@@ -156,7 +156,7 @@ def test_an_added_token_beyond_the_table(checkpoint):
 def test_a_special_beyond_the_table(checkpoint):
     rows = json.loads((checkpoint / "config.json").read_text())["vocab_size"]
     path = checkpoint / "tokenizer.json"
-    tokenizer = json.loads(path.read_text())
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
     tokenizer["post_processor"] = {"type": "BertProcessing", "sep": ["[SEP]", rows], "cls": ["[CLS]", 1]}
     path.write_text(json.dumps(tokenizer))
     assert f"the tokenizer gives '[SEP]' the id {rows}" in refusal(checkpoint)
@@ -165,7 +165,7 @@ def test_a_special_beyond_the_table(checkpoint):
 def test_a_tokenizer_without_special_tokens(checkpoint):
     """An empty sentence would have no token."""
     path = checkpoint / "tokenizer.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"post_processor": None}))
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"post_processor": None}))
     assert refusal(checkpoint).startswith(f"{checkpoint}: the tokenizer adds no special tokens, such as [CLS]")
 
 
@@ -195,7 +195,7 @@ def test_the_bundled_checkpoint_still_loads():
 
 def test_a_tokenizer_that_cannot_split_a_text_is_named(checkpoint):
     path = checkpoint / "tokenizer.json"
-    settings = json.loads(path.read_text())
+    settings = json.loads(path.read_text(encoding="utf-8"))
     settings["model"]["unk_token"] = "[NONE]"
     path.write_text(json.dumps(settings))
     tokenizer = load_tokenizer(str(checkpoint))

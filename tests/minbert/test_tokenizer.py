@@ -97,7 +97,7 @@ def test_an_impossible_length_is_refused(ours, max_length):
 
 
 def test_stored_padding_and_truncation_do_not_leak():
-    stored = json.loads((resolve(BUNDLED) / "tokenizer.json").read_text())
+    stored = json.loads((resolve(BUNDLED) / "tokenizer.json").read_text(encoding="utf-8"))
     assert stored["padding"] is not None
     assert stored["truncation"]["max_length"] == 128
     short, long = load_tokenizer(BUNDLED).encode(["a dog", "dog " * 300])
@@ -189,9 +189,9 @@ def test_unusable_files_are_refused(tmp_path, files, complaint):
 
 def test_a_tokenizer_without_padding_token_is_refused(tmp_path):
     copy_files(tmp_path, "config.json")
-    RustTokenizer.from_str((resolve(BUNDLED) / "tokenizer.json").read_text().replace("[PAD]", "[NIL]")).save(
-        str(tmp_path / "tokenizer.json")
-    )
+    RustTokenizer.from_str(
+        (resolve(BUNDLED) / "tokenizer.json").read_text(encoding="utf-8").replace("[PAD]", "[NIL]")
+    ).save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(InputError, match=r"none of the tokens \[PAD\], <pad>"):
         load_tokenizer(str(tmp_path))
 
@@ -200,7 +200,7 @@ def test_save_keeps_ids_and_settings(ours, theirs, tmp_path):
     copy_files(tmp_path, "config.json")
     ours.encode(["a"], 5)
     ours.save(tmp_path)
-    stored = json.loads((tmp_path / "tokenizer.json").read_text())
+    stored = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
     assert stored["truncation"] is stored["padding"] is None
     again = load_tokenizer(str(tmp_path))
     assert again.fingerprint() == ours.fingerprint()

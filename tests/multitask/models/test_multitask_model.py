@@ -200,6 +200,7 @@ def test_loads_the_leading_model_of_a_run(tiny_encoder, tmp_path):
     names = ("sentiment", "paraphrase")
     models = {name: build(tiny_encoder, HeadsConfig(), tasks={name: COURSE_TASKS[name]}) for name in names}
     run = Artefact(tmp_path / "finetune-run-0123456789abcdef")
+    write_json(run.folder / "config.json", {})
     write_json(run.folder / "inputs.json", {})
     write_json(run.folder / "best.json", {"overall": "paraphrase", "sentiment": "sentiment"})
     for name, model in models.items():

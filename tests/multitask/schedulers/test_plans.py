@@ -35,7 +35,7 @@ def problem(tiny_encoder: Path, small_data: Path, tmp_path_factory):
     data = shutil.copytree(small_data, tmp_path_factory.mktemp("sizes") / "data")
     for stem, rows in zip(("ids-sst", "quora", "sts"), SIZES.values(), strict=True):
         path = data / f"{stem}-train.csv"
-        with path.open(newline="") as file:
+        with path.open(encoding="utf-8", newline="") as file:
             lines = list(islice(file, rows + 1))
         path.write_text("".join(lines), newline="")
 

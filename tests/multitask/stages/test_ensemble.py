@@ -148,7 +148,7 @@ def measured(task: str, estimates: np.ndarray, labels: np.ndarray) -> float:
 
 
 def labels_of(data: Path, task: str) -> np.ndarray:
-    lines = task_file(data, task, "dev").read_text().splitlines()
+    lines = task_file(data, task, "dev").read_text(encoding="utf-8").splitlines()
     return np.array([float(line.rsplit("\t", 1)[1]) for line in lines[1:]])
 
 

@@ -76,8 +76,8 @@ def test_other_dev_rows_are_another_evaluation_and_refused_for_a_run(run, tiny_e
     data = shutil.copytree(small_data, tmp_path / "data")
     of_run, before = (evaluate_on_dev(str(m), data, EvaluateConfig(), options) for m in (run.folder, tiny_encoder))
     for name in ("quora-dev.csv", "ids-sst-dev.csv"):
-        header, _, *rows = (data / name).read_text().splitlines(keepends=True)
-        (data / name).write_text("".join([header, *rows]))
+        header, _, *rows = (data / name).read_text(encoding="utf-8").splitlines(keepends=True)
+        (data / name).write_text("".join([header, *rows]), encoding="utf-8")
     after = evaluate_on_dev(str(tiny_encoder), data, EvaluateConfig(), options)
     assert len(np.load(after.folder / "predictions.npz")["paraphrase_labels"]) == 31
     assert len(np.load(before.folder / "predictions.npz")["paraphrase_labels"]) == 32
@@ -93,7 +93,7 @@ def test_without_similar_pairs_nothing_is_measured(run, small_data, tmp_path):
     assert "geometry" not in read_json(
         evaluate_on_dev(str(run.folder), data, EvaluateConfig(), options).folder / "evaluation.json"
     )
-    header, row, *_ = (small_data / "sts-dev.csv").read_text().splitlines()
+    header, row, *_ = (small_data / "sts-dev.csv").read_text(encoding="utf-8").splitlines()
     columns = row.split("\t")
     (data / "sts-dev.csv").write_text(header + "\n" + "\t".join([*columns[:2], "Same.", "Same.", columns[4]]) + "\n")
     assert similarity_dev_set(data) is None

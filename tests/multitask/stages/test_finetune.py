@@ -164,8 +164,10 @@ def test_a_limit_reads_rows_drawn_from_the_whole_file(run, small_data, tmp_path)
     data = shutil.copytree(small_data, tmp_path / "data")
     for name in MAIN_TASKS:
         path = task_file(data, name, "train")
-        header, *lines = path.read_text().splitlines(keepends=True)
-        path.write_text("".join([header, *(lines[row] for row in drawn_rows(len(lines), 20))]), newline="")
+        header, *lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        path.write_text(
+            "".join([header, *(lines[row] for row in drawn_rows(len(lines), 20))]), encoding="utf-8", newline=""
+        )
     cut = run(data=data)
     assert weights(limited) == weights(cut)
     assert [line["step"] for line in limited.history()] == [2, 4]
@@ -174,13 +176,13 @@ def test_a_limit_reads_rows_drawn_from_the_whole_file(run, small_data, tmp_path)
 def test_one_row_of_each_class_is_enough(run, small_data, tmp_path):
     data = shutil.copytree(small_data, tmp_path / "data")
     for path in data.iterdir():
-        header, *rows = path.read_text().splitlines()
+        header, *rows = path.read_text(encoding="utf-8").splitlines()
         if path.name in ("ids-sst-train.csv", "quora-train.csv"):
             kept = list({row.rsplit("\t", 1)[1]: row for row in rows}.values())
             assert len(kept) == (5 if "sst" in path.name else 2)
         else:
             kept = rows[:1]
-        path.write_text("\n".join([header, *kept]) + "\n")
+        path.write_text("\n".join([header, *kept]) + "\n", encoding="utf-8")
     artefact = run(replace(CONFIG, epochs=1), data=data)
     assert [line["step"] for line in artefact.history()] == [1]
     (line,) = scores(artefact)
@@ -192,9 +194,9 @@ def test_one_row_of_each_class_is_enough(run, small_data, tmp_path):
 def test_sentences_beyond_the_limit_are_cut(run, small_data, tmp_path):
     data = shutil.copytree(small_data, tmp_path / "data")
     for path in data.glob("ids-sst-*"):
-        text = path.read_text().splitlines()
+        text = path.read_text(encoding="utf-8").splitlines()
         text[1:] = [line.replace(" ", " time " * 40, 1) for line in text[1:]]
-        path.write_text("\n".join(text) + "\n")
+        path.write_text("\n".join(text) + "\n", encoding="utf-8")
     short, full = (run(replace(CONFIG, tasks=("sentiment",), epochs=1, max_length=n), data=data) for n in (5, None))
     assert short.history()[0]["tokens"] <= 64 * 5
     assert full.history()[0]["tokens"] > 64 * 40
@@ -224,10 +226,10 @@ def test_it_learns(tiny_encoder, sample_data, tmp_path):
     data = tmp_path / "data"
     data.mkdir()
     for name in MAIN_TASKS:
-        with task_file(sample_data, name, "train").open(newline="") as file:
+        with task_file(sample_data, name, "train").open(encoding="utf-8", newline="") as file:
             text = "".join(islice(file, 33))
         for split in ("train", "dev"):
-            task_file(data, name, split).write_text(text, newline="")
+            task_file(data, name, split).write_text(text, encoding="utf-8", newline="")
     optimizer = OptimizerConfig(learning_rate=5e-3, warmup=0.1)
     heads = HeadsConfig(dropout=0.0)
     config = replace(CONFIG, epochs=20, batch_size=16, pooling="mean", heads=heads, optimizer=optimizer)
