@@ -160,7 +160,7 @@ class BertModel(nn.Module):
             token_type_ids: [batch, seq] int64; None for all zeros.
         """
         batch, seq = input_ids.shape
-        assert seq <= self.config.max_length, f"{seq} tokens exceed the encoder's {self.config.max_length}"
+        self._refuse_beyond_length(seq)
         mask = None if attention_mask is None else attention_mask.bool()[:, None, None, :]  # [batch, 1, 1, seq]
         positions = torch.arange(seq, device=input_ids.device).expand(batch, seq)
         types = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
@@ -186,8 +186,7 @@ class BertModel(nn.Module):
         Returns:
             [total_tokens, hidden], in the batch's order.
         """
-        widest = max(block.width for block in batch.blocks)
-        assert widest <= self.config.max_length, f"{widest} tokens exceed the encoder's {self.config.max_length}"
+        self._refuse_beyond_length(max(block.width for block in batch.blocks))
         hidden = self.embeddings(batch.input_ids, batch.position_ids, batch.token_type_ids)
         head_size, dropout = self.config.head_size, self.attention_dropout if self.training else 0.0
 
@@ -208,6 +207,11 @@ class BertModel(nn.Module):
     def pool(self, first: Tensor) -> Tensor:
         """BERT's pooler: a linear layer and tanh on the first token's state, [batch, hidden] -> [batch, hidden]."""
         return torch.tanh(self.pooler(first))
+
+    def _refuse_beyond_length(self, tokens: int) -> None:
+        """Raise ValueError if the position table has fewer rows than a sequence has tokens."""
+        if tokens > self.config.max_length:
+            raise ValueError(f"{tokens} tokens exceed the encoder's {self.config.max_length}")
 
     def _initialise(self, module: nn.Module) -> None:
         if isinstance(module, nn.Linear | nn.Embedding):

@@ -153,7 +153,8 @@ def workplace(folder: Path) -> None:
 def environment() -> dict[str, str]:
     """The environment of a process that finds this checkout's packages and commands."""
     commands = os.pathsep.join([str(ROOT / ".venv" / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
-    return {**os.environ, "PATH": commands, "PYTHONPATH": str(ROOT), "COLUMNS": "120", "TQDM_DISABLE": "1"}
+    chosen = {"COLUMNS": "120", "TQDM_DISABLE": "1", "PYTHONOPTIMIZE": ""}
+    return {**os.environ, "PATH": commands, "PYTHONPATH": str(ROOT), **chosen}
 
 
 def _commands(lines: list[str]) -> Iterator[str]:

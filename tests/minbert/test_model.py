@@ -78,7 +78,7 @@ def test_a_text_beyond_the_encoders_length_is_cut_by_the_tokenizer_and_refused_b
         batch = tokenizer(["word " * 1000])
         assert batch.input_ids.shape == (1, 512)
         assert model(batch.input_ids, batch.attention_mask).last_hidden_state.shape == (1, 512, 384)
-    with pytest.raises(AssertionError, match="513 tokens exceed the encoder's 512"):
+    with pytest.raises(ValueError, match="513 tokens exceed the encoder's 512"):
         model(torch.ones(1, 513, dtype=torch.int64))
 
 

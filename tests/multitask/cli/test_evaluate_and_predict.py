@@ -141,10 +141,10 @@ def test_evaluate_agrees_with_the_prediction_files_and_the_run(run, data, tmp_pa
 
 def test_evaluate_says_what_was_trained_on(run, data, tmp_path, capsys):
     other = shutil.copytree(data, tmp_path / "other")
-    train = task_file(other, "sentiment", "train").read_text().splitlines(keepends=True)
+    train = task_file(other, "sentiment", "train").read_text(encoding="utf-8").splitlines(keepends=True)
     dev = task_file(other, "sentiment", "dev")
-    lines = dev.read_text().splitlines(keepends=True)
-    dev.write_text("".join([*lines[:-3], *train[1:4]]))
+    lines = dev.read_text(encoding="utf-8").splitlines(keepends=True)
+    dev.write_text("".join([*lines[:-3], *train[1:4]]), encoding="utf-8")
     report = tmp_path / "scores.json"
     assert call("evaluate", "--model", run, "--data", other, "--output", report, *CPU) == 0
     said = json.loads(report.read_text())
@@ -193,7 +193,7 @@ def test_scores_on_other_data_have_a_name_of_their_own(run, data, tmp_path):
     before = own.read_bytes()
     other = shutil.copytree(data, tmp_path / "other")
     dev = task_file(other, "sentiment", "dev")
-    dev.write_text("".join(dev.read_text().splitlines(keepends=True)[:20]))
+    dev.write_text("".join(dev.read_text(encoding="utf-8").splitlines(keepends=True)[:20]), encoding="utf-8")
     assert call("evaluate", "--model", run, "--data", other, *CPU) == 0
     assert own.read_bytes() == before
     assert json.loads((own.parent / "evaluation-dev-other.json").read_text())["data"] == str(other)
@@ -232,12 +232,12 @@ def test_evaluate_reports_each_class_and_errors_by_their_line(run, data, tmp_pat
     assert call("evaluate", "--model", run, "--task", "sentiment", "--details", details, *CPU) == 0
     printed = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["sentiment", "rows", "precision", "recall", "f1"] in printed
-    with (details / "sentiment-classes.csv").open(newline="") as file:
+    with (details / "sentiment-classes.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             scores = [row[name] and f"{float(row[name]):.4f}" for name in ("precision", "recall", "f1")]
             assert [row["class"], row["rows"], *[s if s not in ("", "nan") else "undefined" for s in scores]] in printed
-    lines = task_file(data, "sentiment", "dev").read_text().splitlines()
-    with (details / "sentiment-errors.csv").open(newline="") as file:
+    lines = task_file(data, "sentiment", "dev").read_text(encoding="utf-8").splitlines()
+    with (details / "sentiment-errors.csv").open(encoding="utf-8", newline="") as file:
         errors = list(csv.DictReader(file))
     assert errors
     assert all(error["sentence"] in lines[int(error["row"]) - 1] for error in errors)

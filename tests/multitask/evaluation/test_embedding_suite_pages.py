@@ -40,7 +40,8 @@ def cells(text: str, label: str) -> list[str]:
 
 def written(result, tmp_path):
     paths = write_suite(result, tmp_path / "sts.json")
-    return json.loads(paths[0].read_text()), paths[1].read_text(), paths[2].read_text()
+    scores, *pages = (path.read_text(encoding="utf-8") for path in paths)
+    return json.loads(scores), *pages
 
 
 @pytest.mark.parametrize("suite", ["sts", "transfer"])
