@@ -80,6 +80,7 @@ def test_the_views_have_models_dev_sets_and_objectives(client, dev_sets):
     assert f'<option value="similarity">similarity: {len(dev_sets["similarity"].sentences)} dev sentences' in html
     assert dev_sets["sentiment"].rows["one"].texts[0][0][:60] in unescape(html)
     assert 'name="dissipation"' in html
+    assert '<option value="" selected>' not in html  # but the first task
 
 
 @pytest.mark.parametrize("effects", ["occlusion", "integrated_gradients"])
