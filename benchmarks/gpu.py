@@ -25,13 +25,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal, Self
 
+import pandas
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from benchmarks import finetune, pretrain
 from benchmarks.finetune import PUBLISHED, SHAPES, work_per_token
-from benchmarks.measure import machine, matrix_rate, table
+from benchmarks.measure import machine, matrix_rate
 from benchmarks.reliability.world import contents, differences
 from minbert import BertModel, load_tokenizer
 from minbert.files import write_json, write_text
@@ -195,14 +196,7 @@ PARTS: dict[str, tuple[Callable[[Sizes], Iterator[Row]], float]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a part.
-
-    Args:
-        part: its name.
-        ended: "done", or why it has no or not all rows.
-        seconds: how long it took.
-        rows: what it measured; `ok` says whether values are as they should be.
-    """
+    """What came of a part: done or why it has not all rows, and what it measured; `ok` of a row says if it is right."""
 
     part: str
     ended: str
@@ -217,18 +211,12 @@ class Outcome:
     def section(self) -> str:
         """Its section of the page: how it ended, and the rows with the columns of all."""
         word = self.ended if self.good or self.ended != "done" else "done, with values that are not ok"
-        columns = list(dict.fromkeys(name for row in self.rows for name in row))
-        lines = table(columns, [[cell(row.get(name)) for name in columns] for row in self.rows]) if self.rows else []
-        return "\n".join([f"## {self.part}\n\n{word}; {self.seconds:,.1f} s\n", *lines, ""])
-
-
-def cell(value: object) -> str:
-    """A value of a table."""
-    if isinstance(value, bool):
-        return "yes" if value else "**no**"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.6g}"
-    return "" if value is None else str(value).replace("|", "/")
+        rows = (
+            pandas.DataFrame(self.rows).to_string(index=False, na_rep="", float_format="{:.6g}".format)
+            if self.rows
+            else ""
+        )
+        return f"## {self.part}\n\n{word}; {self.seconds:,.1f} s\n\n```text\n{rows}\n```\n"
 
 
 def run_part(name: str, command: Sequence[str], seconds: float, folder: Path) -> Outcome:

@@ -62,43 +62,29 @@ OF_CELL = ["low", "high", "difference", "p", "published", *NEW]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
-
-    Args:
-        task: the task, or the name of a mean over tasks.
-        metric: what is measured.
-        heading: for readers.
-        pictured: whether the table's picture has a panel for it.
-        orderings: pairs of rows with different published scores.
-        agree: how many of them have the published order.
-        significant: how many of those that agree differ significantly.
-        contrary: how many of the others differ significantly.
-        alike: whether one variance over seeds describes all rows; otherwise each row has its own.
-        significant_from: how large a difference to the reference row must be to be significant, of the row that varies
-            least and of the one that varies most; None if no row is tested, or if there is a single seed.
-    """
+    """A column of a table: a metric of a task, or of a mean over tasks."""
 
     task: str
     metric: str
     heading: str
     pictured: bool
+    """Whether the table's picture has a panel for it."""
     orderings: int = 0
+    """Pairs of rows with different published scores; `agree` of them have the published order."""
     agree: int = 0
     significant: int = 0
+    """Of those that agree, so many differ significantly; of the others, `contrary`."""
     contrary: int = 0
     alike: bool = True
+    """Whether one variance over seeds describes all rows; otherwise each row has its own."""
     significant_from: tuple[float, float] | None = None
+    """How large a difference to the reference row must be to be significant, of the row that varies least and of the
+    one that varies most; None if no row is tested, or if there is a single seed."""
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What the stages of a table took, those that rows share counted once.
-
-    Args:
-        stages: how many there are, of all seeds.
-        seconds: of all stages, one after the other.
-        machines: names of the processors or GPUs on which stages were finished, where they noted it.
-    """
+    """What the stages of a table took, of all seeds; those that rows share count once."""
 
     stages: int = 0
     seconds: float = 0.0
@@ -107,27 +93,21 @@ class Spent:
 
 @dataclass(frozen=True)
 class Description:
-    """What the lines of a table do not say.
-
-    Args:
-        table: the table's key.
-        name: for files and links.
-        title: for readers, with the paper's number of the table.
-        note: what a reader must know about the rows.
-        reference: key of the row that the others are compared with.
-        columns: in order.
-        spent: what the rows took.
-        start: the preset's start weights; None in files of earlier versions, where they are the start of every row.
-    """
+    """What the lines of a table do not say."""
 
     table: str
+    """The table's key."""
     name: str
+    """For files and links."""
     title: str
+    """With the paper's number of the table."""
     note: str
     reference: str | None
+    """Key of the row that the others are compared with."""
     columns: tuple[Column, ...]
     spent: Spent = field(default_factory=Spent)
     start: str | None = None
+    """The preset's start weights; None in files of earlier versions, where they are the start of every row."""
 
 
 @dataclass(frozen=True)

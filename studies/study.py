@@ -39,21 +39,17 @@ class Paper:
 
 @dataclass(frozen=True)
 class Study:
-    """The object `STUDY` of a folder's module `study`.
-
-    Args:
-        folder: the folder; its file `claims.toml` has the papers' claims, if it has any.
-        tables: a function for each table, from a preset's recipes to the table and the recipes of its rows.
-        papers: the papers whose claims are checked.
-        sections: makers of the page's sections; each returns None if its results are missing.
-        numbers: from results to further kinds of numbers that claims are about; see `claims.judge`.
-    """
+    """The object `STUDY` of a folder's module `study`."""
 
     folder: Path
+    """Its file `claims.toml` has the papers' claims, if it has any."""
     tables: "tuple[Callable[[Recipes], Experiment], ...]"
     papers: tuple[Paper, ...] = ()
+    """The papers whose claims are checked."""
     sections: "tuple[Callable[[PresetResults], Section | None], ...]" = ()
+    """Of the page; None if results are missing."""
     numbers: "Callable[[PresetResults], dict[str, Numbers]]" = lambda results: {}
+    """Further kinds of numbers that claims are about; see `claims.judge`."""
 
     def judge(self, results: "PresetResults") -> "pandas.DataFrame":
         """The papers' claims with their verdicts, as `claims.judge` gives them."""

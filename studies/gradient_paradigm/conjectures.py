@@ -112,10 +112,7 @@ def _moved(x: Tensor, y: Tensor, others: Tensor, positive: Tensor, step_size: Te
 
 
 class Anchor:
-    """The first anchor of each configuration, with inner products of its candidates: its positive and its negatives.
-
-    Args: drawn: of one batch size and dimension, [trials, pairs, dim].
-    """
+    """The first anchor of each configuration, with inner products of its candidates: its positive and its negatives."""
 
     def __init__(self, drawn: Configurations) -> None:
         anchor = drawn.u[:, :1]
@@ -135,12 +132,8 @@ class Anchor:
     def comes_closer(self, weights: Tensor, ratio: Tensor, step_size: float) -> Tensor:
         """Whether unit(u − λ (Σ_j W_j v_j − r v_i)), all in the tangent plane, is closer to v_i than u was  # [trials].
 
-        With d the step, the cosine to the positive rises from c to (c + d·v_i) / sqrt(1 + d·d).
-
-        Args:
-            weights: W, [trials, negatives].
-            ratio: r, [trials].
-            step_size: λ.
+        With d the step, the cosine to the positive rises from c to (c + d·v_i) / sqrt(1 + d·d). W: [trials, negatives],
+        r: [trials].
         """
         coefficients = step_size * torch.cat([ratio[:, None], -weights], -1)[:, None]  # [trials, 1, pairs]
         towards = (coefficients @ self.products[..., :1])[:, 0, 0]
@@ -205,16 +198,8 @@ def lemma_1_bounds(positive: Tensor, negative: Tensor, cosine: Tensor, step_size
 
         |r − 1/λ − sin β cos φ / sin α| < sqrt(1/λ² − sin²β sin²φ / sin²α).
 
-    Lengths are the tangent plane's: the way back to the sphere is left out.
-
-    Args:
-        positive: α, [...].
-        negative: β, [...].
-        cosine: of φ, [...].
-        step_size: λ.
-
-    Returns:
-        Both bounds, [...] each; NaN where no ratio will do.
+    Lengths are the tangent plane's: the way back to the sphere is left out. Returns both bounds, NaN where no ratio
+    will do, of the angles α and β, the cosine of φ ([...] each), and λ.
     """
     relative = negative.sin() / positive.sin()
     centre = 1 / step_size + relative * cosine

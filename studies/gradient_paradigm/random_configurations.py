@@ -107,14 +107,9 @@ class Tally:
     def count(
         self, statement: str, case: str, holds: Tensor, applies: Tensor, found: Mapping[str, Tensor] | None = None
     ) -> None:
-        """Add the trials of a chunk.
+        """Add the trials of a chunk: where a statement holds and where it applies, [trials] bool each.
 
-        Args:
-            statement: the statement.
-            case: its case.
-            holds: whether it holds, [trials] bool.
-            applies: whether it applies, [trials] bool.
-            found: values to keep of counter-examples if they are finite, [trials] each.
+        `found` has values to keep of counter-examples if they are finite, [trials] each.
         """
         held, trials, examples = self._counts.get((statement, case), (0, 0, []))
         against = (applies & ~holds).nonzero()[:, 0].tolist()

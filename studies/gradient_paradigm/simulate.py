@@ -43,10 +43,6 @@ def simulate(config: SimulationConfig, options: RunOptions) -> Artefact:
 
     The artefact holds simulations.npz (read by `Simulations.load`) and conjectures.json (read by
     `simulation_outcomes.from_json`). `claims.toml` decides the papers' claims from them.
-
-    Args:
-        config: sizes and seed.
-        options: where to write, under which name; device and precision do not matter.
     """
     from multitask.stages.run_stage import run_stage  # imports torch, which registering the stage must not
 

@@ -24,13 +24,10 @@ NORMAL = NormalDist()
 
 @dataclass(frozen=True)
 class Simulated:
-    """A number that simulated batches tell up to chance.
-
-    Args:
-        at: the number if every simulated mean were off by so many standard errors; it must rise or fall throughout.
-    """
+    """A number that simulated batches tell up to chance."""
 
     at: Callable[[float], float]
+    """The number if every simulated mean were off by so many standard errors; it must rise or fall throughout."""
 
     @property
     def value(self) -> float:

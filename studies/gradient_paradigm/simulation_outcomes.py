@@ -93,18 +93,7 @@ class Simulations:
 
 @dataclass(frozen=True)
 class Estimate:
-    """How often a statement holds over random configurations.
-
-    Args:
-        statement: the statement.
-        case: the case, e.g. a temperature.
-        pairs: batch size; 0 if several sizes are pooled.
-        dim: dimension; 0 if several dimensions are pooled.
-        holds: the number of trials in which it holds.
-        trials: the number of independent configurations to which it applies.
-        counter_examples: some configurations in which it does not hold, with their number `trial`, what they were drawn
-            with, and what was found. `configuration(seed, pairs, dim, trial)` draws a configuration again.
-    """
+    """How often a statement holds over random configurations; 0 pairs or dimensions stand for several, pooled."""
 
     statement: str
     case: str
@@ -112,7 +101,10 @@ class Estimate:
     dim: int
     holds: int
     trials: int
+    """Independent configurations to which it applies."""
     counter_examples: Sequence[Mapping[str, float]] = ()
+    """Some configurations in which it does not hold, with their number `trial`, what they were drawn with, and what was
+    found. `configuration(seed, pairs, dim, trial)` draws a configuration again."""
 
     @property
     def rate(self) -> float:

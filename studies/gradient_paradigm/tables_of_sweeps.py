@@ -68,11 +68,7 @@ def each_loss(
 ) -> Callable[[Recipes], Experiment]:
     """A table with every compared loss at every value of a parameter, given with the values' names.
 
-    Args:
-        key: of the table.
-        parameter: in the rows' points.
-        values: with their names.
-        changed: from the usual training and a value to that of the row.
+    `changed` makes a row's training of the usual one and the value.
     """
 
     def lines(recipes: Recipes) -> Iterator[Line]:

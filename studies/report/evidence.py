@@ -38,23 +38,14 @@ class Quantity(Protocol):
 
 @dataclass(frozen=True)
 class Bound:
-    """A number is above a bound, or below it.
-
-    Args:
-        name: of the number.
-        number: with its interval.
-        bound: what it must exceed, or fall below.
-        above: whether it must exceed it.
-        margin: it is refuted if it surely does not reach the bound by so much, unless it is shown: a small, sure effect
-            is one.
-        form: a number as text.
-    """
+    """A number is above a bound, or below it."""
 
     name: str
     number: Quantity
     bound: float = 0.0
     above: bool = True
     margin: float = 0.0
+    """It is refuted if it surely does not reach the bound by so much, unless a small effect is shown."""
     form: Callable[[float], str] = signed
 
     @property
@@ -92,21 +83,15 @@ class Bound:
 
 @dataclass(frozen=True)
 class Combined:
-    """All statements hold, or at least one of them (`every` is False).
-
-    Args:
-        parts: the statements.
-        every: whether all must hold.
-        note: added to what was found.
-        can: what results can decide, if they lack something.
-        opposite: what refutes the statement, if that is about other numbers.
-    """
+    """All statements hold, or at least one of them (`every` is False)."""
 
     parts: Sequence["Statement"]
     every: bool
     note: str = ""
     can: Literal["show or refute", "show", "refute"] = "show or refute"
+    """What results can decide, if they lack something."""
     opposite: "Statement | None" = None
+    """What refutes the statement, if that is about other numbers."""
 
     def _levels(self, show: float, refute: float) -> tuple[float, float]:
         """The levels at which each part is shown and refuted."""

@@ -103,7 +103,7 @@ def lines(
     size: tuple[float, float] = (2.8, 2.1),
     level: float | None = None,
 ) -> Markup:
-    """Lines with bands or bars between their bounds, a panel for each quantity, and one legend above all.
+    """Panels of lines with bands or bars between their bounds, by their titles and names, and one legend above all.
 
     Args:
         panels: a panel's title -> a line's name -> its points.
@@ -162,12 +162,9 @@ def _line(axes: Axes, points: Points, name: str, style: dict[str, Any], bars: bo
 def intervals(
     panels: Mapping[str, Mapping[str, Interval]], title: str, marked: Mapping[str, float] | None = None
 ) -> Markup:
-    """A row with value and interval for each name, the first at the top; panels beside each other share the names.
+    """Panels by their titles that share rows by their names, the first at the top: each a value with its interval.
 
-    Args:
-        panels: a panel's title -> a row's name -> its interval.
-        title: alternative text.
-        marked: a panel's title -> where it has a dashed line.
+    The title is the alternative text; `marked` tells where a panel has a dashed line.
     """
     names = list(dict.fromkeys(name for of in panels.values() for name in of))
     labels = [fill(name, 40) for name in names]
@@ -225,15 +222,9 @@ def matrices(
     labels: tuple[str, str],
     title: str,
 ) -> Markup:
-    """Shares by row and column. A deeper colour is a larger share.
+    """Shares of 0 to 1 by row and column, [rows, columns] in each panel. A deeper colour is a larger share.
 
-    Args:
-        panels: a panel's title -> shares of 0 to 1, [rows, columns].
-        texts: what stands in their cells, [rows, columns] each.
-        rows: their names, the first at the top.
-        columns: their names.
-        labels: what columns and rows are.
-        title: alternative text.
+    `texts` stand in the cells; `labels` say what columns and rows are; the title is the alternative text.
     """
 
     def draw(figure: Figure) -> None:
@@ -272,13 +263,9 @@ def render(
     title: str,
     margins: Mapping[str, float] | None = None,
 ) -> Markup:
-    """A figure as an <svg> element with its alternative text.
+    """A figure as an <svg> element. The title is its alternative text; figures of one page have different ones.
 
-    Args:
-        draw: draws the panels.
-        inches: width and height.
-        title: alternative text. Figures of one page have different ones.
-        margins: as `Figure.subplots_adjust` takes them. If None, matplotlib searches for a layout.
+    Margins are those of `Figure.subplots_adjust`; without any, matplotlib searches for a layout.
     """
     # The salt makes ids differ between the figures of a page, and makes a figure equal in every run.
     with mpl.rc_context({**STYLE, "svg.hashsalt": title}):

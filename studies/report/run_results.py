@@ -1,6 +1,5 @@
 """Results of single runs, read from their artefacts without torch, and their scores on resampled examples."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -88,11 +87,7 @@ class RunResult:
 
 
 class Samples:
-    """Scores of all runs on resampled examples. Each dev set is resampled once for all runs.
-
-    Args:
-        runs: with different evaluations.
-    """
+    """Scores of all runs, with different evaluations, on resampled examples. Each dev set is resampled once for all."""
 
     def __init__(self, runs: Sequence[RunResult]) -> None:
         self.runs = runs
@@ -100,20 +95,12 @@ class Samples:
 
     @cached_property
     def _dev_sets(self) -> dict[tuple[str, str], DevSet]:
-        """The dev set of each run and task, by the name of the run's evaluation."""
+        """By the name of the run's evaluation and the task."""
         return {
             (run.evaluation_folder.name, task): (task, run.predictions(task)[0].tobytes())
             for run in self.runs
             for task in run.evaluation["scores"]
         }
-
-    @cached_property
-    def _scored_on(self) -> dict[DevSet, list[RunResult]]:
-        found = defaultdict(list)
-        for run in self.runs:
-            for task in run.evaluation["scores"]:
-                found[self.dev_set(run, task)].append(run)
-        return found
 
     def dev_set(self, run: RunResult, task: str) -> DevSet:
         """The dev set on which a run was scored."""
@@ -121,15 +108,14 @@ class Samples:
 
     def resampled(self, run: RunResult, task: str) -> Values:
         """The run's scores on resampled dev examples of a task, [samples]."""
-        dev_set = self.dev_set(run, task)
+        dev_set, name = self.dev_set(run, task), run.evaluation_folder.name
         if dev_set not in self.computed:
-            runs = self._scored_on[dev_set]
-            labels = run.predictions(task)[0]
-            predictions = np.stack([other.predictions(task)[1] for other in runs])
-            draws = generator(0, "resampled examples", task)
-            evaluation = run.evaluation
+            names = [(of.evaluation_folder.name, of) for of in self.runs]
+            runs = {name: of for name, of in names if self._dev_sets.get((name, task)) == dev_set}
+            predictions = np.stack([other.predictions(task)[1] for other in runs.values()])
+            draws, evaluation = generator(0, "resampled examples", task), run.evaluation
             classes = len(evaluation["metrics"][task].get("confusion", ())) or None
-            scores = resampled_scores(labels, predictions, evaluation["measures"][task], draws, classes=classes)
-            names = [other.evaluation_folder.name for other in runs]
-            self.computed[dev_set] = dict(zip(names, scores.T.copy(), strict=True))
-        return self.computed[dev_set][run.evaluation_folder.name]
+            labels, measure = run.predictions(task)[0], evaluation["measures"][task]
+            scores = resampled_scores(labels, predictions, measure, draws, classes=classes)
+            self.computed[dev_set] = dict(zip(runs, scores.T.copy(), strict=True))
+        return self.computed[dev_set][name]

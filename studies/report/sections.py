@@ -23,15 +23,7 @@ SHOWN_CLASSES = 12  # a larger confusion matrix cannot be read
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page.
-
-    Args:
-        key: of the files of its figures.
-        title: its heading.
-        text: a sentence or two.
-        pictures: its figures.
-        table: text that is shown as a table below the figures.
-    """
+    """A part of a page: its key in the names of files, heading, text, figures, and a table of text below them."""
 
     key: str
     title: str

@@ -70,15 +70,7 @@ def best(table: TableScores, place: int) -> float:
 
 @dataclass(frozen=True)
 class Writer:
-    """How a language writes the parts of a cell.
-
-    Args:
-        text: names.
-        number: what is no name.
-        bold: format of the best mean.
-        star: mark of a significant difference.
-        cell: format of a mean and its interval.
-    """
+    """How a language writes names, numbers, the best mean, a significant difference, and a mean with its interval."""
 
     text: Callable[[str], str]
     number: Callable[[str], str]

@@ -78,9 +78,7 @@ def encoders_section(results: PresetResults) -> Section | None:
 def against_random(found: TableResults, pairs: Mapping[float, Mapping[str, tuple[str, str]]]) -> pandas.DataFrame:
     """Differences by column, share and name, as one family of tests.
 
-    Args:
-        found: the table.
-        pairs: for each share, a name for readers -> keys of the rows pruned by a score and at random.
+    `pairs` has, for each share and name, the keys of the rows pruned by a score and at random.
     """
     return compared(
         {
