@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # it imports torch, which the tables of a run's history do no
 
 
 def capitalized(name: str) -> str:
-    """The name with a capital first letter; the other letters do not change."""
+    """The name with a capital first letter."""
     return name[:1].upper() + name[1:]
 
 

@@ -13,7 +13,7 @@ To add an objective, write one class in any file of this package. Its fields are
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
@@ -116,9 +116,8 @@ class Objective:
         """
         with torch.autocast(anchors.device.type, enabled=False):
             self._check_labels(labels, len(anchors))
-            return self.loss(
-                self._pairs(anchors, positives, hard_negatives, labels, false_negatives, false_hard_negatives)
-            )
+            raw = Pairs(anchors, positives, hard_negatives, labels, false_negatives, false_hard_negatives)
+            return self.loss(self._checked(raw))
 
     @torch.no_grad()
     def gate_rate(self, anchors: Tensor, positives: Tensor, false_negatives: Tensor | None = None) -> Tensor | None:
@@ -128,39 +127,33 @@ class Objective:
         device, so it suits a log line every few steps.
         """
         with torch.autocast(anchors.device.type, enabled=False):
-            active = self.active(self._pairs(anchors, positives, None, None, false_negatives, None))
+            active = self.active(self._checked(Pairs(anchors, positives, false_negatives=false_negatives)))
         return None if active is None else active.float().mean()
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{f.name}={getattr(self, f.name)}' for f in fields(self))})"
 
-    def _pairs(
-        self,
-        anchors: Tensor,
-        positives: Tensor,
-        hard: Tensor | None,
-        labels: Tensor | None,
-        false: Tensor | None,
-        false_hard: Tensor | None,
-    ) -> Pairs:
-        if anchors.ndim != 2 or anchors.shape != positives.shape or len(anchors) == 0:
-            shapes = f"{list(anchors.shape)} and {list(positives.shape)}"
+    def _checked(self, raw: Pairs) -> Pairs:
+        """The batch with unit vectors. Raises ValueError if the shapes of raw embeddings and masks do not fit."""
+        hard, false = raw.hard, raw.false_negatives
+        if raw.u.ndim != 2 or raw.u.shape != raw.v.shape or len(raw.u) == 0:
+            shapes = f"{list(raw.u.shape)} and {list(raw.v.shape)}"
             raise ValueError(f"{self.name}: anchors and positives have shapes {shapes}; expected [pairs, dim] twice")
         if hard is not None and not self.takes_hard_negatives:
             able = ", ".join(name for name, kind in OBJECTIVES.items() if kind.takes_hard_negatives)
             raise ValueError(f"{self.name} cannot use hard negatives; leave them out or choose one of: {able}")
-        (pairs, dim), candidates = anchors.shape, 0 if hard is None else len(hard)
+        (pairs, dim), candidates = raw.u.shape, 0 if hard is None else len(hard)
         self._check_shape("hard_negatives", hard, (candidates, dim))
         self._check_shape("false_negatives", false, (pairs, pairs), torch.bool)
-        self._check_shape("false_hard_negatives", false_hard, (pairs, candidates), torch.bool)
-        u = unit(anchors)
-        return Pairs(
+        self._check_shape("false_hard_negatives", raw.false_hard_negatives, (pairs, candidates), torch.bool)
+        u = unit(raw.u)
+        return replace(
+            raw,
             u=u,
-            v=unit(positives),
+            v=unit(raw.v),
             hard=None if hard is None else unit(hard),
-            labels=None if labels is None else labels.to(u.dtype),
+            labels=None if raw.labels is None else raw.labels.to(u.dtype),
             false_negatives=None if false is None else false & ~diagonal_mask(u),
-            false_hard_negatives=false_hard,
         )
 
     def _check_labels(self, labels: Tensor | None, pairs: int) -> None:

@@ -75,18 +75,6 @@ def test_cross_entropies(name: str, batch: Batch, temperature: float) -> None:
     close(seen.ratio, np.sin(theta + angle) / np.sin(theta) if angle else 1)
 
 
-@pytest.mark.parametrize("batch", ADVERSARIAL, ids=str)
-@pytest.mark.parametrize("name", ["mpt", "met", "mat"])
-def test_hinges_open_and_close_on_adversarial_batches(name: str, batch: Batch) -> None:
-    seen = found(build_objective(name), batch)
-    cosine, positive, hardest = angles(batch)
-    close(seen.dissipation, (seen.dissipation > 0).double().numpy())  # nothing between open and closed
-    close(seen.weights.nan_to_num().sum(-1), (seen.dissipation > 0).double().numpy())
-    if name == "mpt":
-        gap = positive - cosine[np.arange(len(cosine)), hardest]
-        close(seen.dissipation, (gap < 0.23).astype(float))
-
-
 @pytest.mark.parametrize("batch", BATCHES, ids=str)
 @pytest.mark.parametrize("margin", [0.05, 0.6])
 @pytest.mark.parametrize("name", ["mpt", "met", "mat"])
@@ -163,6 +151,10 @@ def test_every_objective_on_every_batch(objective: Objective) -> None:
         assert all(norm.isfinite().all() for norm in (seen.alignment_norm, seen.uniformity_norm, seen.distance_gap))
         if batch.differentiable and not single_dimensions:
             assert seen.residual < 1e-9
+
+
+def test_plain_barlow_twins_leaves_a_residual() -> None:
+    assert found(build_objective("barlow_twins"), random_batch(5, pairs=6, dim=20)).residual > 0.01
 
 
 def test_norms_of_the_parts_against_a_loop() -> None:
@@ -258,10 +250,6 @@ def test_coefficients_are_those_of_a_least_squares_fit_where_it_has_one_solution
             continue
         close(seen.weights[i], beta / beta.sum())
         close(seen.ratio[i], -fit[i] / beta.sum())
-
-
-def test_plain_barlow_twins_leaves_a_residual() -> None:
-    assert found(build_objective("barlow_twins"), random_batch(5, pairs=6, dim=20)).residual > 0.01
 
 
 def test_losses_of_others() -> None:
