@@ -1,7 +1,7 @@
 """A model's estimates on the tasks' data sets, and the course's prediction files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from multitask.tasks.task import Split, Task
 
 Estimates = Mapping[str, NDArray[np.float64]]
 """For each task the values that `Task.estimate` gives, [rows, ...] in file order."""
+OF_THE_MODEL = ("name", "metric", "weight", "prediction_file", "prediction_column")
+"""Fields of a task that do not say where and how its files are read."""
 
 
 def load_split(
@@ -56,11 +58,12 @@ def load_split(
 
 def located(task: Task, declared: Task) -> Task:
     """A model's task with the files of a declaration. Raises InputError if the two are different tasks."""
-    where = ("train", "dev", "test", "dev_share", "separator", "quotes", "line_breaks", "id", "text", "label")
     if type(task) is not type(declared):
         raise declared.problem(f"is {declared.kind}; the model was trained for {task.kind}")
     if isinstance(task, Labelled) and isinstance(declared, Labelled) and declared.labels not in ((), task.labels):
         raise declared.problem(f"labels are {', '.join(declared.names)}; the model has {', '.join(task.names)}")
+    where = [field.name for field in fields(Task) if field.name not in OF_THE_MODEL]
+    where += ["aliases"] if isinstance(task, Labelled) else []
     return replace(task, **{name: getattr(declared, name) for name in where})
 
 
