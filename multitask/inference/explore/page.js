@@ -65,12 +65,11 @@ async function update(form, button) {
   running[form.id]?.abort();
   const mine = (running[form.id] = new AbortController());
   say("Computing.");
-  const path = button?.getAttribute("formaction") ?? form.getAttribute("action");
-  const answers = await Promise.allSettled(models.map((model) => ask(path, { ...body, model }, mine.signal)));
+  const file = button?.getAttribute("formaction");
+  const one = (model) => ask(file ?? form.getAttribute("action"), { ...body, model }, mine.signal);
+  const answers = await Promise.allSettled(models.map((model) => one(model).then((answer) => (file ? save(answer) : answer.text()))));
   if (running[form.id] !== mine) return;
-  const good = answers.filter((each) => each.status === "fulfilled").map((each) => each.value);
-  if (path.endsWith(".csv")) await Promise.all(good.map(save));
-  else insert(place, (await Promise.all(good.map((each) => each.text()))).join(""));
+  if (!file) insert(place, answers.map((each) => each.value ?? "").join(""));
   const problems = answers.flatMap((each, i) => (each.status === "rejected" ? [`${models[i] ?? "error"}: ${each.reason.message}`] : []));
   say(problems.join(". "), problems.length > 0);
 }

@@ -166,7 +166,7 @@ async def predict(request: Request, asked: ExplainRow) -> HTMLResponse:
         effects = await answer_in_time(request, explorer.compute(work))
     tasks = [(model.model.tasks[task], predictions[0], effects[task]) for task, predictions in found.items()]
     spelled = [(word.column, texts[word.column][word.start : word.end]) for word in words]
-    return HTMLResponse(_render("answers", view="predict", model=name, tasks=tasks, words=spelled))
+    return _answer("predict", name, tasks=tasks, words=spelled)
 
 
 @router.post("/explore/neighbours")
@@ -195,7 +195,7 @@ async def neighbours(request: Request, asked: FindNeighbours) -> HTMLResponse:
 
     found = await answer_in_time(request, explorer.compute(work), COMPILING if asked.method == "umap" else 0.0)
     colours = _colours({label for *_, label in found["points"]})
-    return HTMLResponse(_render("answers", view="neighbours", model=name, count=len(labels), colours=colours, **found))
+    return _answer("neighbours", name, count=len(labels), colours=colours, **found)
 
 
 def _to_frame(values: list[float], size: float = 400, margin: float = 12) -> list[float]:
@@ -226,8 +226,7 @@ async def contrast_route(request: Request, asked: AskContrast) -> HTMLResponse:
         weights = found.components.weights.fill_diagonal_(math.nan).tolist()  # a positive is no negative
         return {"found": found, "parts": found.components, "weights": weights}
 
-    found = await answer_in_time(request, explorer.compute(work))
-    return HTMLResponse(_render("answers", view="contrast", model=name, sentences=sentences, **found))
+    return _answer("contrast", name, sentences=sentences, **await answer_in_time(request, explorer.compute(work)))
 
 
 @router.post("/explore/errors")
@@ -237,21 +236,18 @@ async def errors(request: Request, asked: ListRows) -> HTMLResponse:
     rows = dev_set.rows[name]
     chosen = chosen_rows(rows, asked)
     labels = {column: sorted(set(rows[column])) for column in ("gold", "predicted")}
-    return HTMLResponse(
-        _render(
-            "answers",
-            view="errors",
-            model=name,
-            asked=asked,
-            dev_set=dev_set,
-            rows=list(chosen[asked.start : asked.start + PAGE].itertuples()),
-            chosen=len(chosen),
-            wrong=int((rows.error > 0).sum()),
-            loaded=len(rows),
-            page=PAGE,
-            labels={column: found if len(found) <= FEW_LABELS else [] for column, found in labels.items()},
-            numbers=bool(rows.confidence.isna().all()),
-        )
+    return _answer(
+        "errors",
+        name,
+        asked=asked,
+        dev_set=dev_set,
+        rows=list(chosen[asked.start : asked.start + PAGE].itertuples()),
+        chosen=len(chosen),
+        wrong=int((rows.error > 0).sum()),
+        loaded=len(rows),
+        page=PAGE,
+        labels={column: found if len(found) <= FEW_LABELS else [] for column, found in labels.items()},
+        numbers=bool(rows.confidence.isna().all()),
     )
 
 
@@ -311,6 +307,10 @@ def _environment() -> Environment:
 
 def _render(template: str, **values: Any) -> str:
     return _environment().get_template(f"{template}.html.jinja").render(values)
+
+
+def _answer(view: str, model: str, **values: Any) -> HTMLResponse:
+    return HTMLResponse(_render("answers", view=view, model=model, **values))
 
 
 def _fixed(number: float, digits: int = 2) -> str:

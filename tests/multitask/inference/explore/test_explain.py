@@ -2,10 +2,8 @@
 
 import copy
 
-import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from multitask.inference.explore.explain import (
     explained_number,
@@ -81,28 +79,6 @@ def test_integrated_gradients_add_up_to_the_difference_from_the_baseline(model, 
     assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
     coarse = attribute(model, texts, steps=1)[1]
     assert max(abs(sum(each.words) - each.ends[0] + each.ends[1]) for each in coarse.values()) > 0.01
-
-
-def test_of_a_linear_model_the_effect_of_a_token_is_its_weight(model):
-    """The mean of word embeddings, times a vector: without norms, layers and bounds nothing is to integrate."""
-    linear = copy.deepcopy(model)
-    linear.encoder.embeddings.norm = nn.Identity()
-    linear.encoder.layers = nn.ModuleList()
-    linear.tasks = {"stars": task_of("stars", UNBOUNDED)}
-    direction = torch.randn(linear.encoder.config.hidden_size)
-    linear.heads = nn.ModuleDict({"stars": nn.Linear(len(direction), 1, bias=False)})
-    linear.heads["stars"].weight.data = direction[None]
-    words = words_of([TEXT])
-    found = integrated_gradients(linear, [TEXT], {"stars": "value"}, steps=1)["stars"]
-    encoding = linear.tokenizer.backend.encode(TEXT)
-    table = linear.encoder.embeddings.word.weight
-    expected = np.zeros(len(words))
-    for token, (start, _), special in zip(encoding.ids, encoding.offsets, encoding.special_tokens_mask, strict=True):
-        if not special:
-            change = (table[token] - table[linear.tokenizer.pad_token_id]) @ direction / len(encoding.ids)
-            (word,) = [i for i, each in enumerate(words) if each.start <= start < each.end]
-            expected[word] += change.item() * (5 - 1)
-    np.testing.assert_allclose(found.words, expected, atol=1e-5)
 
 
 def test_effects_equal_a_midpoint_sum_over_the_padded_encoder(model):

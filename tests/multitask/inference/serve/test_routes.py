@@ -168,16 +168,6 @@ def test_a_form_of_another_site_is_refused(client):
     assert not [name for name in allowed.headers if name.startswith("access-control")]
 
 
-def test_a_body_without_a_length_is_limited_too(client):
-    def parts() -> Iterator[bytes]:
-        for _ in range(30):
-            yield b" " * 1000
-
-    answer = client.post("/v1/embed", content=parts(), headers={"Content-Type": "application/json"})
-    assert answer.status_code == 413
-    assert "20,000 bytes" in answer.json()["error"]
-
-
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/v2", 404), ("PUT", "/v1/embed", 405)])
 def test_other_paths_and_methods(client, method, path, status):
     answer = client.request(method, path)
