@@ -88,7 +88,8 @@ class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Revision, _Data):
     """Seed of the transfer tasks' folds."""
     output: Path | None = None
     """JSON file to write. Default: evaluation-SPLIT.json or evaluation-SUITE.json in the model's folder, or of a
-    hub id in evaluations/. Scores on other data than the run's own have the data's name in the file's name."""
+    hub id in evaluations/. Scores on other data than the run's own have the data's name in the file's name,
+    and those of --input go to evaluation-of-INPUT.json."""
 
     def __post_init__(self) -> None:
         if self.suite != "multitask" and self.data is None:

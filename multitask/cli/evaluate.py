@@ -50,7 +50,7 @@ def _evaluate_tasks(options: Evaluate) -> None:
     for table in map(class_table, found.tasks.values(), found.estimates.values(), found.examples.values()):
         print(end=f"\n{table}\n" if table else "")
     if any_seen(found.overlap):
-        print(overlap_table(found.overlap))
+        print("", overlap_table(found.overlap), sep="\n")
     for line in found.unknown:
         print(f"not known: {line}")
     with replaced_files_named(output, *filter(None, [options.details])):

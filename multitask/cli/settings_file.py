@@ -88,8 +88,7 @@ def _read_run(folder: Path, prog: str, stage: Stage | None) -> dict[str, Any]:
     settings = read_json(folder / "config.json", dict)
     labels = read_as(dict[str, str], json.dumps(inputs.get("labels")), folder / "inputs.json")
     for model in stage.inputs:
-        # A label with dashes is what the command line was given, where the label for people differs.
-        if label := labels.get(f"--{model.option.replace('_', '-')}", labels.get(model.option)):
+        if label := labels.get(model.option):
             name, _, revision = (label, "", "") if Path(label).exists() else label.partition("@")
             settings |= {model.option: name} | ({model.revision: revision} if revision else {})
     if data := labels.get("data"):

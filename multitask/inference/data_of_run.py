@@ -3,22 +3,18 @@
 The run's inputs.json says where they were, and has a hash of every file.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minbert.errors import InputError
 from minbert.files import read_json, sha256_of_file
 from multitask.data.problems import LOGGER
 from multitask.runs.artefact import is_run
-from multitask.stages.reads import rows_of
-from multitask.tasks.declarations import load_tasks
-from multitask.tasks.task import Split
+from multitask.stages.reads import SPLITS_BY_USE, changed_file
 
 SAMPLE = Path("data/sample")
-HASHES: dict[str, Split] = {"training": "train", "dev": "dev", "test": "test"}
-"""The entries of inputs.json that have hashes of files, and the splits that these are."""
 
 
 class ModelData(NamedTuple):
@@ -70,19 +66,9 @@ def trained_run(run: Path) -> Path | None:
     """The run, or the nearest one that it was made from, that read rows; None if there is no such run."""
     while is_run(run):
         inputs = read_json(run / "inputs.json", dict)
-        if any(inputs.get(use) for use in HASHES):
+        if any(inputs.get(use) for use in SPLITS_BY_USE):
             return run
         run = Path(str(inputs.get("labels", {}).get("start", "")))
-    return None
-
-
-def changed_file(inputs: Mapping[str, Any], data: Path) -> str | None:
-    """A task's file whose hash is another one than a run's inputs.json says; None if there is none."""
-    tasks = load_tasks(data)
-    for use, split in HASHES.items():
-        for name, fingerprint in inputs.get(use, {}).items():
-            if name in tasks and rows_of([tasks[name]], split)[name] != fingerprint:
-                return str(getattr(tasks[name], split) or tasks[name].train)
     return None
 
 

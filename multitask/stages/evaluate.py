@@ -1,6 +1,6 @@
 """Score a model and keep every prediction, as input for tables, figures and tests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
-from multitask.data.labelled_data import LabelledData
 from multitask.evaluation.embedding_cache import embed
 from multitask.evaluation.embedding_geometry import geometry
 from multitask.evaluation.embedding_suites import SUITES, KnownEncoder, evaluate_suites
@@ -23,7 +22,7 @@ from multitask.models.multitask_model import load_model, tasks_to_score
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact, Weights, is_run, locate_model
 from multitask.runtime.options import RunOptions
-from multitask.stages.reads import rows_of
+from multitask.stages.reads import changed_file
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.evaluate import ON_DEV, ON_SUITES, EvaluateConfig, SuitesConfig
 from multitask.tasks.declarations import load_tasks
@@ -58,20 +57,18 @@ def score_dev_sets(models: Sequence[Weights], data: Path, _config: EvaluateConfi
     folder = locate_model(model.name, model.revision)
     loaded = load_model(folder, load_tasks(data)).to(runtime.device)
     dev = load_split(loaded, data, "dev")
-    _check_selected_on(model, data, dev)
+    _check_selected_on(model, data)
     pairs = similarity_dev_set(data)
     loaded.tasks = tasks_to_score(loaded, folder)
     embedded = {} if pairs is None else {"geometry": _geometry(folder, pairs, run.options)}
     evaluate(loaded, dev, TrainedOn.of_folder(folder, model.name), runtime).write(run.folder, embedded)
 
 
-def _check_selected_on(model: Weights, data: Path, dev: Mapping[str, LabelledData]) -> None:
+def _check_selected_on(model: Weights, data: Path) -> None:
     """Raise InputError if a dev set differs from the one that selected a run's best model."""
     inputs = read_json(Path(model.name) / "inputs.json") if is_run(model.name) else {}
-    present = rows_of(load_tasks(data).values(), "dev")
-    for name, fingerprint in inputs.get("dev", {}).items():
-        if name in dev and present.get(name) != fingerprint:
-            raise InputError(f"{dev[name].examples.source}: not the file that {model} was selected on")
+    if file := changed_file(inputs, data, ["dev"]):
+        raise InputError(f"{file}: not the file that {model} was selected on")
 
 
 def similarity_dev_set(data: Path) -> Examples | None:

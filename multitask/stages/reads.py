@@ -3,7 +3,7 @@
 A file that does not exist has no hash; the stage that needs it says so.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from multitask.tasks.declarations import chosen_tasks, default_tasks, files_fold
 from multitask.tasks.task import Split, Task
 from multitask.tasks.training_sentences import text_file
 
+SPLITS_BY_USE: dict[str, Split] = {"training": "train", "dev": "dev", "test": "test"}
+"""The entries of inputs.json that have hashes of tasks' files, and the splits that these are."""
 FILES = {"nli": TRIPLETS.file, "pairs": PAIRS.file}
 
 
@@ -39,6 +41,17 @@ def rows_of(tasks: Iterable[Task], split: Split) -> dict[str, str | None]:
     """Hashes of what the tasks' rows are read from. A task without a development file reads training rows for it."""
     sources = {task.name: task.train if split == "dev" and task.dev is None else getattr(task, split) for task in tasks}
     return {name: source.fingerprint() if source and source.exists() else None for name, source in sources.items()}
+
+
+def changed_file(inputs: Mapping[str, Any], data: Path, uses: Iterable[str] = SPLITS_BY_USE) -> str | None:
+    """A file of a task whose hash is another one than a run's inputs.json says; None if there is none."""
+    tasks = load_tasks(data)
+    for use in uses:
+        split = SPLITS_BY_USE[use]
+        for name, fingerprint in inputs.get(use, {}).items():
+            if name in tasks and rows_of([tasks[name]], split)[name] != fingerprint:
+                return str(getattr(tasks[name], split) or tasks[name].train)
+    return None
 
 
 def of_finetune(config: Any, data: Path) -> dict[str, Any]:
