@@ -63,13 +63,19 @@ def run_of(model: Path) -> Path:
 
 
 def trained_run(run: Path) -> Path | None:
-    """The run, or the nearest one that it was made from, that read rows; None if there is no such run."""
-    while is_run(run):
+    """The run, or the nearest one that it was made from, that read rows; the last known one if none did.
+
+    A run that is not at its recorded place is looked for next to the run that was made from it.
+    """
+    chain: list[Path] = []
+    while is_run(run) and run not in chain:
+        chain.append(run)
         inputs = read_json(run / "inputs.json", dict)
         if any(inputs.get(use) for use in SPLITS_BY_USE):
-            return run
-        run = Path(str(inputs.get("labels", {}).get("start", "")))
-    return None
+            break
+        start = run_of(Path(str(inputs.get("labels", {}).get("start", ""))))
+        run = start if is_run(start) else run.parent / start.name
+    return chain[-1] if chain else None
 
 
 @contextmanager

@@ -166,6 +166,17 @@ def test_evaluate_says_what_was_trained_on(run, data, tmp_path, capsys):
     assert f"{whole['rows']:,} of {whole['rows']:,}" in printed
 
 
+def test_a_pruned_run_has_the_data_of_the_run_that_it_was_made_from(run, data, tmp_path, caplog):
+    where = ["--start", run, "--runs", tmp_path / "runs"]
+    assert call("prune", *where, "--score", "magnitude", "--share", 0.25, "--device", "cpu") == 0
+    (pruned,) = (tmp_path / "runs").glob("prune-*")
+    run.rename(tmp_path / "runs" / run.name)
+    caplog.set_level("INFO")
+    caplog.clear()
+    assert call("evaluate", "--model", pruned, *CPU) == 0
+    assert caplog.messages[0] == f"data: {data}"
+
+
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
 @pytest.mark.parametrize("changed", [None, "id\tsentence\tsentiment\n"])
 def test_data_that_has_changed_or_gone_is_refused(command, changed, run, data, with_other_data, tmp_path, capsys):
