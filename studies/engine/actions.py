@@ -12,12 +12,11 @@ from multitask.evaluation.text_tables import aligned, number, scores_table
 from multitask.runs.artefact import Artefact, last_run, without_folders
 from multitask.runtime.options import RunOptions
 from studies.engine.commands import CollectGarbage, ListArtefacts, PlanTables, RunTables, ShowArtefact, VerifyArtefacts
+from studies.engine.engines import Ray, local_engine
 from studies.engine.garbage import Entry, collect, entries, find_entry, megabytes
-from studies.engine.local_engine import local_engine
-from studies.engine.plan import make_plan, rows_of
-from studies.engine.ray_engine import Ray
+from studies.engine.grid import Grid, plan
 from studies.engine.record import duration
-from studies.engine.run import run_preset, write_best_predictions
+from studies.engine.run import check_preset, run_preset, write_best_predictions
 from studies.report.report import write_report
 
 
@@ -41,11 +40,12 @@ def run_tables(options: RunTables) -> int:
 
 def plan_tables(options: PlanTables) -> int:
     """Print the plan."""
-    computing = options.computing
+    computing, preset = options.computing, options.load()
     running = RunOptions(computing.device, computing.precision, options.runs, threads=options.threads)
-    plan = make_plan(options.load(), options.seeds, running)
-    print(aligned(rows_of(plan), left=2))
-    print(f"to do: {sum(s.missing for s in plan)} of {sum(s.seeds for s in plan)} stages")
+    check_preset(preset, options.seeds)
+    *stages, [total] = plan(Grid(preset.experiments, options.seeds, running))
+    print(aligned(stages, left=2))
+    print(total)
     return 0
 
 

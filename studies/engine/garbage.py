@@ -11,8 +11,8 @@ from pathlib import Path
 from minbert.errors import InputError
 from multitask.runs.artefact import DONE, KEEP, Artefact, lock_file
 from multitask.runs.locks import held_now, refuse_link
+from studies.engine.grid import GRIDS, LOGS
 from studies.engine.record import Record
-from studies.engine.store import GRIDS, LOGS
 
 
 @dataclass(frozen=True)

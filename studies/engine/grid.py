@@ -1,55 +1,89 @@
-"""A grid: the stages of all rows and seeds as one graph. Each stage is computed once, parents before children."""
+"""A grid: the stages of all rows and seeds as one graph. Each stage is computed once, parents before children.
+
+The key of a stage's run is known before anything is computed, and is the same as that of the command line.
+"""
 
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
-from typing import Self
+from pathlib import Path
 
 from multitask.runs.artefact import Artefact, Weights
+from multitask.runs.locks import refuse_link
+from multitask.runs.run_hash import RunKey
 from multitask.runtime.options import RunOptions
+from multitask.stages.registry import stage_named
+from multitask.stages.run_stage import Identity, identity_of, key_of, runtime_of
+from studies.engine.engines import Done, Engine, Failed, Job
 from studies.engine.experiments import Experiment
-from studies.engine.jobs import Done, Engine, Failed, Job
 from studies.engine.recipes import Node
-from studies.engine.store import Store
 from studies.engine.table import Row
 
 logger = logging.getLogger("multitask")
 
+LOGS = "logs"
+GRIDS = "experiments"  # a lock that everyone shares who computes a grid
+
 Outcomes = Mapping[Node, Artefact | Failed]
 
 
-@dataclass(frozen=True)
 class Grid:
-    """All stages of some experiments.
+    """All stages of some experiments, for the seeds 0 to `seeds` - 1. The first seed of all rows comes first.
 
-    Args:
-        targets: the stages whose artefacts rows name: models and their evaluations.
+    Attributes:
+        chains: the stages of each table's row and seed, parents before children, the one that scores last.
+        targets: the stages whose runs rows name: models and their evaluations.
         stages: every stage, parents before children, with the first row that needs it.
         needed: how many rows need each stage, counted over tables and seeds.
     """
 
-    targets: frozenset[Node]
-    stages: Mapping[Node, Row]
-    needed: Mapping[Node, int]
-
-    @classmethod
-    def of(cls, experiments: Sequence[Experiment], seeds: int) -> Self:
-        """The grid for the seeds 0 to `seeds` - 1. The first seed of all rows comes before the second."""
-        stages: dict[Node, Row] = {}
-        needed: Counter[Node] = Counter()
-        targets: set[Node] = set()
+    def __init__(self, experiments: Sequence[Experiment], seeds: int, options: RunOptions) -> None:
+        self.seeds, self.options = seeds, options
+        self.chains: dict[tuple[str, str, int], list[Node]] = {}
+        self.targets: set[Node] = set()
+        self.stages: dict[Node, Row] = {}
+        self.needed: Counter[Node] = Counter()
+        self._keys: dict[Node, RunKey] = {}
+        self._identities: dict[Weights, Identity] = {}
         places = [(e, row) for e in experiments for row in e.table.rows if row.key in e.models]
         for seed, (experiment, row) in product(range(seeds), places):
             model = experiment.models[row.key].seeded(seed)
             chain = list(experiment.evaluation(model).chain())
-            targets |= {model, chain[-1]}
-            needed.update(chain)
+            self.chains[experiment.table.key, row.key, seed] = chain
+            self.targets |= {model, chain[-1]}
+            self.needed.update(chain)
             for node in chain:
-                stages.setdefault(node, row)
-        return cls(frozenset(targets), stages, needed)
+                self.stages.setdefault(node, row)
+
+    def key(self, node: Node) -> RunKey:
+        """The key of a stage's run. Raises InputError if start weights or a file cannot be read."""
+        if node not in self._keys:
+            stage = stage_named(node.stage)
+            parents = [self._identity(parent) for parent in node.parents]
+            self._keys[node] = key_of(stage, parents, node.data, node.config, runtime_of(stage, self.options))
+        return self._keys[node]
+
+    def _identity(self, parent: Node | Weights) -> Identity:
+        if isinstance(parent, Node):
+            return self.key(parent).digest()
+        if parent not in self._identities:
+            self._identities[parent] = identity_of(parent)
+        return self._identities[parent]
+
+    def find(self, node: Node) -> Artefact | None:
+        """The complete run of a stage; None if it is not computed. Raises InputError if it is damaged."""
+        artefact = Artefact.find(self.options.runs, self.key(node))
+        if artefact is None or not artefact.done:
+            return None
+        artefact.check()
+        return artefact
+
+    def found(self) -> dict[Node, Artefact]:
+        """The complete runs of all stages."""
+        return {node: run for node in self.stages if (run := self.find(node))}
 
     def missing(self, found: Mapping[Node, object]) -> list[Node]:
         """The stages to compute, in order: the targets that were not found, and their parents that were not found."""
@@ -59,17 +93,29 @@ class Grid:
                 needed.add(node)
         return [node for node in self.stages if node in needed]
 
+    def log(self, node: Node, label: str) -> Path:
+        """Where a stage's log goes. Raises InputError if there is a link, which would be written through."""
+        path = self.options.runs / LOGS / f"{node.stage}-{label}-{self.key(node).digest()}.log"
+        refuse_link(path.parent)
+        refuse_link(path)
+        return path
 
-def compute_grid(
-    grid: Grid, store: Store, engine: Engine, options: RunOptions, report: Callable[[Outcomes], object]
-) -> Outcomes:
+    def job(self, node: Node, outcomes: Outcomes) -> Job:
+        """The job of a stage whose parents are computed."""
+        name = re.sub(r"\W+", "-", self.stages[node].key.lower()).strip("-")
+        parents = [outcomes[parent] if isinstance(parent, Node) else parent for parent in node.parents]
+        models = tuple(
+            Weights(str(p.folder)) if isinstance(p, Artefact) else p for p in parents if not isinstance(p, Failed)
+        )
+        return Job(node, models, replace(self.options, name=name, keep=False), self.log(node, name))
+
+
+def compute_grid(grid: Grid, engine: Engine, report: Callable[[Outcomes], object]) -> Outcomes:
     """Compute the missing stages.
 
     Args:
         grid: the stages that rows need.
-        store: the stages that are computed already.
-        engine: computes the others.
-        options: where to compute and to write.
+        engine: computes them.
         report: called after every stage with all outcomes so far.
 
     Returns:
@@ -79,7 +125,7 @@ def compute_grid(
         Interrupted: a signal asked to stop; the same call resumes.
         OSError: a disk is full or read-only; the same call resumes.
     """
-    outcomes: dict[Node, Artefact | Failed] = {node: run for node in grid.stages if (run := store.find(node))}
+    outcomes: dict[Node, Artefact | Failed] = {**grid.found()}
     waiting = grid.missing(outcomes)
     total, running = len(waiting), 0
     while waiting or running:
@@ -87,10 +133,10 @@ def compute_grid(
             parents = [outcomes.get(parent) for parent in node.needs]
             if failed := next((parent for parent in parents if isinstance(parent, Failed)), None):
                 outcomes[node] = failed
-            elif run := store.find(node):  # another grid was faster
+            elif run := grid.find(node):  # another grid was faster
                 outcomes[node] = run
             elif running < engine.slots and None not in parents:
-                engine.submit(_job(node, grid.stages[node], outcomes, store, options))
+                engine.submit(grid.job(node, outcomes))
                 running += 1
             else:
                 continue
@@ -106,17 +152,38 @@ def compute_grid(
     return outcomes
 
 
-def _job(node: Node, row: Row, outcomes: Outcomes, store: Store, options: RunOptions) -> Job:
-    name = re.sub(r"\W+", "-", row.key.lower()).strip("-")
-    parents = [outcomes[parent] if isinstance(parent, Node) else parent for parent in node.parents]
-    models = tuple(
-        Weights(str(p.folder)) if isinstance(p, Artefact) else p for p in parents if not isinstance(p, Failed)
-    )
-    return Job(node, models, replace(options, name=name, keep=False), store.log(node, name))
-
-
 def _say(node: Node, row: Row, number: int, total: int, outcome: Done | Failed) -> None:
     seed = getattr(node.config, "seed", None)
     what = f"{node.stage} of {row.label}" + ("" if seed is None else f", seed {seed}")
     result = f"{outcome.seconds:.0f} s" if isinstance(outcome, Done) else f"failed: {outcome.error}"
     logger.info("[%d/%d] %s: %s", number, total, what, result)
+
+
+def plan(grid: Grid) -> list[list[str]]:
+    """The plan of a grid as a table: each stage with all its seeds below the stage that it starts from.
+
+    Computes nothing and loads no weights, but hashes all files that the stages depend on. Columns are the stage, the
+    first row that needs it, how many rows do, and the state; `not needed` is what only complete stages start from. The
+    last line counts the stages that have to be computed.
+    """
+    found = grid.found()
+    missing = grid.missing(found)
+    lines = [["stage", "first needed by", "rows", "state"]]
+    total = 0
+    for node, depth in _tree([node for node in grid.stages if node.seeded(0) == node]):
+        seeds = {node.seeded(seed) for seed in range(grid.seeds)}
+        total += len(seeds)
+        cached = len(seeds & found.keys())
+        state = "cached" if cached == len(seeds) else "to do" if seeds & set(missing) else "not needed"
+        if 0 < cached < len(seeds):
+            state = f"{cached} of {len(seeds)} cached"
+        lines.append(["  " * depth + node.stage, grid.stages[node].label, str(grid.needed[node]), state])
+    return [*lines, [f"to do: {len(missing)} of {total} stages"]]
+
+
+def _tree(nodes: list[Node], parent: Node | None = None, depth: int = 0) -> Iterator[tuple[Node, int]]:
+    """Every stage with its depth, below the first stage that it starts from."""
+    for node in nodes:
+        if (node.needs[0] if node.needs else None) == parent:
+            yield node, depth
+            yield from _tree(nodes, node, depth + 1)

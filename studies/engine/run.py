@@ -2,28 +2,24 @@
 
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import replace
 from pathlib import Path
 
 from minbert.errors import InputError
 from minbert.files import atomic_file
-from multitask.inference.prediction_files import write_prediction_files
-from multitask.runs.artefact import Artefact, Weights, locate_model, lock_file
+from multitask.runs.artefact import Artefact, locate_model, lock_file
 from multitask.runs.locks import shared
 from multitask.runtime.lazy import function_named
 from multitask.runtime.options import RunOptions
-from multitask.stages.registry import SCORING, Stage, stage_named
-from multitask.stages.run_stage import OpenRun, run_stage
-from studies.engine.experiments import Experiment
-from studies.engine.grid import Grid, Outcomes, compute_grid
-from studies.engine.jobs import Engine, Failed
+from multitask.stages.registry import stage_named
+from multitask.stages.run_stage import run_stage
+from multitask.stages.settings.ensemble import STAGE as ENSEMBLE
+from multitask.stages.settings.ensemble import EnsembleConfig
+from studies.engine.engines import Engine, Failed
+from studies.engine.grid import GRIDS, Grid, Outcomes, compute_grid
 from studies.engine.presets import NOTES, Preset
-from studies.engine.recipes import Node
 from studies.engine.record import Record, RecordedRun
-from studies.engine.store import GRIDS, Store
 from studies.engine.table import MAIN_TASKS, OWN_TASKS
 from studies.study import all_experiments
 
@@ -31,7 +27,7 @@ logger = logging.getLogger("multitask")
 
 
 def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) -> Record:
-    """Compute every row with every seed. What is in the store already is not computed again.
+    """Compute every row with every seed. What is in the folder of runs already is not computed again.
 
     Args:
         preset: what to run.
@@ -48,22 +44,30 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
         Interrupted: a signal asked to stop; the same call resumes.
     """
     check_preset(preset, seeds)
-    grid, store = Grid.of(preset.experiments, seeds), Store(options)
+    grid = Grid(preset.experiments, seeds, options)
     order = [experiment.table.key for experiment in all_experiments(preset.recipes)]
-    planned = list(_planned_runs(preset.experiments, seeds))
+    rows = [(e.table.key, row, seed) for e in preset.experiments for row in e.models for seed in range(seeds)]
     data, start = str(preset.recipes.data), preset.recipes.start.name
     notes = tuple(NOTES[name] for name in (data, start.lower(), preset.name) if name in NOTES)
     nothing = Record(preset.name, start, data, notes, tuple(e.table for e in preset.experiments), ())
 
+    def recorded(place: tuple[str, str, int], outcomes: Outcomes) -> RecordedRun:
+        """A row and a seed so far. While it is unfinished it has neither scores nor an error."""
+        *before, last = [outcomes.get(node) for node in grid.chains[place]]
+        run = RecordedRun(*place, tuple(of.folder.name for of in (*before, last) if isinstance(of, Artefact)))
+        if not isinstance(last, Failed):
+            return run
+        return replace(run, error=last.error, log=last.log.relative_to(options.runs).as_posix())
+
     def record_so_far(outcomes: Outcomes) -> Record:
-        record = united = replace(nothing, runs=tuple(run.recorded(outcomes, options.runs) for run in planned))
+        record = united = replace(nothing, runs=tuple(recorded(place, outcomes) for place in rows))
         with suppress(InputError):  # no earlier record, or none that can be read
             united = record.with_tables_of(Record.read(options.runs, preset.name), options.runs, order)
         united.write(options.runs)  # after every stage, so that results can be reported while the others run
         return record
 
     with shared(lock_file(options.runs, GRIDS)), engine:
-        return record_so_far(compute_grid(grid, store, engine, options, record_so_far))
+        return record_so_far(compute_grid(grid, engine, record_so_far))
 
 
 def check_preset(preset: Preset, seeds: int) -> None:
@@ -81,41 +85,11 @@ def check_preset(preset: Preset, seeds: int) -> None:
             function_named(check)(config, folder)
 
 
-@dataclass(frozen=True)
-class _PlannedRun:
-    """A row with a seed, and its stages: parents before children, the one that scores last."""
-
-    table: str
-    row: str
-    seed: int
-    chain: tuple[Node, ...]
-
-    def recorded(self, outcomes: Outcomes, folder: Path) -> RecordedRun:
-        """The run so far. An unfinished run has neither scores nor an error."""
-        found = [outcomes.get(node) for node in self.chain]
-        chain = tuple(run.folder.name for run in found if isinstance(run, Artefact))
-        run = RecordedRun(self.table, self.row, self.seed, chain)
-        last = found[-1]
-        return (
-            replace(run, error=last.error, log=last.log.relative_to(folder).as_posix())
-            if isinstance(last, Failed)
-            else run
-        )
-
-
-def _planned_runs(experiments: Sequence[Experiment], seeds: int) -> Iterator[_PlannedRun]:
-    for experiment in experiments:
-        for row, seed in product(experiment.models, range(seeds)):
-            model = experiment.models[row].seeded(seed)
-            yield _PlannedRun(experiment.table.key, row, seed, tuple(experiment.evaluation(model).chain()))
-
-
 def write_best_predictions(preset: Preset, record: Record, options: RunOptions, output: Path) -> list[Path]:
     """Write prediction files: of the best model of all tasks, and of the best model of the course's reviews.
 
     Returns:
-        The files written. A group of tasks has none if no run succeeded, or if a test file is missing; a warning says
-        so.
+        The files written. A group of tasks has none if no run succeeded, or if a file is missing; a warning says so.
     """
     paths: list[Path] = []
     for tasks in (record.tasks,) if preset.name == OWN_TASKS else (MAIN_TASKS, ("reviews",)):
@@ -132,31 +106,9 @@ def write_best_predictions(preset: Preset, record: Record, options: RunOptions, 
     return paths
 
 
-@dataclass(frozen=True)
-class PredictionFiles:
-    """How prediction files are computed: nothing can be set."""
-
-
-PREDICT = Stage(
-    "predict",
-    PredictionFiles,
-    "studies.engine.run:predict",
-    "multitask.stages.reads:of_predictions",
-    computing=SCORING,
-)
-
-
-def predict(models: Sequence[Weights], data: Path, _config: PredictionFiles, run: OpenRun) -> None:
-    """Write a model's prediction files into a run's folder."""
-    options = run.options
-    output = run.folder / "predictions"
-    write_prediction_files(Path(models[0].name), data, output, device=options.device, precision=options.precision)
-
-
 def _predictions(model: Artefact, data: Path, options: RunOptions) -> list[Path]:
-    """A model's prediction files, computed once. An ensemble has them already."""
-    if (model.folder / "predictions").is_dir():
-        return sorted((model.folder / "predictions").iterdir())
-    where = replace(options, name="best", keep=False)
-    run = run_stage(PREDICT, [model.folder], data, PredictionFiles(), where)
-    return sorted((run.folder / "predictions").iterdir())
+    """A model's prediction files, which ensembles write: the model is one, or makes one alone. Computed once."""
+    if not (model.folder / "predictions").is_dir():
+        where = replace(options, name="best", keep=False)
+        model = run_stage(ENSEMBLE, [model.folder], data, EnsembleConfig("average"), where)
+    return sorted((model.folder / "predictions").iterdir())

@@ -12,8 +12,8 @@ from multitask.runs.locks import held_now, shared
 from multitask.runs.run_hash import RunKey
 from studies.engine import garbage
 from studies.engine.garbage import collect, entries, find_entry, remove
+from studies.engine.grid import GRIDS
 from studies.engine.record import Record, RecordedRun
-from studies.engine.store import GRIDS
 from studies.engine.table import Row, Table
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from multitask.runtime.options import RunOptions
+from studies.engine.engines import Engine
 from studies.engine.experiments import experiment
-from studies.engine.local_engine import InProcess
 from studies.engine.presets import Preset
 from studies.engine.recipes import Recipes
 from studies.engine.run import run_preset
@@ -26,11 +26,11 @@ def files(runs: Path) -> dict[str, bytes]:
 def test_a_lost_node_costs_nothing_but_time(recipes: Recipes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ray.cluster_utils import Cluster
 
-    from studies.engine.ray_engine import Ray
+    from studies.engine.engines import Ray
 
     lines = [(Row(str(n), f"{n} epochs"), recipes.finetune(recipes.nli(epochs=n))) for n in (1, 2, 3, 4)]
     preset = Preset("sample", recipes, (experiment("1", "", "", lines),))
-    alone = run_preset(preset, 1, RunOptions("cpu", "fp32", tmp_path / "alone"), InProcess())
+    alone = run_preset(preset, 1, RunOptions("cpu", "fp32", tmp_path / "alone"), Engine())
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     second = cluster.add_node(num_cpus=1)
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)

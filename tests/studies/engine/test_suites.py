@@ -22,13 +22,13 @@ from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import evaluate_on_suites
 from multitask.stages.settings.evaluate import SuitesConfig
+from studies.engine.engines import Engine
 from studies.engine.experiments import GROUPS, RETRIEVAL, STS, TRANSFER, suites_experiment
-from studies.engine.local_engine import InProcess
-from studies.engine.plan import make_plan
+from studies.engine.grid import Grid, plan
 from studies.engine.presets import Preset
 from studies.engine.recipes import Recipes
 from studies.engine.record import Record
-from studies.engine.run import run_preset
+from studies.engine.run import check_preset, run_preset
 from studies.engine.table import Row
 from studies.report.preset_results import PresetResults
 from studies.report.report import write_report
@@ -62,7 +62,7 @@ def runs(preset: Preset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transfer, "FOLDS", 4)
-        record = run_preset(preset, 2, RunOptions("cpu", "fp32", folder), InProcess())
+        record = run_preset(preset, 1, RunOptions("cpu", "fp32", folder), Engine())
     assert not record.failures
     return folder
 
@@ -149,15 +149,15 @@ def test_pages_show_the_table_without_torch_models(runs: Path, tmp_path: Path) -
 
 
 def test_a_second_run_and_its_plan_have_nothing_to_do(preset: Preset, runs: Path) -> None:
-    plan = make_plan(preset, 2, RunOptions("cpu", "fp32", runs))
-    assert [(stage.stage, stage.missing) for stage in plan] == [("pretrain", 0), ("suites", 0)]
+    found = plan(Grid(preset.experiments, 1, RunOptions("cpu", "fp32", runs)))
+    assert [(stage, state) for stage, _, _, state in found[1:-1]] == [("pretrain", "cached"), ("  suites", "cached")]
 
 
 def test_a_limit_is_another_evaluation(preset: Preset, recipes: Recipes, tmp_path: Path) -> None:
     limited = replace(preset.recipes, suites=SuitesConfig(("sts",), limit=100))
     line = Row("row", "Row"), limited.pretrain(limited.start, limited.views)
     suites = suites_experiment(limited, "suites", "Suites", "A note.", [line])
-    record = run_preset(Preset("sample", limited, (suites,)), 1, RunOptions("cpu", "fp32", tmp_path), InProcess())
+    record = run_preset(Preset("sample", limited, (suites,)), 1, RunOptions("cpu", "fp32", tmp_path), Engine())
     [run] = record.runs
     evaluation = read_json(tmp_path / str(run.evaluation) / "evaluation.json")
     assert set(evaluation["scores"]) == set(GROUPS[STS])
@@ -175,7 +175,7 @@ def test_a_missing_folder_is_found_before_anything_runs(preset: Preset, tmp_path
     experiments = tuple(replace(e, evaluation=elsewhere.on_suites) for e in preset.experiments)
     missing = replace(preset, recipes=elsewhere, experiments=experiments)
     with pytest.raises(InputError, match=r"nowhere: has no data set of sts; .*--suites-data"):
-        run_preset(missing, 1, RunOptions("cpu", "fp32", tmp_path), InProcess())
+        run_preset(missing, 1, RunOptions("cpu", "fp32", tmp_path), Engine())
 
 
 def test_a_missing_file_is_told_once_before_anything_runs(
@@ -189,7 +189,8 @@ def test_a_missing_file_is_told_once_before_anything_runs(
     lines = [(Row(f"{place}", f"Row {place}"), model) for place, model in enumerate(models)]
     table = suites_experiment(partial, "suites", "Suites", "A note.", lines)
     with caplog.at_level(logging.WARNING, "multitask"):
-        make_plan(replace(preset, recipes=partial, experiments=(table,)), 1, RunOptions("cpu", "fp32", tmp_path))
+        check_preset(replace(preset, recipes=partial, experiments=(table,)), 1)
+        Grid((table,), 1, RunOptions("cpu", "fp32", tmp_path)).found()
     assert caplog.messages == [f"{folder / 'quora-dev.csv'}: no such file; QuoraRetrieval is left out"]
 
 

@@ -1,0 +1,137 @@
+"""Grids: keys follow what decides a result and are those of the command line, only complete whole runs count."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from minbert.errors import InputError
+from multitask.cli.main import main
+from multitask.runs.artefact import Artefact, Weights
+from multitask.runtime.options import RunOptions
+from studies.engine.engines import Engine
+from studies.engine.experiments import experiment
+from studies.engine.garbage import entries
+from studies.engine.grid import Grid, plan
+from studies.engine.recipes import Recipes
+from studies.engine.run import run_preset
+from studies.engine.table import Row
+from tests.studies.engine.conftest import options, two_rows
+
+
+def test_a_key_follows_everything_that_decides_a_result(recipes: Recipes, tmp_path: Path) -> None:
+    def key(recipes: Recipes, device_options: RunOptions | None = None) -> str:
+        return Grid((), 1, device_options or options(tmp_path)).key(recipes.finetune(recipes.nli())).digest()
+
+    weights, data = tmp_path / "weights", tmp_path / "data"
+    shutil.copytree(recipes.start.name, weights)
+    shutil.copytree(recipes.data, data)
+    moved = replace(recipes, start=Weights(str(weights)), data=data)
+    assert key(moved) == key(recipes)  # names and places do not matter
+    keys = {key(recipes), key(recipes, RunOptions("cpu", "bf16", tmp_path))}
+    keys.add(key(replace(recipes, multitask=replace(recipes.multitask, seed=1))))
+    keys.add(key(replace(recipes, supervised=replace(recipes.supervised, seed=1))))
+    with (data / "nli_triplets.csv").open("a") as file:
+        file.write("one,two,three\n")
+    keys.add(key(moved))
+    (weights / "1_Pooling").mkdir()
+    (weights / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    keys.add(key(moved))
+    assert len(keys) == 6
+
+
+def test_the_key_is_that_of_the_command_line(recipes: Recipes, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run of the command line is found by a grid, and the other way round."""
+    grid, config = Grid((), 1, options(runs)), replace(recipes.multitask, seed=7)
+    made = grid.find(recipes.finetune(recipes.nli(epochs=1)))
+    assert made is not None
+    same = ["finetune", "--config", str(made.folder), "--runs", str(runs), "--device", "cpu", "--precision", "fp32"]
+    assert main(same) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(made.folder)
+    assert main([*same, "--seed", "7"]) == 0
+    folder = Path(capsys.readouterr().out.splitlines()[-1])
+    assert grid.find(recipes.finetune(recipes.nli(epochs=1), config)) == Artefact(folder)
+
+
+def test_only_a_complete_run_is_found(recipes: Recipes, runs: Path) -> None:
+    grid, node = Grid((), 1, options(runs)), recipes.finetune(recipes.start)
+    found = grid.find(node)
+    assert found is not None
+    (found.folder / "DONE").unlink()
+    assert grid.find(node) is None
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_logs_behind_a_link_are_not_added_to(recipes: Recipes, runs: Path, tmp_path: Path, whole: bool) -> None:
+    (diary := tmp_path / "diary").mkdir()
+    log = Grid((), 1, options(runs)).log(recipes.finetune(recipes.start), "again")
+    path, target = (log.parent, diary) if whole else (log, diary / log.name)
+    shutil.rmtree(log.parent)
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to(target)
+    with pytest.raises(InputError, match=f"{path}: a link"):
+        Grid((), 1, options(runs)).log(recipes.finetune(recipes.start), "again")
+
+
+def test_a_plan_counts_rows_and_what_is_there(recipes: Recipes, computed: Path) -> None:
+    planned = two_rows(recipes).experiments
+    again = experiment("2", "", "", [(Row("again", "NLI again"), planned[0].models["nli"])])
+    assert plan(Grid((*planned, again), 1, options(computed)))[1:] == [
+        ["finetune", "None", "1", "cached"],
+        ["  evaluate", "None", "1", "cached"],
+        ["pretrain", "NLI", "2", "cached"],
+        ["  finetune", "NLI", "2", "cached"],
+        ["    evaluate", "NLI", "2", "cached"],
+        ["to do: 0 of 5 stages"],
+    ]
+    *stages, [total] = plan(Grid(planned, 2, options(computed)))
+    assert {stage[3] for stage in stages[1:]} == {"1 of 2 cached"}
+    assert total == "to do: 5 of 10 stages"
+
+
+def test_commands_list_show_and_collect(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--runs", str(runs)]
+    assert main(["experiments", "list", *where]) == 0
+    output = capsys.readouterr().out
+    assert output.splitlines()[-1].startswith("5 runs, ")
+    name = next(runs.glob("pretrain-*")).name
+    assert main(["experiments", "show", name.rsplit("-", 1)[1], *where]) == 0
+    output = capsys.readouterr().out
+    assert '"sources"' in output
+    assert "complete" in output.splitlines()[-1]
+    assert main(["experiments", "show", "nothing", *where]) == 2
+    capsys.readouterr()
+    evaluated = next(runs.glob("evaluate-*"))
+    assert main(["experiments", "show", *(path.name for path in runs.glob("finetune-*")), evaluated.name, *where]) == 0
+    rows = {line[:30].strip(): line[30:].split() for line in capsys.readouterr().out.splitlines()[4:]}
+    best = [max(line["scores"]["overall"] for line in Artefact(path).history()) for path in runs.glob("finetune-*")]
+    assert rows["best overall"] == [*(f"{score:.4f}" for score in best), "-"]
+    assert len(set(rows["start"])) == 3
+    assert "seed" in rows  # which evaluations do not have
+    assert "epochs" in rows
+    (runs / "experiments-sample.json").unlink()
+    assert main(["experiments", "gc", *where]) == 0
+    assert len(entries(runs)) == 5
+    assert main(["experiments", "gc", *where, "--delete"]) == 0
+    assert "removed" in capsys.readouterr().out.splitlines()[-1]
+    assert entries(runs) == []
+
+
+def test_a_damaged_run_is_nobodys_result(recipes: Recipes, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--runs", str(runs)]
+    assert main(["experiments", "verify", *where]) == 0
+    assert capsys.readouterr().out == "5 complete runs, 0 damaged\n"
+    path = next(runs.glob("finetune-*/checkpoints/*/model.safetensors"))
+    before, content = path.stat(), bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="changed since the run was complete; delete"):
+        run_preset(two_rows(recipes), 1, options(runs), Engine())
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # as no editor would, but a bad disk
+    assert main(["experiments", "verify", *where]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"{path}: changed since the run was complete; delete {path.parents[2]} and run the command that made it again",
+        "5 complete runs, 1 damaged",
+    ]
