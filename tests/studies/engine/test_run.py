@@ -371,7 +371,8 @@ def test_missing_data_and_weights_are_one_error_before_anything_runs(preset: Pre
 def test_command_line_runs_plans_reports_and_says_what_failed(
     recipes: Recipes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(PRESETS, "sample", replace(recipes, reviews=replace(recipes.reviews, heads=BROKEN)))
+    explodes = replace(recipes.reviews.optimizer, learning_rate=1e39)
+    monkeypatch.setitem(PRESETS, "sample", replace(recipes, reviews=replace(recipes.reviews, optimizer=explodes)))
     places = ["--runs", str(tmp_path / "runs"), "--report", str(tmp_path / "report")]
     computing = ["--tables", "3,reviews", "--device", "cpu", "--precision", "fp32"]
     arguments = ["experiments", "run", "sample", *places, *computing]
