@@ -1,6 +1,6 @@
 """Fine-tuning on labelled tasks, together or alone (report, section 4.2)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -63,7 +63,7 @@ def train_tasks(models: Sequence[Weights], data: Path, config: FinetuneConfig, r
     begin = Start.load(models[0], config.pooling, config.seed)
     problem = Finetuning.load(begin, data, config, run.runtime)
     loop = LoopConfig(config.epochs, config.optimizer, config.patience, watch_every=config.conflicts_every)
-    train_run(run, problem, loop, config.seed, begin.trained_on, problem.sentences)
+    train_run(run, begin, problem, loop, config.seed)
 
 
 class Finetuning:
@@ -109,8 +109,7 @@ class Finetuning:
         return cls(model, training, dev, config, runtime)
 
     @property
-    def sentences(self) -> dict[str, Sequence[Hashes]]:
-        """Hashes [rows] of each task's columns of training sentences."""
+    def sentences(self) -> Mapping[str, Sequence[Hashes]]:
         return {name: [hash_sentences(c) for c in split.examples.sentences] for name, split in self.training.items()}
 
     def plan(self, epoch: int) -> Sequence[Update]:

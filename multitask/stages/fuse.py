@@ -3,7 +3,7 @@
 Source: report, sections 4.2 and 5.3.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from multitask.data.contamination import Hashes
 from multitask.data.examples import Rows
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Artefact, Weights
@@ -48,8 +49,7 @@ def train_both(models: Sequence[Weights], data: Path, config: FuseConfig, run: O
     loop = LoopConfig(
         supervised.epochs, supervised.optimizer, supervised.patience, watch_every=supervised.conflicts_every
     )
-    sentences = {**problem.sentences, **{name: source.sentences for name, source in problem.views.items()}}
-    train_run(run, problem, loop, supervised.seed, begin.trained_on, sentences)
+    train_run(run, begin, problem, loop, supervised.seed)
 
 
 class Fusing(Finetuning):
@@ -72,6 +72,10 @@ class Fusing(Finetuning):
             self.views[_views(name)] = load_contrastive(
                 name, data, fusion.contrastive, begin.tokenizer, projection, limit, config.max_length
             )
+
+    @property
+    def sentences(self) -> Mapping[str, Sequence[Hashes]]:
+        return {**super().sentences, **{name: source.sentences for name, source in self.views.items()}}
 
     def plan(self, epoch: int) -> Sequence[Update]:
         """Each supervised update and its sentences' views, as one update or two; then the unlabelled sources."""

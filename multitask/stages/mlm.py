@@ -56,7 +56,7 @@ def train_masked(models: Sequence[Weights], data: Path, config: MlmConfig, run: 
         head = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
     problem = MaskedTraining(begin, head, training, dev, config, run.runtime)
     loop = LoopConfig(config.epochs, config.optimizer, evaluate_every=config.evaluate_every)
-    train_run(run, problem, loop, config.seed, begin.trained_on, {SOURCE: [hash_sentences(training)]})
+    train_run(run, begin, problem, loop, config.seed)
 
 
 class MaskedTraining(SourceTraining):
@@ -75,6 +75,7 @@ class MaskedTraining(SourceTraining):
         self.head = head
         self.config = config
         self.training, self.dev = self._source(training), self._source(dev)
+        self.sentences = {SOURCE: [hash_sentences(training)]}
         module = nn.ModuleDict({"encoder": begin.encoder, "head": head}).to(runtime.device)
         super().__init__(module, begin.encoder, begin.pooling, {SOURCE: self.training}, runtime)
 

@@ -1,18 +1,19 @@
 """Contrastive pre-training on dropout views (SimCSE), Quora and NLI, with any objective (report, section 4.1)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from minbert.errors import InputError
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
+from multitask.data.contamination import Hashes
 from multitask.data.examples import Rows
 from multitask.data.labelled_data import LabelledData
 from multitask.evaluation.embedding_geometry import DIGITS, alignment_of_positives, uniformity_in_chunks
@@ -21,12 +22,13 @@ from multitask.evaluation.sts_scores import unit_vectors
 from multitask.evaluation.task_scores import labels_of
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.model_folder import heads_files
-from multitask.models.pooling import pool
+from multitask.models.pooling import PoolingMethod, pool
+from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime import distributed
-from multitask.runtime.device import Runtime
+from multitask.runtime.device import Runtime, generator_states, restore_generators
 from multitask.runtime.options import RunOptions
-from multitask.stages.held_out_probe import HeldOut
+from multitask.runtime.random_streams import generator, torch_seed
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.pretrain import HELD_OUT, STAGE, PretrainConfig
 from multitask.stages.training_run import Start, train_run
@@ -79,8 +81,48 @@ def train_contrastively(models: Sequence[Weights], data: Path, config: PretrainC
     loop = LoopConfig(
         config.epochs, config.optimizer, evaluate_every=config.evaluate_every, watch_every=config.probe_every
     )
-    sentences = {name: source.sentences for name, source in sources.items()}
-    train_run(run, problem, loop, config.seed, begin.trained_on, sentences)
+    train_run(run, begin, problem, loop, config.seed)
+
+
+class HeldOut:
+    """Different first sentences of the similarity dev set, always the same, and the gradient that they would get.
+
+    Training batches are probed as the objective sees them: projected, and after the encoder has been fitted to them.
+    Here the embeddings are the encoder's own, which are what a user gets, of sentences that are not trained on.
+
+    Raises:
+        InputError: the set has fewer sentences than `count`, or the objective learns from labels.
+    """
+
+    def __init__(self, dev: LabelledData, objective: Objective, count: int) -> None:
+        if objective.takes_labels != "none":
+            raise InputError(f"{objective.name} learns from labels; leave out --probe-held-out")
+        rows = list({text: row for row, text in enumerate(dev.examples.sentences[0])}.values())
+        if len(rows) < count:
+            raise InputError(
+                f"{dev.examples.source}: has {len(rows)} different sentences; expected --probe-held-out {count}"
+            )
+        chosen = np.sort(generator(0, "probed dev sentences").permutation(rows)[:count])
+        self.tokens = [dev.columns[0][row] for row in chosen]
+        self.objective = objective
+
+    def probe(self, encoder: BertModel, pooling: PoolingMethod, seed: int, runtime: Runtime) -> dict[str, float]:
+        """Scalars by name, of two dropout views. Draws the same dropout each time, and no other random numbers."""
+        batch = PackedBatch.from_sequences([*self.tokens, *self.tokens]).to(runtime.device)
+        before = generator_states(runtime.device)
+        try:
+            with torch.no_grad(), runtime.autocast():
+                torch.manual_seed(torch_seed(seed, "dropout of held-out sentences"))
+                views = pool(encoder.forward_packed(batch), batch, pooling)
+        finally:
+            restore_generators(before)
+        first, second = views.float().chunk(2)
+        u, v = unit(first), unit(second)
+        return {
+            **probe(self.objective, first, second).summary(),
+            "alignment": alignment(u, v).item(),
+            "uniformity": uniformity(u).item(),
+        }
 
 
 class Pretraining(SourceTraining):
@@ -119,6 +161,10 @@ class Pretraining(SourceTraining):
                 masked = MaskedSource(columns, begin.tokenizer, config.masking.mask_share, head, words)
                 self.sources[_masked(name)] = masked
                 self.weights[_masked(name)] = config.mlm_weight
+
+    @property
+    def sentences(self) -> Mapping[str, Sequence[Hashes]]:
+        return {name: source.sentences for name, source in self.contrastive.items()}
 
     def plan(self, epoch: int) -> Sequence[Update]:
         """One source after another, each in random order."""
@@ -207,7 +253,7 @@ def _masked(source: str) -> str:
 
 
 def metrics_of_embeddings(
-    encoder: BertModel, pooling: Literal["cls", "mean"], data: LabelledData, runtime: Runtime, has_positives: bool
+    encoder: BertModel, pooling: PoolingMethod, data: LabelledData, runtime: Runtime, has_positives: bool
 ) -> dict[str, float]:
     """Pearson and Spearman correlation between cosine and gold similarity, without any trained head.
 

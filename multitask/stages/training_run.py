@@ -1,21 +1,23 @@
 """Code shared by all training stages: load the start weights, train into an open run."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain, count, islice
 from operator import or_
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from torch import Tensor
 
+from minbert.errors import InputError
 from minbert.files import atomic_folder
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.data.contamination import Hashes, TrainedOn
+from multitask.data.contamination import TrainedOn
 from multitask.evaluation.text_tables import scores_table
 from multitask.models.config import Pooling
 from multitask.models.model_folder import resolve_pooling, write_pooling
@@ -26,7 +28,6 @@ from multitask.runtime.device import seed_everything
 from multitask.runtime.random_streams import torch_seed
 from multitask.stages.run_stage import OpenRun
 from multitask.training.loop import LoopConfig, train
-from multitask.training.tensorboard import tensorboard_log
 from multitask.training.trainable import Trainable
 
 
@@ -72,12 +73,9 @@ class Start:
                 shutil.copyfile(path, temporary / path.name)
 
 
-def trained_on(problem: Trainable, steps: int, sentences: Mapping[str, Sequence[Hashes]]) -> TrainedOn:
-    """The rows that the first steps visit.
-
-    `sentences` are hashes [rows] of every column of sentences, for each source. A source may be left out if it reads
-    the rows of another source.
-    """
+def trained_on(problem: Trainable, steps: int) -> TrainedOn:
+    """The rows that the first steps visit."""
+    sentences = problem.sentences
     visited = {name: np.zeros(len(columns[0]), bool) for name, columns in sentences.items()}
     updates = (update for epoch in count() for update in problem.plan(epoch))
     for batch in chain.from_iterable(islice(updates, steps)):
@@ -87,18 +85,34 @@ def trained_on(problem: Trainable, steps: int, sentences: Mapping[str, Sequence[
     return reduce(or_, map(TrainedOn.of_rows, seen))
 
 
-def train_run(
-    run: OpenRun,
-    problem: Trainable,
-    loop: LoopConfig,
-    seed: int,
-    before: TrainedOn,
-    sentences: Mapping[str, Sequence[Hashes]],
-) -> None:
-    """Train into a run's folder, and store with the model what it was trained on.
+@contextmanager
+def tensorboard_log(folder: Path | None) -> Iterator[Callable[[int, dict[str, Any]], None]]:
+    """A function that logs a step and its line of metrics.jsonl; without a folder, the function does nothing.
 
-    That is what its start weights were trained on (`before`), and the rows that it visits of `sentences`, which are
-    hashes as `trained_on` takes them.
+    Raises:
+        InputError: the optional package tensorboard is not installed.
+    """
+    if folder is None:
+        yield lambda step, record: None
+        return
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise InputError(
+            "--tensorboard needs the package tensorboard; install it with: pip install tensorboard"
+        ) from None
+    with SummaryWriter(str(folder / "tensorboard")) as writer:
+
+        def log(step: int, record: dict[str, Any]) -> None:
+            for group in ("training", "scores"):
+                for name, value in record[group].items():
+                    writer.add_scalar(f"{group}/{name}", value, step)
+
+        yield log
+
+
+def train_run(run: OpenRun, begin: Start, problem: Trainable, loop: LoopConfig, seed: int) -> None:
+    """Train into a run's folder, and store with the model what it and its start weights were trained on.
 
     Raises:
         TrainingError: training diverged.
@@ -111,7 +125,7 @@ def train_run(
         train(problem, loop, run.folder, run.runtime, run.options.save_every, on_evaluation)
 
     def keep() -> None:
-        (before | trained_on(problem, run.artefact.history()[-1]["step"], sentences)).keep(run.folder)
+        (begin.trained_on | trained_on(problem, run.artefact.history()[-1]["step"])).keep(run.folder)
 
     distributed.from_first(keep)
 

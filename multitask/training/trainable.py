@@ -1,12 +1,13 @@
 """What a stage hands to the training loop, and the batches, losses and evaluations that the two exchange."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
+from multitask.data.contamination import Hashes
 from multitask.data.examples import Rows
 
 
@@ -71,6 +72,13 @@ class Trainable(Protocol):
     """
 
     module: nn.Module
+
+    @property
+    def sentences(self) -> Mapping[str, Sequence[Hashes]]:
+        """For each source, hashes [rows] of every column of sentences, to record what is trained on.
+
+        A source may be left out if it reads the rows of another source.
+        """
 
     def plan(self, epoch: int) -> Sequence[Update]:
         """The epoch's updates; a pure function of the configuration and the epoch."""

@@ -31,9 +31,8 @@ from multitask.objectives.config import ObjectiveConfig
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import evaluate_on_dev
-from multitask.stages.held_out_probe import HeldOut
 from multitask.stages.mlm import mlm
-from multitask.stages.pretrain import Pretraining, pretrain
+from multitask.stages.pretrain import HeldOut, Pretraining, pretrain
 from multitask.stages.settings.evaluate import EvaluateConfig
 from multitask.stages.settings.mlm import MlmConfig
 from multitask.stages.settings.pretrain import HELD_OUT, PretrainConfig
