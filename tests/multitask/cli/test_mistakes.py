@@ -1,7 +1,4 @@
-"""Mistakes on the command line, in settings, in a tasks file or its data: each ends in the one line of mistakes.toml.
-
-`python -m tests.multitask.cli.test_mistakes` writes docs/bad-input.md from the same file.
-"""
+"""Mistakes on the command line, in settings, tasks files and data: each ends in the one line of mistakes.toml."""
 
 import base64
 import tomllib
@@ -10,22 +7,11 @@ from typing import Any
 
 import pytest
 
-from minbert.files import write_text
 from multitask.cli.main import main
 
 TABLE = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(encoding="utf-8"))
 FILES: dict[str, str] = TABLE["files"]
 CHECK = "data check --tasks-file tasks.toml"
-PAGE = Path(__file__).parents[3] / "docs" / "bad-input.md"
-HEAD = """# Mistakes in a tasks file or its data, and what is printed
-
-Each row shows the line that `multitask data check --tasks-file tasks.toml` prints. Rows with (F) show the line that
-`multitask finetune --tasks-file tasks.toml` prints. A test makes the mistakes again, and
-`python -m tests.multitask.cli.test_mistakes` writes this page.
-
-| Mistake | Line |
-|---|---|
-"""
 
 
 def content(name: str, found: Any) -> bytes:
@@ -96,17 +82,3 @@ def test_without_a_mistake_nothing_is_printed(tiny_encoder, tmp_path, monkeypatc
         (tmp_path / name).write_text(text)
     assert main([*CHECK.split(), "--model", str(tiny_encoder)]) == 0
     assert capsys.readouterr().err == ""
-
-
-def page() -> str:
-    """The page of all mistakes."""
-    rows = [(m["what"], " (F)" if "finetune" in m.get("argv", "") else "", m["line"]) for m in TABLE["mistake"]]
-    return HEAD + "".join(f"| {what}{of} | `{line}` |\n" for what, of, line in rows)
-
-
-def test_the_page_lists_every_mistake():
-    assert PAGE.read_text(encoding="utf-8") == page()
-
-
-if __name__ == "__main__":
-    write_text(PAGE, page())
