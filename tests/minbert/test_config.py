@@ -1,7 +1,5 @@
 """A config equals what transformers reads from the same `config.json`, or an error names the key."""
 
-import json
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,12 +34,6 @@ def test_a_bert_may_have_no_padding_token():
         BertConfig.from_dict({**written, "model_type": "roberta"})
 
 
-@pytest.mark.parametrize("config", [BertConfig(), BertConfig(model_type="roberta", pad_token_id=1, type_vocab_size=1)])
-def test_round_trip_through_a_file(config, tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
-    assert BertConfig.from_file(tmp_path / "config.json") == config
-
-
 def test_roberta_counts_positions_from_after_the_padding_id():
     roberta = BertConfig(model_type="roberta", pad_token_id=1, max_position_embeddings=514)
     assert (roberta.position_offset, roberta.max_length) == (2, 512)
@@ -69,13 +61,3 @@ def test_an_unsupported_config_is_refused(change, complaint):
     with pytest.raises(InputError) as caught:
         BertConfig.from_dict(BertConfig().to_dict() | change)
     assert complaint in str(caught.value)
-
-
-@pytest.mark.parametrize("content", ["[1, 2]", "{not json", "", None])
-def test_an_unreadable_file_is_named(content, tmp_path):
-    path = tmp_path / "config.json"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(InputError) as caught:
-        BertConfig.from_file(path)
-    assert str(caught.value).startswith(str(path))

@@ -1,8 +1,6 @@
 """A file under its final name is always complete."""
 
 import errno
-import hashlib
-import json
 import os
 import shutil
 import signal
@@ -20,7 +18,7 @@ import torch
 import minbert
 from minbert.checkpoint import write_tensors
 from minbert.errors import DiskFullError, InputError
-from minbert.files import atomic_file, atomic_folder, read_arrays, read_json, sha256_of_file, write_json, write_text
+from minbert.files import atomic_file, atomic_folder, read_arrays, read_json, write_json, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -121,12 +119,6 @@ def test_permissions_follow_the_umask(tmp_path):
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("file", "folder")] == [0o640, 0o750]
 
 
-def test_json_round_trip(tmp_path):
-    value = {"b": [1, 2.5, None, True], "a": "naïve “text” \n", "c": {}}
-    write_json(tmp_path / "x.json", value)
-    assert read_json(tmp_path / "x.json") == value == json.loads((tmp_path / "x.json").read_bytes())
-
-
 def test_a_value_that_json_cannot_hold_leaves_the_old_file(tmp_path):
     write_json(tmp_path / "x.json", [1])
     with pytest.raises(TypeError):
@@ -144,12 +136,6 @@ def test_unreadable_json_is_one_line_with_its_path(tmp_path, content):
         read_json(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
-
-
-def test_sha256_of_a_file(tmp_path):
-    content = bytes(range(256)) * 5000
-    (tmp_path / "x").write_bytes(content)
-    assert sha256_of_file(tmp_path / "x") == hashlib.sha256(content).hexdigest()
 
 
 @pytest.mark.parametrize("kind", [dict, str])

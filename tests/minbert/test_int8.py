@@ -1,7 +1,5 @@
 """Layers in 8 bits against the same arithmetic in NumPy, and against the layers that they replace."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -122,19 +120,3 @@ def test_a_sentence_does_not_depend_on_its_batch(models):
     together = models[1].forward_packed(batch_of(several)).split([len(ids) for ids in several])
     for ids, states in zip(several, together, strict=True):
         torch.testing.assert_close(models[1].forward_packed(batch_of([ids])), states, rtol=0, atol=0.02)
-
-
-@torch.no_grad()
-def test_a_copy_computes_the_same(models):
-    batch = batch_of(sentences(5, 3))
-    assert torch.equal(copy.deepcopy(models[1]).forward_packed(batch), models[1].forward_packed(batch))
-
-
-@torch.no_grad()
-def test_layers_without_neurons_stay():
-    model = BertModel(BertConfig.from_dict({**CONFIG.to_dict(), "layer_intermediate_sizes": [0, 64]})).eval()
-    batch = batch_of(sentences(4, 5))
-    whole = model.forward_packed(batch)
-    to_int8(model, batch)
-    assert [isinstance(layer, InferenceLayer) for layer in model.layers] == [False, True]
-    assert cosine_similarity(whole, model.forward_packed(batch)).min() > 0.995

@@ -34,19 +34,6 @@ def save_reference(folder: Path, model_type: str) -> nn.Module:
     return model
 
 
-def rename(folder: Path, *changes: tuple[str, str]) -> int:
-    """Replace parts of the stored tensors' names; returns how many names changed."""
-    path, changed = folder / "model.safetensors", {}
-    tensors = safetensors.torch.load_file(path)
-    for name, tensor in tensors.items():
-        new = name
-        for old, other in changes:
-            new = new.replace(old, other)
-        changed[new] = tensor
-    safetensors.torch.save_file(changed, path, metadata={"format": "pt"})
-    return len(changed.keys() - tensors.keys())
-
-
 def load(folder: Path) -> tuple[BertModel, MaskedLanguageHead]:
     encoder = BertModel.from_pretrained(str(folder))
     return encoder, MaskedLanguageHead.of_checkpoint(folder, encoder.config)
@@ -76,23 +63,11 @@ def assert_fresh(head: MaskedLanguageHead) -> None:
 def test_scores_are_those_of_transformers(model_type: str, prefixed: bool, tmp_path: Path) -> None:
     reference = save_reference(tmp_path, model_type)
     if not prefixed:
-        assert rename(tmp_path, (f"{model_type}.", "")) > 30
+        path = tmp_path / "model.safetensors"
+        named = {name.removeprefix(f"{model_type}."): t for name, t in safetensors.torch.load_file(path).items()}
+        safetensors.torch.save_file(named, path, metadata={"format": "pt"})
     assert expected(reference).std() > 0.1
     torch.testing.assert_close(scores(tmp_path), expected(reference), rtol=0, atol=1e-5)
-
-
-def test_gamma_and_beta_are_the_norm(tmp_path: Path) -> None:
-    reference = save_reference(tmp_path, "bert")
-    assert rename(tmp_path, ("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")) == 12
-    torch.testing.assert_close(scores(tmp_path), expected(reference), rtol=0, atol=1e-5)
-
-
-def test_pickled_half_precision_weights(tmp_path: Path) -> None:
-    reference = save_reference(tmp_path, "bert").bfloat16()
-    torch.save(reference.state_dict(), tmp_path / "pytorch_model.bin")
-    (tmp_path / "model.safetensors").unlink()
-    assert {parameter.dtype for parameter in load(tmp_path)[1].parameters()} == {torch.float32}
-    torch.testing.assert_close(scores(tmp_path), expected(reference.float()), rtol=0, atol=1e-5)
 
 
 def test_a_checkpoint_without_a_head_gets_a_new_one(tmp_path: Path) -> None:

@@ -36,40 +36,8 @@ def test_random_shapes_equal_transformers(case):
 
 
 def test_real_weights_equal_transformers_on_sentences_of_mixed_length():
-    reference, (ids, types) = bundled_case(composed_sentences(35))
-    assert_equal(reference, BertModel.from_pretrained(BUNDLED), (ids, types), (ids[2:12], types[2:12]))
-
-
-def test_the_comparison_notices_a_bias_that_is_off_by_a_thousandth():
-    reference, inputs = RANDOM_CASES["BERT, 1 layer, width 32"]()
-    model = transfer(reference)
-    with torch.no_grad():
-        model.layers[0].attention.query_key_value.bias[0] += 1e-3
-    assert all(hidden > VALUES for hidden, _ in value_differences(reference, model, inputs).values())
-    assert min(gradient_differences(reference, model, inputs).values()) > GRADIENTS
-
-
-def test_token_types_matter_and_default_to_zero():
-    torch.manual_seed(0)
-    model = BertModel(SMALL).eval()
-    ids = torch.randint(1, 50, (3, 7))
-    zero, one = torch.zeros_like(ids), torch.ones_like(ids)
-    left_out = model(ids).last_hidden_state
-    assert torch.equal(left_out, model(ids, torch.ones_like(ids), zero).last_hidden_state)
-    assert not torch.allclose(left_out, model(ids, token_type_ids=one).last_hidden_state, atol=1e-2)
-
-
-def test_padding_has_no_influence_on_real_tokens():
-    torch.manual_seed(0)
-    model = BertModel(SMALL).eval()
-    ids = torch.randint(1, 50, (2, 9))
-    mask = torch.tensor([[1] * 9, [1] * 4 + [0] * 5])
-    other = torch.where(mask.bool(), ids, 49 - ids)
-    assert torch.equal(
-        model(ids, mask).last_hidden_state[mask.bool()], model(other, mask).last_hidden_state[mask.bool()]
-    )
-    alone = model(ids[1:, :4]).last_hidden_state
-    assert torch.allclose(alone[0], model(ids, mask).last_hidden_state[1, :4], atol=1e-6)
+    reference, (ids, types) = bundled_case(composed_sentences(12))
+    assert_equal(reference, BertModel.from_pretrained(BUNDLED), (ids, types), (ids[3:], types[3:]))
 
 
 def test_a_text_beyond_the_encoders_length_is_cut_by_the_tokenizer_and_refused_by_the_model():
@@ -80,23 +48,6 @@ def test_a_text_beyond_the_encoders_length_is_cut_by_the_tokenizer_and_refused_b
         assert model(batch.input_ids, batch.attention_mask).last_hidden_state.shape == (1, 512, 384)
     with pytest.raises(ValueError, match="513 tokens exceed the encoder's 512"):
         model(torch.ones(1, 513, dtype=torch.int64))
-
-
-def test_dropout_acts_in_training_only():
-    torch.manual_seed(0)
-    model = BertModel(SMALL)
-    ids = torch.randint(1, 50, (2, 6))
-    assert not torch.equal(model(ids).last_hidden_state, model(ids).last_hidden_state)
-    model.eval()
-    assert torch.equal(model(ids).last_hidden_state, model(ids).last_hidden_state)
-
-
-def test_attention_dropout_acts_on_its_own():
-    torch.manual_seed(0)
-    config = BertConfig(**(vars(SMALL) | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.5}))
-    model = BertModel(config)
-    ids = torch.randint(1, 50, (2, 6))
-    assert not torch.equal(model(ids).last_hidden_state, model(ids).last_hidden_state)
 
 
 def test_initialisation_follows_the_config():

@@ -121,13 +121,6 @@ def test_wrong_content_is_refused_and_removed(server, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_page_in_place_of_the_file_is_refused(server, tmp_path):
-    server.content = b"<html>Please log in</html>"
-    with pytest.raises(InputError, match="is not the published file"):
-        run(replace(server.source(), size=None), tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_not_found_is_one_line_at_once(server, tmp_path):
     server.statuses = [404]
     with pytest.raises(InputError) as caught:

@@ -9,7 +9,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoModel, AutoTokenizer
 
 from minbert.errors import InputError
 from minbert.files import write_json
@@ -90,20 +89,6 @@ def test_packed_equals_the_padded_encoder_with_pooling_by_hand(tiny_encoder, tok
             torch.testing.assert_close(outputs[task], model.heads[task](*parts), rtol=0, atol=1e-5)
 
 
-def test_joint_input_is_both_sentences_with_token_types(tiny_encoder, tokenizer):
-    model = build(tiny_encoder, HeadsConfig(pairs="joint"))
-    ids, types = encode(model, tokenizer, "paraphrase")
-    first, second = (tokenizer.encode(column) for column in SENTENCES["paraphrase"])
-    for row in range(2):
-        assert list(ids[row]) == [*first[row], *second[row][1:]]  # [CLS] a [SEP] b [SEP]
-        assert list(types[row]) == [0] * len(first[row]) + [1] * (len(second[row]) - 1)
-    expected = padded_embeddings(model, ids, types)
-    without = padded_embeddings(model, ids, [np.zeros_like(row) for row in types])
-    assert (expected - without).abs().max() > 1e-3  # token types matter, so the next line can fail
-    with torch.no_grad():
-        torch.testing.assert_close(model.embed(PackedBatch.from_sequences(ids, types)), expected, rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("heads", HEADS_CONFIGS, ids=str)
 def test_saved_and_loaded_bit_for_bit(tiny_encoder, tokenizer, heads, tmp_path):
     model = build(tiny_encoder, heads, "mean", max_length=17)
@@ -125,17 +110,6 @@ def test_saved_and_loaded_bit_for_bit(tiny_encoder, tokenizer, heads, tmp_path):
     assert shared[0] == shared[1]  # named_parameters lists a shared parameter once, so layers are shared again
     before, after = call(model, tokenizer, *COURSE_TASKS), call(loaded, loaded.tokenizer, *COURSE_TASKS)
     assert all(torch.equal(before[task], after[task]) for task in COURSE_TASKS)
-
-
-def test_transformers_loads_the_folder(tiny_encoder, tokenizer, tmp_path):
-    model = build(tiny_encoder, HeadsConfig(), "cls")
-    model.save(tmp_path / "model")
-    theirs, their_tokenizer = (kind.from_pretrained(tmp_path / "model") for kind in (AutoModel, AutoTokenizer))
-    sentences = SENTENCES["sentiment"][0]
-    inputs = their_tokenizer(sentences, padding=True, truncation=True, max_length=64, return_tensors="pt")
-    with torch.no_grad():
-        expected = theirs.eval()(**inputs).last_hidden_state[:, 0]
-        torch.testing.assert_close(model.embed(tokenizer.pack(sentences)), expected, rtol=0, atol=1e-5)
 
 
 def test_saving_replaces_an_older_model(tiny_encoder, tmp_path):

@@ -98,16 +98,6 @@ def test_rows_that_do_not_fit_are_named(tiny_encoder, rows, tasks, message):
         model_of_every_kind(tiny_encoder).predict_all(rows, tasks)
 
 
-def test_a_saved_model_predicts_the_same_from_its_folder_alone(model, tmp_path):
-    model.save(tmp_path / "model")
-    loaded = MultitaskModel.load(tmp_path / "model", precision="fp32")
-    assert {name: task.declaration() for name, task in loaded.tasks.items()} == {
-        name: task.declaration() for name, task in model.tasks.items()
-    }
-    assert loaded.predict_all(PAIRS) == model.predict_all(PAIRS)
-    assert loaded.predict_all(SINGLES) == model.predict_all(SINGLES)
-
-
 def test_the_courses_sentiment_is_written_in_words() -> None:
     """The labels of other tasks stay as they are declared; so do the course's own prediction files."""
     task, other = COURSE_TASKS["sentiment"], COURSE_TASKS["paraphrase"]

@@ -213,13 +213,6 @@ def test_a_processor_with_bf16_has_layers_for_inference(tiny_encoder):
     assert {isinstance(layer, InferenceLayer) for layer in loaded.model.layers} == {processor_has_bf16()}
 
 
-def test_bf16_is_close(tiny, tiny_encoder):
-    coarse = SentenceEncoder.load(tiny_encoder, device="cpu", precision="bf16").encode(SENTENCES, normalize=True)
-    assert coarse.dtype == np.float32
-    difference = abs(coarse - tiny.encode(SENTENCES, normalize=True)).max()
-    assert 1e-5 < difference < 0.05
-
-
 @pytest.fixture
 def int8() -> Callable[[Path], SentenceEncoder]:
     if not products_are_exact():

@@ -122,12 +122,6 @@ def test_incomplete_rows_are_left_out_of_labelled_sets_with_one_warning(
     assert caplog.messages == [f"{path}: {warning}"]
 
 
-def test_the_warning_shortens_a_long_list_of_lines(tmp_path, caplog):
-    rows = "".join(f"{i}\tid{i}\t\ty\t1\n" for i in range(9))
-    read(write(tmp_path, PAIR_HEADER + GOOD_ROW + rows), SIMILARITY)
-    assert caplog.messages[0].endswith("left out 9 rows without a label or a sentence (lines 3, 4, 5, 6, 7, ...)")
-
-
 REAL_DATA = os.environ.get("MINBERT_SHARED_DATA")
 ROWS = [
     ("sentiment", 8544, 1101, 2210),
