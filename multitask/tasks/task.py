@@ -49,7 +49,7 @@ class Task(ABC):
         separator: of delimited files; by default a comma in .csv and a tab in .tsv.
         quotes: whether fields of delimited files may stand in quotes; if not, quotes are ordinary characters.
         line_breaks: whether a quoted field may contain line breaks.
-        encoding, decimal, missing: of text files, as in `Dialect`.
+        encoding: of text files, as in `Dialect`, as are decimal and missing.
         prediction_file: the course's name for its prediction files: `{prediction_file}-{dev,test}-output.csv`.
         prediction_column: title of the second column of these files, with the course's spelling.
     """

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from multitask.objectives.config import ObjectiveConfig
 from multitask.stages.settings.pretrain import PretrainConfig
@@ -14,6 +15,10 @@ from studies.engine.table import Row
 
 DESCRIBED = read_tables(__file__)
 """Titles and notes of the tables."""
+ROWS: dict[str, list[dict[str, Any]]] = {
+    key: about.pop(name) for key, about in DESCRIBED.items() for name in ("losses", "ways", "values") if name in about
+}
+"""What their rows differ in, with names for readers."""
 NON_CONTRASTIVE = ("mhe", "mhs", "barlow_twins", "vicreg")
 MODIFIED = {name: f"{name}-modified" for name in NON_CONTRASTIVE}
 """Keys of the non-contrastive losses that have the three components."""
@@ -68,16 +73,6 @@ objectives = table("objectives", objective_lines)
 objectives_long = table("objectives-long", lambda recipes: objective_lines(longer(recipes)))
 objectives_suites = table("objectives-suites", objective_lines)
 
-DECOUPLING = {
-    "infonce": "InfoNCE",
-    "align_uniform": "Alignment and uniformity",
-    "dcl": "Decoupled contrastive loss",
-    "dcl_positive": "Decoupled, cut at zero",
-    "met": "MET",
-    "mat": "MAT",
-    "mpt": "MPT",
-}
-"""Labels of the losses in the table of decoupled losses."""
 EPOCHS = 3  # over the same sentences
 
 
@@ -87,8 +82,9 @@ def decoupled_lines(recipes: Recipes) -> Iterator[Line]:
     Source: the gradient dissipation paper (ICLR 2023). `infonce` has gradient dissipation; `align_uniform` and `dcl`
     have none. `met`, `mat` and `mpt` imitate it by a margin, `dcl_positive` by a loss that ends at zero.
     """
-    for name, label in DECOUPLING.items():
-        yield Row(name, label, {"objective": name}), recipes.self_supervised(ObjectiveConfig(name))
+    for loss in ROWS["decoupled"]:
+        name = loss["key"]
+        yield Row(name, loss["label"], {"objective": name}), recipes.self_supervised(ObjectiveConfig(name))
 
 
 decoupled = table(

@@ -1,12 +1,12 @@
 """Tables that vary one parameter: margin, temperature or ratio, batch, data size, domain, negatives, encoder."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from math import sqrt
-from typing import TypeVar
+from typing import Any
 
 from minbert.config import ModelType
-from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE
 from multitask.objectives.config import ObjectiveConfig
 from multitask.stages.settings.mlm import MlmConfig, ShapeConfig
 from multitask.stages.settings.pretrain import PretrainConfig
@@ -14,9 +14,7 @@ from multitask.training.config import NegativesConfig
 from studies.engine.experiments import Experiment, Line
 from studies.engine.recipes import Node, Recipes
 from studies.engine.table import Row, key_of
-from studies.gradient_paradigm.tables_of_losses import LABELS, OBJECTIVES, rescaled_intervals, table
-
-V = TypeVar("V", bound=str | int | None)
+from studies.gradient_paradigm.tables_of_losses import LABELS, OBJECTIVES, ROWS, rescaled_intervals, table
 
 DEFAULTS = {"margin": 0.30, "temperature": 0.05, "ratio": 1.0}
 """The gradient form's default parameters."""
@@ -64,19 +62,19 @@ SENTENCES = 3000  # of a domain; the smallest domain of the course's data, capti
 
 
 def each_loss(
-    key: str, parameter: str, values: Mapping[V, str], changed: Callable[[PretrainConfig, V], PretrainConfig]
+    key: str, parameter: str, changed: Callable[[PretrainConfig, Any], PretrainConfig]
 ) -> Callable[[Recipes], Experiment]:
-    """A table with every compared loss at every value of a parameter, given with the values' names.
+    """A table with every compared loss at every value of a parameter.
 
     `changed` makes a row's training of the usual one and the value.
     """
 
     def lines(recipes: Recipes) -> Iterator[Line]:
-        for objective in COMPARED:
-            for value, name in values.items():
-                config = replace(changed(recipes.views, value), objective=OBJECTIVES[objective])
-                row = Row.at({"objective": objective, parameter: value}, f"{LABELS[objective]}, {name}")
-                yield row, recipes.pretrain(recipes.untuned, config)
+        for objective, entry in product(COMPARED, ROWS[key]):
+            value = entry.get("key")
+            config = replace(changed(recipes.views, value), objective=OBJECTIVES[objective])
+            row = Row.at({"objective": objective, parameter: value}, f"{LABELS[objective]}, {entry['label']}")
+            yield row, recipes.pretrain(recipes.untuned, config)
 
     return table(key, lines)
 
@@ -104,40 +102,18 @@ def in_domain(usual: PretrainConfig, source: str) -> PretrainConfig:
     return replace(usual, sources=(source,), train_limit=min(SENTENCES, usual.train_limit or SENTENCES))
 
 
-SIZES = {size: str(size) for size in (16, 32, 64, 128, 256, 512, 1024)}
-LIMITS = {1024: "1,024", 4096: "4,096", 16384: "16,384", 65536: "65,536", None: "all"}
-DOMAINS = {
-    "paraphrase": "questions",
-    "sentiment": "snippets of film reviews",
-    CAPTIONS_FILE: "captions",
-    NEWS_FILE: "news",
-    "unlabelled": "unlabelled text",
-}
-"""Sources of sentences, with their domains."""
-
-batch_sizes = each_loss("batch-sizes", "batch_size", SIZES, batches_of)
-data_sizes = each_loss("data-sizes", "limit", LIMITS, limited_to)
-domains = each_loss("domains", "source", DOMAINS, in_domain)
-
-NEGATIVES = {
-    "all": (NegativesConfig(), "all others"),
-    "random-64": (NegativesConfig("random", 64), "64 at random"),
-    "random-16": (NegativesConfig("random", 16), "16 at random"),
-    "hardest-64": (NegativesConfig("hardest", 64), "64 hardest"),
-    "hardest-16": (NegativesConfig("hardest", 16), "16 hardest"),
-    "unlike-0.9": (NegativesConfig("unlike", false_negative_cosine=0.9), "cosine below 0.9"),
-    "unlike-0.7": (NegativesConfig("unlike", false_negative_cosine=0.7), "cosine below 0.7"),
-}
-"""Ways to choose an anchor's negatives among the other sentences of its batch, with their names."""
+batch_sizes = each_loss("batch-sizes", "batch_size", batches_of)
+data_sizes = each_loss("data-sizes", "limit", limited_to)
+domains = each_loss("domains", "source", in_domain)
 
 
 def negative_lines(recipes: Recipes) -> Iterator[Line]:
     """Which other sentences of the batch are negatives: random, hardest, no likely duplicates."""
-    for objective in ("infonce", "gradient"):
-        for way, (sampling, name) in NEGATIVES.items():
-            config = replace(recipes.views, objective=OBJECTIVES[objective], sampling=sampling)
-            row = Row.at({"objective": objective, "negatives": way}, f"{LABELS[objective]}, {name}")
-            yield row, recipes.pretrain(recipes.untuned, config)
+    for objective, way in product(("infonce", "gradient"), ROWS["negatives"]):
+        sampling = NegativesConfig(**{name: value for name, value in way.items() if name not in ("key", "label")})
+        config = replace(recipes.views, objective=OBJECTIVES[objective], sampling=sampling)
+        row = Row.at({"objective": objective, "negatives": way["key"]}, f"{LABELS[objective]}, {way['label']}")
+        yield row, recipes.pretrain(recipes.untuned, config)
 
 
 negatives = table("negatives", negative_lines)

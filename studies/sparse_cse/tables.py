@@ -103,21 +103,7 @@ def sparsity_encoders(recipes: Recipes) -> Experiment:
 
 
 SCORES: dict[str, tuple[str, dict[str, Any]]] = {
-    **{
-        f"lambda-{weight:g}": (f"λ = {weight:g}", {"uniformity_weight": weight})
-        for weight in (0.0, 0.25, 0.5, 0.75, 1.0)
-    },
-    "similarity": ("loss of similarity", {"score": "task"}),
-    "sentiment": ("loss of sentiment", {"score": "task", "task": "sentiment"}),
-    "magnitude": ("magnitude", {"score": "magnitude"}),
-    "random": ("at random", {"score": "random"}),
-    "signed": ("signed", {"signed": True}),
-    "normalised": ("normalised in layers", {"normalize_scores": True}),
-    "layer": ("each layer alike", {"scope": "layer"}),
-    "rounds": ("in three rounds", {"rounds": 3}),
-    "highest": ("highest scores first", {"order": "highest"}),
-    "heads": ("heads only", {"what": "heads"}),
-    "neurons": ("neurons only", {"what": "neurons"}),
+    changes.pop("key"): (changes.pop("label"), changes) for changes in DESCRIBED["sparsity-scores"].pop("scores")
 }
 """Names of the changes of the paper's pruning, and the changed settings, by key."""
 SCORE_SHARES = (0.1, 0.3)
