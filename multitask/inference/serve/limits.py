@@ -21,7 +21,7 @@ class Limits:
     queue: Count = 4096
     """Most texts that wait for each model. A request that does not fit is answered with 503 and Retry-After."""
     timeout: Annotated[float, Field(ge=0.001)] = 30.0
-    """Seconds until a request that is still waiting is answered with 504. Its body may take as long to arrive."""
+    """Seconds until a request that is still waiting is answered with 504."""
 
     def __post_init__(self) -> None:
         if self.queue < self.texts:
