@@ -18,7 +18,7 @@ SENTENCES_PER_BLOCK = 16384
 
 
 def embed_file(encoder: Embedder, source: Path, output: Path, column: str | None, normalize: bool) -> tuple[int, int]:
-    """Write the embeddings of a file's sentences as a NumPy array [sentences, hidden] fp32.
+    """Write the embeddings of a file's sentences as a NumPy array [sentences, hidden] fp32; returns its shape.
 
     Args:
         encoder: embeds.
@@ -27,15 +27,11 @@ def embed_file(encoder: Embedder, source: Path, output: Path, column: str | None
         column: of a table, the column of the sentences.
         normalize: scale every embedding to length 1.
 
-    Returns:
-        The array's shape.
-
     Raises:
         InputError: no sentence, a missing column, or a value that is not text.
     """
-    count = sum(
-        1 for _ in _sentences(source, column, warn=True)
-    )  # a first pass, because the array's header has its size
+    # A first pass, because the array's header has its size.
+    count = sum(1 for _ in _sentences(source, column, warn=True))
     if not count:
         raise InputError(f"{source}: no sentence; expected one sentence per line")
     sentences = _sentences(source, column)

@@ -47,24 +47,12 @@ class ListedScore:
     of_embeddings: bool  # otherwise it is a score of a head, which an export does not include
     trained_on: str = ""  # how many of the rows the model was trained on
 
-    def of_hub(self) -> EvalResult:
-        """The score as the hub's front matter has it."""
-        return EvalResult(
-            task_type="semantic-similarity",
-            dataset_type=self.task,
-            dataset_name=self.task,
-            dataset_split=self.data,
-            metric_type=self.metric,
-            metric_value=self.value,
-        )
-
 
 def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normalize: bool) -> str:
     """The card as Markdown with YAML front matter, the format of the Hugging Face hub.
 
     Args:
-        name: of the exported model: a run's folder, a model folder, or a checkpoint.
-        revision: of a hub id.
+        name, revision: of the exported model: a run's folder, a model folder, or a checkpoint.
         encoder: the exported model.
         normalize: whether the exported model scales embeddings to length 1.
     """
@@ -82,7 +70,12 @@ def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normal
         pipeline_tag="sentence-similarity",
         tags=["sentence-transformers", "sentence-similarity", "feature-extraction"],
         base_model=bases[0] if len(bases) == 1 else None,
-        eval_results=[score.of_hub() for score in scores if score.of_embeddings] or None,
+        eval_results=[
+            EvalResult("semantic-similarity", s.task, s.task, s.metric, s.value, dataset_split=s.data)
+            for s in scores
+            if s.of_embeddings
+        ]
+        or None,
     )
     card = ModelCard.from_template(
         front,
