@@ -131,6 +131,6 @@ for name in losses:
 # yet. To find out whether your loss is better:
 #
 # 1. Move the class into a file in `multitask/objectives/`. It is found by itself, so `multitask pretrain --objective top_k:k=8` works, and so
-#    do `--help-objective top_k` and the sliders of `multitask explore`.
+#    do `--help-objective top_k` and the fields of `multitask explore`.
 # 2. Write its value again as a slow loop in `tests/multitask/objectives/loops.py`. The tests then compare the two, in value and in gradient.
 # 3. Add rows to a table of a [study](../studies/index.md), and run it on real data with three seeds or more. The report tests the differences.
