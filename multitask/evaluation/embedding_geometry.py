@@ -22,9 +22,9 @@ from multitask.tasks.kinds import POSITIVE
 
 CHUNK = 1024
 DIGITS = 9
-"""Of a recorded measure. Further digits depend on the number of threads."""
+"""Recorded measures are rounded to these. Later digits depend on the number of threads."""
 MEASURES = ("alignment", "uniformity")
-"""What a training records beside its dev scores. They are no scores of a task."""
+"""Measures that a training records in addition to its dev scores."""
 
 UnitVectors = NDArray[np.float64]  # [sentences, dim], each of length 1
 

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from multitask.evaluation.statistics import ROUNDING, SAMPLES, Values
 from multitask.tasks.metrics import Metric
 
-CHUNK = 200_000  # number of weights computed at once; they fit into the processor's cache
+CHUNK = 200_000  # number of weights that are computed at once, so that they fit into the processor's cache
 
 
 def resampled_scores(

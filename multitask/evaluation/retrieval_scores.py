@@ -14,7 +14,7 @@ CUT = 10
 """Ranks that nDCG counts."""
 QUERIES_AT_ONCE = 256
 DIGITS = 12
-"""Of a cosine: those after it depend on the order of its sum, so that equal vectors would have different cosines."""
+"""Cosines are rounded to these. Later digits depend on the order of summation, even for equal vectors."""
 
 
 @dataclass(frozen=True)

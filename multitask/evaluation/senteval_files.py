@@ -129,7 +129,7 @@ def _texts(path: Path, encoding: str = "utf-8") -> list[str]:
 
 
 def _rows(path: Path, count: int, more: bool = False, column: str = "") -> Iterator[tuple[str, list[str]]]:
-    """The place of each line in the form of errors, and its tab-separated fields, of which none may be empty.
+    """The place of each line for error messages, and its tab-separated fields; no field may be empty.
 
     Args:
         path: of the file.

@@ -19,7 +19,7 @@ from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS, DataSet
 from multitask.runtime.random_streams import generator
 
 DOCUMENTS_PER_QUERY = 10
-"""Documents that a sample keeps for each of its queries, besides the relevant ones."""
+"""Documents that a sample keeps for each of its queries, in addition to the relevant ones."""
 SAME_MEANING = 4.0
 """Relatedness (1 to 5) from which two sentences of SICK count as relevant to each other."""
 

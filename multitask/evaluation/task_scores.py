@@ -81,8 +81,8 @@ class TaskEvaluation:
         parts = {name: overlap(name, values) for name, values in estimates.items()}
         return cls(tasks, examples, estimates, score(tasks, estimates, examples), parts, trained_on.unknown)
 
-    def write(self, folder: Path, beside: Mapping[str, Any]) -> None:
-        """Write evaluation.json with the entries `beside`, and predictions.npz, as `write_evaluation` describes."""
+    def write(self, folder: Path, more: Mapping[str, Any]) -> None:
+        """Write evaluation.json with `more` entries, and predictions.npz, as `write_evaluation` describes."""
         answers = {}
         for name, values in self.estimates.items():
             ranks = self.tasks[name].metric == "average_precision"
@@ -95,7 +95,7 @@ class TaskEvaluation:
             "metrics": self.scores.metrics,
             "overlap": {name: task.summary(itemgetter(measures[name])) for name, task in self.overlap.items()},
             "unknown": self.unknown,
-            **beside,
+            **more,
         }
         write_evaluation(folder, evaluation, answers)
 

@@ -24,7 +24,7 @@ class ScoresWithOverlap(Generic[AnyScores]):
         sentences_seen: how many of these the model was trained on.
         rows_seen: how many rows the model was trained on; pairs count if it was trained on them as a pair.
         clean: scores on the other rows; None if less than two are left.
-        untouched: for pairs, scores on the rows of which it saw neither sentence; None if less than two are left.
+        untouched: for pairs, scores on the rows whose two sentences are both new to it; None if less than two are left.
     """
 
     rows: int

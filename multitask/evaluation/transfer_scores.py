@@ -31,9 +31,9 @@ from multitask.evaluation.senteval_files import ClassificationData, Mask
 FOLDS = 10
 GRID = (1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)
 TRAINING_SET_GRID = (1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Of tasks that choose by cross-validation on their training set."""
-# Of the gradient of the mean loss, in units of the features' length. With a looser one, or in fp32, the order in which
-# a processor adds would decide where the search ends, and with it the classes of single rows.
+"""For tasks that choose by cross-validation on their training set."""
+# The search ends at this gradient of the mean loss, in units of the features' length. With a looser tolerance, or in
+# fp32, the end would depend on the processor's order of summation, and so would the classes of single rows.
 TOLERANCE = 1e-7
 MOST_STEPS = 1000
 

@@ -30,8 +30,7 @@ class SingleTask(Scheduler):
 class BatchRoundRobin(Scheduler):
     """A step on a batch of the first task, then one on a batch of the second, and so on (report, section 4.2).
 
-    An epoch has the same rows as with `average`. As each step trains on one task, it has as many times more steps as
-    there are tasks.
+    An epoch has the same rows as with `average`. It has more steps, by a factor of the number of tasks.
     """
 
     def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
@@ -79,7 +78,7 @@ class ProportionalSampling(Scheduler):
 class AnnealedSampling(ProportionalSampling):
     """Proportional sampling with an alpha that falls from 1 to 0.2: 1 - 0.8 (e - 1) / (E - 1) in epoch e of E.
 
-    Source: as of `proportional`.
+    The source is that of `proportional`.
     """
 
     def exponent(self, config: ScheduledTraining, epoch: int) -> float:
