@@ -91,15 +91,21 @@ def test_cross_validation_is_that_of_plain_loops():
     np.testing.assert_array_equal(predict_classes(data, table, SEED), expected)
 
 
+def expected_predictions(vectors, data, splits, grid):
+    """With the regularisation that is best on average over `splits`, pairs of training rows and held-out rows."""
+    labels, train, test = data.labels, data.splits == "train", data.splits == "test"
+    accuracies = {strength: [] for strength in grid}
+    for strength, (rows, held_out) in product(grid, splits):
+        found = fit(vectors[rows], labels[rows], strength).predict(vectors[held_out])
+        accuracies[strength].append(np.mean(found == labels[held_out]))
+    return fit(vectors[train], labels[train], chosen(accuracies)).predict(vectors[test])
+
+
 def test_the_dev_set_chooses_where_there_is_one():
     data, table = problem(2, {"train": 120, "dev": 60, "test": 80})
-    split = {name: data.splits == name for name in ("train", "dev", "test")}
-    accuracies = {}
-    for strength in GRID:
-        model = fit(table.vectors[split["train"]], data.labels[split["train"]], strength)
-        accuracies[strength] = [np.mean(model.predict(table.vectors[split["dev"]]) == data.labels[split["dev"]])]
-    model = fit(table.vectors[split["train"]], data.labels[split["train"]], chosen(accuracies))
-    np.testing.assert_array_equal(predict_classes(data, table, SEED), model.predict(table.vectors[split["test"]]))
+    split = (data.splits == "train", data.splits == "dev")
+    expected = expected_predictions(table.vectors, data, [split], GRID)
+    np.testing.assert_array_equal(predict_classes(data, table, SEED), expected)
 
 
 @pytest.mark.parametrize(("classes", "columns"), [(4, 1), (2, 2)], ids=["several classes", "pairs"])
@@ -109,14 +115,11 @@ def test_cross_validation_on_the_training_set_chooses_else(classes, columns):
     if columns == 2:
         first, second = np.split(vectors, 2)
         vectors = np.concatenate([np.abs(first - second), first * second], axis=1)
-    train, test = np.flatnonzero(data.splits == "train"), np.flatnonzero(data.splits == "test")
-    accuracies = {strength: [] for strength in TRAINING_SET_GRID}
-    for held_out, strength in product(parts(data.labels[train]), TRAINING_SET_GRID):
-        rows = train[without([held_out], len(train))]
-        model = fit(vectors[rows], data.labels[rows], strength)
-        accuracies[strength].append(np.mean(model.predict(vectors[train[held_out]]) == data.labels[train[held_out]]))
-    model = fit(vectors[train], data.labels[train], chosen(accuracies))
-    np.testing.assert_array_equal(predict_classes(data, table, SEED), model.predict(vectors[test]))
+    train = np.flatnonzero(data.splits == "train")
+    folds = parts(data.labels[train])
+    splits = [(train[without([held_out], len(train))], train[held_out]) for held_out in folds]
+    expected = expected_predictions(vectors, data, splits, TRAINING_SET_GRID)
+    np.testing.assert_array_equal(predict_classes(data, table, SEED), expected)
 
 
 def test_fits_use_one_thread_of_blas_and_give_the_others_back(monkeypatch):
