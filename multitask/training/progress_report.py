@@ -101,7 +101,7 @@ class ProgressReport:
         if self.busy or self.runtime.device.type != "cpu" or not hasattr(os, "getloadavg"):
             return
         cores, threads, load = os.cpu_count() or 1, torch.get_num_threads(), os.getloadavg()[0]
-        if threads > 1 and load >= cores + 1:
+        if threads > 1 and load >= 1.5 * cores:  # this training alone makes a load of one a thread
             self.busy = True
             logger.warning(
                 f"this machine is busy (load {load:.1f}, {cores} cores), which makes a training with {threads} threads "
