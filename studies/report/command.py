@@ -21,12 +21,4 @@ class Report:
     """Folder of the report."""
 
 
-def report(options: Report) -> int:
-    """Write the report; print its path."""
-    from studies.report.report import write_report
-
-    print(f"report: {write_report(options.runs, options.preset, options.report).resolve()}")
-    return 0
-
-
-COMMAND = Command("report", Report, report, STUDIES)
+COMMAND = Command("report", Report, "studies.report.report:report", STUDIES)

@@ -12,6 +12,7 @@ from minbert.files import read_json, write_text
 from multitask.evaluation.markup import SEEN, markdown_table, markdown_text
 from multitask.evaluation.statistics import SAMPLES
 from multitask.evaluation.text_tables import capitalized
+from studies.report.command import Report
 from studies.report.figures import Picture, standalone
 from studies.report.pages import html_page, markdown_page, section_markdown, section_pictures
 from studies.report.pictures import table_pictures
@@ -26,6 +27,12 @@ from studies.study import all_studies
 MARKS = {"reproduced": "✓", "not reproduced": "✗", "undecided": "?", "not tested here": "–", "theorem": "∎"}
 SILENT = ("not tested here", "theorem")
 """Verdicts that need no results."""
+
+
+def report(options: Report) -> int:
+    """`multitask report`: write the report; print its path."""
+    print(f"report: {write_report(options.runs, options.preset, options.report).resolve()}")
+    return 0
 
 
 def write_report(runs: Path, preset: str, output: Path) -> Path:
