@@ -45,28 +45,18 @@ class Vouched:
 
 @dataclass(frozen=True)
 class Completed:
-    """What DONE holds.
+    """What DONE holds."""
 
-    Args:
-        seconds: wall time that the run took, loading and evaluation included.
-        files: all files of the run by their paths within its folder.
-    """
-
-    seconds: float
-    files: dict[str, Vouched]
+    seconds: float  # wall time that the run took, loading and evaluation included
+    files: dict[str, Vouched]  # all files of the run by their paths within its folder
 
 
 @dataclass(frozen=True)
 class Weights:
-    """The name of a model.
+    """The name of a model."""
 
-    Args:
-        name: `all-minilm-l6-v2`, a folder, a run, or a hub id.
-        revision: branch, tag or commit of a hub id.
-    """
-
-    name: str
-    revision: str | None = None
+    name: str  # `all-minilm-l6-v2`, a folder, a run, or a hub id
+    revision: str | None = None  # branch, tag or commit of a hub id
 
     @classmethod
     def of(cls, name: "str | Path | Weights") -> "Weights":

@@ -34,19 +34,12 @@ class Choice(Protocol):
 
 @dataclass(frozen=True)
 class RunKey:
-    """Everything that decides the bits of a run.
+    """Everything that decides the bits of a run."""
 
-    Args:
-        stage: the stage's name.
-        version: the stage's version.
-        config: the stage's configuration as it was given, a dataclass whose fields all have defaults.
-        inputs: the parents' keys, hashes of everything else that the stage reads, device and precision.
-    """
-
-    stage: str
-    version: int
-    config: Any
-    inputs: Mapping[str, Any]
+    stage: str  # the stage's name
+    version: int  # the stage's version
+    config: Any  # the stage's configuration as it was given, a dataclass whose fields all have defaults
+    inputs: Mapping[str, Any]  # the parents' keys, hashes of everything else that the stage reads, device and precision
 
     def digest(self) -> str:
         """The hash, 16 hex digits."""

@@ -19,20 +19,14 @@ from multitask.runtime.options import Device, EmbeddingPrecision, Precision
 
 @dataclass(frozen=True)
 class Runtime:
-    """A resolved device and autocast precision.
+    """A resolved device and autocast precision."""
 
-    Args:
-        device: where to compute.
-        precision: of matrix products.
-        threads: of a training on a processor; None where their number changes nothing, as in evaluations.
-        recompute: whether a training computes layers again in the backward pass instead of keeping them.
-        int8: whether the encoder's layers multiply in 8 bits, for embeddings only; `precision` is that of the rest.
-    """
-
-    device: torch.device
-    precision: Literal["fp32", "bf16"]
+    device: torch.device  # where to compute
+    precision: Literal["fp32", "bf16"]  # of matrix products
+    # of a training on a processor; None where their number changes nothing, as in evaluations
     threads: int | None = None
-    recompute: bool = False
+    recompute: bool = False  # whether a training computes layers again in the backward pass instead of keeping them
+    # whether the encoder's layers multiply in 8 bits, for embeddings only; `precision` is that of the rest
     int8: bool = False
 
     def autocast(self) -> AbstractContextManager[object]:

@@ -104,23 +104,23 @@ class PlanTables(Tables):
 
 
 @settings
-class ListArtefacts:
+class _Runs:
+    runs: Path = field(default=Path("runs"), kw_only=True)
+    """Folder of all runs."""
+
+
+@settings
+class ListArtefacts(_Runs):
     """List all runs with their sizes and what needs them."""
 
-    runs: Path = Path("runs")
-    """Folder of all runs."""
-
 
 @settings
-class VerifyArtefacts:
+class VerifyArtefacts(_Runs):
     """Read every file of every complete run, and compare it with the hash that was written when the run ended."""
 
-    runs: Path = Path("runs")
-    """Folder of all runs."""
-
 
 @settings
-class ShowArtefact:
+class ShowArtefact(_Runs):
     """Show what a run was made from, and its scores after each epoch; or compare several runs.
 
     Of several runs it shows the settings that differ, the best scores and the times.
@@ -128,18 +128,14 @@ class ShowArtefact:
 
     named: tuple[str, ...] = field(default=("last",), metadata=POSITIONAL)
     """Runs: their names, the hashes at the end of these, or `last` for the latest run with a model."""
-    runs: Path = Path("runs")
-    """Folder of all runs."""
 
 
 @settings
-class CollectGarbage:
+class CollectGarbage(_Runs):
     """List what grids made and no preset's tables need, unfinished runs included; with --delete remove it."""
 
     named: tuple[str, ...] = field(default=(), metadata=POSITIONAL)
     """Names or hashes of runs made by hand that may go too. Without a name, gc leaves such runs alone."""
-    runs: Path = Path("runs")
-    """Folder of all runs."""
     delete: bool = False
     """Remove what is listed."""
 

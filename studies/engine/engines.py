@@ -42,19 +42,12 @@ RETRIES = 5  # of a job whose worker or machine Ray has lost; it goes on from it
 
 @dataclass(frozen=True)
 class Job:
-    """A stage whose parents are computed.
-
-    Args:
-        node: the stage.
-        models: the models that it starts from, in the order of the node's parents.
-        options: where to compute and to write.
-        log: file that everything said meanwhile is added to.
-    """
+    """A stage whose parents are computed."""
 
     node: Node
-    models: tuple[Weights, ...]
+    models: tuple[Weights, ...]  # the models that it starts from, in the order of the node's parents
     options: RunOptions
-    log: Path
+    log: Path  # file that everything said meanwhile is added to
 
 
 @dataclass(frozen=True)
@@ -67,17 +60,11 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """Why a stage could not be computed, in one line; the log has the rest.
-
-    Args:
-        error: the line.
-        log: of the job.
-        disk: the full or read-only disk that stops the whole grid, if that was it.
-    """
+    """Why a stage could not be computed, in one line; the log has the rest."""
 
     error: str
     log: Path
-    disk: OSError | None = None
+    disk: OSError | None = None  # the full or read-only disk that stops the whole grid, if that was it
 
 
 def run_job(job: Job) -> Done | Failed:

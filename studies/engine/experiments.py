@@ -20,19 +20,12 @@ GROUPS = {SUITE_COLUMNS[suite]: tuple(entry.name for entry in sets) for suite, s
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table and how its rows are made.
-
-    Args:
-        table: what is compared.
-        models: the recipe of each row's model, by the row's key and in the table's order.
-        evaluation: from a row's model to the stage with its scores.
-        on_request: run only if it is named.
-    """
+    """A table and how its rows are made."""
 
     table: Table
-    models: Mapping[str, Node]
-    evaluation: Callable[[Node], Node] = evaluation
-    on_request: bool = False
+    models: Mapping[str, Node]  # the recipe of each row's model, by the row's key and in the table's order
+    evaluation: Callable[[Node], Node] = evaluation  # from a row's model to the stage with its scores
+    on_request: bool = False  # run only if it is named
 
 
 def experiment(

@@ -17,17 +17,11 @@ from studies.engine.record import Record
 
 @dataclass(frozen=True)
 class Entry:
-    """A run as it lies in the folder.
-
-    Args:
-        artefact: its folder.
-        size: of its files, in bytes.
-        needed_by: the presets whose records name it.
-    """
+    """A run as it lies in the folder."""
 
     artefact: Artefact
-    size: int
-    needed_by: tuple[str, ...]
+    size: int  # of its files, in bytes
+    needed_by: tuple[str, ...]  # the presets whose records name it
 
     @property
     def state(self) -> str:

@@ -30,16 +30,10 @@ AT_THE_END = 10**9  # steps between evaluations: a pre-training of fixed length 
 
 @dataclass(frozen=True)
 class Preset:
-    """Experiments to run.
+    """Experiments to run."""
 
-    Args:
-        name: how the command line calls its report.
-        recipes: start weights, data and settings of all rows.
-        experiments: the experiments.
-    """
-
-    name: ReportName
-    recipes: Recipes
+    name: ReportName  # how the command line calls its report
+    recipes: Recipes  # start weights, data and settings of all rows
     experiments: tuple[Experiment, ...]
 
 

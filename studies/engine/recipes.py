@@ -20,18 +20,11 @@ from studies.gradient_paradigm.simulate import SimulationConfig
 
 @dataclass(frozen=True)
 class Node:
-    """A stage with all that it computes from.
-
-    Args:
-        stage: the stage's name.
-        config: its configuration.
-        parents: the models that it starts from, in the order of the stage's function.
-        data: folder of the data.
-    """
+    """A stage with all that it computes from."""
 
     stage: str
     config: Any
-    parents: tuple["Node | Weights", ...]
+    parents: tuple["Node | Weights", ...]  # the models that it starts from, in the order of the stage's function
     data: Path
 
     def seeded(self, seed: int) -> "Node":
@@ -58,41 +51,26 @@ def evaluation(model: Node) -> Node:
 
 @dataclass(frozen=True)
 class Recipes:
-    """A preset's start weights, data and settings, and the recipes that tables are made of.
+    """A preset's start weights, data and settings, and the recipes that tables are made of."""
 
-    Args:
-        start: weights that every chain begins with.
-        data: folder of the data.
-        multitask: supervised fine-tuning on the three tasks with the report's heads (sections 4.2, 5.3).
-        supervised: contrastive pre-training on the three given sets, supervised on Quora (sections 4.1, 5.3).
-        unsupervised: contrastive training on the three given sets without labels.
-        fusion: fusion training.
-        reviews: fine-tuning on long reviews.
-        masked: masked language modelling that makes an encoder not tuned contrastively of the start weights; None
-            where they are such an encoder themselves.
-        views: contrastive training on unlabelled sentences.
-        pruning: which parts to remove first; tables vary it.
-        recovery: contrastive training of what pruning has left, and of its whole counterpart.
-        losses: settings of losses that differ from those of the tables, by the loss's key.
-        simulation: of the gradient study.
-        suites: what frozen embeddings are scored on.
-        suites_data: SentEval's data folder.
-    """
-
-    start: Weights
+    start: Weights  # weights that every chain begins with
     data: Path
-    multitask: FinetuneConfig
+    multitask: FinetuneConfig  # supervised fine-tuning on the three tasks with the report's heads (sections 4.2, 5.3)
+    # contrastive pre-training on the three given sets, supervised on Quora (sections 4.1, 5.3)
     supervised: PretrainConfig
-    unsupervised: PretrainConfig
+    unsupervised: PretrainConfig  # contrastive training on the three given sets without labels
     fusion: FuseConfig
-    reviews: FinetuneConfig
+    reviews: FinetuneConfig  # fine-tuning on long reviews
+    # masked language modelling that makes an encoder not tuned contrastively of the start weights; None where
+    # they are such an encoder themselves
     masked: MlmConfig | None
-    views: PretrainConfig
-    pruning: PruneConfig
-    recovery: PretrainConfig
+    views: PretrainConfig  # contrastive training on unlabelled sentences
+    pruning: PruneConfig  # which parts to remove first; tables vary it
+    recovery: PretrainConfig  # contrastive training of what pruning has left, and of its whole counterpart
+    # settings of losses that differ from those of the tables, by the loss's key
     losses: Mapping[str, ObjectiveConfig] = field(default_factory=dict)
     simulation: SimulationConfig = field(default_factory=SimulationConfig)
-    suites: SuitesConfig = field(default_factory=SuitesConfig)
+    suites: SuitesConfig = field(default_factory=SuitesConfig)  # what frozen embeddings are scored on
     suites_data: Path = Path("data/senteval")
 
     @property

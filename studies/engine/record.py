@@ -18,23 +18,14 @@ SCORES = ("evaluate", "suites", "ensemble")
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """One seed of one row.
+    """One seed of one row."""
 
-    Args:
-        table: the table's key.
-        row: the row's key.
-        seed: of all its stages.
-        chain: names of all its runs that are complete, parents before children. Rows can share runs.
-        error: why a stage failed.
-        log: of the stage that failed, a path within the folder of runs.
-    """
-
-    table: str
-    row: str
-    seed: int
-    chain: tuple[str, ...] = ()
+    table: str  # the table's key
+    row: str  # the row's key
+    seed: int  # of all its stages
+    chain: tuple[str, ...] = ()  # names of all its runs that are complete, parents before children. Rows can share runs
     error: str | None = None
-    log: str | None = None
+    log: str | None = None  # of the stage that failed, a path within the folder of runs
 
     @property
     def evaluation(self) -> str | None:
@@ -52,26 +43,18 @@ class RecordedRun:
 class Record:
     """Everything that one preset ran: the last run of every table.
 
-    Args:
-        preset: its name.
-        start: start weights as they were called.
-        data: folder of the data as it was called, or a tasks file.
-        notes: warnings that belong next to the scores.
-        tables: what was run.
-        runs: one for each seed of each row, in the tables' order. Rows without a recipe have none.
-        format_version: of the runs.
-
     Raises:
         ValueError: a run of a row that no table has.
     """
 
     preset: str
-    start: str
-    data: str
-    notes: tuple[str, ...]
-    tables: tuple[Table, ...]
+    start: str  # start weights as they were called
+    data: str  # folder of the data as it was called, or a tasks file
+    notes: tuple[str, ...]  # warnings that belong next to the scores
+    tables: tuple[Table, ...]  # what was run
+    # one for each seed of each row, in the tables' order. Rows without a recipe have none
     runs: tuple[RecordedRun, ...]
-    format_version: int = FORMAT_VERSION
+    format_version: int = FORMAT_VERSION  # of the runs
 
     def __post_init__(self) -> None:
         rows = {(table.key, row.key) for table in self.tables for row in table.rows}

@@ -19,18 +19,12 @@ OWN_TASKS: Final = "tasks"
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table.
+    """One line of a table."""
 
-    Args:
-        key: identifies the row within its table; stable, short, ASCII.
-        label: its name for readers; nothing else depends on it.
-        point: its parameters; empty if rows do not differ by parameters.
-        published: the paper's scores by column; columns without a score are missing.
-    """
-
-    key: str
-    label: str
-    point: Point = field(default_factory=dict)
+    key: str  # identifies the row within its table; stable, short, ASCII
+    label: str  # its name for readers; nothing else depends on it
+    point: Point = field(default_factory=dict)  # its parameters; empty if rows do not differ by parameters
+    # the paper's scores by column; columns without a score are missing
     published: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -54,27 +48,19 @@ def _text(value: Value) -> str:
 class Table:
     """Rows that are compared with each other.
 
-    Args:
-        key: how the command line calls it: 1 to 10 for the report's tables, else a name.
-        title: what is compared.
-        note: what a reader must know about the rows.
-        rows: with different keys and different labels.
-        reference: key of the row that the others are compared with.
-        columns: the tasks that rows are scored on.
-        groups: means of columns by name. Several columns without groups have one mean, `overall`.
-        kind: shown as a table or as curves over the epochs. Simulations have no scores; the study's page shows them.
-
     Raises:
         ValueError: two rows have the same key or label, or no row has the reference's key.
     """
 
-    key: str
+    key: str  # how the command line calls it: 1 to 10 for the report's tables, else a name
     title: str
-    note: str
-    rows: tuple[Row, ...]
-    reference: str | None = None
-    columns: tuple[str, ...] = MAIN_TASKS
+    note: str  # what a reader must know about the rows
+    rows: tuple[Row, ...]  # with different keys and different labels
+    reference: str | None = None  # key of the row that the others are compared with
+    columns: tuple[str, ...] = MAIN_TASKS  # the tasks that rows are scored on
+    # means of columns by name. Several columns without groups have one mean, `overall`
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # shown as a table or as curves over the epochs. Simulations have no scores; the study's page shows them
     kind: TableKind = "table"
 
     def __post_init__(self) -> None:

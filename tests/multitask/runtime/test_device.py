@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from minbert.errors import InputError
-from multitask.cli.main import main
 from multitask.runtime import distributed
 from multitask.runtime.device import generator_states, restore_generators, start
 
@@ -39,11 +38,3 @@ def test_restored_generators_draw_the_same_numbers():
     drawn = torch.rand(3)
     restore_generators(states)
     assert torch.equal(torch.rand(3), drawn)
-
-
-@pytest.mark.skipif(torch.backends.mps.is_available(), reason="this machine has MPS")
-def test_the_command_says_why_there_is_no_mps(tiny_encoder, tmp_path, capsys):
-    (tmp_path / "sentences.txt").write_text("One sentence.\n")
-    paths = [str(tmp_path / "sentences.txt"), str(tmp_path / "out.npy")]
-    assert main(["embed", *paths, "--model", str(tiny_encoder), "--device", "mps"]) == 2
-    assert "--device mps: " in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import ast
 from collections import Counter
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -33,6 +34,7 @@ SEEDED_ELSEWHERE = {  # what draws from torch's global generator, whose state a 
 }
 
 
+@cache
 def calls() -> list[tuple[Path, ast.Call, str]]:
     """Every call in the code, with the called function's last name."""
     found = []
