@@ -35,10 +35,6 @@ def load_weights(config: BertConfig, path: Path) -> dict[str, Tensor]:
     The tensors of prediction heads are ignored. Without a pooler (checkpoints of masked language models have none), a
     new one is initialised at random from a fixed seed, with a warning.
 
-    Args:
-        config: the encoder's shape.
-        path: a weights file with Hugging Face's tensor names.
-
     Raises:
         InputError: tensors are missing, unexpected or misshaped, and one message lists them; or a weight is not finite.
     """
@@ -70,14 +66,7 @@ def load_weights(config: BertConfig, path: Path) -> dict[str, Tensor]:
 def save_weights(
     config: BertConfig, state: Mapping[str, Tensor], path: Path, head: Mapping[str, Tensor] | None = None
 ) -> None:
-    """Write the state dict of a `BertModel` as a safetensors file with Hugging Face's names, atomically.
-
-    Args:
-        config: the encoder's shape.
-        state: its state dict.
-        path: the file to write.
-        head: further tensors, written under the names given.
-    """
+    """Write the state dict of a `BertModel`, and `head` under its own names, as safetensors, atomically."""
     tensors = dict(head or {})
     taken: dict[str, int] = {}  # rows of our tensor that have been written
     for stored in _stored_tensors(config):

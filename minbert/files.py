@@ -85,10 +85,6 @@ def read_text(path: Path) -> str:
 def read_json(path: Path, kind: type = object) -> Any:
     """Parse a JSON file.
 
-    Args:
-        path: the file.
-        kind: type of the whole, such as `dict`.
-
     Raises:
         InputError: the file does not exist, is too large, is not UTF-8, is not JSON, or holds something else.
     """
@@ -112,10 +108,6 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def read_arrays(path: Path, *names: str) -> "dict[str, NDArray[Any]]":
     """Read arrays of an .npz file, without pickles.
-
-    Args:
-        path: the file.
-        names: of the arrays; all if none is given.
 
     Raises:
         InputError: the file or an array is missing or damaged.

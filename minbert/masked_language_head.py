@@ -58,13 +58,5 @@ class MaskedLanguageHead(nn.Module):
         return {NAMES[name][family]: tensor for name, tensor in self.state_dict().items()}
 
     def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
-        """Scores of every vocabulary entry for each token.
-
-        Args:
-            hidden: hidden states of the tokens, [tokens, hidden].
-            word_embeddings: the encoder's word embeddings, [vocabulary, hidden].
-
-        Returns:
-            [tokens, vocabulary].
-        """
+        """Hidden states [tokens, hidden], word embeddings [vocabulary, hidden] -> scores [tokens, vocabulary]."""
         return linear(self.norm(gelu(self.transform(hidden))), word_embeddings, self.bias)

@@ -83,12 +83,9 @@ def _field_docstrings(module: str) -> dict[str, dict[str, str]]:
 
 
 def read_as(kind: Any, text: str, place: object = "") -> Any:
-    """The value of a type (a dataclass, `list[str]` and so on) that a JSON text holds.
+    """The value of a type (a dataclass, `list[str]` and so on) that a JSON text from `place` holds.
 
-    Args:
-        kind: the type. Nothing is converted: "3" is no number.
-        text: JSON.
-        place: where the text is from, for errors.
+    Nothing is converted: "3" is no number.
 
     Raises:
         InputError: not JSON, a value of another type or out of range, a missing or an unknown field.

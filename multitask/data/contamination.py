@@ -127,11 +127,7 @@ class TrainedOn:
 
     @classmethod
     def of_rows(cls, columns: Sequence[Hashes]) -> Self:
-        """Rows of one or more sentences. The first column makes pairs with each other column.
-
-        Args:
-            columns: hashes of each column's sentences, [rows].
-        """
+        """Hashes of columns of sentences, [rows] each. The first column makes pairs with each other column."""
         first, *others = columns
         pairs = [np.empty(0, np.uint64), *(_hash_pairs(first, other) for other in others)]
         return cls(np.unique(np.concatenate(columns)), np.unique(np.concatenate(pairs)))

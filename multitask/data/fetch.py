@@ -28,25 +28,15 @@ TRANSIENT = {408, 429, 500, 502, 503, 504}  # HTTP statuses after which another 
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """One file of a published data set.
+    """One file of a published data set."""
 
-    Args:
-        name: the data set that the file belongs to.
-        terms: terms of use of the data set.
-        file: name in the destination folder.
-        url: where the file is published, at a fixed revision.
-        kind: kind of checksum: SHA-256 of the bytes, or git's blob id (SHA-1 of a header with the size, and the bytes).
-        checksum: hex digits.
-        size: in bytes, or None if unknown.
-    """
-
-    name: str
-    terms: str
-    file: str
-    url: str
-    kind: Literal["sha256", "git_blob"]
-    checksum: str
-    size: int | None
+    name: str  # of the data set that the file belongs to
+    terms: str  # of use of the data set
+    file: str  # name in the destination folder
+    url: str  # at a fixed revision
+    kind: Literal["sha256", "git_blob"]  # git's blob id: SHA-1 of a header with the size, and the bytes
+    checksum: str  # hex digits
+    size: int | None  # in bytes, if known
 
 
 def load_sources() -> list[PublishedFile]:
@@ -69,17 +59,7 @@ def fetch(
     timeout_seconds: float = 30.0,
     pause_seconds: float = 1.0,
 ) -> list[Path]:
-    """Download the files that the folder does not contain yet.
-
-    Args:
-        sources: the published files.
-        destination: folder; it is created if it does not exist.
-        names: the wanted data sets; None for all.
-        timeout_seconds: an attempt fails after this many seconds without an answer from the server.
-        pause_seconds: pause before the second attempt; it doubles before each further attempt.
-
-    Returns:
-        Paths of the wanted files, in the order of `sources`.
+    """Download files of the named data sets (None: all) that the folder does not contain yet; returns all their paths.
 
     Raises:
         InputError: a name is unknown, the folder contains a file of the same name with other content, the server

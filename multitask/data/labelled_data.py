@@ -22,14 +22,7 @@ class LabelledData:
 
     @classmethod
     def tokenised(cls, examples: Examples, tokenizer: Tokenizer, max_length: int | None, joint: bool) -> "LabelledData":
-        """Tokenise examples; a warning counts the texts that are cut.
-
-        Args:
-            examples: to tokenise.
-            tokenizer: the start weights' tokenizer.
-            max_length: cut sentences to this many tokens; None for the encoder's limit.
-            joint: encode the two sentences of a pair as one input.
-        """
+        """Tokenise examples, pairs as one input if `joint`; a warning counts the texts that are cut."""
         if joint and len(examples.sentences) == 2:
             first, second = examples.sentences
             columns = [tokenise(first, tokenizer, max_length, second)]

@@ -33,25 +33,14 @@ NEWS_FILE = "news.txt"
 
 @dataclass(frozen=True)
 class Texts:
-    """Unlabelled rows.
+    """Unlabelled rows."""
 
-    Args:
-        columns: one list of texts per sentence of a row.
-        dropped: number of rows left out because a sentence is empty.
-    """
-
-    columns: list[list[str]]
-    dropped: int
+    columns: list[list[str]]  # of each sentence of a row
+    dropped: int  # number of rows left out because a sentence is empty
 
 
 def read_texts(path: Path, layout: Layout, limit: int | None = None, on_problem: OnProblem = refuse) -> Texts:
-    """Read unlabelled rows; a file compressed by its suffix (.gz) too.
-
-    Args:
-        path: the file.
-        layout: of its rows.
-        limit: stop after this many rows; those that are left out do not count.
-        on_problem: called with the problem of each malformed row, which is then left out; the default raises the first.
+    """Read at most `limit` usable rows without labels; a file compressed by its suffix (.gz) too.
 
     Raises:
         InputError: the file is missing, has no usable row up to the limit, lacks a column, or is not UTF-8; with the

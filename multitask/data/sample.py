@@ -17,9 +17,6 @@ FOLDERS = ("sample", "own")
 def copy_sample(folder: Path) -> list[Path]:
     """Write the course's sample files to `folder/sample` and the example of a tasks file to `folder/own`.
 
-    Returns:
-        The two folders.
-
     Raises:
         InputError: one of them exists already, or the package was installed without its data.
         DiskFullError: the disk is full.

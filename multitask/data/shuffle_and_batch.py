@@ -51,14 +51,7 @@ def rows_from(size: int, first: int, take: int, seed: int, source: str) -> Rows:
 def batches_of_similar_length(
     rows: Rows, lengths: NDArray[np.int64], batch_size: int, order: np.random.Generator
 ) -> list[Rows]:
-    """Cut shuffled rows into batches of similar length, in random order. One batch may be smaller: the remainder.
-
-    Args:
-        rows: row numbers, shuffled.
-        lengths: number of tokens of each row of the set.
-        batch_size: rows in a batch.
-        order: draws the order of the batches.
-    """
+    """Cut shuffled rows into batches of similar length, in random order. One batch may be smaller: the remainder."""
     stretch = batch_size * BATCHES_PER_STRETCH
     batches = []
     for start in range(0, len(rows), stretch):

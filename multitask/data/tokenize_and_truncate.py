@@ -56,14 +56,7 @@ def tokenise(
     max_length: int | None,
     second: Sequence[str] | None = None,
 ) -> Tokens:
-    """Tokenise and truncate texts, or load their tokens from the cache.
-
-    Args:
-        texts: one text per row.
-        tokenizer: the start weights' tokenizer.
-        max_length: cut to this many tokens; None for the encoder's limit.
-        second: second texts, for joint encodings `[CLS] text [SEP] second [SEP]`.
-    """
+    """Tokenise and truncate texts (with second ones: `[CLS] text [SEP] second [SEP]`), or load their cached tokens."""
     length = tokenizer.max_length if max_length is None else max_length
     hashes = [_hash(column) for column in (texts, second) if column is not None]
     identity = (FORMAT, hashes, tokenizer.fingerprint(), length)

@@ -92,13 +92,7 @@ def resolve_pooling(pooling: Pooling, folder: Path) -> PoolingMethod:
 
 
 def write_pooling(folder: Path, pooling: PoolingMethod, width: int) -> None:
-    """Write the file that `stored_pooling` reads, in the format that every version of sentence-transformers knows.
-
-    Args:
-        folder: of the model.
-        pooling: to record.
-        width: size of the embeddings.
-    """
+    """Write the file that `stored_pooling` reads, in the format that every version of sentence-transformers knows."""
     settings = {
         "word_embedding_dimension": width,
         "pooling_mode_cls_token": pooling == "cls",

@@ -239,10 +239,6 @@ def tasks_to_score(model: MultitaskModel, folder: Path) -> dict[str, Task]:
     """The model's tasks by name, as its outputs are scored: cosines of an encoder without heads are not cut to a range.
 
     They are not cut in pre-training and on the STS tasks either.
-
-    Args:
-        model: from `load_model`.
-        folder: from which it was loaded.
     """
     if (folder / DESCRIPTION).is_file():
         return model.tasks
@@ -281,14 +277,7 @@ def predict_rows(
     tasks: Sequence[str] | None = None,
     runtime: Runtime | None = None,
 ) -> dict[str, list[Prediction]]:
-    """See `MultitaskModel.predict_all`.
-
-    Args:
-        model: in eval mode.
-        rows: sentences or pairs.
-        tasks: names of tasks.
-        runtime: device and precision; by default those that the model was loaded with.
-    """
+    """`MultitaskModel.predict_all` of sentences or pairs, with another device or precision if `runtime` is given."""
     estimates = estimate_rows(model, rows, tasks, runtime)
     return {name: interpret(model.tasks[name], values) for name, values in estimates.items()}
 

@@ -70,14 +70,7 @@ def why_not_minbert(folder: Path) -> str | None:
 
 
 class SentenceTransformersEncoder:
-    """A `SentenceTransformer` as an encoder.
-
-    Args:
-        name: a folder or a hub id, as errors name it.
-        model: the model, on the runtime's device.
-        runtime: device and precision.
-        fingerprint: hash of the model's files and of the pooling that was set.
-    """
+    """A `SentenceTransformer` as an encoder."""
 
     def __init__(self, name: str, model: Any, runtime: Runtime, fingerprint: str) -> None:
         self.name = name
@@ -96,14 +89,6 @@ class SentenceTransformersEncoder:
         reason: str = "",
     ) -> Self:
         """Load a sentence-transformers folder, or a transformers model with mean pooling.
-
-        Args:
-            name: a folder or a hub id.
-            revision: branch, tag or commit of a hub id.
-            pooling: replaces the model's own, unless it is `auto`.
-            device: where to compute.
-            precision: of matrix products.
-            reason: why sentence-transformers is needed; part of the error message if it is not installed.
 
         Raises:
             InputError: no such model, weights that exist only as a pickle, a model that needs its own code to run, or
@@ -145,14 +130,6 @@ class SentenceTransformersEncoder:
         self, sentences: str | Sequence[str], *, normalize: bool = False, show_progress: bool = False
     ) -> NDArray[np.float32]:
         """Embed sentences.
-
-        Args:
-            sentences: any number of texts, or one.
-            normalize: scale every embedding to length 1; some models always do so.
-            show_progress: show a progress bar when standard error is a terminal.
-
-        Returns:
-            [sentences, hidden] fp32, in the order given; [hidden] for one string.
 
         Raises:
             InputError: the model cannot compute the sentences, because its files do not fit together.

@@ -116,11 +116,6 @@ class Heads(nn.ModuleDict):
 def build_heads(tasks: list[Task], width: int, config: HeadsConfig) -> Heads:
     """One head for each task, by the task's name.
 
-    Args:
-        tasks: the tasks to predict.
-        width: size of the sentence embeddings.
-        config: shared layers, how pairs are read, sizes.
-
     Raises:
         InputError: heads should share layers, but do not read pairs as two embeddings.
     """

@@ -29,25 +29,15 @@ BINS = 5  # of the histogram of numbers
 
 @dataclass(frozen=True)
 class FileReport:
-    """What one file holds.
-
-    Args:
-        name: the file's name, after the task's name if it is declared in a tasks file.
-        rows: number of usable rows.
-        dropped: number of rows left out because a label or sentence is empty; in a text file, of blank lines.
-        repeated: number of rows with the same sentences as an earlier row, as contamination records compare them.
-        tokens: 50th percentile, 95th percentile and maximum of the tokens per sentence.
-        cut: share of the sentences that are longer than the maximal length.
-        labels: number of rows per label, or per interval of labels; empty without labels.
-    """
+    """What one file holds."""
 
     name: str
-    rows: int
-    dropped: int
-    repeated: int
-    tokens: tuple[int, int, int]
-    cut: float
-    labels: Mapping[str, int]
+    rows: int  # usable ones
+    dropped: int  # rows left out because a label or sentence is empty
+    repeated: int  # rows with the same sentences as an earlier row, as contamination records compare them
+    tokens: tuple[int, int, int]  # per sentence: 50th percentile, 95th percentile and maximum
+    cut: float  # share of the sentences that are longer than the maximal length
+    labels: Mapping[str, int]  # rows per label, or per interval of labels; empty without labels
 
 
 class DataReport:

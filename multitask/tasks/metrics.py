@@ -56,13 +56,7 @@ def matthews(confusion: NDArray[np.int64]) -> float:
 def multilabel_metrics(
     predictions: NDArray[np.bool_], scores: NDArray[np.float64], labels: NDArray[np.float32]
 ) -> dict[str, Any]:
-    """Macro F1, share of rows with all labels right, and mean average precision over the labels that occur.
-
-    Args:
-        predictions: [rows, labels].
-        scores: the labels' probabilities, [rows, labels].
-        labels: 0 or 1, [rows, labels].
-    """
+    """Macro F1, share of rows with all labels right, mean average precision of labels that occur; of [rows, labels]."""
     from sklearn.metrics import average_precision_score
 
     gold = labels > 0.5

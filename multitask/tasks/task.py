@@ -116,11 +116,7 @@ class Task(ABC):
         return source
 
     def declaration(self, tuned: bool = True) -> dict[str, Any]:
-        """What a trained model keeps of it, as JSON types: everything but where the rows come from.
-
-        Args:
-            tuned: whether to include what was chosen on the dev set.
-        """
+        """What a trained model keeps of it, as JSON types; what is chosen on the dev set only if `tuned`."""
         left_out = {*WHERE, *([] if tuned else TUNED)}
         fields = adapter(type(self)).dump_python(self, mode="json", exclude_defaults=True, exclude=left_out)
         return {"kind": self.kind, **fields}
