@@ -9,6 +9,7 @@ from typing import Any
 
 from multitask.data.problems import checked
 from multitask.data.read_unlabelled_files import PAIRS, TRIPLETS
+from multitask.data.tables import Source
 from multitask.evaluation.suite_sets import SETS
 from multitask.runs.run_hash import hash_of_file
 from multitask.tasks.declarations import chosen_tasks, default_tasks, files_folder, load_tasks
@@ -28,13 +29,17 @@ def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
             **task.declaration(),
             "dialect": task.dialect.changed(),
             "weight": task.weight,
-            "splits": [
-                source and [source.split, source.dialect and source.dialect.changed()]
-                for source in (task.train, task.dev, task.test)
-            ],
+            "splits": [_format(source) for source in (task.train, task.dev, task.test)],
         }
         for task in tasks
     ]
+
+
+def _format(source: Source | None) -> list[Any] | None:
+    """A source's split and dialect; None if it names neither, so that a test file of no format changes no key."""
+    if source is None or not (source.split or source.dialect):
+        return None
+    return [source.split, source.dialect and source.dialect.changed()]
 
 
 def rows_of(tasks: Iterable[Task], split: Split) -> dict[str, str | None]:
