@@ -92,16 +92,19 @@ def predict_file(
             for columns, together in groups.items():
                 texts = [_texts(table, number, row, columns) for number, row in block]
                 empty |= {n for (n, _), row in zip(block, texts, strict=True) if not all(map(str.strip, row))}
-                for name, found in predict_rows(model, texts, together, runtime).items():
-                    task = model.tasks[name]
-                    for row, prediction in zip(rows, found, strict=True):
-                        row.update(zip(added[name], added_values(task, prediction, probabilities), strict=True))
+                for name, answers in predict_rows(model, texts, together, runtime).items():
+                    _add(rows, added[name], [added_values(model.tasks[name], a, probabilities) for a in answers])
             write(rows)
             count += len(rows)
             bar.update(len(rows))
     unit = "line" if table.by_line else "row"
     warn_incomplete(table.name, "predicted", "with an empty text", len(empty), sorted(empty)[:5], unit)
     return count
+
+
+def _add(rows: Sequence[Row], columns: Sequence[str], values: Sequence[Sequence[Any]]) -> None:
+    for row, added in zip(rows, values, strict=True):
+        row.update(zip(columns, added, strict=True))
 
 
 def _check_header(table: Table, new: Sequence[str]) -> None:

@@ -15,7 +15,6 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from minbert.config import BertConfig
-from minbert.download_checkpoint import BUNDLED
 from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
@@ -107,15 +106,6 @@ def test_sentence_transformers_has_the_same_vectors(encoder, tmp_path, normalize
     back = load_encoder(tmp_path / "out", **EXACT)
     assert isinstance(back, SentenceEncoder)
     np.testing.assert_array_equal(back.encode(SENTENCES), encoder.encode(SENTENCES))
-
-
-def test_the_bundled_model_leaves_as_it_came(tmp_path):
-    from sentence_transformers import SentenceTransformer
-
-    bundled = SentenceEncoder.load(BUNDLED, **EXACT)
-    export_sentence_transformers(bundled, tmp_path / "out", "", True, NOTHING)
-    ours = bundled.encode(SENTENCES, normalize=True)
-    np.testing.assert_allclose(SentenceTransformer(str(tmp_path / "out")).encode(SENTENCES), ours, atol=1e-5)
 
 
 def embeddings_of_onnx(folder: Path, sentences: list[str]) -> np.ndarray:
