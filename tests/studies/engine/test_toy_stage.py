@@ -41,6 +41,7 @@ STAGE = register(
 
 GRID = """
 import json
+import sys
 from pathlib import Path
 
 from multitask.cli.main import main
@@ -63,7 +64,7 @@ compute_grid(grid, Engine(), lambda results: None)
 planned.append(plan(grid))
 results = sorted(json.loads(path.read_text()) for path in Path("runs").glob("toy-*/result.json"))
 print(json.dumps({"plans": planned, "results": results}))
-assert main(["toy", "--help-all"]) == main(["toy", "--factor", "7", "--runs", "by-hand"]) == 0
+sys.exit(main(["toy", "--help-all"]) or main(["toy", "--factor", "7", "--runs", "by-hand"]))
 """
 
 
