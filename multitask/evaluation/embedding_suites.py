@@ -1,7 +1,7 @@
 """Suites of tasks on frozen embeddings: similarity, transfer, retrieval, geometry; also scores on rows new to a model.
 
-A suite is an entry in `SUITES`: its data sets and how each is measured. A task is an entry in the lists of data sets in
-senteval_files.py and suite_sets.py.
+A suite is an entry in `SUITES`: its data sets and how each is measured. A task is an entry in the lists of
+suite_sets.py.
 """
 
 import time
@@ -18,9 +18,10 @@ from multitask.data.contamination import TrainedOn
 from multitask.evaluation.embedding_cache import EmbeddingTable, embed
 from multitask.evaluation.embedding_geometry import Geometry, geometry
 from multitask.evaluation.retrieval_scores import RetrievalScores, query_scores, retrieval_scores
-from multitask.evaluation.senteval_files import ClassificationData, DataSet, Mask, SimilarityData
+from multitask.evaluation.retrieval_sets import RetrievalData
+from multitask.evaluation.senteval_files import ClassificationData, Mask, SimilarityData
 from multitask.evaluation.sts_scores import StsScores, cosines, sts_scores
-from multitask.evaluation.suite_sets import SETS, RetrievalData, TaskSuite, missing_files
+from multitask.evaluation.suite_sets import SETS, DataSet, TaskSuite, missing_files
 from multitask.evaluation.training_overlap import ScoresWithOverlap
 from multitask.models.config import Pooling
 from multitask.models.sentence_encoder import Embedder, SentenceEncoder, load_encoder
@@ -51,7 +52,7 @@ class Measurement:
 class Suite:
     """Data sets and what is measured on each."""
 
-    sets: Sequence[DataSet[Any]]  # in the order of the columns of papers' tables
+    sets: Sequence[DataSet]  # in the order of the columns of papers' tables
     # maps a set's data, a table of its sentences' embeddings and a seed to the measurement
     measure: Callable[[Any, EmbeddingTable, int], Measurement]
     # selects the score that papers' tables show; None if there is no such score

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multitask.evaluation.embedding_cache import EmbeddingTable
+from multitask.evaluation.retrieval_sets import RetrievalData
 from multitask.evaluation.sts_scores import unit_vectors
-from multitask.evaluation.suite_sets import RetrievalData
 
 CUT = 10
 """Ranks that nDCG counts."""

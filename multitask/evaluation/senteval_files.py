@@ -7,11 +7,11 @@ line. As in SentEval, words are joined by one space, and a line without any word
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,24 +98,6 @@ def drawn(size: int, count: int) -> Mask:
     return rows
 
 
-Data = TypeVar("Data")
-
-
-@dataclass(frozen=True)
-class DataSet(Generic[Data]):
-    """One data set of the folder."""
-
-    name: str  # SentEval's name of the set
-    column: str  # its heading in the papers' tables
-    files: tuple[str, ...]  # paths within the data folder
-    # maps the files' full paths to the data; raises InputError for a malformed file
-    read: Callable[[Sequence[Path]], Data]
-
-    def paths(self, folder: Path) -> list[Path]:
-        """The files' full paths."""
-        return [folder / name for name in self.files]
-
-
 def _lines(path: Path, encoding: str) -> list[str]:
     if encoding == "utf-8":
         return [line.removesuffix("\n") for line in text_lines(path)] or [""]
@@ -179,7 +161,7 @@ def _similarity_data(rows: Iterable[tuple[str, str, float, str]], paths: Sequenc
     return SimilarityData((list(first), list(second)), np.array(gold, np.float64), np.array(subsets))
 
 
-def _read_sts(paths: Sequence[Path]) -> SimilarityData:
+def read_sts(paths: Sequence[Path]) -> SimilarityData:
     """An input file `STS.input.{subset}.txt` and a file of gold scores for each sub-set; empty scores are skipped."""
     rows = []
     for inputs, scores in zip(paths[::2], paths[1::2], strict=True):
@@ -199,7 +181,7 @@ def _read_sts(paths: Sequence[Path]) -> SimilarityData:
     return _similarity_data(rows, paths)
 
 
-def _read_sts_benchmark(paths: Sequence[Path]) -> SimilarityData:
+def read_sts_benchmark(paths: Sequence[Path]) -> SimilarityData:
     """Genre, file, year, number, score and two sentences; some releases add sources. There is no header."""
     rows = _rows(paths[0], 7, more=True)
     return _similarity_data(((row[5], row[6], _score(at, row[4], 0, 5), "test") for at, row in rows), paths)
@@ -224,7 +206,7 @@ def read_sick(paths: Sequence[Path]) -> SimilarityData:
     return _similarity_data(((row[1], row[2], _score(at, row[3], 1, 5), "test") for at, row in rows), paths)
 
 
-def _read_two_classes(paths: Sequence[Path]) -> ClassificationData:
+def read_two_classes(paths: Sequence[Path]) -> ClassificationData:
     """A file with the sentences of class 0 and one with those of class 1, for cross-validation."""
     classes = [_texts(path) for path in paths]
     labels = np.repeat(np.arange(len(classes)), [len(sentences) for sentences in classes])
@@ -237,7 +219,7 @@ def _classification_data(rows: Iterable[tuple[Sequence[str], int, str]]) -> Clas
     return ClassificationData(columns, np.array(labels, np.int64), np.array(splits))
 
 
-def _read_sst(paths: Sequence[Path]) -> ClassificationData:
+def read_sst(paths: Sequence[Path]) -> ClassificationData:
     """Train, dev and test files with a sentence and 0 or 1 on each line."""
     return _classification_data(
         ([sentence], _label(place, label, ("0", "1")), split)
@@ -249,7 +231,7 @@ def _read_sst(paths: Sequence[Path]) -> ClassificationData:
 TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 
 
-def _read_trec(paths: Sequence[Path]) -> ClassificationData:
+def read_trec(paths: Sequence[Path]) -> ClassificationData:
     """Train and test files with `CLASS:subclass question` on each line, in latin-1."""
     rows = []
     for path, split in zip(paths, ("train", "test"), strict=True):
@@ -263,36 +245,10 @@ def _read_trec(paths: Sequence[Path]) -> ClassificationData:
     return _classification_data(rows)
 
 
-def _read_mrpc(paths: Sequence[Path]) -> ClassificationData:
+def read_mrpc(paths: Sequence[Path]) -> ClassificationData:
     """Train and test files with a header, then Quality (1 for a paraphrase), two ids, two sentences."""
     return _classification_data(
         (row[3:5], _label(place, row[0], ("0", "1")), split)
         for path, split in zip(paths, ("train", "test"), strict=True)
         for place, row in _rows(path, 5, column="Quality")
     )
-
-
-def _sts_year(year: int, *subsets: str) -> DataSet[SimilarityData]:
-    folder = f"STS/STS{year}-en-test"
-    files = [f"{folder}/STS.{kind}.{subset}.txt" for subset in subsets for kind in ("input", "gs")]
-    return DataSet(f"STS{year}", f"STS{year}", tuple(files), _read_sts)
-
-
-STS_SETS: tuple[DataSet[SimilarityData], ...] = (
-    _sts_year(12, "MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
-    _sts_year(13, "FNWN", "headlines", "OnWN"),
-    _sts_year(14, "deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
-    _sts_year(15, "answers-forums", "answers-students", "belief", "headlines", "images"),
-    _sts_year(16, "answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
-    DataSet("STSBenchmark", "STS-B", ("STS/STSBenchmark/sts-test.csv",), _read_sts_benchmark),
-    DataSet("SICKRelatedness", "SICK-R", ("SICK/SICK_test_annotated.txt",), read_sick),
-)
-TRANSFER_SETS: tuple[DataSet[ClassificationData], ...] = (
-    DataSet("MR", "MR", ("MR/rt-polarity.neg", "MR/rt-polarity.pos"), _read_two_classes),
-    DataSet("CR", "CR", ("CR/custrev.neg", "CR/custrev.pos"), _read_two_classes),
-    DataSet("SUBJ", "SUBJ", ("SUBJ/subj.objective", "SUBJ/subj.subjective"), _read_two_classes),
-    DataSet("MPQA", "MPQA", ("MPQA/mpqa.neg", "MPQA/mpqa.pos"), _read_two_classes),
-    DataSet("SST2", "SST", tuple(f"SST/binary/sentiment-{split}" for split in ("train", "dev", "test")), _read_sst),
-    DataSet("TREC", "TREC", ("TREC/train_5500.label", "TREC/TREC_10.label"), _read_trec),
-    DataSet("MRPC", "MRPC", ("MRPC/msr_paraphrase_train.txt", "MRPC/msr_paraphrase_test.txt"), _read_mrpc),
-)

@@ -1,113 +1,77 @@
-"""The sets of each suite of frozen embeddings, and those of retrieval: sentences, and which of them mean the same.
-
-Every different sentence of a retrieval set is a document, and every sentence with a partner of the same meaning is a
-query. A query never finds itself. Imports no torch.
-"""
+"""The data sets of each suite of frozen embeddings, and how they are read. Imports neither torch nor numpy."""
 
 import logging
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from minbert.errors import InputError
-from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS, DataSet, drawn, read_sick
-from multitask.runtime.random_streams import generator
-
-DOCUMENTS_PER_QUERY = 10
-"""Documents that a sample keeps for each of its queries, in addition to the relevant ones."""
-SAME_MEANING = 4.0
-"""Relatedness (1 to 5) from which two sentences of SICK count as relevant to each other."""
+from multitask.runtime.lazy import function_named
 
 
 @dataclass(frozen=True)
-class RetrievalData:
-    """Queries, documents, and which documents are relevant to which query."""
+class DataSet:
+    """One data set of the folder."""
 
-    documents: list[str]  # different sentences, the queries among them
-    queries: NDArray[np.int64]  # place of each query among the documents, [queries]
-    # places of the documents that are relevant to each query, never the query itself
-    relevant: tuple[tuple[int, ...], ...]
+    name: str  # SentEval's name of the set
+    column: str  # its heading in the papers' tables
+    files: tuple[str, ...]  # paths within the data folder
+    reader: str  # `module:function` of this package, from the files' full paths to the data
 
-    @classmethod
-    def of_pairs(cls, pairs: Iterable[tuple[str, str, bool]], source: str) -> "RetrievalData":
-        """Every sentence of a pair that means the same is a query for the other one; all sentences are documents.
+    def paths(self, folder: Path) -> list[Path]:
+        """The files' full paths."""
+        return [folder / name for name in self.files]
 
-        Args:
-            pairs: two sentences, and whether they mean the same.
-            source: of the pairs, for errors.
-
-        Raises:
-            InputError: no two different sentences mean the same.
-        """
-        places: dict[str, int] = {}
-        partners: dict[int, set[int]] = defaultdict(set)
-        for first, second, same in pairs:
-            one, other = (places.setdefault(text, len(places)) for text in (first, second))
-            if same and one != other:
-                partners[one].add(other)
-                partners[other].add(one)
-        if not partners:
-            raise InputError(f"{source}: no two sentences mean the same; retrieval has nothing to find")
-        queries = sorted(partners)
-        return cls(list(places), np.array(queries), tuple(tuple(sorted(partners[query])) for query in queries))
-
-    @property
-    def scored_columns(self) -> tuple[list[str]]:
-        """The queries' sentences."""
-        return ([self.documents[place] for place in self.queries],)
-
-    @property
-    def sentences(self) -> list[str]:
-        """All sentences that are embedded."""
-        return self.documents
-
-    def sampled(self, limit: int) -> "RetrievalData":
-        """At most `limit` queries, what is relevant to them, and ten other documents a query; always the same ones."""
-        rows = np.flatnonzero(drawn(len(self.queries), limit))
-        needed = {*self.queries[rows].tolist(), *(place for row in rows for place in self.relevant[row])}
-        order = generator(0, "documents of a suite", len(self.documents)).permutation(len(self.documents))
-        others = [int(place) for place in order if place not in needed][: DOCUMENTS_PER_QUERY * limit]
-        kept = sorted({*needed, *others})
-        place_of = {old: new for new, old in enumerate(kept)}
-        relevant = tuple(tuple(place_of[place] for place in self.relevant[row]) for row in rows)
-        queries = np.array([place_of[place] for place in self.queries[rows].tolist()])
-        return RetrievalData([self.documents[place] for place in kept], queries, relevant)
+    def read(self, paths: Sequence[Path]) -> Any:
+        """The data in the files. Raises InputError for a malformed file."""
+        return function_named(f"{__package__}.{self.reader}")(paths)
 
 
-def _read_quora(paths: Sequence[Path]) -> RetrievalData:
-    """The course's dev pairs of Quora questions; duplicates are relevant to each other."""
-    from multitask.tasks.declarations import load_tasks  # imports torch
-    from multitask.tasks.read_examples import load_rows
-
-    rows = load_rows(load_tasks(paths[0].parent)["paraphrase"], "dev", labelled=True)
-    assert rows.labels is not None, "labelled rows have labels"
-    return RetrievalData.of_pairs(zip(*rows.sentences, rows.labels == 1, strict=True), str(paths[0]))
+def _sts_year(year: int, *subsets: str) -> DataSet:
+    folder = f"STS/STS{year}-en-test"
+    files = [f"{folder}/STS.{kind}.{subset}.txt" for subset in subsets for kind in ("input", "gs")]
+    return DataSet(f"STS{year}", f"STS{year}", tuple(files), "senteval_files:read_sts")
 
 
-def _read_sick(paths: Sequence[Path]) -> RetrievalData:
-    pairs = read_sick(paths)
-    return RetrievalData.of_pairs(zip(*pairs.columns, pairs.gold >= SAME_MEANING, strict=True), str(paths[0]))
-
-
-RETRIEVAL_SETS: tuple[DataSet[RetrievalData], ...] = (
-    DataSet("QuoraRetrieval", "Quora", ("quora-dev.csv",), _read_quora),
-    DataSet("SICKRetrieval", "SICK", ("SICK/SICK_test_annotated.txt",), _read_sick),
+STS_SETS: tuple[DataSet, ...] = (
+    _sts_year(12, "MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
+    _sts_year(13, "FNWN", "headlines", "OnWN"),
+    _sts_year(14, "deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
+    _sts_year(15, "answers-forums", "answers-students", "belief", "headlines", "images"),
+    _sts_year(16, "answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
+    DataSet("STSBenchmark", "STS-B", ("STS/STSBenchmark/sts-test.csv",), "senteval_files:read_sts_benchmark"),
+    DataSet("SICKRelatedness", "SICK-R", ("SICK/SICK_test_annotated.txt",), "senteval_files:read_sick"),
+)
+TRANSFER_SETS: tuple[DataSet, ...] = (
+    DataSet("MR", "MR", ("MR/rt-polarity.neg", "MR/rt-polarity.pos"), "senteval_files:read_two_classes"),
+    DataSet("CR", "CR", ("CR/custrev.neg", "CR/custrev.pos"), "senteval_files:read_two_classes"),
+    DataSet("SUBJ", "SUBJ", ("SUBJ/subj.objective", "SUBJ/subj.subjective"), "senteval_files:read_two_classes"),
+    DataSet("MPQA", "MPQA", ("MPQA/mpqa.neg", "MPQA/mpqa.pos"), "senteval_files:read_two_classes"),
+    DataSet(
+        "SST2",
+        "SST",
+        tuple(f"SST/binary/sentiment-{split}" for split in ("train", "dev", "test")),
+        "senteval_files:read_sst",
+    ),
+    DataSet("TREC", "TREC", ("TREC/train_5500.label", "TREC/TREC_10.label"), "senteval_files:read_trec"),
+    DataSet(
+        "MRPC", "MRPC", ("MRPC/msr_paraphrase_train.txt", "MRPC/msr_paraphrase_test.txt"), "senteval_files:read_mrpc"
+    ),
+)
+RETRIEVAL_SETS: tuple[DataSet, ...] = (
+    DataSet("QuoraRetrieval", "Quora", ("quora-dev.csv",), "retrieval_sets:read_quora"),
+    DataSet("SICKRetrieval", "SICK", ("SICK/SICK_test_annotated.txt",), "retrieval_sets:read_related"),
 )
 
 TaskSuite = Literal["sts", "transfer", "retrieval"]
-SETS: Mapping[TaskSuite, Sequence[DataSet[Any]]] = {
+SETS: Mapping[TaskSuite, Sequence[DataSet]] = {
     "sts": STS_SETS,
     "transfer": TRANSFER_SETS,
     "retrieval": RETRIEVAL_SETS,
 }
 
 
-def missing_files(sets: Sequence[DataSet[Any]], folder: Path) -> dict[str, str]:
+def missing_files(sets: Sequence[DataSet], folder: Path) -> dict[str, str]:
     """For each data set that lacks a file, the first one missing. A warning names them, unless all lack one."""
     absent = {entry.name: [path for path in entry.paths(folder) if not path.is_file()] for entry in sets}
     missing = {task: str(paths[0]) for task, paths in absent.items() if paths}

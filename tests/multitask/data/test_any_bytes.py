@@ -18,7 +18,7 @@ from minbert.files import read_arrays, read_toml
 from minbert.tokenizer import load_tokenizer
 from multitask.data.read_unlabelled_files import PAIRS, SENTENCES, TRIPLETS, read_texts
 from multitask.data.tables import Source, open_table
-from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS, DataSet
+from multitask.evaluation.suite_sets import STS_SETS, TRANSFER_SETS, DataSet
 from multitask.models.model_folder import stored_max_length
 from multitask.tasks.declarations import load_tasks
 from tests.conftest import ROOT
@@ -26,7 +26,7 @@ from tests.multitask.data.test_tables import NAMES, contents
 from tests.multitask.evaluation.folder import write_sts, write_transfer
 
 
-def read_set(entry: DataSet[Any], path: Path) -> object:
+def read_set(entry: DataSet, path: Path) -> object:
     folder = path.parents[len(Path(entry.files[0]).parts) - 1]
     return entry.read(entry.paths(folder))
 

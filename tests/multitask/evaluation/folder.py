@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from multitask.evaluation.senteval_files import STS_SETS
+from multitask.evaluation.suite_sets import STS_SETS
 
 WORDS = ("a", "the", "cat", "dog", "man", "woman", "child", "runs", "sleeps", "sings", "fast", "slowly", "red", "old")
 GOOD, BAD = ("superb", "charming"), ("dreadful", "boring")

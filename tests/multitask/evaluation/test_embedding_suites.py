@@ -17,7 +17,7 @@ from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
-from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS
+from multitask.evaluation.suite_sets import STS_SETS, TRANSFER_SETS
 from multitask.evaluation.training_overlap import ScoresWithOverlap
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows

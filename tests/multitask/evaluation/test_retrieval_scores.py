@@ -13,7 +13,8 @@ from multitask.evaluation.embedding_cache import EmbeddingTable
 from multitask.evaluation.embedding_suites import SUITES
 from multitask.evaluation.resampled_scores import resampled_scores
 from multitask.evaluation.retrieval_scores import query_scores, retrieval_scores
-from multitask.evaluation.suite_sets import RETRIEVAL_SETS, RetrievalData
+from multitask.evaluation.retrieval_sets import RetrievalData
+from multitask.evaluation.suite_sets import RETRIEVAL_SETS
 from tests.multitask.evaluation.folder import write, write_sts
 
 QUORA, SICK = RETRIEVAL_SETS

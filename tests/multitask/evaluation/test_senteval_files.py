@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from minbert.errors import InputError
-from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS, ClassificationData
+from multitask.evaluation.senteval_files import ClassificationData
+from multitask.evaluation.suite_sets import STS_SETS, TRANSFER_SETS
 from tests.multitask.evaluation.folder import write, write_sts, write_transfer
 
 SETS = {entry.name: entry for entry in (*STS_SETS, *TRANSFER_SETS)}

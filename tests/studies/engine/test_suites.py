@@ -16,8 +16,7 @@ from minbert.files import read_json
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
-from multitask.evaluation.senteval_files import STS_SETS, TRANSFER_SETS
-from multitask.evaluation.suite_sets import SETS
+from multitask.evaluation.suite_sets import SETS, STS_SETS, TRANSFER_SETS
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import evaluate_on_suites
