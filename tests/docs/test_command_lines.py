@@ -30,7 +30,3 @@ def test_documented_command_lines_are_accepted(line: str) -> None:
     given |= settings_of(given.pop("set", []), prog, options)
     values = {o.name: o.read(given[o.name]) if o.name in given else o.default for o in options}
     build(command.options, options, {name: "x" if value is MISSING else value for name, value in values.items()})
-
-
-def test_lines_are_found() -> None:
-    assert len(command_lines()) > 20

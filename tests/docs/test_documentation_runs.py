@@ -4,7 +4,6 @@ Outputs are compared without numbers, because other processors round differently
 """
 
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -22,15 +21,7 @@ def masked(text: str) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_block_says_whether_it_runs(page: Path) -> None:
-    for block in blocks(page):
-        assert block.kind in ("run", "not run", "file", "setup"), block.place
-
-
-def test_blocks_are_found() -> None:
-    # Commands of studies need real data and hours.
-    counts = Counter(block.kind for page in PAGES if page.parent.name != "studies" for block in blocks(page))
-    assert counts["run"] > 20
-    assert counts["not run"] < counts["run"]
+    assert all(block.kind for block in blocks(page))  # one that says nothing is a ValueError
 
 
 def test_hashes_are_masked_whatever_they_begin_with() -> None:
