@@ -84,7 +84,7 @@ def parser_of(prog: str, command: Command, page: str = "") -> argparse.ArgumentP
 
 
 def _add(group: "argparse._ActionsContainer", option: Option, shown: bool) -> None:
-    """Declare an option to argparse, which hands over what is no number as text."""
+    """Declare an option to argparse. Values that are not numbers arrive as text."""
     text = _help(option) if shown else argparse.SUPPRESS
     if option.kind is bool:
         group.add_argument(option.flag, action=argparse.BooleanOptionalAction, help=text)

@@ -7,7 +7,7 @@ from pydantic import Field
 from minbert.settings import settings
 
 MOST_HIDDEN = 65_536
-"""Bound of what is allocated on the word of a model's description."""
+"""Largest hidden size that a model's description may ask for, because memory is allocated for it."""
 Pooling = Literal["auto", "cls", "mean"]
 Sharing = Literal["separate", "shared_first_layer", "shared", "none"]
 PairInput = Literal["embeddings", "features", "joint"]

@@ -22,7 +22,7 @@ from multitask.tasks.task import Split, Task
 logger = logging.getLogger("multitask")
 
 STRATUM = 10
-"""Rows with equal labels: numbers that repeat less are grouped by tenths, and rarer sets of labels in one group."""
+"""Rows that a group needs. Numbers with fewer rows each on average form ten groups by size, rare sets of labels one."""
 
 
 def load_rows(task: Task, split: Split, labelled: bool | None = None) -> Examples:

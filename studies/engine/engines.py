@@ -104,7 +104,7 @@ def _logged_to(path: Path) -> Iterator[None]:
 
 
 class _Log(logging.FileHandler):
-    """A log on a disk that fails says nothing of it: the job's outcome is told anyway."""
+    """A job's log. If the disk fails, lines are lost; the job's outcome is reported all the same."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         if not isinstance(sys.exc_info()[1], OSError):
