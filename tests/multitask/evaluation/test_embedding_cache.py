@@ -1,7 +1,5 @@
 """Every different sentence is embedded once; processes can share the cache, and it returns the same values."""
 
-import subprocess
-import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +7,6 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.evaluation.embedding_cache import default_cache, embed
-from tests.conftest import ROOT
 from tests.multitask.evaluation.folder import BagOfWords
 
 SENTENCES = ["the cat", "a dog", "the cat", "birds sing", "a dog"]
@@ -46,12 +43,9 @@ def test_embeddings_that_are_not_finite_are_refused_and_not_kept(tmp_path):
     assert embed(BagOfWords(), SENTENCES, tmp_path).computed == 3
 
 
-def test_another_process_finds_the_embeddings(token_cache):
-    code = (
-        "from multitask.evaluation.embedding_cache import default_cache, embed\n"
-        "from tests.multitask.evaluation.folder import BagOfWords\n"
-        "embed(BagOfWords(name='process'), ['one', 'two'], default_cache())"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+def test_another_process_finds_the_embeddings(token_cache, processes):
+    process = processes.Process(target=embed, args=(BagOfWords(name="process"), ["one", "two"], default_cache()))
+    process.start()
+    process.join()
     assert default_cache().is_relative_to(token_cache)
     assert embed(BagOfWords(name="process"), ["two", "one"], default_cache()).computed == 0

@@ -66,9 +66,9 @@ CASES = pytest.mark.parametrize(("metric", "several"), ORACLES, ids=str)
 @CASES
 def test_resampled_scores_are_the_scores_of_the_drawn_examples(metric: Metric, several: bool) -> None:
     labels, predictions = outputs(metric, several)
-    found = resampled_scores(labels, predictions, metric, np.random.default_rng(7), 50, None if several else CLASSES)
-    assert found.shape == (50, MODELS)
-    for row, drawn in zip(found, np.random.default_rng(7).integers(EXAMPLES, size=(50, EXAMPLES)), strict=True):
+    found = resampled_scores(labels, predictions, metric, np.random.default_rng(7), 15, None if several else CLASSES)
+    assert found.shape == (15, MODELS)
+    for row, drawn in zip(found, np.random.default_rng(7).integers(EXAMPLES, size=(15, EXAMPLES)), strict=True):
         for score, guesses in zip(row, predictions[:, drawn], strict=True):
             with warnings.catch_warnings():  # scikit-learn warns of a constant
                 warnings.simplefilter("ignore")

@@ -42,7 +42,11 @@ def files(runs: Path) -> dict[str, bytes]:
     return {str(path.relative_to(runs)): path.read_bytes() for path in paths if path.name != "inputs.json"}
 
 
-def test_two_processes_give_the_same_bits_as_one(recipes: Recipes, computed: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", ["quick", pytest.param("tmp_path", id="with imports", marks=pytest.mark.slow)])
+def test_two_processes_give_the_same_bits_as_one(
+    start: str, request: pytest.FixtureRequest, recipes: Recipes, computed: Path, tmp_path: Path
+) -> None:
+    request.getfixturevalue(start)
     two = run_preset(two_rows(recipes), 1, options(tmp_path), Processes([None] * 2))
     assert not two.failures
     assert files(tmp_path) == files(computed)

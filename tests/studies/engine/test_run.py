@@ -5,7 +5,7 @@ import json
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -208,10 +208,10 @@ def test_an_evaluation_repeats_the_best_epochs_scores_and_keeps_its_predictions(
 
 @pytest.fixture(scope="module")
 def whole(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> tuple[Preset, Record, Path]:
-    """All tables, long ones shortened, computed; the slow test of the papers' preset has every row."""
+    """All tables, shortened, computed; the slow test of the papers' preset has every row."""
     runs = tmp_path_factory.mktemp("whole") / "runs"
     with small_shapes():
-        preset = preset_of(recipes, *map(shortened, all_experiments(recipes)))
+        preset = preset_of(recipes, *shortened(all_experiments(recipes)))
     return preset, run(preset, runs), runs
 
 
@@ -228,14 +228,22 @@ def small_shapes() -> Iterator[None]:
         yield
 
 
-def shortened(whole: Experiment) -> Experiment:
-    """The rows of a long table differ in one setting: some of them will do, but all that an ensemble unites."""
-    rows = whole.table.rows
-    if len(rows) <= 3 or "ensemble-dev" in whole.models:
-        return whole
-    kept = tuple(row for place, row in enumerate(rows) if place % 12 == 0 or row.key == whole.table.reference)
-    models = {row.key: whole.models[row.key] for row in kept}
-    return replace(whole, table=replace(whole.table, rows=kept), models=models)
+def shortened(experiments: Sequence[Experiment]) -> Iterator[Experiment]:
+    """Of every table the first row, and the first of each chain of stages; the rows of a table differ in a setting."""
+    chains: set[tuple[str, ...]] = set()
+    for whole in experiments:
+        table, models = whole.table, whole.models
+        if "ensemble-dev" not in models and table.kind == "table":
+            kept = []
+            for row in table.rows:
+                stages = tuple(node.stage for node in models[row.key].chain())
+                if not kept or stages not in chains:
+                    kept.append(row)
+                chains.add(stages)
+            models = {row.key: models[row.key] for row in kept}
+            reference = table.reference if table.reference in models else None
+            table = replace(table, rows=tuple(kept), reference=reference)
+        yield replace(whole, table=table, models=models)
 
 
 def test_rows_of_every_table_are_computed(whole: tuple[Preset, Record, Path]) -> None:
@@ -267,6 +275,7 @@ def test_runs_leave_what_the_study_reads(whole: tuple[Preset, Record, Path]) -> 
         assert [len(run.curve("similarity")) for run in runs] == [tables_of_losses.EPOCHS]
 
 
+@pytest.mark.usefixtures("few_resamples")
 def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(
     whole: tuple[Preset, Record, Path],
 ) -> None:
@@ -285,7 +294,7 @@ def test_the_presets_of_the_gradient_paper_run_to_their_end_in_small(
     views = replace(own.views, train_limit=32, probe_held_out=16)
     here = replace(recipes, masked=masked, views=views, losses=own.losses)
     chosen = load_preset(name).experiments
-    small = [shortened(e) for e in all_experiments(here) if e.table.key in {of.table.key for of in chosen}]
+    small = shortened([e for e in all_experiments(here) if e.table.key in {of.table.key for of in chosen}])
     record = run(preset_of(here, *small), tmp_path)
     assert [run_.error for _, run_ in record.failures] == []
     assert {run_.table for run_ in record.runs if run_.evaluation} == {of.table.key for of in chosen}

@@ -1,6 +1,7 @@
 """What pruned models say of SparseCSE: verdicts follow from the scores, and figures show them."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_a_missing_row_leaves_claims_untested(share: float, claimed: PresetResul
 
 def test_what_is_left_is_compared_with_random_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With few resamples, no p could stay below 5% when corrected for 90 differences."""
-    monkeypatch.setattr(run_results, "resampled_scores", resampled_scores)
+    monkeypatch.setattr(run_results, "resampled_scores", partial(resampled_scores, samples=5000))
     drawn = []
     monkeypatch.setattr(figures, "intervals", lambda panels, *_: drawn.append(panels))
 
