@@ -36,7 +36,7 @@ def test_random_shapes_equal_transformers(case):
 
 
 def test_real_weights_equal_transformers_on_sentences_of_mixed_length():
-    reference, (ids, types) = bundled_case(composed_sentences(12))
+    reference, (ids, types) = bundled_case(composed_sentences(6))
     assert_equal(reference, BertModel.from_pretrained(BUNDLED), (ids, types), (ids[3:], types[3:]))
 
 

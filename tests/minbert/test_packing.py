@@ -29,6 +29,7 @@ def small_model(config: BertConfig = CONFIG) -> BertModel:
 
 
 MODEL = small_model()
+WITHOUT_DROPOUT = small_model(replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
 
 
 def sentences_of(lengths: list[int]) -> list[np.ndarray]:
@@ -58,18 +59,16 @@ def gradients(model: BertModel, hidden: Tensor) -> list[Tensor]:
 
 @pytest.mark.parametrize("unpadded", [False, True], ids=["similar lengths", "equal lengths"])
 @pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training without dropout"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(lengths=mixed_lengths)
 @example(lengths=[1])
-@example(lengths=[1, 1, 1])
 @example(lengths=[7])
 @example(lengths=[5, 5, 5, 5])
 @example(lengths=[512, 1])
-@example(lengths=[512])
 @example(lengths=[3, 512, 1, 40, 41, 8, 9, 300])
 @example(lengths=[64, 64, 63, 63, 63, 12, 12, 2])
 def test_packed_equals_padded_in_values_and_gradients(training, unpadded, lengths):
-    model = small_model(replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)).train(training)
+    model = WITHOUT_DROPOUT.train(training)
     sentences = sentences_of(lengths)
     padded, packed = run_padded(model, sentences), run_packed(model, sentences, unpadded)
     assert (padded - packed).abs().max() < LIMIT
@@ -77,7 +76,7 @@ def test_packed_equals_padded_in_values_and_gradients(training, unpadded, length
         assert (theirs - ours).abs().max() < LIMIT * max(1, theirs.abs().max())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(lengths=mixed_lengths, data=st.data())
 def test_a_sentence_does_not_depend_on_the_others(lengths, data):
     sentences = sentences_of(lengths)
@@ -185,7 +184,7 @@ def test_token_types_reach_the_embeddings():
             assert (expected - found).abs().max() < LIMIT
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(size=st.integers(1, 12), seed=st.integers(0, 1000), data=st.data())
 def test_fill_and_collect_are_indexing(size, seed, data):
     count = data.draw(st.integers(1, size))

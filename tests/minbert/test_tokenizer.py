@@ -284,7 +284,7 @@ def test_the_courses_preprocessing_changes_no_ids_of_the_real_data(ours, shared_
     assert [sentence for sentence in changed if not re.search(r"Σ\b", sentence)] == []
 
 
-def test_only_the_first_million_characters_of_a_text_are_split(monkeypatch):
+def test_of_a_huge_text_only_the_first_characters_are_split(monkeypatch):
     tokenizer = load_tokenizer(BUNDLED)
     expected, backend, read = tokenizer.encode(["word " * 600])[0].tolist(), tokenizer.backend, []
 
@@ -294,6 +294,8 @@ def test_only_the_first_million_characters_of_a_text_are_split(monkeypatch):
 
     own = SimpleNamespace(enable_truncation=backend.enable_truncation, encode_batch_fast=encode)
     monkeypatch.setattr(tokenizer, "backend", own)
-    found = tokenizer.encode(["word " * 2_800_000, *["word " * 150_000] * 5])
+    monkeypatch.setattr("minbert.tokenizer.LONGEST_TEXT", 10_000)
+    monkeypatch.setattr("minbert.tokenizer.CHARACTERS_PER_CALL", 40_000)
+    found = tokenizer.encode(["word " * 28_000, *["word " * 1500] * 5])
     assert [ids.tolist() for ids in found] == [expected] * 6
-    assert read == [[2**20, 750_000, 750_000, 750_000, 750_000], [750_000]]
+    assert read == [[10_000, 7500, 7500, 7500, 7500], [7500]]

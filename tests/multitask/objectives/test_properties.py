@@ -85,7 +85,7 @@ def test_value_and_gradient_are_finite(objective: Objective, dtype: torch.dtype)
     noise=st.sampled_from([0.0, 1e-4, 1.0]),
     objective=st.sampled_from(ALL_OBJECTIVES),
 )
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 def test_any_batch_gives_finite_numbers(
     seed: int, pairs: int, dim: int, exponent: float, copies: int, noise: float, objective: Objective
 ) -> None:

@@ -2,23 +2,24 @@
 
 import os
 import platform
-import subprocess
-import sys
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from minbert.int8 import products_are_exact
+from multitask.runtime.device import start
+
+
+def look(path: Path) -> None:
+    """What a process without the instructions finds; oneDNN reads its setting when it is first used."""
+    os.environ["ONEDNN_MAX_CPU_ISA"] = "SSE41"
+    path.write_text(f"{start('cpu', 'auto').precision} {products_are_exact()}")
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the setting is for x86")
-def test_auto_is_fp32_and_int8_is_refused_where_instructions_are_hidden():
-    code = (
-        "from minbert.int8 import products_are_exact\n"
-        "from multitask.runtime.device import start\n"
-        "print(start('cpu', 'auto').precision, products_are_exact())"
-    )
-    hidden = os.environ | {"ONEDNN_MAX_CPU_ISA": "SSE41"}
-    ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=hidden, capture_output=True, text=True, check=True
-    )
-    assert ended.stdout == "fp32 False\n"
+def test_auto_is_fp32_and_int8_is_refused_where_instructions_are_hidden(processes: ForkServerContext, tmp_path: Path):
+    process = processes.Process(target=look, args=(tmp_path / "found",))
+    process.start()
+    process.join()
+    assert (tmp_path / "found").read_text() == "fp32 False"

@@ -22,7 +22,7 @@ from multitask.training.optimizer import Optimizer
 from .toy import needs
 
 CONFIG = FinetuneConfig(
-    MAIN_TASKS, epochs=2, batch_size=16, epoch_size=48, optimizer=OptimizerConfig(learning_rate=1e-3)
+    MAIN_TASKS, epochs=2, batch_size=6, epoch_size=18, optimizer=OptimizerConfig(learning_rate=1e-3)
 )
 WATCHED = ("cosine", "norm")
 
@@ -76,11 +76,9 @@ class Cut(Exception):  # noqa: N818
     """Stands for a kill."""
 
 
-@pytest.mark.parametrize(
-    "name", ["pcgrad", "uncertainty", "famo", "dwa", "gradvac", "graddrop", "nash_mtl", "annealed"]
-)
+@pytest.mark.parametrize("name", ["uncertainty", "famo", "dwa", "gradvac", "graddrop", "nash_mtl", "annealed"])
 def test_a_run_that_was_cut_ends_as_if_it_had_not_been(run, name, monkeypatch):
-    config = config_of(name, conflicts_every=2)
+    config = config_of(name, conflicts_every=2 if name == "annealed" else None)
     whole = run(config, "whole")
     original = Optimizer.step
 

@@ -69,7 +69,12 @@ Write = Callable[..., Path]
 def write_model(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Write:
     """Write a model folder: an encoder and heads, moved at random, then centred so that no class has all the rows."""
 
+    made: dict[tuple, Path] = {}
+
     def write(seed: int, heads=FEATURES, pooling="mean", tasks=TRAINED, encoder=tiny_encoder, folder=None, length=None):
+        folder = folder or tmp_path_factory.mktemp("model") / "model"
+        if known := made.get(key := (seed, heads, pooling, tasks, encoder, length)):
+            return shutil.copytree(known, folder)
         torch.manual_seed(seed)
         own = {name: COURSE_TASKS[name] for name in tasks}
         bert, tokenizer = BertModel.from_pretrained(str(encoder)), load_tokenizer(str(encoder))
@@ -82,8 +87,8 @@ def write_model(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.T
                     head = model.heads[task]
                     bias = head.bias if isinstance(head, BilinearHead) else head.mlp.second.bias
                     bias.sub_(torch.tensor(np.median(outputs(model, task, rows, CPU), axis=0)).view_as(bias))
-        folder = folder or tmp_path_factory.mktemp("model") / "model"
         model.save(folder)
+        made[key] = folder
         return folder
 
     return write

@@ -26,10 +26,10 @@ AVERAGED = OptimizerConfig(learning_rate=1e-3, ema_decay=0.7, layer_decay=0.5)
 BOTH = RegularisationConfig(smart_weight=1.0, r_drop_weight=1.0)
 FINETUNE = FinetuneConfig(epochs=2, batch_size=12, encoder_dropout=None, optimizer=FAST)
 PRETRAIN = PretrainConfig(batch_size=8, epochs=2, optimizer=FAST)
-FUSE = FuseConfig(replace(SUPERVISED, epochs=2, batch_size=12, train_limit=30, optimizer=FAST))
+FUSE = FuseConfig(replace(SUPERVISED, epochs=2, batch_size=6, train_limit=16, optimizer=FAST))
 CASES: dict[str, tuple[Any, Any]] = {
-    "finetune": (finetune, replace(FINETUNE, optimizer=AVERAGED, regularisation=BOTH, train_limit=30)),
-    "pretrain": (pretrain, replace(PRETRAIN, evaluate_every=2, chunk=3, mlm_weight=0.1, probe_every=2)),
+    "finetune": (finetune, replace(FINETUNE, optimizer=AVERAGED, regularisation=BOTH, batch_size=6, train_limit=16)),
+    "pretrain": (pretrain, replace(PRETRAIN, evaluate_every=3, chunk=3, mlm_weight=0.1, probe_every=3)),
     "mlm": (mlm, MlmConfig(batch_size=8, epochs=2, dev_share=0.2, evaluate_every=3, optimizer=FAST)),
     "fuse": (fuse, FUSE),
 }
