@@ -105,7 +105,8 @@ class Predict(Computing, _BestOn, _Data):
     """Predict the rows of a file: its columns are kept, and columns with predictions are added.
 
     Without --input, write the prediction files of the tasks' dev and test sets, in the order of the rows and in the
-    course's format; --data and --tasks-file are for these.
+    course's format; --data is for these. With --input, --tasks-file says how the file is written: encoding,
+    decimal mark, names of missing values, separator. Without it, the file is read as the training rows were.
     """
 
     model: Path = field(kw_only=True)

@@ -9,6 +9,7 @@ from multitask.cli.commands import Evaluate
 from multitask.data.contamination import TrainedOn
 from multitask.data.labelled_data import LabelledData
 from multitask.data.tables import Source
+from multitask.data.text_lines import suffixes
 from multitask.evaluation.calibration_and_errors import class_table, write_details
 from multitask.evaluation.embedding_cache import default_cache
 from multitask.evaluation.embedding_suite_pages import suite_text, write_suite
@@ -22,7 +23,7 @@ from multitask.models.model_folder import DESCRIPTION
 from multitask.models.multitask_model import MultitaskModel, load_model, tasks_for, tasks_to_score
 from multitask.runs.artefact import is_run, locate_model
 from multitask.runtime.device import start
-from multitask.tasks.declarations import load_tasks
+from multitask.tasks.declarations import load_tasks, task_named
 from multitask.tasks.read_examples import read_examples
 
 
@@ -84,9 +85,13 @@ def _rows(options: Evaluate, model: MultitaskModel, data: Path) -> dict[str, Lab
         return load_split(model, data, options.split, names, labelled=True)
     if len(names) > 1:
         raise InputError(f"--input needs --task: the model has {', '.join(names)}")
-    task = replace(model.tasks[names[0]], id=None, separator=options.separator)
+    task = replace(model.tasks[names[0]], id=None)
     task = replace(task, text=options.text or task.text, label=options.label or task.label)
-    return {task.name: tokenised(model, task.name, read_examples(task, Source(str(options.input)), labelled=True))}
+    declared = task_named(options.tasks_file, task.name) if options.tasks_file else task
+    dialect = declared.file_format.of_form(suffixes(options.input)[0])
+    dialect = replace(dialect, separator=options.separator or dialect.separator)
+    source = Source(str(options.input), dialect=dialect)
+    return {task.name: tokenised(model, task.name, read_examples(task, source, labelled=True))}
 
 
 def _evaluate_suite(options: Evaluate) -> None:

@@ -1,14 +1,16 @@
 """`multitask predict`: predictions for the rows of any file, or the course's prediction files."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from multitask.cli.commands import Predict
-from multitask.data.tables import Dialect
+from multitask.data.text_lines import suffixes
 from multitask.inference.data_of_run import data_for, replaced_files_named
-from multitask.inference.predict_file import Reading, predict_file
+from multitask.inference.predict_file import Reading, common_format, predict_file
 from multitask.inference.prediction_files import write_prediction_files
-from multitask.models.multitask_model import MultitaskModel
+from multitask.models.multitask_model import MultitaskModel, tasks_for
 from multitask.runs.artefact import locate_model
+from multitask.tasks.declarations import chosen_tasks
 
 
 def predict(options: Predict) -> None:
@@ -20,8 +22,17 @@ def _predict_input(options: Predict, source: Path) -> None:
     output = options.output or Path("-")
     folder = locate_model(options.model, best_on=options.best_on)
     model = MultitaskModel.load(folder, options.device, options.precision)
-    dialect = Dialect(options.separator, options.quotes, options.line_breaks)
-    reading = Reading(options.text, f".{options.input_format}", dialect)
+    form = f".{options.input_format}"
+    named = tasks_for(model, None, options.task)
+    declared = chosen_tasks(options.tasks_file, tuple(named)) if options.tasks_file else model.tasks
+    dialect = common_format([declared[n] for n in named], form if str(source) == "-" else suffixes(source)[0])
+    dialect = replace(
+        dialect,
+        separator=options.separator or dialect.separator,
+        quotes=options.quotes and dialect.quotes,
+        line_breaks=options.line_breaks or dialect.line_breaks,
+    )
+    reading = Reading(options.text, form, dialect)
     with replaced_files_named(output):
         predict_file(model, options.task, source, output, model.runtime, reading, options.probabilities, options.prefix)
     if output != Path("-"):

@@ -83,6 +83,14 @@ class Dialect:
             value = value.translate(EXCHANGED)  # 1.000 is a thousand there, and no number here
         return self.field(value)
 
+    def of_form(self, form: str) -> "Dialect":
+        """What holds for another file too, given its format as a suffix: only delimited text has all of it."""
+        if form == ".csv" or form not in FORMATS:
+            return self
+        if form in SEPARATORS:
+            return replace(self, separator=None)
+        return Dialect(decimal=self.decimal, missing=self.missing)
+
     def changed(self) -> dict[str, Any]:
         """What differs from the default."""
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
@@ -146,6 +154,11 @@ class Table:
         """File and row, as messages begin."""
         return f"{self.name}:{number}" if self.by_line else f"{self.name}: row {number}"
 
+    def refuse_repeated(self) -> None:
+        """Raise InputError if a named column occurs twice: a row has one value of a name."""
+        if twice := [column for column in self.columns if column and self.columns.count(column) > 1]:
+            raise InputError(f"{self.name}: column {plain(twice[0])} is there twice; rename one of them")
+
     def require(self, columns: Sequence[str]) -> None:
         """Raise InputError unless the table has each of these columns once."""
         for column in columns:
@@ -155,7 +168,7 @@ class Table:
                 there = f"the columns are {listed(named)}" if named else "the header names no columns"
                 if len(self.columns) == 1 and re.search("[,;|\t]", self.columns[0]):
                     there = (
-                        f"the only column is {quote(self.columns[0])}; set separator in the tasks file, or --separator"
+                        f"the only column is {quote(self.columns[0])}; set separator in the tasks file (--tasks-file)"
                     )
                 raise InputError(f"{self.name}: {found}; {there}")
 
@@ -258,7 +271,7 @@ def _split_rows(path: Path, dialect: Dialect, on_problem: OnProblem) -> Iterator
         except csv.Error as error:
             on_problem(
                 f"{path}:{line}: broken quoting ({error}); expected a field that starts with a quote to end with one, "
-                "and quotes inside it to be doubled (or set quotes = false in the tasks file)"
+                "and quotes inside it to be doubled (or set quotes = false in the tasks file (--tasks-file))"
             )
             continue
         if row is None:
@@ -266,7 +279,7 @@ def _split_rows(path: Path, dialect: Dialect, on_problem: OnProblem) -> Iterator
         if reader.line_num > line and not dialect.line_breaks:
             on_problem(
                 f"{path}:{line}: a quoted field goes on until line {reader.line_num}; close its quote, or set "
-                "line_breaks = true in the tasks file"
+                "line_breaks = true in the tasks file (--tasks-file)"
             )
         elif row:
             yield line, row

@@ -67,10 +67,12 @@ def _decode(raw: bytes, place: str, encoding: str, first: bool) -> str:
     except UnicodeDecodeError as error:
         raise InputError(
             f"{place}: byte 0x{body[error.start]:02x} at position {error.start + 1} of the line is not "
-            f"{encoding.upper()}; save the file as UTF-8, or set encoding in the tasks file"
+            f"{encoding.upper()}; save the file as UTF-8, or set encoding in the tasks file (--tasks-file)"
         ) from None
     if "\0" in text:
-        raise InputError(f"{place}: contains a NUL byte; save the file as UTF-8, or set encoding in the tasks file")
+        raise InputError(
+            f"{place}: contains a NUL byte; save the file as UTF-8, or set encoding in the tasks file (--tasks-file)"
+        )
     if "\r" in text and "\r" in text.removesuffix("\n").removesuffix("\r"):
         raise InputError(f"{place}: a carriage return within a line; end lines with LF or CRLF")
     return text

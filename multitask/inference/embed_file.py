@@ -1,5 +1,6 @@
 """Embeddings of a file, computed and written in blocks, so that the file may be larger than memory."""
 
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -10,11 +11,12 @@ from tqdm import tqdm
 from minbert.errors import InputError
 from minbert.files import atomic_file
 from multitask.data.problems import LOGGER, quote
-from multitask.data.tables import Source, open_table
+from multitask.data.tables import Row, Source, Table, open_table
 from multitask.data.text_lines import suffixes
 from multitask.models.sentence_encoder import Embedder
 
 SENTENCES_PER_BLOCK = 16384
+ADVICE = r"(; |, or | \(or )set \w+( = \w+)? in the tasks file \(--tasks-file\)\)?"
 
 
 def embed_file(encoder: Embedder, source: Path, output: Path, column: str | None, normalize: bool) -> tuple[int, int]:
@@ -53,10 +55,8 @@ def _sentences(source: Path, column: str | None, warn: bool = False) -> Iterator
     text_file = suffixes(source)[0] in ("", ".txt")
     if column is None and not text_file:
         raise InputError(f"{source}: a table; name the column of its sentences with --column")
-    table = open_table(Source(str(source)), form=".txt" if column is None else "")
-    table.require([column or "text"])
     blank = 0
-    for number, row in table.rows:
+    for table, number, row in _rows(source, column):
         text = row.get(column or "text")
         if not isinstance(text, str):
             raise InputError(f"{table.place(number)}: {column} is {quote(text)}; expected text")
@@ -65,4 +65,15 @@ def _sentences(source: Path, column: str | None, warn: bool = False) -> Iterator
         else:
             blank += 1
     if blank and warn:
-        LOGGER.warning("%s: skipped %d blank lines", source, blank)
+        LOGGER.warning("%s: skipped %d blank lines, so rows of the array are not line numbers", source, blank)
+
+
+def _rows(source: Path, column: str | None) -> Iterator[tuple[Table, int, Row]]:
+    """The table, and number and values of each row. Errors do not advise a tasks file, which has no part here."""
+    try:
+        table = open_table(Source(str(source)), form=".txt" if column is None else "")
+        table.require([column or "text"])
+        for number, row in table.rows:
+            yield table, number, row
+    except InputError as error:
+        raise InputError(re.sub(ADVICE, "", str(error))) from None

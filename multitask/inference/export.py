@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from minbert.errors import InputError
-from minbert.files import atomic_folder, write_json, write_text
+from minbert.files import atomic_folder, read_json, write_json, write_text
 from minbert.model import BertModel
 from multitask.data.contamination import TrainedOn
+from multitask.data.problems import listed
 from multitask.models.model_folder import write_pooling
 from multitask.models.pooling import PoolingMethod
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -42,7 +43,8 @@ def export_folder(folder: Path, trained_on: TrainedOn) -> Iterator[Path]:
     with atomic_folder(folder) as temporary:
         yield temporary
         replace(trained_on, unknown=tuple(map(without_folders, trained_on.unknown))).keep(temporary)
-        write_json(temporary / MARK, {"exported_by": f"minbert-multitask {version('minbert-multitask')}"})
+        by = f"minbert-multitask {version('minbert-multitask')}"
+        write_json(temporary / MARK, {"exported_by": by, "files": _files(temporary)})
 
 
 def check_output(folder: Path) -> None:
@@ -54,6 +56,15 @@ def check_output(folder: Path) -> None:
         raise InputError(f"{place}: the working folder is in it; expected another folder")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).is_file():
         raise InputError(f"{place}: has files and is no earlier export (no {MARK}); expected a new or empty folder")
+    if folder.is_dir() and (folder / MARK).is_file():
+        own = read_json(folder / MARK, dict).get("files")  # versions before 0.3 wrote no list
+        if own is not None and (others := sorted({*_files(folder)} - {*map(str, own), MARK})):
+            raise InputError(f"{place}: {listed(others, most=3)} would be removed; expected only files of an export")
+
+
+def _files(folder: Path) -> list[str]:
+    """Everything in a folder that is no folder, by its path in it."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
 
 
 def export_transformers(encoder: SentenceEncoder, folder: Path, trained_on: TrainedOn) -> None:

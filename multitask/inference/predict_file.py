@@ -4,7 +4,7 @@ The file is read, predicted and written in blocks, so it may be larger than memo
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,15 @@ import pyarrow
 from tqdm import tqdm
 
 from minbert.errors import InputError
-from multitask.data.problems import plain, quote, warn_incomplete
+from multitask.data.problems import quote, warn_incomplete
 from multitask.data.tables import Dialect, Row, Source, Table, open_table
 from multitask.data.text_lines import suffixes
 from multitask.data.write_tables import check_output, table_writer
 from multitask.models.multitask_model import MultitaskModel, predict_rows, tasks_for
-from multitask.models.predictions import added_columns, added_values
+from multitask.models.predictions import added_columns, added_values, text_of
 from multitask.runtime.device import Runtime
 from multitask.tasks.kinds import Labelled, MultiLabel
+from multitask.tasks.task import Task
 
 ROWS_PER_BLOCK = 8192
 STANDARD_INPUT = "/dev/stdin"
@@ -34,12 +35,12 @@ class Reading:
         columns: the columns of the sentences; empty: those that each task's declaration names. A text file has a
             sentence a line, or the two sentences of a pair with a tab between them.
         form: the format of standard input, as a suffix such as `.csv`.
-        dialect: of delimited text.
+        dialect: how it is written; None: as the tasks' own files are.
     """
 
     columns: tuple[str, ...] = ()
     form: str = ".txt"
-    dialect: Dialect = field(default_factory=Dialect)
+    dialect: Dialect | None = None
 
 
 def predict_file(
@@ -72,7 +73,8 @@ def predict_file(
     check_output(output)
     named = tasks_for(model, None, tasks)
     form = reading.form if str(source) == "-" else suffixes(source)[0]
-    table = open_table(Source(STANDARD_INPUT if str(source) == "-" else str(source)), reading.dialect, form=form)
+    dialect = reading.dialect or common_format([model.tasks[name] for name in named], form)
+    table = open_table(Source(STANDARD_INPUT if str(source) == "-" else str(source)), dialect, form=form)
     if form == ".txt" and model.tasks[named[0]].pair:
         table = _table_of_pairs(table)
     added = {name: added_columns(model.tasks[name], prefix, probabilities) for name in named}
@@ -102,6 +104,13 @@ def predict_file(
     return count
 
 
+def common_format(tasks: Sequence[Task], form: str) -> Dialect:
+    """How a file of a format is written, as far as the tasks' own declarations agree."""
+    first, *others = [task.file_format.of_form(form) for task in tasks]
+    same = {n: value for n, value in first.changed().items() if all(getattr(o, n) == value for o in others)}
+    return Dialect(**same)
+
+
 def _add(rows: Sequence[Row], columns: Sequence[str], values: Sequence[Sequence[Any]]) -> None:
     for row, added in zip(rows, values, strict=True):
         row.update(zip(columns, added, strict=True))
@@ -109,8 +118,9 @@ def _add(rows: Sequence[Row], columns: Sequence[str], values: Sequence[Sequence[
 
 def _check_header(table: Table, new: Sequence[str]) -> None:
     """Raise InputError if cells would be lost: a column has its name twice, or that of an added one."""
-    if twice := [column for column in table.columns if table.columns.count(column) > 1]:
-        raise InputError(f"{table.name}: column {plain(twice[0])} is there twice; rename one of them")
+    table.refuse_repeated()
+    if table.columns.count("") > 1:
+        raise InputError(f"{table.name}: two columns have no name; name them")
     if clash := sorted(set(new) & set(table.columns)):
         raise InputError(f"{table.name}: has the column {clash[0]} already; name the predictions with --prefix")
 
@@ -145,10 +155,12 @@ def _groups(
 
 
 def _texts(table: Table, number: int, row: Row, columns: tuple[str, ...]) -> list[str]:
+    texts = []
     for column in columns:
-        if not isinstance(value := row.get(column), str):
-            raise InputError(f"{table.place(number)}: {column} is {quote(value)}; expected text")
-    return [row[column] for column in columns]
+        if not isinstance(text := text_of(table.dialect.field(row.get(column))), str):
+            raise InputError(f"{table.place(number)}: {column} is {quote(text)}; expected text")
+        texts.append(text)
+    return texts
 
 
 def _types(model: MultitaskModel, table: Table, added: Mapping[str, Sequence[str]]) -> dict[str, Any]:

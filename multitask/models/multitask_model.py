@@ -21,6 +21,7 @@ from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
 from multitask.data.examples import Rows
 from multitask.data.labelled_data import LabelledData
+from multitask.data.problems import listed
 from multitask.data.tables import FRAME, table_of
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import HeadsConfig
@@ -151,10 +152,14 @@ class MultitaskModel(nn.Module):
             warn_of_empty_texts(rows)
             return predict_rows(self, rows, tasks)
         table, groups = table_of(rows), dict[tuple[str, ...], list[str]]()
-        for name in tasks_for(self, None, tasks):
+        named = tasks_for(self, None, tasks)
+        for name in named:
             if tasks is not None or set(self.tasks[name].text) <= set(table.columns):
                 table.require(self.tasks[name].text)
                 groups.setdefault(self.tasks[name].text, []).append(name)
+        if not groups:
+            looked_for = " or ".join(dict.fromkeys(listed(self.tasks[name].text) for name in named))
+            raise InputError(f"{FRAME}: no column {looked_for}; the columns are {listed(table.columns)}")
         found: dict[str, list[Prediction]] = {}
         for columns, names in groups.items():
             found |= self.predict_all([*zip(*(rows[column] for column in columns), strict=True)], names)
@@ -195,7 +200,7 @@ class MultitaskModel(nn.Module):
             self.tokenizer.save(temporary)
             # Heads may share layers. safetensors needs each tensor once; loading restores the sharing.
             write_tensors(self._own_heads(), temporary / HEADS)
-            tasks = {name: task.declaration() for name, task in self.tasks.items()}
+            tasks = {n: task.declaration() | task.file_format.changed() for n, task in self.tasks.items()}
             description = Description(tasks, self.pooling, self.heads_config, self.max_length)
             write_json(temporary / DESCRIPTION, asdict(description))
 

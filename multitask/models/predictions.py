@@ -1,10 +1,12 @@
 """A model's outputs for rows of text, and what they mean: labels with probabilities, or numbers."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
@@ -83,11 +85,16 @@ def warn_of_empty_texts(rows: Sequence[Sentence]) -> None:
         LOGGER.warning("predicted %d %s with an empty text (%s %s, counted from 0)", len(empty), unit, unit, shown)
 
 
+def text_of(value: Any) -> Any:
+    """A value of a text column: an empty text if it is missing, as null of JSON or NaN of pandas are."""
+    return "" if value is None or value is pandas.NA or (isinstance(value, float) and math.isnan(value)) else value
+
+
 def columns_of(rows: Sequence[Sentence]) -> list[list[str]]:
     """Rows as columns of texts. Raises InputError if they are not all sentences, or all pairs of sentences."""
     if isinstance(rows, str):
         raise InputError(f"expected a list of sentences, found the text {quote(rows)}")
-    tuples = [tuple(row) if isinstance(row, list | tuple) else (row,) for row in rows]
+    tuples = [tuple(map(text_of, row if isinstance(row, list | tuple) else (row,))) for row in rows]
     width = len(tuples[0]) if tuples else 1
     for number, row in enumerate(tuples):
         if len(row) != width or not 1 <= width <= 2 or not all(isinstance(text, str) for text in row):

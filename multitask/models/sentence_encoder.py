@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, Protocol, Self, overload
+from typing import Any, Literal, Protocol, Self, overload
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.data.examples import Rows
+from multitask.data.problems import quote
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import Pooling
 from multitask.models.model_folder import resolve_pooling, stored_max_length
@@ -210,7 +211,11 @@ class SentenceEncoder:
         Returns:
             [sentences, hidden] fp32, in the order given; [hidden] for one string.
         """
-        texts = [sentences] if isinstance(sentences, str) else sentences
+        texts: Sequence[Any] = [sentences] if isinstance(sentences, str) else sentences
+        for number, text in enumerate(texts):
+            if not isinstance(text, str):
+                value = f"{quote(text)} ({type(text).__name__})"
+                raise InputError(f"sentence {number} is {value}; expected text (sentences are counted from 0)")
         tokens = self.tokenizer.encode(texts, self.max_length if max_length is None else max_length)
         on_cpu = self.runtime.device.type == "cpu"
 

@@ -120,6 +120,7 @@ def read_examples(task: Task, source: Source, labelled: bool, on_problem: OnProb
 def examples_of(task: Task, table: Table, source: str, labelled: bool, on_problem: OnProblem = refuse) -> Examples:
     """The rows of an open table as rows of a task; see `read_examples`."""
     table.require((*([task.id] if task.id else []), *task.text, *(task.label_columns if labelled else ())))
+    table.refuse_repeated()
     rows: list[list[str]] = []
     numbers: list[int] = []
     labels: list[Any] = []

@@ -4,6 +4,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from minbert.settings import adapter
 from multitask.data.examples import Examples
 from multitask.data.problems import listed, quote
 from multitask.data.tables import Dialect, Row, Source
+from multitask.data.text_lines import suffixes
 from multitask.tasks.metrics import LOWER_IS_BETTER, Metric
 
 Split = Literal["train", "dev", "test"]
@@ -26,7 +28,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 WRITTEN = tuple(field.name for field in fields(Dialect))
 WHERE = ("name", "train", "dev", "test", "weight", *WRITTEN)
-"""Fields that say where rows come from or how a training uses them. A trained model does not keep them."""
+"""Fields that say where rows come from or how a training uses them. A trained model keeps `file_format` of them."""
 TUNED = ("thresholds", "temperature")
 """Fields that are chosen on the dev set."""
 
@@ -99,6 +101,18 @@ class Task(ABC):
     def dialect(self) -> Dialect:
         """How its files are written, unless they have tables of their own."""
         return Dialect(**{name: getattr(self, name) for name in WRITTEN})
+
+    @property
+    def file_format(self) -> Dialect:
+        """How other files than its own are written, if nothing else is said: as its training rows are.
+
+        The course's files are no example for others.
+        """
+        if self.prediction_file is not None:
+            return Dialect()
+        if self.train is None:
+            return self.dialect
+        return (self.train.dialect or self.dialect).of_form(suffixes(Path(self.train.file))[0])
 
     @property
     def label_columns(self) -> tuple[str, ...]:

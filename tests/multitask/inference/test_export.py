@@ -92,6 +92,16 @@ def test_transformers_has_the_same_states(tiny_encoder, tmp_path):
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
+def test_files_of_a_user_in_an_earlier_export_are_never_removed(tiny_encoder, tmp_path):
+    encoder = SentenceEncoder.load(tiny_encoder, **EXACT)
+    for _ in range(2):
+        export_transformers(encoder, tmp_path / "out", NOTHING)
+    (tmp_path / "out" / "mine.txt").write_text("notes")
+    with pytest.raises(InputError, match=r"mine\.txt would be removed"):
+        export_transformers(encoder, tmp_path / "out", NOTHING)
+    assert (tmp_path / "out" / "mine.txt").read_text() == "notes"
+
+
 @pytest.mark.parametrize("normalize", [False, True], ids=["raw", "normalised"])
 def test_sentence_transformers_has_the_same_vectors(encoder, tmp_path, normalize):
     from sentence_transformers import SentenceTransformer

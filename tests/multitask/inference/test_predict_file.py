@@ -4,6 +4,7 @@ import datetime
 import gzip
 import json
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pandas
@@ -24,9 +25,10 @@ from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Prediction
 from multitask.runtime.device import Runtime
-from multitask.tasks.declarations import task_of
+from multitask.tasks.declarations import load_tasks, task_of
 from tests.multitask.declared import model_of_every_kind
 
+FP32 = ("--device", "cpu", "--precision", "fp32")
 CPU = Runtime(torch.device("cpu"), "fp32")
 ROWS = [
     {"number": str(i), "question": f"Who made the {word}?", "one": f" a {word}", "two": f"the {word}, twice", "note": n}
@@ -288,3 +290,69 @@ def test_a_task_without_a_test_set_has_a_file_for_its_dev_set_only(tiny_encoder:
         (tmp_path / "tasks.toml").write_text(text)
         found = write_prediction_files(tmp_path / "model", tmp_path / "tasks.toml", tmp_path / "out", device="cpu")
         assert [path.name for path in found] == [f"{name}-output.csv" for name in names]
+
+
+def spreadsheet_model(tiny_encoder: Path, folder: Path) -> str:
+    """A saved model whose tasks file declares the format that spreadsheets write in much of Europe."""
+    whole = model_of_every_kind(tiny_encoder)
+    text = topic_of_a_spreadsheet(folder)
+    declared = replace(load_tasks(folder / "tasks.toml")["topic"], labels=whole.tasks["topic"].labels)
+    model = MultitaskModel(whole.encoder, whole.tokenizer, {"topic": declared}, "mean", whole.heads_config)
+    model.save(folder / text)
+    return str(folder / text)
+
+
+def topic_of_a_spreadsheet(folder: Path) -> str:
+    written = 'encoding = "cp1252"\ndecimal = ","\nmissing = ["n/a"]\nseparator = ";"\n'
+    (folder / "tasks.toml").write_text(declaration("topic", "classification", "type", written))
+    return "model"
+
+
+def test_a_file_is_read_as_the_models_declaration_or_a_tasks_file_says(tiny_encoder, tmp_path, capsys, caplog):
+    model = spreadsheet_model(tiny_encoder, tmp_path)
+    source = tmp_path / "new.csv"
+    source.write_text("question;type\nCafé?;ABBR\nn/a;DESC\nWhy?;DESC\n", encoding="cp1252")
+    assert (
+        main(["predict", "--model", model, "--input", str(source), "--output", str(tmp_path / "o.jsonl"), *FP32]) == 0
+    )
+    assert [row["question"] for row in read(tmp_path / "o.jsonl")] == ["Café?", "n/a", "Why?"]
+    assert "predicted 1 row with an empty text (line 3)" in caplog.text
+    assert (
+        main(["evaluate", "--model", model, "--input", str(source), "--output", str(tmp_path / "s.json"), *FP32]) == 0
+    )
+    assert "left out 1 row without a label or a sentence (line 3)" in caplog.text
+    model_of_every_kind(tiny_encoder).save(tmp_path / "plain")
+    for command in ("predict", "evaluate"):
+        arguments = [command, "--model", str(tmp_path / "plain"), "--task", "topic", "--input", str(source), *FP32]
+        arguments += ["--output", str(tmp_path / "of-plain.json")] * (command == "evaluate")
+        assert main(arguments) == 2
+        assert main([*arguments, "--tasks-file", str(tmp_path / "tasks.toml")]) == 0
+    # Only delimited text is like the training rows.
+    (tmp_path / "new.txt").write_text("Café; Tee?\n", encoding="utf-8")
+    assert (
+        main(
+            [
+                "predict",
+                "--model",
+                model,
+                "--input",
+                str(tmp_path / "new.txt"),
+                "--output",
+                str(tmp_path / "o.jsonl"),
+                *FP32,
+            ]
+        )
+        == 0
+    )
+    assert read(tmp_path / "o.jsonl")[0]["text"] == "Café; Tee?"
+
+
+def test_a_missing_text_is_an_empty_one_everywhere(model, tmp_path, caplog):
+    (tmp_path / "i.jsonl").write_text('{"question": "Who?"}\n{"question": null}\n{"note": "x"}\n')
+    predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl", CPU)
+    assert caplog.messages == [f"{tmp_path / 'i.jsonl'}: predicted 2 rows with an empty text (lines 2, 3)"]
+    caplog.clear()
+    expected = model.predict("topic", ["Who?", "", ""])
+    for rows in (["Who?", None, float("nan")], pandas.DataFrame({"question": ["Who?", None, float("nan")]})):
+        assert model.predict("topic", rows) == expected
+    assert caplog.messages == ["predicted 2 rows with an empty text (rows 1, 2, counted from 0)"] * 3

@@ -52,6 +52,9 @@ def test_predict_frame_keeps_index_columns_and_types(model):
     assert list(found["tags"]) == [answer.labels for answer in model.predict("tags", FRAME)]
     with pytest.raises(InputError, match="has the column topic already"):
         model.predict_frame(found, ["topic"])
+    for call in (model.predict_frame, model.predict_all):
+        with pytest.raises(InputError, match="no column question or one, two; the columns are price"):
+            call(FRAME[["price"]])
     assert "new_topic" in model.predict_frame(found, ["topic"], prefix="new_")
 
 
