@@ -52,7 +52,7 @@ def resolve(name: str, revision: str | None = None, with_weights: bool = True) -
     elif name.lower() == BUNDLED:
         folder = _bundled_folder()
     elif _is_a_path(name):
-        raise InputError(f"{name}: no such folder{_most_alike(Path(name))}")
+        raise InputError(f"{name}: no such folder{most_alike(Path(name))}")
     else:
         return _from_hub(name, revision, with_weights)
     if revision is not None:
@@ -76,8 +76,10 @@ def _is_a_path(name: str) -> bool:
     )
 
 
-def _most_alike(folder: Path) -> str:
+def most_alike(folder: Path) -> str:
     """The folder that a mistyped name is most like, or what else is expected, as the end of an error."""
+    if folder.parent == Path() and Path("runs", folder).is_dir():
+        return f"; did you mean {Path('runs', folder)}?"
     beside = [path.name for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
     close = difflib.get_close_matches(folder.name, beside, 1)
     return f"; did you mean {folder.parent / close[0]}?" if close else "; expected a run, a model folder or a hub id"

@@ -370,7 +370,7 @@ def _bytes_of(column: Any) -> int:
     return int(column.nbytes)
 
 
-def _spreadsheet(path: Path, *_: object) -> Table:
+def _spreadsheet(path: Path, dialect: Dialect, _: OnProblem) -> Table:
     """The first sheet of a workbook, whose first row has the columns' names. Every cell is text, as in csv."""
     if importlib.util.find_spec("openpyxl") is None:
         raise InputError(f'{path}: needs openpyxl; install it with: pip install -e ".[xlsx]", or save the sheet as csv')
@@ -379,7 +379,11 @@ def _spreadsheet(path: Path, *_: object) -> Table:
         sheet = pandas.read_excel(path, header=None, dtype=object, na_values=[""], keep_default_na=False)
     except Exception as error:  # damaged workbooks raise many kinds
         raise _damaged(path, error) from None
-    cells = sheet.fillna("").astype(str).to_numpy().tolist()
+    # Cells that are numbers have no decimal mark of their own: they are written as the other cells are.
+    sheet = sheet.fillna("").map(
+        lambda cell: str(cell).replace(".", dialect.decimal) if isinstance(cell, float) else cell
+    )
+    cells = sheet.astype(str).to_numpy().tolist()
     if not cells:
         raise InputError(f"{path}: the sheet is empty; expected a row with the columns' names, and rows")
     header = tuple(name.strip() for name in cells[0])

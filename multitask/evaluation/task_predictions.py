@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 
 from minbert.errors import InputError
@@ -114,7 +115,7 @@ def tune(
 def write_predictions(
     tasks: Mapping[str, Task], estimates: Estimates, examples: Mapping[str, Examples], split: Split, folder: Path
 ) -> list[Path]:
-    """Write prediction files: a header, then a line `id , value` for each row in file order, as the course wants it.
+    """Write prediction files of the rows in file order: of the course's tasks with lines `id , value`, others as csv.
 
     Args:
         tasks: all tasks by name.
@@ -131,10 +132,14 @@ def write_predictions(
     for name, values in estimates.items():
         task, rows = tasks[name], examples[name]
         ids = rows.ids or map(str, range(len(rows)))
-        lines = [f"id \t {task.prediction_column or name} \n"]
-        lines += [f"{i} , {value} \n" for i, value in zip(ids, written(task, values), strict=True)]
+        answers = zip(ids, written(task, values), strict=True)
+        if task.prediction_file is None:
+            text = pandas.DataFrame(answers, columns=["id", task.prediction_column or name]).to_csv(index=False)
+        else:
+            header = f"id \t {task.prediction_column or name} \n"
+            text = header + "".join(f"{i} , {value} \n" for i, value in answers)
         paths.append(folder / f"{task.prediction_file or name}-{split}-output.csv")
-        write_text(paths[-1], "".join(lines))
+        write_text(paths[-1], text)
     return paths
 
 

@@ -23,6 +23,8 @@ from multitask.runtime.device import Runtime
 from multitask.tasks.read_examples import examples_of
 from multitask.tasks.task import Task, selecting
 
+NOTHING_KNOWN = TrainedOn()
+
 
 @dataclass(frozen=True)
 class MultitaskScores:
@@ -103,8 +105,8 @@ class TaskEvaluation:
 def evaluate(
     model: MultitaskModel,
     rows: Mapping[str, LabelledData] | pandas.DataFrame,
-    trained_on: TrainedOn,
-    runtime: Runtime,
+    trained_on: TrainedOn = NOTHING_KNOWN,
+    runtime: Runtime | None = None,
     tasks: Sequence[str] | None = None,
 ) -> TaskEvaluation:
     """Evaluate a model on labelled rows of its tasks. The model must be in eval mode.
@@ -112,8 +114,8 @@ def evaluate(
     Args:
         model: the model.
         rows: of each task; or a data frame with the columns that the tasks declare.
-        trained_on: what the model was trained on.
-        runtime: device and precision.
+        trained_on: what the model was trained on; by default no overlap with it is looked for.
+        runtime: device and precision; by default the model's own.
         tasks: of a data frame, the tasks to evaluate; by default all tasks of the model.
 
     Raises:
@@ -124,7 +126,7 @@ def evaluate(
         read = {name: examples_of(task, table_of(rows), FRAME, labelled=True) for name, task in named.items()}
         rows = {name: tokenised(model, name, found) for name, found in read.items()}
     examples = {name: data.examples for name, data in rows.items()}
-    return TaskEvaluation.of(model.tasks, estimate(model, rows, runtime), examples, trained_on)
+    return TaskEvaluation.of(model.tasks, estimate(model, rows, runtime or model.runtime), examples, trained_on)
 
 
 def write_evaluation(

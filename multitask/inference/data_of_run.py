@@ -52,6 +52,8 @@ def _find(model: str | Path, given: Path | None) -> ModelData:
     if not recorded.exists():
         raise InputError(f"{recorded}: {run} was trained with it, and it is not here; {remedy}")
     if file := changed_file(inputs, recorded):
+        if not file.exists():
+            raise InputError(f"{file}: no such file, and {run} was trained with it; {remedy}")
         raise InputError(f"{file}: changed since {run} was trained with it; {remedy}")
     return ModelData(recorded, own=True)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from minbert.checkpoint import read_tensors, write_tensors
+from minbert.download_checkpoint import most_alike
 from minbert.errors import InputError
 from minbert.files import atomic_folder, write_json
 from minbert.model import BertModel
@@ -37,7 +38,7 @@ from multitask.models.predictions import (
     interpret,
     warn_of_empty_texts,
 )
-from multitask.runs.artefact import is_run, locate_model
+from multitask.runs.artefact import is_run, last_run, locate_model
 from multitask.runtime.device import Runtime, start
 from multitask.runtime.options import Device, Precision
 from multitask.tasks.declarations import COURSE, task_named, task_of
@@ -209,14 +210,20 @@ class MultitaskModel(nn.Module):
         """Load a model in eval mode.
 
         Args:
-            run_or_folder: a run's folder, which stands for its leading model, or a folder that `save` wrote.
+            run_or_folder: a run's folder, which stands for its leading model (`last`: the latest one in
+                `runs`), or a folder that `save` wrote.
             device: where to predict.
             precision: of the matrix products of predictions.
 
         Raises:
             InputError: the run is not complete or keeps no model, or the folder is no such model or is damaged.
         """
-        folder = locate_model(run_or_folder) if is_run(run_or_folder) else Path(run_or_folder)
+        named = Path(run_or_folder)
+        if named == Path("last") and not named.exists():
+            named = last_run(Path("runs"))
+        if not named.is_dir():
+            raise InputError(f"{named}: no such folder{most_alike(named)}")
+        folder = locate_model(named) if is_run(named) else named
         path, found = folder / DESCRIPTION, read_description(folder)
         if found is None:
             raise InputError(f"{folder}: not a fine-tuned model, as it has no {DESCRIPTION}; pass a run of finetune")

@@ -48,14 +48,14 @@ def rows_of(tasks: Iterable[Task], split: Split) -> dict[str, str | None]:
     return {name: source.fingerprint() if source and source.exists() else None for name, source in sources.items()}
 
 
-def changed_file(inputs: Mapping[str, Any], data: Path, uses: Iterable[str] = SPLITS_BY_USE) -> str | None:
+def changed_file(inputs: Mapping[str, Any], data: Path, uses: Iterable[str] = SPLITS_BY_USE) -> Source | None:
     """A file of a task whose hash is another one than a run's inputs.json says; None if there is none."""
     tasks = load_tasks(data)
     for use in uses:
         split = SPLITS_BY_USE[use]
         for name, fingerprint in inputs.get(use, {}).items():
             if name in tasks and rows_of([tasks[name]], split)[name] != fingerprint:
-                return str(getattr(tasks[name], split) or tasks[name].train)
+                return getattr(tasks[name], split) or tasks[name].train
     return None
 
 

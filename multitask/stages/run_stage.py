@@ -41,7 +41,7 @@ class OpenRun:
 
 
 def run_stage(
-    stage: Stage, models: Sequence[str | Path | Weights], data: str | Path, config: Any, options: RunOptions
+    stage: Stage, models: Sequence[str | Path | Weights], data: Any, config: Any, options: RunOptions
 ) -> Artefact:
     """Compute a run, or find it computed.
 
@@ -57,6 +57,8 @@ def run_stage(
         TrainingError: training diverged.
         Interrupted: a signal stopped the run; the same call resumes it.
     """
+    if not isinstance(data, str | Path):
+        raise InputError(f"data is a {type(data).__name__}; expected the path of a tasks file or data folder")
     weights, data = [Weights.of(model) for model in models], Path(data)
     runtime = prepare_process(stage, options)
     key = key_of(stage, [identity_of(model) for model in weights], data, config, runtime)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import combinations
 from pathlib import Path
 
@@ -13,17 +12,15 @@ from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples
-from multitask.data.problems import plain, quote
+from multitask.data.problems import plain
 from multitask.data.read_unlabelled_files import PAIRS, SENTENCES, TRIPLETS, read_texts
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Labelled, Regression, rows_by_label
-from multitask.tasks.read_examples import read_examples
+from multitask.tasks.read_examples import label_hints, read_examples
 from multitask.tasks.task import SPLITS, Task
 
 SHOWN = 10
 """Lines of problems that are shown of one file, however many tasks read it."""
-RARE, ALIKE = 10, 0.85
-"""A label is pointed out if another one, with so many times as many rows, has a name that is so similar."""
 BINS = 5  # of the histogram of numbers
 
 
@@ -91,7 +88,7 @@ class DataReport:
             with self._problems_of(source.file) as problems:
                 examples = read_examples(task, source, split != "test", problems.append)
                 if split == "train":
-                    self.hints += _label_hints(task, examples)
+                    self.hints += label_hints(task, examples)[:SHOWN]
                     try:
                         task = task.learned(examples)
                     except InputError as error:
@@ -204,24 +201,6 @@ def _histogram(task: Task, examples: Examples) -> dict[str, int]:
     assert isinstance(task, Regression)
     heights, edges = np.histogram(labels, bins=BINS, range=task.bounds)
     return {f"{edges[i]:g}-{edges[i + 1]:g}": int(heights[i]) for i in range(BINS)}
-
-
-def _label_hints(task: Task, examples: Examples) -> list[str]:
-    """Names of rare labels that may be misspelt names of frequent ones, unless the labels are declared."""
-    if not isinstance(task, Labelled) or task.labels or examples.labels is None:
-        return []
-    counts = dict(zip(examples.classes, rows_by_label(examples.labels, len(examples.classes)).tolist(), strict=True))
-    hints = []
-    for name, count in counts.items():
-        frequent = {other.casefold(): other for other in counts if counts[other] >= RARE * count}
-        if meant := get_close_matches(name.casefold(), frequent, n=1, cutoff=ALIKE):
-            label = frequent[meant[0]]
-            hints.append(
-                f"{examples.source}: {count} {'row has' if count == 1 else 'rows have'} the label {quote(name)}, and "
-                f"{counts[label]:,} have {quote(label)}; if it is misspelt, correct it, or add aliases = "
-                f"{{ {quote(name)} = {quote(label)} }} to tasks.{task.name}; if not, declare labels"
-            )
-    return hints[:SHOWN]
 
 
 def _table(rows: Sequence[Sequence[str]], numeric: Sequence[int]) -> str:

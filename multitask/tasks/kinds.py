@@ -287,14 +287,12 @@ class Regression(Task):
 
     def labels_from(self, row: Row) -> float | None:
         low, high = self.range or (-math.inf, math.inf)
-        written = row.get(self.label_columns[0])
-        value = number(written)
+        value = number(row.get(self.label_columns[0]))
         if value is None:
             return None
         if math.isnan(value) or not low <= value <= high:
-            hint = ' (or set decimal = "," in the tasks file)' if isinstance(written, str) and "," in written else ""
             bounds = f" from {low:g} to {high:g}" if self.range else ""
-            raise ValueError(f"expected a number{bounds}{hint}")
+            raise ValueError(f"expected a number{bounds}")
         return value
 
     def encode_labels(self, labels: list[Any]) -> tuple[NDArray[np.float32], tuple[str, ...]]:

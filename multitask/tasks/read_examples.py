@@ -7,6 +7,7 @@ with a warning, because every row needs a prediction. Anything else that is wron
 
 import logging
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,15 @@ from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples, Rows
 from multitask.data.problems import OnProblem, quote, refuse, warn_incomplete
 from multitask.data.tables import Dialect, Row, Source, Table, open_table
+from multitask.tasks.kinds import Labelled, Regression, rows_by_label
 from multitask.tasks.task import Split, Task
 
 logger = logging.getLogger("multitask")
 
+RARE, ALIKE = 10, 0.85
+"""A label is pointed out if another one, with so many times as many rows, has a name that is so similar."""
+NO_VALUE = ("n/a", "na", "nan", "null", "-", "?")
+"""What people write where there is no label."""
 STRATUM = 10
 """Rows that a group needs. Numbers with fewer rows each on average form ten groups by size, rare sets of labels one."""
 
@@ -49,8 +55,31 @@ def load_rows(task: Task, split: Split, labelled: bool | None = None) -> Example
 def load_training_rows(task: Task) -> tuple[Task, Examples]:
     """The training rows, and the task with everything that they decide: names of classes, their weights, the range."""
     examples = load_rows(task, "train")
+    if hints := label_hints(task, examples):
+        more = f" ({len(hints) - 1} more; `multitask data check` lists them)" if len(hints) > 1 else ""
+        logger.warning("%s%s", hints[0], more)
     task = task.learned(examples)
     return task, replace(examples, classes=())
+
+
+def label_hints(task: Task, examples: Examples) -> list[str]:
+    """Names of rare labels that may be misspelt, and those that say that there is none; not of declared labels."""
+    if not isinstance(task, Labelled) or task.labels or examples.labels is None:
+        return []
+    counts = dict(zip(examples.classes, rows_by_label(examples.labels, len(examples.classes)).tolist(), strict=True))
+    hints = []
+    for name, count in counts.items():
+        rows = f"{examples.source}: {count} {'row has' if count == 1 else 'rows have'} the label {quote(name)}"
+        frequent = {other.casefold(): other for other in counts if counts[other] >= RARE * count}
+        if name.casefold() in NO_VALUE:
+            hints.append(f"{rows}; if it means that there is none, set missing = [{quote(name)}] in tasks.{task.name}")
+        elif meant := get_close_matches(name.casefold(), frequent, n=1, cutoff=ALIKE):
+            label = frequent[meant[0]]
+            hints.append(
+                f"{rows}, and {counts[label]:,} have {quote(label)}; if it is misspelt, correct it, or add aliases = "
+                f"{{ {quote(name)} = {quote(label)} }} to tasks.{task.name}; if not, declare labels"
+            )
+    return hints
 
 
 def held_out(examples: Examples, share: float) -> tuple[Rows, Rows]:
@@ -184,4 +213,10 @@ def _label(task: Task, row: Row, dialect: Dialect) -> Any:
     except ValueError as error:
         if not isinstance(task.label, str):
             raise  # it names the column
-        raise ValueError(f"{task.label} is {quote(row.get(task.label))}; {error}") from None
+        written, hint = row.get(task.label), ""
+        if isinstance(task, Regression) and isinstance(written, str):
+            if "," in written and dialect.decimal == ".":
+                hint = ' (or set decimal = "," in the tasks file)'
+            elif written.strip().casefold() in NO_VALUE:
+                hint = f" (or set missing = [{quote(written.strip())}] in the tasks file)"
+        raise ValueError(f"{task.label} is {quote(written)}; {error}{hint}") from None

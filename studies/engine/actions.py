@@ -3,14 +3,18 @@
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 import pandas
 
 from minbert.errors import InputError
 from minbert.files import read_json
+from multitask.data.problems import plain
 from multitask.evaluation.text_tables import aligned, number, scores_table
 from multitask.runs.artefact import Artefact, last_run, without_folders
 from multitask.runtime.options import RunOptions
+from multitask.stages.registry import stages
 from studies.engine.commands import CollectGarbage, ListArtefacts, PlanTables, RunTables, ShowArtefact, VerifyArtefacts
 from studies.engine.engines import Ray, local_engine
 from studies.engine.garbage import Entry, collect, entries, find_entry, megabytes
@@ -86,13 +90,35 @@ def show_artefact(options: ShowArtefact) -> int:
         return 0
     [entry] = found
     folder = entry.artefact.folder
-    for path in (folder / name for name in ("config.json", "inputs.json", "evaluation.json")):
-        if path.is_file():
-            print(f"{path.name}: {json.dumps(read_json(path), indent=2, ensure_ascii=False)}")
+    if lines := _made_from(entry.artefact):
+        print(aligned(lines, left=2))
+        print("(settings that are not the default; all are in config.json and inputs.json)\n")
+    if (path := folder / "evaluation.json").is_file():
+        scores = {"overall": read_json(path, dict).get("overall"), **read_json(path, dict).get("scores", {})}
+        print(aligned([["score", ""], *([name, number(v)] for name, v in scores.items() if isinstance(v, float))]))
     if (folder / "metrics.jsonl").is_file() and (history := entry.artefact.history())[0]["scores"]:
         print(scores_table(history))
     print(f"{folder}: {entry.state}, {megabytes(entry.size)}, needed by: {_needed_by(entry)}")
     return 0
+
+
+def _made_from(run: Artefact) -> list[list[str]]:
+    """What the run was made from, and its settings that are not the default, as rows of names and values."""
+    if not all((run.folder / name).is_file() for name in ("config.json", "inputs.json")):
+        return []
+    config, stage = read_json(run.folder / "config.json", dict), stages().get(run.stage)
+    defaults = _flat(json.loads(json.dumps(asdict(stage.config()), default=str))) if stage else {}
+    changed = {name: value for name, value in _flat(config).items() if value != defaults.get(name)}
+    shown = read_json(run.folder / "inputs.json", dict)["labels"] | changed
+    return [[str(name), plain(str(value))] for name, value in shown.items()]
+
+
+def _flat(nested: dict[str, Any]) -> dict[str, Any]:
+    """Settings by their path, such as `heads.dropout`."""
+    found: dict[str, Any] = {}
+    for name, value in nested.items():
+        found |= {f"{name}.{n}": v for n, v in _flat(value).items()} if isinstance(value, dict) else {name: value}
+    return found
 
 
 def _comparison(runs: Sequence[Artefact]) -> str:

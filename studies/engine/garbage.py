@@ -45,7 +45,9 @@ def entries(runs: Path) -> list[Entry]:
 
 
 def find_entry(runs: Path, name: str) -> Entry:
-    """The run of this name or key. Raises InputError if there is none."""
+    """The run of this path, name or key. Raises InputError if there is none."""
+    if (path := Path(name)).parent != Path():
+        runs, name = path.parent, path.name
     for entry in entries(runs):
         if name in (entry.artefact.folder.name, entry.artefact.folder.name.rpartition("-")[2]):
             return entry

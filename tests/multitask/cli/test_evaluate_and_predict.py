@@ -189,6 +189,17 @@ def test_data_that_has_changed_or_gone_is_refused(command, changed, run, data, w
     assert not output.exists()
 
 
+def test_a_file_of_the_run_that_is_gone_is_not_called_changed(run, data, with_other_data, tmp_path, capsys):
+    file = task_file(data, "sentiment", "dev")
+
+    def without() -> int:
+        file.unlink()
+        return call("evaluate", "--model", run, *CPU)
+
+    assert with_other_data("", without) == 2
+    assert capsys.readouterr().err.startswith(f"error: {file}: no such file, and {run} was trained with it; name the")
+
+
 @pytest.mark.parametrize("missing", ["sts-dev.csv", "quora-test-student.csv"])
 def test_predict_writes_all_files_or_none(missing, run, data, tmp_path, capsys):
     other = shutil.copytree(data, tmp_path / "other")

@@ -257,6 +257,10 @@ def test_a_workbook_is_read_as_text_with_the_numbers_of_its_rows(tmp_path):
         (2, {"text": "a", "label": "4", "n": "0.5"}),
         (4, {"text": "n/a", "label": "True", "n": ""}),
     ]
+    marked = open_table(Source(str(tmp_path / "x.xlsx")), Dialect(decimal=","))  # its numbers have no mark of their own
+    assert [marked.dialect.label(v) for _, row in marked.rows for v in row.values()] == [
+        v for _, row in open_table(Source(str(tmp_path / "x.xlsx"))).rows for v in row.values()
+    ]
     with pytest.raises(InputError, match=r"y\.xlsx: damaged"):
         open_table(Source(str(write(tmp_path, "text,label\n", "y.xlsx"))))
 

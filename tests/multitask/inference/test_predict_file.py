@@ -290,6 +290,9 @@ def test_a_task_without_a_test_set_has_a_file_for_its_dev_set_only(tiny_encoder:
         (tmp_path / "tasks.toml").write_text(text)
         found = write_prediction_files(tmp_path / "model", tmp_path / "tasks.toml", tmp_path / "out", device="cpu")
         assert [path.name for path in found] == [f"{name}-output.csv" for name in names]
+        answers, loaded = pandas.read_csv(found[0]), MultitaskModel.load(tmp_path / "model", "cpu", "fp32")
+        assert list(answers.columns) == ["id", "topic"]
+        assert list(answers["topic"]) == [p.label for p in loaded.predict("topic", ["Who?", "Why?"])]
 
 
 def spreadsheet_model(tiny_encoder: Path, folder: Path) -> str:

@@ -9,7 +9,9 @@ from pandas.testing import assert_frame_equal
 from minbert.errors import InputError
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation.task_scores import evaluate
+from multitask.models.multitask_model import MultitaskModel
 from multitask.runtime.device import Runtime
+from multitask.stages.finetune import finetune
 from tests.multitask.declared import model_of_every_kind
 
 CPU = Runtime(torch.device("cpu"), "fp32")
@@ -62,5 +64,17 @@ def test_evaluate_takes_a_frame(model):
     found = evaluate(model, FRAME, TrainedOn(), CPU, ["topic"])
     right = [p.label == gold for p, gold in zip(model.predict("topic", FRAME), FRAME["type"], strict=True)]
     assert found.scores.tasks == {"topic": np.mean(right)}
+    assert evaluate(model, FRAME, tasks=["topic"]).scores.tasks == found.scores.tasks
+    with pytest.raises(InputError, match="data is a DataFrame; expected the path"):
+        finetune("all-minilm-l6-v2", FRAME)
     with pytest.raises(InputError, match='type is "MOON"; expected one of ABBR'):
         evaluate(model, FRAME.assign(type="MOON"), TrainedOn(), CPU, ["topic"])
+
+
+def test_a_model_that_is_not_there_is_named_as_on_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"^runs: no complete run with a model"):
+        MultitaskModel.load("last")
+    (tmp_path / "runs" / "finetune-run").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"^finetune-run: no such folder; did you mean runs/finetune-run\?$"):
+        MultitaskModel.load("finetune-run")

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from sklearn.metrics import f1_score
@@ -83,8 +84,8 @@ def test_members_are_scored_with_their_own_thresholds(runs, data, method):
 def test_a_stored_soup_predicts_what_the_ensemble_was_scored_with(runs, data, method):
     artefact = build(runs, data, method)
     found = predicted(artefact.folder)
-    lines = (artefact.folder / "predictions" / "tags-dev-output.csv").read_text().splitlines()[1:]
-    assert [line.split(" , ")[1].strip() for line in lines] == [
+    written = pandas.read_csv(artefact.folder / "predictions" / "tags-dev-output.csv", keep_default_na=False)
+    assert list(written["tags"]) == [
         "|".join(label for label, there in zip(LABELS, row, strict=True) if there) for row in found
     ]
     expected = f1_score(GOLD, found, average="macro", zero_division=0)

@@ -9,6 +9,8 @@ import pytest
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.tasks.check import DataReport, check_data
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.read_examples import load_training_rows
 from tests.conftest import SPECIALS, word_piece
 
 UNUSED = "tasks.sentiment: no training row of {} has the label 1, 2, 4"
@@ -175,16 +177,22 @@ def test_a_name_of_a_label_cannot_break_the_table(tmp_path, tokenizer):
     assert all(line.isprintable() for line in report.render().splitlines())
 
 
-def test_labels_that_may_be_misspelt_are_pointed_out_unless_labels_are_declared(tmp_path, tokenizer):
-    labels = ["review"] * 40 + ["reviw", "Review", "bug"] + ["invoice"] * 9 + ["invoices"] * 9
+def test_labels_that_may_be_misspelt_are_pointed_out_unless_labels_are_declared(tmp_path, tokenizer, caplog):
+    labels = ["review"] * 40 + ["reviw", "Review", "bug"] + ["invoice"] * 9 + ["invoices"] * 9 + ["n/a"]
     (tmp_path / "x.csv").write_text("q,c\n" + "".join(f"w {i},{label}\n" for i, label in enumerate(labels)))
     declared = '[tasks.x]\nkind="classification"\ntext="q"\nlabel="c"\ntrain="x.csv"\n'
     (tmp_path / "t.toml").write_text(declared)
     report = check_data(tmp_path / "t.toml", tokenizer)
     assert report.problems == []
-    assert [hint.split(";")[0] for hint in report.hints] == [
+    no_label = report.hints[1]
+    assert [hint.split(";")[0] for hint in report.hints if hint != no_label] == [
         f'{tmp_path / "x.csv"}: 1 row has the label "{name}", and 40 have "review"' for name in ("Review", "reviw")
     ]
+    assert '1 row has the label "n/a"' in no_label
+    assert no_label.endswith('set missing = ["n/a"] in tasks.x')
+    load_training_rows(load_tasks(tmp_path / "t.toml")["x"])
+    assert '1 row has the label "Review", and 36 have "review"' in caplog.messages[-1]  # the others are the dev set
+    assert caplog.messages[-1].endswith("(2 more; `multitask data check` lists them)")
     (tmp_path / "t.toml").write_text(f"{declared}labels={sorted(set(labels))}\n")
     assert check_data(tmp_path / "t.toml", tokenizer).hints == []
 

@@ -227,8 +227,7 @@ def test_a_range_is_learned_and_predictions_may_leave_it():
 @pytest.mark.parametrize(
     ("bounds", "written", "told"),
     [
-        *(({"range": [1, 5]}, written, "expected a number from 1 to 5") for written in ("6", 0.9, "nan", True)),
-        ({"range": [1, 5]}, "4,5", r"expected a number from 1 to 5 \(or set decimal"),
+        *(({"range": [1, 5]}, written, "expected a number from 1 to 5") for written in ("6", "4,5", 0.9, "nan", True)),
         *(({}, written, "expected a number") for written in ("inf", "1e999", float("inf"), 10**400)),
     ],
 )

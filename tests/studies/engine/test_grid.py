@@ -99,7 +99,11 @@ def test_commands_list_show_and_collect(runs: Path, capsys: pytest.CaptureFixtur
     name = next(runs.glob("pretrain-*")).name
     assert main(["experiments", "show", name.rsplit("-", 1)[1], *where]) == 0
     output = capsys.readouterr().out
-    assert '"sources"' in output
+    assert "\nsources  " in output
+    assert len(output.splitlines()) < 24
+    path = str(next(runs.glob("pretrain-*")))
+    assert main(["experiments", "show", path]) == 0  # as training prints it
+    assert capsys.readouterr().out == output
     assert "complete" in output.splitlines()[-1]
     assert main(["experiments", "show", "nothing", *where]) == 2
     capsys.readouterr()
