@@ -172,8 +172,9 @@ def _overview(prog: str, group: Group) -> str:
     """The list of commands, under their sections."""
     lines = [f"usage: {prog} COMMAND [options]", "", group.help]
     sections = dict.fromkeys(command.section for command in group.commands)
+    width = max(len(command.name) for command in group.commands) + 2
     for section in sections:
         lines += ["", f"{section if len(sections) > 1 else 'Commands'}:"]
         members = [command for command in group.commands if command.section == section]
-        lines += [f"  {command.name:<12}{command.help.splitlines()[0]}" for command in members]
+        lines += [f"  {command.name:<{width}}{command.help.splitlines()[0]}" for command in members]
     return "\n".join([*lines, "", f"`{prog} COMMAND --help` shows a command's options."])

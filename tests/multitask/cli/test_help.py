@@ -23,9 +23,11 @@ COMMANDS: dict[str, Command] = {
         else [(found.name, found)]
     )
 }
-TRAINING = {"finetune", "pretrain", "mlm", "fuse", "prune"}
-LIBRARY = TRAINING | {"evaluate", "predict", "ensemble", "embed", "probe", "export", "serve", "explore"}
-STUDIES = {"simulate", "report"} | {f"experiments {name}" for name in ("run", "plan", "list", "show", "verify", "gc")}
+PROMISED = {
+    *("finetune", "pretrain", "mlm", "fuse", "prune", "evaluate", "predict", "ensemble", "embed", "probe", "export"),
+    *("serve", "explore", "simulate", "report", "data check", "data sample", "data fetch", "data domains"),
+    *(f"experiments {name}" for name in ("run", "plan", "list", "show", "verify", "gc")),
+}
 
 # Flags that are explained in other words where they do the same to other things: a batch of pairs or of sentences, the
 # seed of dropout or of folds.
@@ -52,8 +54,8 @@ def page(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def test_all_commands_are_there() -> None:
-    assert COMMANDS.keys() == LIBRARY | STUDIES | {"data check", "data sample", "data fetch", "data domains"}
+def test_no_command_is_lost() -> None:
+    assert COMMANDS.keys() >= PROMISED
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]], ids=str)
