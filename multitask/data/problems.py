@@ -10,6 +10,7 @@ from minbert.errors import InputError
 from minbert.files import file_size
 
 LOGGER = logging.getLogger("multitask")
+STANDARD_INPUT = "/dev/stdin"
 
 T = TypeVar("T")
 OnProblem = Callable[[str], None]
@@ -52,9 +53,10 @@ def plain(text: str, most: int = 80) -> str:
 
 
 def checked(path: Path, read: Callable[[Path], T]) -> T:
-    """Read a regular file. Raises InputError if there is none or it cannot be read."""
+    """Read a regular file or standard input. Raises InputError if there is none or it cannot be read."""
     try:
-        file_size(path)
+        if str(path) != STANDARD_INPUT:  # which may be a pipe
+            file_size(path)
         return read(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or reason(error)})") from None

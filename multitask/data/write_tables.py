@@ -129,7 +129,7 @@ def _parquet_writer(path: Path, columns: Sequence[str], types: Mapping[str, Any]
                 schema = pyarrow.schema([(name, types.get(name, array.type)) for name, array in arrays.items()])
                 writer = pyarrow.parquet.ParquetWriter(path, schema)
             writer.write_table(pyarrow.Table.from_pylist(list(rows), writer.schema))
-        except pyarrow.ArrowException as error:
+        except (pyarrow.ArrowException, OverflowError) as error:
             raise InputError(
                 f"a column's values have no common type in parquet ({reason(error)}); write jsonl"
             ) from None

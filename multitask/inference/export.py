@@ -21,7 +21,7 @@ from multitask.data.problems import listed
 from multitask.models.model_folder import write_pooling
 from multitask.models.pooling import PoolingMethod
 from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.runs.artefact import without_folders
+from multitask.runs.artefact import is_run, without_folders
 
 logger = logging.getLogger("multitask")
 
@@ -50,15 +50,17 @@ def export_folder(folder: Path, trained_on: TrainedOn) -> Iterator[Path]:
 def check_output(folder: Path) -> None:
     """Raise InputError unless an export may be written into a folder: nothing else is ever replaced."""
     place = f"--output {folder}"
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{place}: a file; expected the name of a folder")
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise InputError(f"{place}: a file or a link; expected the name of a folder")
+    if run := next(filter(is_run, (folder, *folder.resolve().parents)), None):
+        raise InputError(f"{place}: in the run {run}; expected a folder outside of it")
     if Path.cwd().is_relative_to(folder.resolve()):
         raise InputError(f"{place}: the working folder is in it; expected another folder")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).is_file():
         raise InputError(f"{place}: has files and is no earlier export (no {MARK}); expected a new or empty folder")
     if folder.is_dir() and (folder / MARK).is_file():
-        own = read_json(folder / MARK, dict).get("files")  # versions before 0.3 wrote no list
-        if own is not None and (others := sorted({*_files(folder)} - {*map(str, own), MARK})):
+        own = read_json(folder / MARK, dict).get("files", [])
+        if others := sorted({*_files(folder)} - {*map(str, own), MARK}):
             raise InputError(f"{place}: {listed(others, most=3)} would be removed; expected only files of an export")
 
 

@@ -13,7 +13,7 @@ import pyarrow
 from tqdm import tqdm
 
 from minbert.errors import InputError
-from multitask.data.problems import quote, warn_incomplete
+from multitask.data.problems import STANDARD_INPUT, quote, warn_incomplete
 from multitask.data.tables import Dialect, Row, Source, Table, open_table
 from multitask.data.text_lines import suffixes
 from multitask.data.write_tables import check_output, table_writer
@@ -24,7 +24,6 @@ from multitask.tasks.kinds import Labelled, MultiLabel
 from multitask.tasks.task import Task
 
 ROWS_PER_BLOCK = 8192
-STANDARD_INPUT = "/dev/stdin"
 
 
 @dataclass(frozen=True)

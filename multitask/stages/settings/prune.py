@@ -67,7 +67,7 @@ STAGE = register(
         PruneConfig,
         "multitask.stages.prune:remove_units",
         "multitask.stages.reads:of_prune",
-        "Remove the attention heads and neurons that matter least; other stages can start from the smaller encoder.",
+        "Remove the attention heads and neurons that matter least; other stages can start from what remains.",
         version=3,
         inputs=(START, REWIND),
         computing=("device", "threads"),

@@ -182,13 +182,21 @@ def test_only_an_earlier_export_is_replaced(tiny_encoder, tmp_path, monkeypatch,
     mine.mkdir()
     (mine / "thesis.tex").write_text("mine")
     (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "new")
+    (tmp_path / "forged").mkdir()
+    (tmp_path / "forged" / "export.json").write_text("{}")
+    (tmp_path / "forged" / "mine.txt").write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "inputs.json").write_text("{}")
+    inside = [tmp_path / name for name in ("link", "forged", "run/checkpoints/mine")]
     for working in (mine, out):  # `.` would be renamed under the feet of the shell
         monkeypatch.chdir(working)
-        for refused in (mine, tmp_path / "file", tiny_encoder, ".", ".."):
+        for refused in (mine, tmp_path / "file", tiny_encoder, ".", "..", *inside):
             assert main([*arguments, str(refused)]) == 2
             assert capsys.readouterr().err.startswith(f"error: --output {refused}: ")
     assert (mine / "thesis.tex").read_text() == (tmp_path / "file").read_text() == "mine"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "mine", "out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "forged", "link", "mine", "out", "run"]
+    assert [*(tmp_path / "run").rglob("*")] == [tmp_path / "run" / "inputs.json"]
 
 
 @pytest.mark.parametrize("to", ["transformers", "sentence-transformers"])

@@ -3,6 +3,7 @@
 import datetime
 import gzip
 import json
+import os
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -150,6 +151,24 @@ def test_what_a_format_cannot_hold_is_refused(model, tmp_path, monkeypatch):
     write(tmp_path / "i.jsonl", [{**ROWS[0], "note": note} for note in (1, 2, "three")])
     with pytest.raises(InputError, match="no common type in parquet"):
         predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.parquet", CPU)
+    write(tmp_path / "i.jsonl", [{**ROWS[0], "note": 10**30}])
+    with pytest.raises(InputError, match="no common type in parquet"):
+        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.parquet", CPU)
+
+
+def test_standard_input_may_be_a_pipe(model, tmp_path):
+    reading, writing = os.pipe()
+    own = os.dup(0)
+    os.write(writing, b"Late again.\nA refund, please.\n")
+    os.close(writing)
+    os.dup2(reading, 0)
+    try:
+        predict_file(model, ["topic"], Path("-"), tmp_path / "o.csv", CPU)
+    finally:
+        os.dup2(own, 0)
+        os.close(own)
+        os.close(reading)
+    assert [row["text"] for row in read(tmp_path / "o.csv")] == ["Late again.", "A refund, please."]
 
 
 def test_labels_that_begin_after_the_first_block_are_written_to_parquet(model, tmp_path, monkeypatch):
