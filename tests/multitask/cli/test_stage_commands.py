@@ -1,6 +1,7 @@
 """A stage is a command: its models, data, configuration and run options are the options."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_a_registered_stage_is_a_command(
     tiny_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--help"]) == 0
-    assert "  stir        Stir the weights.\n" in capsys.readouterr().out
+    assert re.search(r"^  stir +Stir the weights\.$", capsys.readouterr().out, re.MULTILINE)
     assert main(["stir", "--help"]) == 0
     text = capsys.readouterr().out
     assert all(flag in text for flag in ("--start", "--data", "--spoons", "--runs", "--device", "--set"))
