@@ -109,7 +109,7 @@ from pathlib import Path
 
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runtime.options import RunOptions
-from multitask.stages.settings.pretrain import PretrainConfig, pretrain
+from multitask.stages.pretrain import PretrainConfig, pretrain
 from multitask.training.config import OptimizerConfig
 
 runs = {}

@@ -33,7 +33,7 @@
 from pathlib import Path
 
 from multitask.runtime.options import RunOptions
-from multitask.stages.settings.prune import PruneConfig, prune
+from multitask.stages.prune import PruneConfig, prune
 
 DATA = Path("data/sample")
 shares = (0.2, 0.5, 0.8)
@@ -112,7 +112,7 @@ figure.tight_layout()
 # What is left can be trained like any encoder: here a few contrastive steps after half of the units were removed.
 
 # %%
-from multitask.stages.settings.pretrain import PretrainConfig, pretrain
+from multitask.stages.pretrain import PretrainConfig, pretrain
 from multitask.training.config import OptimizerConfig
 
 optimizer = OptimizerConfig(learning_rate=3e-5)

@@ -5,9 +5,9 @@ Votes and weights are chosen on dev sets only; this code never reads test labels
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from pathlib import Path
 from typing import Any, Self
@@ -16,19 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from minbert.download_checkpoint import weights_file
 from minbert.errors import InputError
-from minbert.files import read_json, sha256_of_file, write_json
+from minbert.files import read_json, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.data.labelled_data import LabelledData
 from multitask.evaluation.task_predictions import Estimates, estimate, located, tokenised, tune, write_predictions
 from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, labels_of, score
-from multitask.models.model_folder import HEADS
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, Weights, locate_model
 from multitask.runtime.device import Runtime
-from multitask.runtime.options import RunOptions
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.ensemble import STAGE, EnsembleConfig
 from multitask.tasks.declarations import load_tasks
@@ -41,27 +38,19 @@ SOUPS = ("soup", "greedy_soup")
 SELECTED_ON_DEV = ("best_per_task", "greedy", "greedy_soup")
 
 Votes = dict[str, dict[str, int]]  # votes of each task's members, by the members' labels
+Answers = Mapping[str, Mapping[Split, Estimates]]  # by the members' labels
+Rows = Mapping[str, Examples]  # by their tasks
 
 
 @dataclass(frozen=True)
 class Member:
-    """A fine-tuned model.
-
-    Args:
-        folder: the model's folder.
-        tasks: the tasks that it has a head for.
-        shape: properties that models must share before their weights can be averaged, as JSON types.
-        start: what its run started from, its key or hashes of its files; None for a model outside a run.
-        seed: its run's seed; None for a model outside a run.
-        identity: everything that determines the bits of its outputs, as JSON types.
-    """
+    """A fine-tuned model."""
 
     folder: Path
-    tasks: dict[str, Task]
-    shape: dict[str, Any]
-    start: str | None
-    seed: int | None
-    identity: dict[str, Any]
+    tasks: dict[str, Task]  # that it has a head for
+    shape: dict[str, Any]  # what models must share before their weights can be averaged, as JSON types
+    start: str | None  # what its run started from, its key or hashes of its files; None for a model outside a run
+    seed: int | None  # its run's
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -75,15 +64,13 @@ class Member:
             "encoder": model.encoder.config.values(),
             "tokenizer": model.tokenizer.fingerprint(),
         }
-        weights = [sha256_of_file(path) for path in (weights_file(folder), folder / HEADS)]
         run = folder.resolve().parent.parent
         start, seed = None, None
         if folder.resolve().parent.name == "checkpoints" and (run / "inputs.json").is_file():
             parents = read_json(run / "inputs.json").get("parents", [])
             start = json.dumps(parents) if len(parents) == 1 else None
             seed = read_json(run / "config.json").get("seed")
-        tasks = {name: task.declaration() for name, task in model.tasks.items()}
-        return cls(folder, model.tasks, shape, start, seed, {**shape, "tasks": tasks, "weights": weights})
+        return cls(folder, model.tasks, shape, start, seed)
 
     @property
     def label(self) -> str:
@@ -94,41 +81,26 @@ class Member:
 def find_members(models: Sequence[Path], every: bool = False) -> list[Member]:
     """The members that a user names, in that order: of a run its leading model, or every model that it keeps.
 
-    Equal models count once.
-
     Raises:
         InputError: no model is given, or a folder holds no fine-tuned model.
     """
-    members: dict[str, Member] = {}
+    folders: dict[Path, None] = {}
     for model in models:
         kept = Artefact(model).kept_models().values() if every else ()  # none of a model folder
-        for folder in dict.fromkeys((locate_model(model), *kept)):
-            member = Member.read(folder)
-            members.setdefault(json.dumps(member.identity, sort_keys=True), member)
-    if not members:
+        folders |= dict.fromkeys((locate_model(model), *kept))
+    if not folders:
         raise InputError("an ensemble of no models; name one or more runs or model folders")
-    return list(members.values())
+    return [Member.read(folder) for folder in folders]
 
 
-def ensemble(models: Sequence[Path], data: Path, config: EnsembleConfig, options: RunOptions) -> Artefact:
-    """Combine models; the members with a head for a task answer that task.
+ensemble = partial(run_stage, STAGE)
+"""Combine models; the members with a head for a task answer that task. Models named earlier win ties.
 
-    The artefact holds evaluation.json and predictions.npz, as `evaluate_on_dev` writes them. evaluation.json also has
-    the method, whether it selected on these dev scores (`selected_on_dev`; the scores are then optimistic), every
-    member's dev scores and, for each task, the members' weights. Prediction files for dev and test are in
-    `predictions`. A soup is kept as the run's model. A missing test file only causes a warning.
-
-    Args:
-        models: runs' folders or model folders; models named earlier win ties.
-        data: a tasks file, or the folder of the course's files.
-        config: how to combine them.
-        options: device, precision, and where to write.
-
-    Raises:
-        InputError: a folder holds no fine-tuned model, the models cannot form a soup, a file is missing or malformed,
-            or outputs are not finite.
-    """
-    return run_stage(STAGE, models, data, config, options)
+The artefact holds evaluation.json and predictions.npz, as `evaluate_on_dev` writes them. evaluation.json also has the
+method, whether it selected on these dev scores (`selected_on_dev`; the scores are then optimistic), every member's dev
+scores and, for each task, the members' weights. Prediction files for dev and test are in `predictions`. A soup is kept
+as the run's model. A missing test file only causes a warning.
+"""
 
 
 def combine(models: Sequence[Weights], data: Path, config: EnsembleConfig, run: OpenRun) -> None:
@@ -142,13 +114,16 @@ def combine(models: Sequence[Weights], data: Path, config: EnsembleConfig, run: 
     seen = reduce(or_, [TrainedOn.of_folder(member.folder, member.label) for member in members])
     seen.keep(run.folder)
     dev = examples["dev"]
-    answers = {member.label: _answers(member, dev, runtime) for member in members}
-    scores = {member.label: score(member.tasks, answers[member.label], dev) for member in members}
+    asked: Sequence[Split] = ("dev",) if config.method in SOUPS else ("dev", "test")
+    answers = {
+        member.label: _answers(member, {split: examples[split] for split in asked}, runtime) for member in members
+    }
+    scores = {member.label: score(member.tasks, answers[member.label]["dev"], dev) for member in members}
     if config.method in SOUPS:
         votes, combined = _soup(config, members, scores, examples, runtime, run.folder)
     else:
-        votes = _vote(config, tasks, answers, dev)
-        combined = {"dev": _blended(votes, answers), "test": _on_test(members, votes, examples["test"], runtime)}
+        votes = {name: _vote(config, task, answers, labels_of(dev[name])) for name, task in tasks.items()}
+        combined = {split: _blended(votes, answers, split, rows) for split, rows in examples.items()}
     tasks = {name: task.tuned(combined["dev"][name], labels_of(dev[name])) for name, task in tasks.items()}
     for split in examples:
         write_predictions(tasks, combined[split], examples[split], split, run.folder / "predictions")
@@ -175,7 +150,7 @@ def _common_tasks(members: Sequence[Member], data: Path) -> dict[str, Task]:
     return found
 
 
-def _read(tasks: Mapping[str, Task]) -> dict[Split, dict[str, Examples]]:
+def _read(tasks: Mapping[str, Task]) -> dict[Split, Rows]:
     """The tasks' dev sets, and the test sets that are declared and exist, without labels."""
     dev, test = {}, {}
     for name, task in tasks.items():
@@ -187,50 +162,33 @@ def _read(tasks: Mapping[str, Task]) -> dict[Split, dict[str, Examples]]:
     return {"dev": dev, "test": test}
 
 
-def _answers(member: Member, examples: Mapping[str, Examples], runtime: Runtime) -> Estimates:
+def _answers(member: Member, examples: Mapping[Split, Rows], runtime: Runtime) -> dict[Split, Estimates]:
     """A member's estimates; the model stays in memory only during this call."""
     logger.info("predictions of %s", member.label)
     model = MultitaskModel.load(member.folder).to(runtime.device)
-    return estimate(model, _tokenised(model, examples), runtime)
+    return {split: estimate(model, _tokenised(model, rows), runtime) for split, rows in examples.items()}
 
 
-def _tokenised(model: MultitaskModel, examples: Mapping[str, Examples]) -> dict[str, LabelledData]:
+def _tokenised(model: MultitaskModel, examples: Rows) -> dict[str, LabelledData]:
     """The rows of the tasks that a model has a head for."""
     return {name: tokenised(model, name, rows) for name, rows in examples.items() if name in model.tasks}
 
 
-def _vote(
-    config: EnsembleConfig,
-    tasks: Mapping[str, Task],
-    answers: Mapping[str, Estimates],
-    dev: Mapping[str, Examples],
-) -> Votes:
-    """For each task, the number of votes of every member that answers it."""
-    votes: Votes = {}
-    for name, rows in dev.items():
-        voters = [label for label, answer in answers.items() if name in answer]
-        given = np.ones(len(voters), np.int64)
-        if config.method != "average":
-            rounds = config.rounds if config.method == "greedy" else 1
-            given = select_greedily(tasks[name], [answers[label][name] for label in voters], labels_of(rows), rounds)
-        votes[name] = dict(zip(voters, given.tolist(), strict=True))
-    return votes
+def _vote(config: EnsembleConfig, task: Task, answers: Answers, labels: NDArray[np.float32]) -> dict[str, int]:
+    """The number of votes of every member that answers a task, without those that have none."""
+    on_dev = {label: answer["dev"][task.name] for label, answer in answers.items() if task.name in answer["dev"]}
+    given = np.ones(len(on_dev), np.int64)
+    if config.method != "average":
+        rounds = config.rounds if config.method == "greedy" else 1
+        given = select_greedily(task, list(on_dev.values()), labels, rounds)
+    return {label: votes for label, votes in zip(on_dev, given.tolist(), strict=True) if votes}
 
 
-def _on_test(members: Sequence[Member], votes: Votes, test: Mapping[str, Examples], runtime: Runtime) -> Estimates:
-    """Estimates on the test sets; members without votes on a task do not predict it."""
-    answers: dict[str, Estimates] = {}
-    for member in members:
-        if asked := {name: rows for name, rows in test.items() if votes[name].get(member.label)}:
-            answers[member.label] = _answers(member, asked, runtime)
-    return _blended({name: votes[name] for name in test}, answers)
-
-
-def _blended(votes: Votes, answers: Mapping[str, Estimates]) -> Estimates:
-    """Each task's mean estimates, weighted by the votes."""
-    voters = {name: {label: given for label, given in of.items() if given} for name, of in votes.items()}
+def _blended(votes: Votes, answers: Answers, split: Split, tasks: Iterable[str]) -> Estimates:
+    """Each task's mean estimates on a split, weighted by the votes."""
     return {
-        name: blend([answers[label][name] for label in of], np.array(list(of.values()))) for name, of in voters.items()
+        name: blend([answers[label][split][name] for label in votes[name]], np.array([*votes[name].values()]))
+        for name in tasks
     }
 
 
@@ -238,7 +196,7 @@ def _soup(
     config: EnsembleConfig,
     members: Sequence[Member],
     scores: Mapping[str, MultitaskScores],
-    examples: Mapping[Split, Mapping[str, Examples]],
+    examples: Mapping[Split, Rows],
     runtime: Runtime,
     folder: Path,
 ) -> tuple[Votes, dict[Split, Estimates]]:
@@ -275,7 +233,7 @@ def _described(config: EnsembleConfig, scores: Mapping[str, MultitaskScores], vo
             label: {"overall": s.overall, "scores": s.tasks, "metrics": s.metrics} for label, s in scores.items()
         },
         "weights": {
-            name: {label: votes / sum(given.values()) for label, votes in given.items() if votes}
+            name: {label: votes / sum(given.values()) for label, votes in given.items()}
             for name, given in votes.items()
         },
     }

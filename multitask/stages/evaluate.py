@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from multitask.evaluation.task_predictions import load_split
 from multitask.evaluation.task_scores import evaluate, labels_of, write_evaluation
 from multitask.models.multitask_model import load_model, tasks_to_score
 from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.runs.artefact import Artefact, Weights, is_run, locate_model
+from multitask.runs.artefact import Weights, is_run, locate_model
 from multitask.runtime.options import RunOptions
 from multitask.stages.reads import changed_file
 from multitask.stages.run_stage import OpenRun, run_stage
@@ -29,26 +30,22 @@ from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Cosine
 from multitask.tasks.read_examples import load_rows
 
+evaluate_on_dev = partial(run_stage, ON_DEV)
+"""Score a run's best model, or a checkpoint, on the dev sets; an encoder without heads, only on pair tasks.
 
-def evaluate_on_dev(model: str | Weights, data: Path, config: EvaluateConfig, options: RunOptions) -> Artefact:
-    """Score a model on the dev sets; an encoder without heads, only on pair tasks.
+The artefact holds evaluation.json (overall score, each task's main score and its name, all metrics, how much of each
+task the model was trained on, and the geometry of its embeddings of the similarity dev set, if the data has one) and
+predictions.npz (`{task}_predictions` and `{task}_labels`, each [rows] or [rows, labels] in file order; for average
+precision, the predictions are probabilities). Dev files that differ from those that selected the run's best model are
+refused.
+"""
 
-    The artefact holds evaluation.json (overall score, each task's main score and its name, all metrics, how much of
-    each task the model was trained on, and the geometry of its embeddings of the similarity dev set, if the data has
-    one) and predictions.npz (`{task}_predictions` and `{task}_labels`, each [rows] or [rows, labels] in file order; for
-    average precision, the predictions are probabilities).
+evaluate_on_suites = partial(run_stage, ON_SUITES)
+"""Score a model's frozen embeddings on SentEval's tasks; the data is SentEval's folder.
 
-    Args:
-        model: a completed run, whose best model is scored, or a checkpoint.
-        data: the folder with the data.
-        config: what it is scored on.
-        options: device, precision, and where to write.
-
-    Raises:
-        InputError: no such model, a missing or malformed dev file, or one that differs from those that selected the
-            run's best model.
-    """
-    return run_stage(ON_DEV, [model], data, config, options)
+The artefact has the same files as that of `evaluate_on_dev`, with the scores that the papers' tables report. It also
+lists the tasks whose files are missing, and on request the geometry of the STS Benchmark's embeddings.
+"""
 
 
 def score_dev_sets(models: Sequence[Weights], data: Path, _config: EvaluateConfig, run: OpenRun) -> None:
@@ -93,24 +90,6 @@ def _geometry(model: Path, pairs: Examples, options: RunOptions) -> dict[str, An
     gold = labels_of(pairs).astype(np.float64)
     data = SimilarityData((first, second), gold, np.full(len(gold), "dev"))
     return geometry(data, embed(encoder, [*first, *second], cache=None)).numbers()
-
-
-def evaluate_on_suites(model: str | Weights, folder: Path, config: SuitesConfig, options: RunOptions) -> Artefact:
-    """Score a model's frozen embeddings on SentEval's tasks.
-
-    The artefact has the same files as that of `evaluate_on_dev`, with the scores that the papers' tables report. It
-    also lists the tasks whose files are missing, and on request the geometry of the STS Benchmark's embeddings.
-
-    Args:
-        model: a completed training or pruning run, or a checkpoint.
-        folder: SentEval's data folder.
-        config: which suites, and how many of their rows.
-        options: device, precision, and where to write.
-
-    Raises:
-        InputError: no such model, a file is malformed, or all sets of a suite are missing.
-    """
-    return run_stage(ON_SUITES, [model], folder, config, options)
 
 
 def score_suites(models: Sequence[Weights], folder: Path, config: SuitesConfig, run: OpenRun) -> None:

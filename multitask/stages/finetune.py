@@ -21,7 +21,7 @@ from multitask.runtime.device import Runtime
 from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator
 from multitask.schedulers import build_scheduler
-from multitask.stages.run_stage import OpenRun, run_stage
+from multitask.stages.run_stage import HERE, OpenRun, run_stage
 from multitask.stages.settings.finetune import STAGE, FinetuneConfig
 from multitask.stages.training_run import Start, train_run
 from multitask.tasks.declarations import chosen_tasks, default_tasks
@@ -32,14 +32,11 @@ from multitask.training.regularisation import Compute, build_regularisers
 from multitask.training.source import TaskSource, losses_of
 from multitask.training.trainable import Batch, Evaluation, Losses, Update
 
-DEFAULTS = FinetuneConfig()
-HERE = RunOptions()
-
 
 def finetune(
     start_weights: str | Weights,
     data: str | Path,
-    config: FinetuneConfig = DEFAULTS,
+    config: FinetuneConfig | None = None,
     options: RunOptions = HERE,
 ) -> Artefact:
     """Fine-tune an encoder with new heads; the artefact keeps the models that score best on the dev sets.
@@ -47,7 +44,7 @@ def finetune(
     Args:
         start_weights: a run's folder, or a checkpoint as `BertModel.from_pretrained` takes it.
         data: a tasks file, or the folder of the course's files.
-        config: what to train and how.
+        config: what to train and how; None: the defaults.
         options: device, precision, and where to write.
 
     Raises:
@@ -55,7 +52,7 @@ def finetune(
         TrainingError: training diverged.
         Interrupted: a signal stopped the run; it can be resumed.
     """
-    return run_stage(STAGE, [start_weights], data, config, options)
+    return run_stage(STAGE, start_weights, data, config, options)
 
 
 def train_tasks(models: Sequence[Weights], data: Path, config: FinetuneConfig, run: OpenRun) -> None:

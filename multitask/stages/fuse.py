@@ -5,6 +5,7 @@ Source: report, sections 4.2 and 5.3.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,7 @@ from torch import nn
 from multitask.data.contamination import Hashes
 from multitask.data.examples import Rows
 from multitask.data.shuffle_and_batch import drawn_rows
-from multitask.runs.artefact import Artefact, Weights
-from multitask.runtime.options import RunOptions
+from multitask.runs.artefact import Weights
 from multitask.stages.finetune import Finetuning
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.fuse import PAIRS, STAGE, SUPERVISED, FuseConfig
@@ -31,13 +31,8 @@ from multitask.training.loop import LoopConfig
 from multitask.training.source import losses_of
 from multitask.training.trainable import Batch, Losses, Update
 
-
-def fuse(start_weights: str | Weights, data: Path, config: FuseConfig, options: RunOptions) -> Artefact:
-    """Alternate fine-tuning with new heads and contrastive training; keep the models that score best on the dev sets.
-
-    Arguments and errors are those of `finetune`.
-    """
-    return run_stage(STAGE, [start_weights], data, config, options)
+fuse = partial(run_stage, STAGE)
+"""Alternate fine-tuning with new heads and contrastive training; keep the models that score best on the dev sets."""
 
 
 def train_both(models: Sequence[Weights], data: Path, config: FuseConfig, run: OpenRun) -> None:

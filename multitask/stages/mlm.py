@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,8 @@ from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.data.shuffle_and_batch import batches_by_tokens, batches_of_similar_length, drawn_rows, epoch_rows
 from multitask.data.tokenize_and_truncate import tokenise
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
-from multitask.runs.artefact import Artefact, Weights
+from multitask.runs.artefact import Weights
 from multitask.runtime.device import Runtime
-from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator, torch_seed
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.mlm import STAGE, MlmConfig, ShapeConfig
@@ -34,13 +34,11 @@ from multitask.training.trainable import Batch, Evaluation, Update
 SOURCE = "mlm"
 
 
-def mlm(start_weights: str | Weights, data: Path, config: MlmConfig, options: RunOptions) -> Artefact:
-    """Train an encoder to predict masked words; the artefact keeps the encoder and the head.
+mlm = partial(run_stage, STAGE)
+"""Train an encoder to predict masked words; the artefact keeps the encoder and the head.
 
-    Arguments and errors are those of `finetune`. Training from scratch uses only the tokenizer of the start weights,
-    and the sizes that the configuration leaves out.
-    """
-    return run_stage(STAGE, [start_weights], data, config, options)
+Training from scratch uses only the tokenizer of the start weights, and the sizes that the configuration leaves out.
+"""
 
 
 def train_masked(models: Sequence[Weights], data: Path, config: MlmConfig, run: OpenRun) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -24,10 +25,9 @@ from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.model_folder import heads_files
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.objectives import Objective, alignment, uniformity, unit
-from multitask.runs.artefact import Artefact, Weights
+from multitask.runs.artefact import Weights
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime, generator_states, restore_generators
-from multitask.runtime.options import RunOptions
 from multitask.runtime.random_streams import generator, torch_seed
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.pretrain import HELD_OUT, STAGE, PretrainConfig
@@ -48,13 +48,8 @@ from multitask.training.masked_words import MaskedSource
 from multitask.training.source import SourceTraining
 from multitask.training.trainable import Batch, Evaluation, Losses, Update
 
-
-def pretrain(start_weights: str | Weights, data: Path, config: PretrainConfig, options: RunOptions) -> Artefact:
-    """Pre-train an encoder on its sources; the artefact keeps the encoder, without the projection.
-
-    Arguments and errors are those of `finetune`.
-    """
-    return run_stage(STAGE, [start_weights], data, config, options)
+pretrain = partial(run_stage, STAGE)
+"""Pre-train an encoder on its sources; the artefact keeps the encoder, without the projection."""
 
 
 def train_contrastively(models: Sequence[Weights], data: Path, config: PretrainConfig, run: OpenRun) -> None:

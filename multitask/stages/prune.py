@@ -9,6 +9,7 @@ same seed, a run of one epoch has exactly the weights of a longer run after its 
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,6 @@ from multitask.models.multitask_model import load_model
 from multitask.models.pooling import PoolingMethod
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runtime.device import Runtime
-from multitask.runtime.options import RunOptions
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.prune import STAGE, PruneConfig
 from multitask.stages.training_run import Start
@@ -59,28 +59,16 @@ Scored = tuple[BertModel, PoolingMethod, Source, Examples]
 """An encoder, the pooling of its embeddings, the source whose loss scores the units, and what it reads."""
 
 
-def prune(
-    start_weights: str | Weights,
-    data: Path,
-    config: PruneConfig,
-    options: RunOptions,
-    rewind_to: str | Weights | None = None,
-) -> Artefact:
-    """Remove the attention heads and neurons of an encoder that score lowest.
+prune = partial(run_stage, STAGE)
+"""Remove the attention heads and neurons of an encoder that score lowest.
 
-    The artefact keeps the smaller encoder, with the task heads of the model that provides its weights; scores.npz
-    (`head_scores`, `neuron_scores` and bool `heads_kept`, `neurons_kept`, each [layers, units of the start]; NaN and
-    False pad the layers in which the start already lacks units); and pruning.json (units of each layer, parameters and
-    bytes, before and after). Scores are always computed in fp32, also if the options ask for another precision.
+A second model, of the start's shape and vocabulary, provides the weights of the remaining units (rewinding).
 
-    Arguments and errors are those of `finetune`. Magnitude and random scores do not read the data.
-
-    Args:
-        rewind_to: the model that provides the weights of the remaining units, of the start's shape and vocabulary;
-            None: the start weights.
-    """
-    models = [start_weights] if rewind_to is None else [start_weights, rewind_to]
-    return run_stage(STAGE, models, data, config, options)
+The artefact keeps the smaller encoder, with the task heads of the model that provides its weights; scores.npz
+(`head_scores`, `neuron_scores` and bool `heads_kept`, `neurons_kept`, each [layers, units of the start]; NaN and False
+pad the layers in which the start already lacks units); and pruning.json (units of each layer, parameters and bytes,
+before and after). Scores are always computed in fp32. Magnitude and random scores do not read the data.
+"""
 
 
 def remove_units(models: Sequence[Weights], data: Path, config: PruneConfig, run: OpenRun) -> None:

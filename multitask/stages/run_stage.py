@@ -22,6 +22,8 @@ from multitask.stages.registry import Stage
 
 logger = logging.getLogger("multitask")
 
+HERE = RunOptions()
+Model = str | Path | Weights
 Identity = str | Mapping[str, str]
 """What decides a model's bits: the key of its run, or the hash of each file of its folder."""
 
@@ -41,15 +43,16 @@ class OpenRun:
 
 
 def run_stage(
-    stage: Stage, models: Sequence[str | Path | Weights], data: Any, config: Any, options: RunOptions
+    stage: Stage, models: Model | Sequence[Model], data: Any, config: Any = None, options: RunOptions = HERE
 ) -> Artefact:
     """Compute a run, or find it computed.
 
     Args:
         stage: what to compute.
-        models: the models that it starts from: runs' folders, or checkpoints as `BertModel.from_pretrained` takes them.
+        models: the model or models that it starts from: runs' folders, or checkpoints as `BertModel.from_pretrained`
+            takes them.
         data: a tasks file, or the folder of the data.
-        config: of the stage.
+        config: of the stage; None: its defaults.
         options: device, precision, and where to write.
 
     Raises:
@@ -59,7 +62,8 @@ def run_stage(
     """
     if not isinstance(data, str | Path):
         raise InputError(f"data is a {type(data).__name__}; expected the path of a tasks file or data folder")
-    weights, data = [Weights.of(model) for model in models], Path(data)
+    named = [models] if isinstance(models, str | Path | Weights) else models
+    weights, data, config = [Weights.of(model) for model in named], Path(data), config or stage.config()
     runtime = prepare_process(stage, options)
     key = key_of(stage, [identity_of(model) for model in weights], data, config, runtime)
     _check_ranks_read_the_same(key.inputs)

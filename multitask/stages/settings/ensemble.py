@@ -29,7 +29,7 @@ STAGE = register(
         "multitask.stages.ensemble:combine",
         "multitask.stages.reads:of_predictions",
         "Combine fine-tuned models; the artefact has their dev scores and the course's prediction files.",
-        version=2,
+        version=3,
         with_seed=None,
         inputs=(),
         computing=SCORING,

@@ -21,10 +21,9 @@ from multitask.cli.main import main
 from multitask.evaluation.task_predictions import load_split
 from multitask.inference.prediction_files import write_prediction_files
 from multitask.models.config import HeadsConfig
-from multitask.models.model_folder import HEADS
 from multitask.models.multitask_model import MultitaskModel, outputs
 from multitask.models.prediction_heads import BilinearHead
-from multitask.runs.artefact import Artefact, Weights
+from multitask.runs.artefact import Artefact
 from multitask.runs.run_hash import RunKey
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
@@ -32,7 +31,6 @@ from multitask.stages import ensemble as stage
 from multitask.stages.ensemble import Member, blend, ensemble, find_members, select_greedily, select_soup
 from multitask.stages.settings.ensemble import EnsembleConfig
 from multitask.stages.settings.finetune import FinetuneConfig
-from multitask.stages.training_run import Start
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, sample_vocabulary, task_file, word_piece
 
 TRAINED = ("sentiment", "paraphrase", "similarity")
@@ -296,27 +294,6 @@ def test_a_soup_has_the_mean_weights(write_run, small_data, tmp_path):
     assert evaluation(artefact)["weights"]["paraphrase"] == pytest.approx({str(f): 1 / 3 for f in folders})
 
 
-def test_every_command_takes_a_soup(write_run, small_data, tmp_path, capsys):
-    run = write_run(1, 2, 3)
-    artefact = build([run], small_data, tmp_path / "runs", "greedy_soup", kept="all")
-    settings = ("--data", small_data, "--device", "cpu", "--precision", "fp32")
-    report = tmp_path / "scores.json"
-    assert call("evaluate", "--model", artefact.folder, "--output", report, *settings) == 0
-    said = evaluation(artefact)
-    assert read_json(report)["overall"] == pytest.approx(said["overall"], abs=1e-9)
-    np.testing.assert_equal(read_json(report)["tasks"], said["metrics"])
-    assert call("predict", "--model", artefact.folder, "--output", tmp_path / "predictions", *settings) == 0
-    for name in FILES:
-        written = (artefact.folder / "predictions" / name).read_bytes()
-        assert (tmp_path / "predictions" / name).read_bytes() == written
-    (tmp_path / "text.txt").write_text("good time\n")
-    cpu = settings[2:]
-    assert call("embed", tmp_path / "text.txt", tmp_path / "e.npy", "--model", artefact.folder, *cpu) == 0
-    begin = Start.load(Weights(str(artefact.folder)), "auto", seed=0)
-    assert begin.pooling == "mean"
-    capsys.readouterr()
-
-
 def test_greedy_soup_equals_its_recipe(write_model):
     ranked = find_members([write_model(seed) for seed in range(1, 7)])
     values = iter([0.5, 0.4, 0.5, 0.6, 0.55, 0.7])  # of the first alone, then with each of the others
@@ -376,16 +353,6 @@ def test_a_run_stands_for_its_leading_or_all_kept_models(write_run, write_model)
     assert labels(find_members([run, model], every=True)) == ["step-1", "step-2", "step-3", "model"]
 
 
-def test_equal_models_count_once(write_run, tmp_path):
-    run = write_run(1, 2)
-    folder = Artefact(run).model_folder()
-    copy = shutil.copytree(folder, tmp_path / "copy")
-    write_json(copy / "evaluation-dev.json", {})  # what `evaluate` leaves there changes nothing
-    assert labels(find_members([folder, run, copy], every=True)) == ["step-1", "step-2"]
-    shutil.copyfile(Artefact(run).kept_models()["sentiment"] / HEADS, copy / HEADS)
-    assert labels(find_members([folder, copy], every=True)) == ["step-1", "copy"]
-
-
 def test_what_is_no_member(write_run, tiny_encoder):
     with pytest.raises(InputError, match=r"not a fine-tuned model, as it has no multitask\.json"):
         find_members([tiny_encoder])
@@ -412,21 +379,6 @@ def test_one_model_is_in_memory_at_a_time(members, small_data, tmp_path, monkeyp
     build(members, small_data, tmp_path, "greedy")
     assert len(counts) >= len(members)
     assert max(counts) == 1
-
-
-def test_on_test_only_members_with_votes_are_asked(members, data, small_data, tmp_path, monkeypatch):
-    asked: list[tuple[str, str]] = []
-    estimate = stage.estimate
-
-    def noted(model, data, runtime):
-        asked.extend((name, "test" if rows.examples.labels is None else "dev") for name, rows in data.items())
-        return estimate(model, data, runtime)
-
-    monkeypatch.setattr(stage, "estimate", noted)
-    build(members, small_data, tmp_path, "best_per_task")
-    answering = [name for folder in members for name in MultitaskModel.load(folder).tasks if name in TRAINED]
-    assert sorted(name for name, split in asked if split == "dev") == sorted(answering)
-    assert sorted(name for name, split in asked if split == "test") == sorted(TRAINED)
 
 
 def test_a_missing_test_file_leaves_the_dev_scores(members, small_data, tmp_path, caplog):

@@ -17,7 +17,7 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact
 from multitask.runs.run_hash import RunKey
 from multitask.runtime.options import RunOptions
-from multitask.stages.ensemble import ensemble, find_members
+from multitask.stages.ensemble import ensemble
 from multitask.stages.settings.ensemble import EnsembleConfig
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.tasks.declarations import task_of
@@ -93,8 +93,3 @@ def test_a_stored_soup_predicts_what_the_ensemble_was_scored_with(runs, data, me
     task = MultitaskModel.load(artefact.folder).tasks["tags"]
     assert max(task.thresholds) < 0.999
     assert task.temperature != 5.0
-
-
-def test_the_temperature_is_part_of_a_members_identity(tiny_encoder, tmp_path):
-    same = [write_run(tiny_encoder, tmp_path / "runs", 1, temperature=value) for value in (1.0, 2.0)]
-    assert len(find_members(same)) == 2

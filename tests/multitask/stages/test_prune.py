@@ -59,8 +59,8 @@ Run = Callable[..., Artefact]
 
 @pytest.fixture(scope="module")
 def run(tiny_encoder: Path, small_data: Path, options: RunOptions) -> Run:
-    def call(config: PruneConfig = HALF, start: object = tiny_encoder, **rewind: str) -> Artefact:
-        return prune(str(start), small_data, config, options, **rewind)
+    def call(config: PruneConfig = HALF, start: object = tiny_encoder, *rewound: Path) -> Artefact:
+        return prune([str(start), *rewound], small_data, config, options)
 
     return call
 
@@ -184,7 +184,7 @@ def test_what_it_was_scored_on_counts_as_training_data(run, tuned, tiny_encoder,
 
 
 def test_rewinding_takes_the_same_units_of_earlier_weights(run, tuned, tiny_encoder):
-    stayed, rewound = run(start=tuned.folder), run(start=tuned.folder, rewind_to=str(tiny_encoder))
+    stayed, rewound = run(start=tuned.folder), run(HALF, tuned.folder, tiny_encoder)
     for one, other in zip(kept_units(stayed).tensors, kept_units(rewound).tensors, strict=True):
         assert torch.equal(one, other)
     assert equal_weights(encoder(rewound), without_units(encoder(tiny_encoder), kept_units(stayed)))
@@ -204,9 +204,9 @@ def test_a_state_early_in_a_training_is_a_shorter_run(tiny_encoder, small_data, 
     assert not equal_weights(encoder(shorter), encoder(late))
 
 
-def test_weights_of_another_shape_are_refused(run):
+def test_weights_of_another_shape_are_refused(run, tiny_encoder):
     with pytest.raises(InputError, match="not of the shape and vocabulary of"):
-        run(rewind_to=str(run().folder))
+        run(HALF, tiny_encoder, run().folder)
 
 
 # The choice.
