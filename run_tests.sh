@@ -3,9 +3,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-usage="usage: ./run_tests.sh [fast|all|browser|docs|processors] [options of pytest]
-    fast: about a minute; no processes, servers, training or figures
-    all: also the slow tests (kills, full disks), and those of packages that are installed by hand (ray, playwright)
+usage="usage: ./run_tests.sh [all|browser|docs|processors] [options of pytest]
+    all: also the slow tests (processes, kills, full disks), those of packages that are installed by hand (ray, playwright),
+        and more examples of each property
     browser: only the page, in Chromium; needs pip install playwright axe-playwright-python and apt install chromium
     docs: only the documentation: builds the site, runs tutorials and commands, installs the wheel; many minutes
     processors: only the numeric tests, with the instructions of other processors, with one and with two threads"
@@ -15,7 +15,7 @@ case "${1:-}" in
     echo "$usage"
     exit
     ;;
-  fast | all | browser | docs | processors)
+  all | browser | docs | processors)
     lane=$1
     shift
     ;;
@@ -38,8 +38,7 @@ unset PYTHONDONTWRITEBYTECODE # without bytecode, each of the many processes com
 tests=(.venv/bin/python -m pytest -n 2 --dist worksteal)
 case "$lane" in
   whole) "${tests[@]}" "$@" ;;
-  fast) "${tests[@]}" -p tests.fast_lane "$@" ;;
-  all) "${tests[@]}" -m "not gpu and not docs" "$@" ;;
+  all) "${tests[@]}" --hypothesis-profile many -m "not gpu and not docs" "$@" ;;
   browser) "${tests[@]}" -m browser tests/multitask/inference/explore/test_browser.py "$@" ;;
   docs)
     ./build_docs.sh

@@ -104,6 +104,7 @@ def test_a_loaded_model_is_in_evaluation_mode_and_trainable(tmp_path):
     assert sha256_of_file(tmp_path / "model.safetensors") == digest
 
 
+@pytest.mark.slow
 def test_loading_draws_no_numbers_and_leaves_the_compiler_out(tmp_path):
     save_reference(tmp_path)
     code = (

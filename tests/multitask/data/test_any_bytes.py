@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minbert.checkpoint import read_tensors
@@ -113,7 +113,6 @@ def with_other_value(draw: st.DrawFn, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=25)
 @given(data=st.data())
 def test_any_bytes_are_read_or_refused_in_one_line(case: Path, name: str, data: st.DataObject) -> None:
     path = case / name

@@ -43,6 +43,7 @@ def test_embeddings_that_are_not_finite_are_refused_and_not_kept(tmp_path):
     assert embed(BagOfWords(), SENTENCES, tmp_path).computed == 3
 
 
+@pytest.mark.slow
 def test_another_process_finds_the_embeddings(token_cache, processes):
     process = processes.Process(target=embed, args=(BagOfWords(name="process"), ["one", "two"], default_cache()))
     process.start()

@@ -17,6 +17,7 @@ def look(path: Path) -> None:
     path.write_text(f"{start('cpu', 'auto').precision} {products_are_exact()}")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the setting is for x86")
 def test_auto_is_fp32_and_int8_is_refused_where_instructions_are_hidden(processes: ForkServerContext, tmp_path: Path):
     process = processes.Process(target=look, args=(tmp_path / "found",))

@@ -298,6 +298,7 @@ def undisturbed(tiny_encoder: Path, small_data: Path, tmp_path_factory, processe
     return Path(printed[0][-1])
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_it_ends_as_if_undisturbed(tiny_encoder, small_data, tmp_path, undisturbed, processes):
     def begin():
         command = arguments(tiny_encoder, small_data, tmp_path / "runs")

@@ -42,17 +42,15 @@ def files(runs: Path) -> dict[str, bytes]:
     return {str(path.relative_to(runs)): path.read_bytes() for path in paths if path.name != "inputs.json"}
 
 
-@pytest.mark.parametrize("start", ["quick", pytest.param("tmp_path", id="with imports", marks=pytest.mark.slow)])
-def test_two_processes_give_the_same_bits_as_one(
-    start: str, request: pytest.FixtureRequest, recipes: Recipes, computed: Path, tmp_path: Path
-) -> None:
-    request.getfixturevalue(start)
+@pytest.mark.slow
+def test_two_processes_give_the_same_bits_as_one(recipes: Recipes, computed: Path, tmp_path: Path) -> None:
     two = run_preset(two_rows(recipes), 1, options(tmp_path), Processes([None] * 2))
     assert not two.failures
     assert files(tmp_path) == files(computed)
     assert any("epoch 1" in path.read_text() for path in (tmp_path / "logs").iterdir())
 
 
+@pytest.mark.slow
 def test_two_grids_at_once_share_the_work(
     recipes: Recipes, computed: Path, processes: ForkServerContext, tmp_path: Path
 ) -> None:
@@ -67,6 +65,7 @@ def test_two_grids_at_once_share_the_work(
     assert files(tmp_path) == files(computed)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_process_that_dies_fails_its_job_and_is_replaced(job: Job) -> None:
     with Processes([None]) as engine:
@@ -104,6 +103,7 @@ def serve_and_fail(pipe: Connection, gpu: str | None) -> None:
     engines._serve(pipe, gpu)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_stop_ends_a_process_whose_training_fails_to_stop(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a full disk: the process outlives its training, and must not wait for another job."""

@@ -142,6 +142,7 @@ def folder(tiny_encoder: Path, tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
+@pytest.mark.slow
 def test_a_stop_under_load_loses_no_accepted_request(folder, tmp_path):
     log = tmp_path / "log"
     with log.open("w") as file:
