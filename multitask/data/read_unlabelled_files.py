@@ -9,7 +9,8 @@ from pathlib import Path
 
 from minbert.errors import InputError
 from multitask.data.problems import OnProblem, refuse, warn_incomplete
-from multitask.data.tables import Source, open_table
+from multitask.data.read_tables import open_table
+from multitask.data.tables import Source
 
 
 @dataclass(frozen=True)

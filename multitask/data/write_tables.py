@@ -91,10 +91,7 @@ def _json_lines(file: IO[str], _: Sequence[str]) -> WriteRows:
 
 def _json(value: Any, column: str = "") -> str:
     """A row or a column's value as JSON, which has no dates and no decimal numbers, as parquet files may hold."""
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(value, column), ensure_ascii=False, default=str)
+    return json.dumps(_finite(value, column), ensure_ascii=False, default=str)
 
 
 def _finite(value: Any, column: str) -> Any:

@@ -15,7 +15,7 @@ from minbert.files import atomic_file, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
 from multitask.data.labelled_data import LabelledData
-from multitask.data.tables import FRAME, table_of
+from multitask.data.read_tables import FRAME, table_of
 from multitask.evaluation.task_predictions import Estimates, estimate, tokenised
 from multitask.evaluation.training_overlap import ScoresWithOverlap
 from multitask.models.multitask_model import MultitaskModel, tasks_for

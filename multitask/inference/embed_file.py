@@ -11,7 +11,8 @@ from tqdm import tqdm
 from minbert.errors import InputError
 from minbert.files import atomic_file
 from multitask.data.problems import LOGGER, quote
-from multitask.data.tables import Row, Source, Table, open_table
+from multitask.data.read_tables import open_table
+from multitask.data.tables import Row, Source, Table
 from multitask.data.text_lines import suffixes
 from multitask.models.sentence_encoder import Embedder
 

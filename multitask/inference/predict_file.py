@@ -14,7 +14,8 @@ from tqdm import tqdm
 
 from minbert.errors import InputError
 from multitask.data.problems import STANDARD_INPUT, quote, warn_incomplete
-from multitask.data.tables import Dialect, Row, Source, Table, open_table
+from multitask.data.read_tables import open_table
+from multitask.data.tables import Dialect, Row, Source, Table
 from multitask.data.text_lines import suffixes
 from multitask.data.write_tables import check_output, table_writer
 from multitask.models.multitask_model import MultitaskModel, predict_rows, tasks_for
@@ -116,8 +117,7 @@ def _add(rows: Sequence[Row], columns: Sequence[str], values: Sequence[Sequence[
 
 
 def _check_header(table: Table, new: Sequence[str]) -> None:
-    """Raise InputError if cells would be lost: a column has its name twice, or that of an added one."""
-    table.refuse_repeated()
+    """Raise InputError if cells would be lost: two columns have no name, or one has that of an added one."""
     if table.columns.count("") > 1:
         raise InputError(f"{table.name}: two columns have no name; name them")
     if clash := sorted(set(new) & set(table.columns)):

@@ -23,7 +23,7 @@ from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
 from multitask.data.examples import Rows
 from multitask.data.labelled_data import LabelledData
 from multitask.data.problems import listed
-from multitask.data.tables import FRAME, table_of
+from multitask.data.read_tables import FRAME, table_of
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import HeadsConfig
 from multitask.models.model_folder import DESCRIPTION, HEADS, Description, read_description, resolve_pooling

@@ -17,7 +17,8 @@ from minbert.errors import InputError
 from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples, Rows
 from multitask.data.problems import OnProblem, quote, refuse, warn_incomplete
-from multitask.data.tables import Dialect, Row, Source, Table, open_table
+from multitask.data.read_tables import open_table
+from multitask.data.tables import Dialect, Row, Source, Table
 from multitask.tasks.kinds import Labelled, Regression, rows_by_label
 from multitask.tasks.task import Split, Task
 
@@ -149,7 +150,6 @@ def read_examples(task: Task, source: Source, labelled: bool, on_problem: OnProb
 def examples_of(task: Task, table: Table, source: str, labelled: bool, on_problem: OnProblem = refuse) -> Examples:
     """The rows of an open table as rows of a task; see `read_examples`."""
     table.require((*([task.id] if task.id else []), *task.text, *(task.label_columns if labelled else ())))
-    table.refuse_repeated()
     rows: list[list[str]] = []
     numbers: list[int] = []
     labels: list[Any] = []
@@ -209,7 +209,7 @@ def _id(value: Any, number_of_id: dict[str, int], table: Table) -> str:
 
 def _label(task: Task, row: Row, dialect: Dialect) -> Any:
     try:
-        return task.labels_from({column: dialect.label(row.get(column)) for column in task.label_columns})
+        return task.labels_from({column: dialect.label_field(row.get(column)) for column in task.label_columns})
     except ValueError as error:
         if not isinstance(task.label, str):
             raise  # it names the column

@@ -4,7 +4,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -17,7 +16,6 @@ from minbert.settings import adapter
 from multitask.data.examples import Examples
 from multitask.data.problems import listed, quote
 from multitask.data.tables import Dialect, Row, Source
-from multitask.data.text_lines import suffixes
 from multitask.tasks.metrics import LOWER_IS_BETTER, Metric
 
 Split = Literal["train", "dev", "test"]
@@ -34,8 +32,8 @@ TUNED = ("thresholds", "temperature")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(ABC):
-    """A declared task.
+class Task(Dialect, ABC):
+    """A declared task, and how its files are written unless they have tables of their own.
 
     Args:
         name: the task's name in options, files and tables.
@@ -48,10 +46,6 @@ class Task(ABC):
         metric: the score that selects models and enters "overall".
         weight: factor of its loss.
         id: column of the rows' ids, if they have any.
-        separator: of delimited files; by default a comma in .csv and a tab in .tsv.
-        quotes: whether fields of delimited files may stand in quotes; if not, quotes are ordinary characters.
-        line_breaks: whether a quoted field may contain line breaks.
-        encoding: of text files, as in `Dialect`, as are decimal and missing.
         prediction_file: the course's name for its prediction files: `{prediction_file}-{dev,test}-output.csv`.
         prediction_column: title of the second column of these files, with the course's spelling.
     """
@@ -68,16 +62,11 @@ class Task(ABC):
     metric: Metric
     weight: Positive = 1.0
     id: str | None = None
-    separator: str | None = None
-    quotes: bool = True
-    line_breaks: bool = False
-    encoding: str = "utf-8"
-    decimal: Literal[".", ","] = "."
-    missing: tuple[str, ...] = ()
     prediction_file: str | None = None
     prediction_column: str | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not re.fullmatch(r"\w[\w-]*", self.name) or self.name in ("overall", "training"):
             raise InputError("expected a name of letters, digits, _ and - other than overall and training")
         if len(self.text) != (2 if self.pair else 1):
@@ -85,7 +74,6 @@ class Task(ABC):
             raise InputError(f"text is {listed(map(quote, self.text))}; {self.kind} reads {columns}")
         if not isinstance(self.label, str) and self.kind != "multilabel":
             raise InputError(f"label is {listed(map(quote, self.label))}; {self.kind} reads one column")
-        _ = self.dialect  # checks it
 
     @property
     def pair(self) -> bool:
@@ -99,7 +87,7 @@ class Task(ABC):
 
     @property
     def dialect(self) -> Dialect:
-        """How its files are written, unless they have tables of their own."""
+        """How its files are written, alone."""
         return Dialect(**{name: getattr(self, name) for name in WRITTEN})
 
     @property
@@ -112,7 +100,7 @@ class Task(ABC):
             return Dialect()
         if self.train is None:
             return self.dialect
-        return (self.train.dialect or self.dialect).of_form(suffixes(Path(self.train.file))[0])
+        return (self.train.dialect or self.dialect).of_form(self.train.form)
 
     @property
     def label_columns(self) -> tuple[str, ...]:

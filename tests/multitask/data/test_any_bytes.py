@@ -16,8 +16,9 @@ from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.files import read_arrays, read_toml
 from minbert.tokenizer import load_tokenizer
+from multitask.data.read_tables import open_table
 from multitask.data.read_unlabelled_files import PAIRS, SENTENCES, TRIPLETS, read_texts
-from multitask.data.tables import Source, open_table
+from multitask.data.tables import Source
 from multitask.evaluation.suite_sets import STS_SETS, TRANSFER_SETS, DataSet
 from multitask.models.model_folder import stored_max_length
 from multitask.tasks.declarations import load_tasks

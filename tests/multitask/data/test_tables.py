@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from minbert.errors import InputError
 from multitask.data import text_lines
 from multitask.data.problems import OnProblem, refuse
-from multitask.data.tables import Dialect, Source, open_table
+from multitask.data.read_tables import open_table
+from multitask.data.tables import Dialect, Source
 from multitask.data.text_lines import MOST_BYTES
 from multitask.data.write_tables import table_writer
 from multitask.tasks.declarations import load_tasks
@@ -258,7 +259,7 @@ def test_a_workbook_is_read_as_text_with_the_numbers_of_its_rows(tmp_path):
         (4, {"text": "n/a", "label": "True", "n": ""}),
     ]
     marked = open_table(Source(str(tmp_path / "x.xlsx")), Dialect(decimal=","))  # its numbers have no mark of their own
-    assert [marked.dialect.label(v) for _, row in marked.rows for v in row.values()] == [
+    assert [marked.dialect.label_field(v) for _, row in marked.rows for v in row.values()] == [
         v for _, row in open_table(Source(str(tmp_path / "x.xlsx"))).rows for v in row.values()
     ]
     with pytest.raises(InputError, match=r"y\.xlsx: damaged"):
@@ -267,7 +268,7 @@ def test_a_workbook_is_read_as_text_with_the_numbers_of_its_rows(tmp_path):
 
 def test_a_source_has_its_own_dialect(tmp_path):
     path = write(tmp_path, "text;label\na, b;1\n")
-    table = open_table(Source(str(path), None, Dialect(";")), Dialect("|"))
+    table = open_table(Source(str(path), None, Dialect(separator=";")), Dialect(separator="|"))
     assert list(table.rows) == [(2, {"text": "a, b", "label": "1"})]
 
 

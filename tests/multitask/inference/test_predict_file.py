@@ -18,7 +18,7 @@ from minbert.errors import InputError
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
 from multitask.cli.main import main
-from multitask.data import tables
+from multitask.data import read_tables
 from multitask.inference import predict_file as module
 from multitask.inference.predict_file import Reading, predict_file
 from multitask.inference.prediction_files import write_prediction_files
@@ -134,7 +134,7 @@ def test_a_column_that_the_first_rows_lack_is_never_dropped(model, tmp_path, out
     predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output, CPU)
     assert [row["extra"] or None for row in read(tmp_path / output)] == [None, "1"]
     (tmp_path / output).unlink()
-    monkeypatch.setattr(tables, "ROWS_PER_BATCH", 1)  # the columns are those of the first so many rows
+    monkeypatch.setattr(read_tables, "ROWS_PER_BATCH", 1)  # the columns are those of the first so many rows
     write(tmp_path / "i.jsonl", [ROWS[0], {**ROWS[1], "extra": "1"}])
     with pytest.raises(InputError, match="a row has the column extra"):
         predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output, CPU)
@@ -144,7 +144,7 @@ def test_a_column_that_the_first_rows_lack_is_never_dropped(model, tmp_path, out
 
 
 def test_what_a_format_cannot_hold_is_refused(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "ROWS_PER_BATCH", 1)
+    monkeypatch.setattr(read_tables, "ROWS_PER_BATCH", 1)
     write(tmp_path / "i.jsonl", [*ROWS, {**ROWS[0], "topic": "mine"}])  # of a later row
     with pytest.raises(InputError, match=r"i.jsonl:6: has the column topic already"):
         predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl", CPU)

@@ -222,7 +222,7 @@ def test_a_file_has_its_format_once_and_a_byte_order_mark_is_no_content(tmp_path
     stars = TOPIC.replace("topic", "stars").replace("classification", "regression")
     files = '[files."train.csv"]\nseparator = ";"\nencoding = "cp1252"\ndecimal = ","\nmissing = ["n/a", "-"]\n'
     path.write_text(TOPIC + 'dev = "dev.csv"\n' + stars + files, encoding="utf-8-sig")
-    expected = Dialect(";", encoding="cp1252", decimal=",", missing=("n/a", "-"))
+    expected = Dialect(separator=";", encoding="cp1252", decimal=",", missing=("n/a", "-"))
     topic, other = load_tasks(path).values()
     assert topic.source("train").dialect == other.source("train").dialect == expected
     assert topic.source("dev").dialect is None

@@ -1,0 +1,269 @@
+"""Rows of a table, one at a time: of a csv, tsv, jsonl, parquet, xlsx or text file, or of a data set of the hub.
+
+Delimited text is parsed strictly, and a bad row is named by file and line. Text is kept as written; tasks ignore white
+space around it. The course's starter code also lower-cases text and puts spaces before `. ? , '`. The
+tokenizer of an uncased BERT does both by itself, so its ids are the same either way (except for a capital sigma that
+ends a Greek word).
+"""
+
+import csv
+import importlib.util
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pyarrow.compute
+import pyarrow.parquet
+from pydantic_core import from_json
+
+from minbert.errors import InputError
+from minbert.files import refuse_expanding_archive, refuse_expansion
+from multitask.data.problems import OnProblem, checked, listed, quote, reason, refuse
+from multitask.data.tables import SEPARATORS, Dialect, Row, Source, Table
+from multitask.data.text_lines import MOST_BYTES, text_lines
+
+FRAME = "the data frame"
+ROWS_PER_BATCH = 8192
+
+csv.field_size_limit(MOST_BYTES)  # by default, a sentence of more than 131,072 characters is an error
+
+
+def open_table(source: Source, dialect: Dialect | None = None, on_problem: OnProblem = refuse, form: str = "") -> Table:
+    """Open a table of any format, by its suffix; files of text may also be compressed (.gz).
+
+    Args:
+        source: the file or data set, and the split.
+        dialect: of text; the source's own comes first.
+        on_problem: called for each malformed row, which is then left out; the default raises the first problem.
+        form: the format as a suffix such as `.csv`; by default that of the file's name.
+
+    Raises:
+        InputError: the file is missing, empty, damaged or of an unknown format.
+    """
+    if source.path is None:
+        return _hub_table(source)
+    path, dialect = source.path, source.dialect or dialect or Dialect()
+    suffix = form or source.form
+    read = FORMATS.get(suffix)
+    if dialect.separator and read in (None, _lines):
+        read = _delimited
+    if read is None:
+        names = ", ".join(FORMATS)
+        raise InputError(f"{path}: unknown format; expected a name that ends in {names}, or in one of them and .gz")
+    separator = dialect.separator or SEPARATORS.get(suffix)
+    table = replace(read(path, replace(dialect, separator=separator), on_problem), dialect=dialect)
+    return table if source.split is None else _rows_of_split(table, source.split)
+
+
+def table_of(frame: pandas.DataFrame) -> Table:
+    """The rows of a pandas data frame; missing values are None."""
+    columns = tuple(map(str, frame.columns))
+    values = (frame.iloc[:, i].astype(object).where(frame.iloc[:, i].notna(), None) for i in range(len(columns)))
+    rows = (dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True))
+    return Table(FRAME, columns, enumerate(rows, start=1), by_line=False)
+
+
+def _rows_of_split(table: Table, split: str) -> Table:
+    table.require(("split",))
+
+    def rows() -> Iterator[tuple[int, Row]]:
+        found: set[str] = set()
+        for number, row in table.rows:
+            found.add(own := str(row.get("split")).strip())
+            if own == split:
+                yield number, row
+        if split not in found:
+            raise InputError(f"{table.name}: no row has {quote(split)} in column split, only {listed(sorted(found))}")
+
+    return replace(table, rows=rows())
+
+
+def _lines(path: Path, dialect: Dialect, _: OnProblem) -> Table:
+    """Each line of a text file as the column `text`, without the white space around it; blank lines too."""
+    rows = ((number, {"text": line.strip()}) for number, line in enumerate(text_lines(path, dialect.encoding), start=1))
+    return Table(str(path), ("text",), rows)
+
+
+def _delimited(path: Path, dialect: Dialect, on_problem: OnProblem) -> Table:
+    """Fields are unquoted as by `csv.DictReader`, which the course's starter code uses."""
+    rows = _split_rows(path, dialect, on_problem)
+    first = next(rows, None)
+    if first is None:
+        raise InputError(f"{path}: the file is empty; expected a header line and rows")
+    header = [name.strip() for name in first[1]]
+    between = {"\t": "tabs", ",": "commas"}.get(str(dialect.separator), repr(dialect.separator))
+
+    def by_column() -> Iterator[tuple[int, Row]]:
+        for line, row in rows:
+            if len(row) == len(header):
+                yield line, dict(zip(header, row, strict=True))
+            else:
+                expected = f"expected {len(header)}, as in the header (separated by {between})"
+                on_problem(f"{path}:{line}: the row has {len(row)} fields; {expected}")
+
+    return Table(str(path), tuple(header), by_column())
+
+
+def _split_rows(path: Path, dialect: Dialect, on_problem: OnProblem) -> Iterator[tuple[int, list[str]]]:
+    """Each row that is not blank, with the line where it starts.
+
+    Not with pyarrow's reader: it takes broken quoting for text, drops rows with an open quote without a word, and does
+    not tell the lines of rows.
+    """
+    reader = csv.reader(
+        text_lines(path, dialect.encoding),
+        delimiter=str(dialect.separator),
+        quoting=csv.QUOTE_MINIMAL if dialect.quotes else csv.QUOTE_NONE,
+        strict=True,
+    )
+    while True:
+        line = reader.line_num + 1
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            on_problem(
+                f"{path}:{line}: broken quoting ({error}); expected a field that starts with a quote to end with one, "
+                "and quotes inside it to be doubled (or set quotes = false in the tasks file (--tasks-file))"
+            )
+            continue
+        if row is None:
+            return
+        if reader.line_num > line and not dialect.line_breaks:
+            on_problem(
+                f"{path}:{line}: a quoted field goes on until line {reader.line_num}; close its quote, or set "
+                "line_breaks = true in the tasks file (--tasks-file)"
+            )
+        elif row:
+            yield line, row
+
+
+def _json_lines(path: Path, dialect: Dialect, on_problem: OnProblem) -> Table:
+    """Not with pyarrow's reader, in which all values of a column have one type, and text may become a date."""
+
+    def parsed() -> Iterator[tuple[int, Row]]:
+        for number, line in enumerate(text_lines(path, dialect.encoding), start=1):
+            if not line.strip():
+                continue
+            try:
+                value = from_json(line.strip())
+                json.loads(line, object_pairs_hook=_refuse_repeated, parse_int=str)
+            except ValueError as error:
+                on_problem(f"{path}:{number}: not JSON ({str(error).replace('line 1 column', 'character')})")
+                continue
+            if isinstance(value, dict):
+                yield number, value
+            else:
+                on_problem(f"{path}:{number}: {quote(value)} is not an object; expected one object a line")
+
+    rows = parsed()
+    first = list(islice(rows, ROWS_PER_BATCH))
+    if not first:
+        raise InputError(f"{path}: no JSON object; expected one a line")
+    return Table(str(path), tuple(dict.fromkeys(column for _, row in first for column in row)), chain(first, rows))
+
+
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
+    """Parsers drop one of two values of the same name without a word."""
+    names = [name for name, _ in pairs]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"an object has {quote(twice[0])} twice; expected each name once")
+
+
+def _parquet(path: Path, *_: object) -> Table:
+    """Text is read as indices into its different values: a few values repeated often are a small file."""
+
+    @contextmanager
+    def damage() -> Iterator[None]:
+        try:
+            yield
+        except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # Arrow raises many kinds
+            raise _damaged(path, error) from None
+
+    def batches() -> Iterator[list[Row]]:
+        size = 0
+        with damage():
+            for batch in file.iter_batches(ROWS_PER_BATCH):
+                size += sum(map(_bytes_of, batch.columns))
+                refuse_expansion(path, size)
+                yield batch.to_pylist()
+
+    with damage():
+        metadata = checked(path, pyarrow.parquet.read_metadata)
+        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+        refuse_expansion(path, sum(group.total_byte_size for group in groups))
+        texts = [
+            column.path
+            for column in metadata.schema
+            if column.physical_type == "BYTE_ARRAY" and column.logical_type.type != "DECIMAL"
+        ]
+        schema = pyarrow.parquet.read_schema(path)
+        file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
+    rows = enumerate(chain.from_iterable(batches()), start=1)
+    return Table(str(path), tuple(schema.names), rows, by_line=False, schema=schema)
+
+
+def _bytes_of(column: Any) -> int:
+    """Bytes of an Arrow array when each of its texts is written out."""
+    if pyarrow.types.is_dictionary(column.type):
+        lengths = pyarrow.compute.binary_length(column.dictionary).take(column.indices)
+        return int(pyarrow.compute.sum(lengths).as_py() or 0)
+    if pyarrow.types.is_list(column.type):
+        return _bytes_of(column.flatten())
+    if pyarrow.types.is_struct(column.type):
+        return sum(map(_bytes_of, column.flatten()))
+    return int(column.nbytes)
+
+
+def _spreadsheet(path: Path, dialect: Dialect, _: OnProblem) -> Table:
+    """The first sheet of a workbook, whose first row has the columns' names. Every cell is text, as in csv."""
+    if importlib.util.find_spec("openpyxl") is None:
+        raise InputError(f'{path}: needs openpyxl; install it with: pip install -e ".[xlsx]", or save the sheet as csv')
+    checked(path, refuse_expanding_archive)
+    try:
+        sheet = pandas.read_excel(path, header=None, dtype=object, na_values=[""], keep_default_na=False)
+    except Exception as error:  # damaged workbooks raise many kinds
+        raise _damaged(path, error) from None
+    # Cells that are numbers have no decimal mark of their own: they are written as the other cells are.
+    sheet = sheet.fillna("").map(
+        lambda cell: str(cell).replace(".", dialect.decimal) if isinstance(cell, float) else cell
+    )
+    cells = sheet.astype(str).to_numpy().tolist()
+    if not cells:
+        raise InputError(f"{path}: the sheet is empty; expected a row with the columns' names, and rows")
+    header = tuple(name.strip() for name in cells[0])
+    rows = ((number, dict(zip(header, row, strict=True))) for number, row in enumerate(cells[1:], start=2) if any(row))
+    return Table(str(path), header, rows, by_line=False)
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    return InputError(f"{path}: damaged, or not of the format that its name says ({reason(error)})")
+
+
+FORMATS: dict[str, Callable[[Path, Dialect, OnProblem], Table]] = {
+    ".csv": _delimited,
+    ".tsv": _delimited,
+    ".jsonl": _json_lines,
+    ".jsonlines": _json_lines,
+    ".parquet": _parquet,
+    ".xlsx": _spreadsheet,
+    ".txt": _lines,
+}
+"""Readers by suffix."""
+
+
+def _hub_table(source: Source) -> Table:
+    """Class numbers become the names that the data set declares."""
+    data = source.data_set()
+    names = {name: kind.names for name, kind in data.features.items() if hasattr(kind, "names")}
+
+    def rows() -> Iterator[tuple[int, Row]]:
+        for number, row in enumerate(data, start=1):
+            codes = ((column, row[column], labels) for column, labels in names.items())
+            yield number, row | {c: None if code is None or code < 0 else labels[code] for c, code, labels in codes}
+
+    return Table(str(source), tuple(data.column_names), rows(), by_line=False)
