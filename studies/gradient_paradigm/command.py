@@ -1,4 +1,4 @@
-"""`multitask simulate`: simulated gradients and the conjectures of the gradient papers."""
+"""`multitask simulate`: simulated gradients of the gradient papers."""
 
 from dataclasses import field
 from pathlib import Path

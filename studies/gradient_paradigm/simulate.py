@@ -1,4 +1,4 @@
-"""The stage of simulations: gradients of random embeddings and checks of conjectures; no model and no data."""
+"""The stage of simulations: gradients of random embeddings; no model and no data."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,21 +29,13 @@ class SimulationConfig:
     negative_deviation: AtLeastZero = 0.10
     """The same for negatives."""
     trials: Annotated[int, Field(ge=1, le=10**6)] = 1000
-    """Random configurations of each batch size and dimension on which conjectures are checked."""
-    training_trials: Annotated[int, Field(ge=1, le=10**6)] = 200
-    """The same for the conjecture about training. Each configuration is trained with and without each dissipation."""
-    training_steps: Annotated[int, Field(ge=1, le=10**6)] = 50
-    """Gradient steps of such a training."""
+    """Random batches of each size and dimension on which losses with a margin are compared with InfoNCE."""
     seed: Seed = 0
     """Seed of all random draws."""
 
 
 def simulate(config: SimulationConfig, options: RunOptions) -> Artefact:
-    """Simulate on the CPU, in fp32, unless the artefact is there already.
-
-    The artefact holds simulations.npz (read by `Simulations.load`) and conjectures.json (read by
-    `simulation_outcomes.from_json`). `claims.toml` decides the papers' claims from them.
-    """
+    """Simulate on the CPU, in fp32, unless the artefact is there already. `Simulations.load` reads it."""
     from multitask.stages.run_stage import run_stage  # imports torch, which registering the stage must not
 
     return run_stage(STAGE, [], Path(), config, options)
@@ -53,9 +45,9 @@ STAGE = register(
     Stage(
         "simulate",
         SimulationConfig,
-        "studies.gradient_paradigm.conjectures:compute",
-        "studies.gradient_paradigm.conjectures:objectives",
-        version=3,
+        "studies.gradient_paradigm.simulations:compute",
+        "studies.gradient_paradigm.simulations:objectives",
+        version=4,
         with_seed=None,
         inputs=(),
         computing=(),

@@ -1,6 +1,6 @@
-"""The numbers that claims on simulations and on random configurations of embeddings are about."""
+"""The numbers that claims on simulations are about."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 
 from multitask.evaluation.statistics import LEVEL, POWER
-from studies.gradient_paradigm.simulation_outcomes import (
-    NAMES,
-    TRIPLETS,
-    Array,
-    Estimate,
-    Simulations,
-    case_of,
-    rate_of,
-)
+from studies.gradient_paradigm.simulation_outcomes import NAMES, TRIPLETS, Array, Rate, Simulations
 from studies.report.evidence import Quantity
 
 NORMAL = NormalDist()
@@ -141,6 +133,11 @@ def _median_ratio(simulations: Simulations, loss: str) -> dict[str, Quantity]:
     return {"median": Simulated(lambda errors: median)}
 
 
+def _above_infonce(simulations: Simulations) -> dict[str, Quantity]:
+    """The share of random batches in which a loss with a margin is at least τ times InfoNCE, by loss."""
+    return {f"{TRIPLETS[loss]}:": Rate(*map(int, counts)) for loss, counts in simulations.above_infonce.items()}
+
+
 NUMBERS: Mapping[str, Callable[..., Mapping[str, Quantity]]] = {
     "dissipation while negatives are nearer": _before,
     "least dissipation": _beyond,
@@ -150,6 +147,7 @@ NUMBERS: Mapping[str, Callable[..., Mapping[str, Quantity]]] = {
     "weight rises": _rising_weights,
     "share with a ratio above 1": _ratio_above_one,
     "median ratio": _median_ratio,
+    "share above InfoNCE": _above_infonce,
 }
 """Numbers of simulations by their names in claims.toml."""
 
@@ -158,18 +156,3 @@ def simulated(simulations: Simulations | None, leaf: Mapping[str, Any]) -> Mappi
     """The numbers of a leaf `{simulated = [NAME, ARGUMENT ...]}`."""
     name, *arguments = leaf["simulated"]
     return None if simulations is None else NUMBERS[name](simulations, *arguments)
-
-
-def rates(estimates: Sequence[Estimate] | None, leaf: Mapping[str, Any]) -> Mapping[str, Quantity] | None:
-    """The rates of a leaf `{rate = STATEMENT, of = NAMES, steps = STEP SIZES}`: one for each name and step size.
-
-    None without configurations. Without `steps`, names are cases themselves.
-    """
-    labels = {**NAMES, **TRIPLETS}
-    cases = {
-        f"{labels.get(name, name)}, step {step:g}": case_of(name, step)
-        for name in leaf["of"]
-        for step in leaf.get("steps", ())
-    } or {labels.get(name, name): name for name in leaf["of"]}
-    found = {f"{label}:": rate_of(estimates or (), leaf["rate"], case) for label, case in cases.items()}
-    return found if all(rate.trials for rate in found.values()) else None

@@ -1,24 +1,19 @@
-"""Figures of the simulations and of the conjectures' rates, with captions, and their section of the study's page."""
+"""Figures of the simulations with captions, and their section of the study's page."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-import pandas
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, ListedColormap, Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from minbert.files import read_json, write_text
-from studies.engine.record import duration
-from studies.gradient_paradigm import simulation_outcomes as about
-from studies.gradient_paradigm.simulation_outcomes import NAMES, Estimate, Simulations, rate_of, read_simulations
-from studies.report.figures import DASHED, Picture, Points, line_style, lines, render, standalone
+from minbert.files import write_text
+from studies.gradient_paradigm.simulation_outcomes import NAMES, Simulations
+from studies.report.figures import DASHED, Picture, line_style, render, standalone
 from studies.report.preset_results import PresetResults
-from studies.report.scores_as_data import machines_of
 from studies.report.sections import Section
 
 Array = NDArray[np.floating]
@@ -27,113 +22,38 @@ VIRIDIS = mpl.colormaps["viridis"]
 BRIGHT = ListedColormap(VIRIDIS(np.linspace(0.3, 1, 256)), "bright")  # maps with holes stay visible on dark pages
 LARGEST_RATIO = 3.0
 """The end of the ratio's colours. MET's ratio exceeds it where the positive is near the anchor."""
-ENSURED = 0.95
-"""The rate that a claim demands."""
 
 
 def simulation_section(results: PresetResults) -> Section | None:
-    """All figures of the simulations, and counter-examples to the conjectures. None if nothing was simulated."""
+    """All figures of the simulations. None if nothing was simulated."""
     stage = results.last_stage("simulations")
     if stage is None:
         return None
-    folder = stage.folder
-    simulations, estimates = read_simulations(folder)
-    seed = read_json(folder / "config.json")["seed"]
-    machine = "".join(f" on {name}" for name in machines_of([folder.name], results.folder))
     return Section(
         "simulations",
         "Simulated embeddings",
         "No model is trained here. Angles are drawn at random, and the components of the papers' losses are computed "
-        "from them (arXiv 2402.18281, section 3.1). The conjectures of that paper are checked on random configurations "
-        "of embeddings. For each statement, the table shows the case in which it held least often; angles are in "
-        "radians. `studies.gradient_paradigm.random_configurations.configuration` draws a configuration again, with "
-        f"seed {seed}. The simulations took {duration(stage.seconds)}{machine}.",
-        tuple(simulation_figures(simulations, estimates).values()),
-        counter_examples(estimates),
+        "from them (arXiv 2402.18281, section 3.1).",
+        tuple(simulation_figures(Simulations.load(stage.folder)).values()),
     )
 
 
 def write_figures(folder: Path) -> list[Path]:
     """Draw the figures of an artefact of `simulate` into its folder. Returns their paths."""
     paths = []
-    for name, picture in simulation_figures(*read_simulations(folder)).items():
+    for name, picture in simulation_figures(Simulations.load(folder)).items():
         paths.append(folder / f"{name}.svg")
         write_text(paths[-1], standalone(picture))
     return paths
 
 
-def simulation_figures(simulations: Simulations, estimates: Sequence[Estimate]) -> dict[str, Picture]:
+def simulation_figures(simulations: Simulations) -> dict[str, Picture]:
     """Every figure of the simulations by its file's name."""
     return {
         "dissipation": _dissipation_maps(simulations),
         "weight": _weight_curves(simulations),
         "ratio": _ratio_maps(simulations),
-        "conjecture-1": _rates(
-            "Conjecture 1: the gap with dissipation is smaller than without",
-            estimates,
-            (about.GAP_AT_END, about.GAP_THROUGHOUT),
-            {label: loss for loss, label in NAMES.items()},
-            "step size",
-        ),
-        "conjecture-2": _rates(
-            "Conjecture 2: the hardest negative dominates the gradient, in two readings",
-            estimates,
-            (about.MAJORITY, about.LARGEST),
-            {f"batch of {pairs}": pairs for pairs in about.PAIRS},
-            "temperature",
-        ),
-        "conjecture-3": _rates(
-            "Conjecture 3: Lemma 1's condition, and whether the anchor comes closer to its positive",
-            estimates,
-            (about.CONDITION, about.CLOSER),
-            {f"r {NAMES.get(name, name)}": name for name in ("1", "1.5", "2", *about.DYNAMIC_RATIOS)},
-            "step size",
-        ),
     }
-
-
-def _rates(
-    title: str, estimates: Sequence[Estimate], statements: Sequence[str], names: Mapping[str, str | int], axis: str
-) -> Picture:
-    """Rates of statements with exact 95% bounds: of cases over step sizes, or of batch sizes over temperatures."""
-    places = about.STEP_SIZES if axis == "step size" else about.TEMPERATURES
-
-    def points(statement: str, number: int, name: str | int) -> Points:
-        nudge = 1.04 ** (number - (len(names) - 1) / 2)  # so that bounds do not overlap
-        found = [rate_of(estimates, statement, *_case(name, place)) for place in places]
-        return [(nudge * at, rate.rate, *rate.interval()) for at, rate in zip(places, found, strict=True)]
-
-    panels = {
-        statement: {label: points(statement, number, name) for number, (label, name) in enumerate(names.items())}
-        for statement in statements
-    }
-    svg = lines(
-        panels, axis, title, ylabel="share of configurations", bars=True, scale=("log", "linear"), size=(3.6, 2.4),
-        level=ENSURED,
-    )  # fmt: skip
-    return Picture(svg, title, f"{title}. Bars: exact 95% bounds. Dashed: the rate that a claim demands.")
-
-
-def _case(name: str | int, place: float) -> tuple[str, int]:
-    """A case at a step size with all batch sizes pooled, or a temperature with one batch size."""
-    return (f"{place:g}", name) if isinstance(name, int) else (about.case_of(name, place), 0)
-
-
-def counter_examples(estimates: Sequence[Estimate]) -> pandas.DataFrame:
-    """For each statement with counter-examples, the case with the lowest rate and one configuration."""
-    rows = []
-    for statement in dict.fromkeys(estimate.statement for estimate in estimates):
-        failing = [e for e in estimates if e.statement == statement and e.counter_examples]
-        if failing:
-            worst = min(failing, key=lambda estimate: estimate.rate)
-            number, *values = worst.counter_examples[0].items()
-            found = ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in values)
-            low, high = worst.interval()
-            rate = f"{worst.rate:.1%} [{low:.1%}, {high:.1%}] of {worst.trials:,}"
-            sizes = (str(worst.pairs), str(worst.dim))
-            rows.append((statement, worst.case, *sizes, rate, f"number {number[1]:.0f}: {found}"))
-    header = ["Statement", "Case", "Pairs", "Dimension", "Holds", "A configuration in which it does not"]
-    return pandas.DataFrame(rows, columns=header)
 
 
 def _dissipation_maps(simulations: Simulations) -> Picture:

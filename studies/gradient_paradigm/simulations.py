@@ -10,6 +10,8 @@ once for each μ_neg. The cells share their draws, so they differ by their means
 """
 
 import math
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,8 +19,10 @@ from torch import Tensor
 
 from multitask.objectives import closed_forms
 from multitask.objectives.closed_forms import RATIOS, Negatives
-from multitask.objectives.gradient_paradigm import GradientParadigm
+from multitask.runs.artefact import Weights
 from multitask.runtime.random_streams import generator
+from multitask.stages.run_stage import OpenRun
+from studies.gradient_paradigm.margin_bounds import count_batches
 from studies.gradient_paradigm.simulate import SimulationConfig
 from studies.gradient_paradigm.simulation_outcomes import (
     DISSIPATED,
@@ -29,15 +33,24 @@ from studies.gradient_paradigm.simulation_outcomes import (
     Simulations,
 )
 
-PARADIGM = GradientParadigm()
-USED = (closed_forms.INFONCE, closed_forms.ARCCON, PARADIGM, closed_forms.MPT, closed_forms.MET, closed_forms.MAT)
-"""Every objective whose defaults affect a simulation or a check of conjectures."""
+USED = (closed_forms.INFONCE, closed_forms.ARCCON, closed_forms.MPT, closed_forms.MET, closed_forms.MAT)
+"""Every objective whose defaults affect a simulation."""
 DISSIPATIONS = {name: closed_forms.DISSIPATIONS[name] for name in NAMES}
 """The dissipation terms of the papers' simulation."""
 POSITIVE_MEANS = (math.pi / 20, math.pi / 2)
 NEGATIVE_MEANS = (math.pi / 20, math.pi)
 WEIGHT_POSITIVE_MEAN = 0.5
 """Mean angle of the positives, in radians, at which batches of the weights keep a gradient or not."""
+
+
+def objectives(_config: SimulationConfig, _data: Path) -> dict[str, list[str]]:
+    """The objectives with their parameters, which decide what is simulated."""
+    return {"objectives": [str(objective) for objective in USED]}
+
+
+def compute(_models: Sequence[Weights], _data: Path, config: SimulationConfig, run: OpenRun) -> None:
+    """Simulate into a run's folder."""
+    run_simulations(config).save(run.folder)
 
 
 def run_simulations(config: SimulationConfig) -> Simulations:
@@ -53,7 +66,7 @@ def run_simulations(config: SimulationConfig) -> Simulations:
         negatives = Negatives.of_cosines((mean + config.negative_deviation * negative).cos())
         columns.append({name: _mean_and_error(term(positives, negatives)) for name, term in DISSIPATIONS.items()})
         weights.append(torch.stack([_weights(negatives, fixed, temperature) for temperature in TEMPERATURES]))
-    all_weights, errors, kept, kept_weights = torch.stack(weights, 1).unbind(-1)  # [temperatures, columns] each
+    all_weights, errors, kept = torch.stack(weights, 1).unbind(-1)  # [temperatures, columns] each
     dissipation, dissipation_error = (
         {name: torch.stack([column[name][part] for column in columns], 1).numpy() for name in columns[0]}
         for part in (0, 1)
@@ -67,8 +80,8 @@ def run_simulations(config: SimulationConfig) -> Simulations:
         all_weights.numpy(),
         errors.numpy(),
         kept.numpy(),
-        kept_weights.numpy(),
         *_ratio_maps(positive_means, negative_means, config.batch_size),
+        count_batches(config.seed, config.trials),
     )
 
 
@@ -86,11 +99,10 @@ def _mean_and_error(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _weights(negatives: Negatives, positive: Tensor, temperature: float) -> Tensor:
-    """Mean hardest weight and its error, share of batches that keep a gradient, mean over these  # [4]."""
+    """Mean hardest weight and its error, share of batches that keep a gradient  # [3]."""
     weight = negatives.hardest_weight(temperature)
     dissipation = torch.sigmoid(negatives.logit(weight, temperature) - positive.cos() / temperature)
-    kept = dissipation >= DISSIPATED
-    return torch.stack([*_mean_and_error(weight), kept.float().mean(), weight[kept].mean()])
+    return torch.stack([*_mean_and_error(weight), (dissipation >= DISSIPATED).float().mean()])
 
 
 def _ratio_maps(

@@ -5,26 +5,26 @@ from pathlib import Path
 
 from studies.engine.table import Row
 from studies.gradient_paradigm import INADEQUACY, UNIFIED, tables_of_losses, tables_of_sweeps, training_figures
-from studies.gradient_paradigm.simulated_numbers import rates, simulated
+from studies.gradient_paradigm.simulated_numbers import simulated
 from studies.gradient_paradigm.simulation_figures import simulation_section
-from studies.gradient_paradigm.simulation_outcomes import Estimate, Simulations, read_simulations
+from studies.gradient_paradigm.simulation_outcomes import Simulations
 from studies.gradient_paradigm.tables_of_losses import table
 from studies.report.claims import Numbers
 from studies.report.preset_results import PresetResults
 from studies.study import Study
 
-# Simulations and checks of conjectures (arXiv 2402.18281, section 3.1). All seeds share one run.
+# Simulated gradients (arXiv 2402.18281, section 3.1). All seeds share one run.
 simulations = table("simulations", lambda recipes: [(Row("simulations", "Simulations"), recipes.simulations())])
 
 
-def numbers_of(simulations: Simulations | None, estimates: list[Estimate] | None) -> dict[str, Numbers]:
-    """The numbers of simulations and of random configurations that claims are about."""
-    return {"simulated": partial(simulated, simulations), "rate": partial(rates, estimates)}
+def numbers_of(simulations: Simulations | None) -> dict[str, Numbers]:
+    """The numbers of simulations that claims are about."""
+    return {"simulated": partial(simulated, simulations)}
 
 
 def _numbers(results: PresetResults) -> dict[str, Numbers]:
     stage = results.last_stage("simulations")
-    return numbers_of(*((None, None) if stage is None else read_simulations(stage.folder)))
+    return numbers_of(Simulations.load(stage.folder) if stage else None)
 
 
 STUDY = Study(

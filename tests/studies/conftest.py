@@ -74,5 +74,5 @@ def recipes(tiny_encoder: Path, grid_data: Path, suites_data: Path) -> Recipes:
         recovery=PretrainConfig(train_limit=32, optimizer=FAST),
         suites=SuitesConfig(("sts",), limit=100),
         suites_data=suites_data,
-        simulation=SimulationConfig(grid=10, batches=20, batch_size=16, trials=20, training_trials=5, training_steps=2),
+        simulation=SimulationConfig(grid=10, batches=20, batch_size=16, trials=20),
     )

@@ -23,7 +23,7 @@ from studies.study import all_experiments
 
 TABLES = {experiment.table.key: experiment.table for experiment in all_experiments(PRESETS["sample"])}
 SEEDS = {key: 3 if key in ("gradient", "decoupled") else 1 for key in TABLES}  # measures of training need three
-SIMULATION = SimulationConfig(grid=10, batches=20, batch_size=16, trials=20, training_trials=20, training_steps=2)
+SIMULATION = SimulationConfig(grid=10, batches=20, batch_size=16, trials=20)
 EXAMPLES = 150
 LABELS = np.linspace(0, 5, EXAMPLES, dtype=np.float32)
 NOISE = np.random.default_rng(0).normal(size=EXAMPLES)  # what all models get wrong alike

@@ -14,7 +14,7 @@ import pytest
 
 from studies.engine.experiments import GROUPS, STS
 from studies.engine.table import Row
-from studies.gradient_paradigm.simulation_outcomes import NAMES, RATIO_MAPS, TEMPERATURES, Simulations
+from studies.gradient_paradigm.simulation_outcomes import NAMES, RATIO_MAPS, TEMPERATURES, TRIPLETS, Simulations
 from studies.gradient_paradigm.study import numbers_of
 from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
 from studies.report import measures
@@ -26,7 +26,6 @@ from tests.studies import results_in_memory
 from tests.studies.gradient_paradigm.published import (
     ENDS,
     WITHOUT_DISSIPATION,
-    all_estimates,
     probed_as_published,
 )
 from tests.studies.results_in_memory import Trained, results_of
@@ -76,9 +75,9 @@ class Results:
             weights,
             np.full_like(weights, 1.0 if unknown else 1e-4),
             np.ones_like(weights),
-            weights,
             dict.fromkeys(RATIO_MAPS, ratio),
             dict.fromkeys(RATIO_MAPS, np.zeros(gap.shape, bool)),
+            dict.fromkeys(TRIPLETS, np.array([1, 1] if unknown else [1000 if holds else 400, 1000])),
         )
 
     def score(self, key: str, row: Row, task: str) -> float:
@@ -141,8 +140,7 @@ class Results:
 def verdicts(shown: Shown) -> dict[tuple[str, str], Status]:
     """The verdicts on all claims by their keys and kinds."""
     results = Results(shown)
-    rate, trials = {"the claim": (1.0, 1000), "its opposite": (0.4, 1000), "neither": (1.0, 1)}[shown]
-    numbers = numbers_of(results.simulated(), all_estimates(rate, trials))
+    numbers = numbers_of(results.simulated())
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         for module in (results_in_memory, measures):
             patch.setattr(module, "SAMPLES", 2000)  # enough for results that are as clear as these
@@ -152,7 +150,7 @@ def verdicts(shown: Shown) -> dict[tuple[str, str], Status]:
 
 
 def test_claims_are_told_apart_by_key_and_kind() -> None:
-    assert len({(claim.key, claim.kind) for claim in CLAIMS}) == len(CLAIMS) == 47
+    assert len({(claim.key, claim.kind) for claim in CLAIMS}) == len(CLAIMS) == 37
 
 
 @pytest.mark.parametrize("shown", STATUSES)
@@ -162,6 +160,6 @@ def test_a_verdict_is_what_the_results_show(claim: Claim, shown: Shown) -> None:
 
 
 def test_without_results_nothing_is_tested() -> None:
-    found = judge(CLAIMS, {}, numbers_of(None, None))
+    found = judge(CLAIMS, {}, numbers_of(None))
     assert set(found.status[found.kind != "theorem"]) == {"not tested here"}
     assert not found.evidence.any()

@@ -2,8 +2,6 @@
 
 from studies.engine.experiments import GROUPS, STS
 from studies.engine.table import Row
-from studies.gradient_paradigm import simulation_outcomes as about
-from studies.gradient_paradigm.simulation_outcomes import NAMES, Estimate
 from studies.gradient_paradigm.tables_of_losses import MODIFIED, NON_CONTRASTIVE
 from studies.gradient_paradigm.tables_of_sweeps import DEFAULTS
 from studies.gradient_paradigm.training_figures import swept
@@ -58,22 +56,3 @@ def probed_as_published(row: Row) -> dict[str, float]:
         "uniformity gradient": 0.9 if decoupled else 0.1,
         "median ratio": 1.0,
     }
-
-
-def all_estimates(rate: float, trials: int = 1000) -> list[Estimate]:
-    """Every statement about random configurations at the same rate."""
-    losses, ratios = [*NAMES], ["1", *about.DYNAMIC_RATIOS]
-    cases = {about.GAP_AT_END: losses, about.MORE_OFTEN: ratios, about.SUFFICIENT: ratios, about.CLOSER: ratios}
-    stepped = [
-        (statement, about.case_of(name, step))
-        for statement, names in cases.items()
-        for name in names
-        for step in about.STEP_SIZES
-    ]
-    bounds = [(statement, name) for statement in (about.BOUND, about.BOUND_WITH_CONSTANTS) for name in about.TRIPLETS]
-    weights = [(statement, f"{t:g}") for statement in (about.MAJORITY, about.LARGEST) for t in about.TEMPERATURES]
-    return [
-        Estimate(statement, case, pairs, 8, round(rate * trials), trials)
-        for statement, case in (*stepped, *bounds, *weights)
-        for pairs in about.PAIRS
-    ]

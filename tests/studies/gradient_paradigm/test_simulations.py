@@ -8,10 +8,10 @@ import pytest
 from multitask.objectives import closed_forms
 from multitask.objectives.closed_forms import RATIOS, WEIGHTS
 from studies.gradient_paradigm.simulate import SimulationConfig
-from studies.gradient_paradigm.simulation_outcomes import NAMES, RATIO_MAPS, TEMPERATURE, TEMPERATURES, Simulations
-from studies.gradient_paradigm.simulations import DISSIPATIONS, PARADIGM, run_simulations, standard_normals
+from studies.gradient_paradigm.simulation_outcomes import NAMES, RATIO_MAPS, TEMPERATURES, Simulations
+from studies.gradient_paradigm.simulations import DISSIPATIONS, run_simulations, standard_normals
 
-SMALL = SimulationConfig(grid=10, batches=20, batch_size=9)
+SMALL = SimulationConfig(grid=10, batches=20, batch_size=9, trials=1)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_dissipation_is_the_mean_over_batches(simulations, angles, name):
     np.testing.assert_allclose(simulations.dissipation[name], expected, atol=2e-5)
 
 
-def test_weights_are_those_of_a_softmax_over_all_batches_and_over_those_with_a_gradient(simulations, angles):
+def test_weights_are_those_of_a_softmax_over_all_batches(simulations, angles):
     _, negative_means, positive, negative = angles
     for k, temperature in enumerate(TEMPERATURES):
         for column, mean in enumerate(negative_means):
@@ -62,11 +62,6 @@ def test_weights_are_those_of_a_softmax_over_all_batches_and_over_those_with_a_g
             kept = terms.sum(1) / (terms.sum(1) + own) >= 0.01
             np.testing.assert_allclose(simulations.weights[k, column], weights.mean(), rtol=1e-4)
             np.testing.assert_allclose(simulations.kept[k, column], kept.mean(), atol=1e-6)
-            if kept.any():
-                np.testing.assert_allclose(simulations.kept_weights[k, column], weights[kept].mean(), rtol=1e-4)
-            else:
-                assert np.isnan(simulations.kept_weights[k, column])
-    assert np.isnan(simulations.kept_weights).any()
 
 
 def test_ratio_maps_are_the_closed_forms_at_the_means(simulations, angles):
@@ -96,4 +91,3 @@ def test_draws_are_independent_standard_normals():
 def test_what_is_said_without_torch_is_so():
     assert list(NAMES) == list(DISSIPATIONS)
     assert set(RATIO_MAPS) < set(RATIOS) == set(WEIGHTS) == set(closed_forms.DISSIPATIONS)
-    assert PARADIGM.weight == TEMPERATURE

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import beta, binom, nct, t
+from scipy.stats import nct, t
 
 from multitask.evaluation.statistics import LEVEL, SampledScores, Spread, Uncertain, contrast
-from studies.gradient_paradigm.simulation_outcomes import Estimate
 from studies.report.claims import decided
 from studies.report.evidence import Bound, Combined, Statement
 
@@ -112,14 +111,6 @@ def test_power_is_that_of_the_t_test(seeds: int) -> None:
     power = nct.sf(critical, seeds - 1, found.detectable() / error)
     assert power == pytest.approx(0.8, abs=0.04)  # 0.766 with three seeds, because the interval is uncertain too
     assert found.detectable(5.0) == pytest.approx(5 + found.detectable(), rel=1e-9)
-
-
-@pytest.mark.parametrize(("trials", "bound"), [(100, 0.95), (1000, 0.95), (37, 0.5)])
-def test_power_of_a_rate_is_binomial(trials: int, bound: float) -> None:
-    least = Estimate("s", "c", 8, 8, 0, trials).detectable(bound)
-    successes = np.arange(1, trials + 1)
-    needed = successes[beta.ppf(LEVEL / 2, successes, trials - successes + 1) > bound][0]  # Clopper and Pearson's bound
-    assert binom.sf(needed - 1, trials, least) == pytest.approx(0.8, abs=1e-6)
 
 
 def test_equal_methods_are_refuted_as_often_as_one_sided_tests_say() -> None:
