@@ -81,7 +81,12 @@ def estimate(
     Raises:
         InputError: some outputs are not finite.
     """
-    return {name: model.tasks[name].estimate(outputs(model, name, rows, runtime)) for name, rows in data.items()}
+    return {name: model.tasks[name].estimate(raw_outputs(model, name, rows, runtime)) for name, rows in data.items()}
+
+
+def raw_outputs(model: MultitaskModel, task: str, data: LabelledData, runtime: Runtime) -> NDArray[np.float32]:
+    """The outputs of a task's head for all rows, in file order."""
+    return outputs(model, [task], data.lengths, data.sequences, runtime)[task]
 
 
 def tune(
@@ -105,7 +110,7 @@ def tune(
     for name, rows in dev.items():
         labels = rows.examples.labels
         assert labels is not None, "dev sets have labels"
-        raw = outputs(model, name, rows, runtime)
+        raw = raw_outputs(model, name, rows, runtime)
         task = model.tasks[name].calibrated(raw, labels) if calibrate else model.tasks[name]
         estimates[name] = task.estimate(raw)
         model.tasks[name] = task.tuned(estimates[name], labels)

@@ -29,16 +29,10 @@ def compute_in_batches(
 ) -> NDArray[np.float32]:
     """Results of `compute` for every row, [rows, ...] fp32, in the order of the rows.
 
-    On a CPU every thread computes whole batches, so that threads do not wait for each other at every operation. So
-    neither the number of threads nor which of them computes a batch changes the results.
-
-    Args:
-        lengths: number of tokens of each row; at least one row.
-        compute: maps row numbers [batch] to results [batch, ...]. The rows of a batch have similar lengths, the longest
-            first. Called under autocast, without gradients, in several threads.
-        runtime: device and precision.
-        most_rows: largest number of rows in a batch.
-        show_progress: show a progress bar when standard error is a terminal.
+    `lengths` are the numbers of tokens of the rows, at least one. `compute` maps row numbers [batch] of similar
+    lengths to results [batch, ...], under autocast, without gradients, in several threads. On a CPU every thread
+    computes whole batches, so that neither the number of threads nor which of them computes a batch changes the
+    results, and threads do not wait for each other at every operation.
     """
     batches = list(batches_by_tokens(lengths, TOKENS_PER_BATCH[runtime.device.type], most_rows))
     waiting = iter(batches)  # shared by all threads

@@ -1,7 +1,7 @@
 """MultitaskModel: an encoder, a pooling and one head for each task. Transformers can read the saved encoder."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -21,7 +21,6 @@ from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
 from multitask.data.examples import Rows
-from multitask.data.labelled_data import LabelledData
 from multitask.data.problems import listed
 from multitask.data.read_tables import FRAME, table_of
 from multitask.models.compute_in_batches import compute_in_batches
@@ -49,18 +48,15 @@ logger = logging.getLogger("multitask")
 
 Table: TypeAlias = "Sequence[Sentence] | pandas.Series[Any] | pandas.DataFrame"
 """Rows to predict."""
+Sequences: TypeAlias = Callable[[Rows], tuple[list[Ids], list[Ids]]]
+"""Token ids and types of some rows: of all first sentences, then of all second ones unless encoded jointly."""
 
 
 class MultitaskModel(nn.Module):
     """An encoder that all tasks share, and a head for each task.
 
-    Args:
-        encoder: the encoder.
-        tokenizer: its tokenizer.
-        tasks: the tasks that have a head, by name.
-        pooling: how token states become a sentence embedding: the first token's state or the mean.
-        heads: the heads' configuration.
-        max_length: sentences are cut to so many tokens; None for the encoder's limit.
+    Token states become a sentence embedding by `pooling`: the first token's state or the mean. Sentences are cut to
+    `max_length` tokens; None for the encoder's limit.
     """
 
     def __init__(
@@ -87,26 +83,16 @@ class MultitaskModel(nn.Module):
         return pool(self.encoder.forward_packed(batch), batch, self.pooling)
 
     def forward(self, batch: PackedBatch, rows: Mapping[str, int]) -> dict[str, Tensor]:
-        """Outputs of several tasks from one packed call.
+        """Each task's outputs in fp32, [rows, classes] or [rows], from one packed call.
 
-        Args:
-            batch: the tasks' sequences in the order of `rows`; for a pair task all first sentences, then all second.
-            rows: number of rows of each task.
-
-        Returns:
-            Each task's outputs in fp32, [rows, classes] or [rows].
+        `rows` are the tasks' numbers of rows. The batch has their sequences in the same order; of pairs that are
+        encoded separately all first sentences, then all second.
         """
         embeddings = self.embed(batch).split([count * self.sequences_per_row(name) for name, count in rows.items()])
         return {name: self.head(name, part) for name, part in zip(rows, embeddings, strict=True)}
 
     def head(self, task: str, embeddings: Tensor) -> Tensor:
-        """A task's outputs in fp32, [rows, classes] or [rows], from its sequences' embeddings.
-
-        Args:
-            task: the task's name.
-            embeddings: [rows * sequences_per_row, hidden]; for pairs that are encoded separately all first sentences,
-                then all second.
-        """
+        """A task's outputs in fp32 from the embeddings [rows * sequences_per_row, hidden] of its sequences."""
         # Heads are small, and bf16 would round the predictions.
         with torch.autocast(embeddings.device.type, enabled=False):
             return self.heads[task](*embeddings.chunk(self.sequences_per_row(task)))
@@ -120,15 +106,12 @@ class MultitaskModel(nn.Module):
         return self.tasks[task].pair and pair_input(self.tasks[task], self.heads_config) == "joint"
 
     def predict(self, task: str, rows: Table) -> list[Prediction]:
-        """Predict a task for any rows.
+        """Predict a task for any rows: a prediction for each, in their order.
 
         Args:
             task: the task's name.
             rows: sentences; of a task of pairs, pairs of sentences. Or a pandas series of these, or a data frame with
                 the columns that the task declares.
-
-        Returns:
-            A prediction for each row, in their order.
 
         Raises:
             InputError: the model has no such task, or a row is not a sentence or pair.
@@ -136,17 +119,9 @@ class MultitaskModel(nn.Module):
         return self.predict_all(rows, [task])[task]
 
     def predict_all(self, rows: Table, tasks: Sequence[str] | None = None) -> dict[str, list[Prediction]]:
-        """Predict several tasks for the same rows, in one pass of the encoder.
+        """Predict several tasks, by default all that read such rows, in one pass of the encoder.
 
-        Args:
-            rows: sentences, or pairs of sentences; or a series or data frame, as `predict` takes them.
-            tasks: names of tasks; by default all tasks that read such rows.
-
-        Returns:
-            For each task, a prediction for each row.
-
-        Raises:
-            InputError: no such task, or a row is not what the task reads.
+        Rows and errors are those of `predict`.
         """
         if not isinstance(rows, pandas.DataFrame):
             rows = list(rows) if isinstance(rows, pandas.Series) else rows
@@ -268,12 +243,7 @@ def _task(name: str, declaration: Any) -> Task:
 def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
     """Load a multi-task model, or make one from an encoder without heads: it scores pairs by their embeddings' cosine.
 
-    Args:
-        folder: that `MultitaskModel.save` wrote, or of a checkpoint.
-        pairs: the tasks that an encoder without heads is scored on; those that need a trained head are left out.
-
-    Raises:
-        InputError: no checkpoint, or a damaged one.
+    `pairs` are the tasks that an encoder without heads is scored on; those that need a trained head are left out.
     """
     if (folder / DESCRIPTION).is_file():
         return MultitaskModel.load(folder)
@@ -284,10 +254,7 @@ def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
 
 
 def predict_rows(
-    model: MultitaskModel,
-    rows: Sequence[Sentence],
-    tasks: Sequence[str] | None = None,
-    runtime: Runtime | None = None,
+    model: MultitaskModel, rows: Sequence[Sentence], tasks: Sequence[str] | None = None, runtime: Runtime | None = None
 ) -> dict[str, list[Prediction]]:
     """`MultitaskModel.predict_all` of sentences or pairs, with another device or precision if `runtime` is given."""
     estimates = estimate_rows(model, rows, tasks, runtime)
@@ -295,10 +262,7 @@ def predict_rows(
 
 
 def estimate_rows(
-    model: MultitaskModel,
-    rows: Sequence[Sentence],
-    tasks: Sequence[str] | None = None,
-    runtime: Runtime | None = None,
+    model: MultitaskModel, rows: Sequence[Sentence], tasks: Sequence[str] | None = None, runtime: Runtime | None = None
 ) -> dict[str, NDArray[np.float64]]:
     """Estimates (see `Task.estimate`) of several tasks for the same rows; the arguments are those of `predict_rows`.
 
@@ -314,15 +278,8 @@ def estimate_rows(
     found: dict[str, NDArray[np.float64]] = {}
     for joint in (False, True):
         if together := [name for name in names if model.reads_jointly(name) == joint]:
-            sequences, cut = _encode(model, columns, joint)
-            if cut:
-                _warn_once(f"texts of more than {model.max_length or model.tokenizer.max_length} tokens are cut")
-            raw = _outputs(model, together, sequences, runtime)
+            raw = outputs(model, together, *_tokenised(model, columns, joint), runtime)
             found |= {name: model.tasks[name].estimate(values) for name, values in raw.items()}
-    if damaged := [name for name, values in found.items() if not np.isfinite(values).all()]:
-        raise InputError(
-            f"{model.tokenizer.source}: the model's outputs for {damaged[0]} are not finite; its weights are damaged"
-        )
     return {name: found[name] for name in names}
 
 
@@ -348,44 +305,37 @@ def _warn_once(message: str) -> None:
     logger.warning(message)
 
 
-def _encode(
-    model: MultitaskModel, columns: list[list[str]], joint: bool
-) -> tuple[list[tuple[list[Ids], list[Ids]]], int]:
-    """Token ids and types of each encoder input of a row, and how many inputs are cut."""
+def _tokenised(model: MultitaskModel, columns: list[list[str]], joint: bool) -> tuple[NDArray[np.int64], Sequences]:
+    """The number of tokens of each row, [rows], and the rows' sequences. Warns once of texts that are cut."""
     inputs: list[list[Any]] = [list(zip(*columns, strict=True))] if joint else list(columns)
     encoded = [model.tokenizer.encode_and_count_cut(column, model.max_length) for column in inputs]
-    return [(ids, types) for ids, types, _ in encoded], sum(cut for *_, cut in encoded)
+    if any(cut for *_, cut in encoded):
+        _warn_once(f"texts of more than {model.max_length or model.tokenizer.max_length} tokens are cut")
+
+    def sequences(rows: Rows) -> tuple[list[Ids], list[Ids]]:
+        pairs = [(ids[row], types[row]) for ids, types, _ in encoded for row in rows]
+        return [ids for ids, _ in pairs], [types for _, types in pairs]
+
+    return np.sum([[len(sequence) for sequence in ids] for ids, *_ in encoded], axis=0), sequences
 
 
-def _outputs(
-    model: MultitaskModel, tasks: list[str], sequences: list[tuple[list[Ids], list[Ids]]], runtime: Runtime
+def outputs(
+    model: MultitaskModel, tasks: Sequence[str], lengths: NDArray[np.int64], sequences: Sequences, runtime: Runtime
 ) -> dict[str, NDArray[np.float32]]:
-    """The outputs of tasks that read the same encoder inputs, from one pass of the encoder."""
-    lengths = np.sum([[len(ids) for ids in column] for column, _ in sequences], axis=0)
-    widths = [model.tasks[name].outputs for name in tasks]
+    """Each head's outputs for every row, [rows, classes] or [rows], in file order, from one pass of the encoder.
 
-    def compute(rows: Rows) -> Tensor:
-        ids = [column[row] for column, _ in sequences for row in rows]
-        types = [column[row] for _, column in sequences for row in rows]
-        embeddings = model.embed(PackedBatch.from_sequences(ids, types).to(runtime.device))
-        return torch.cat([model.head(name, embeddings).reshape(len(rows), -1) for name in tasks], dim=1)
-
-    parts = np.split(compute_in_batches(lengths, compute, runtime), np.cumsum(widths)[:-1], axis=1)
-    return {name: part[:, 0] if width == 1 else part for name, width, part in zip(tasks, widths, parts, strict=True)}
-
-
-def outputs(model: MultitaskModel, task: str, data: LabelledData, runtime: Runtime) -> NDArray[np.float32]:
-    """The head's outputs for every row, in file order: [rows, classes] or [rows]. The model must be in eval mode.
-
-    Raises:
-        InputError: outputs are not finite.
+    The model must be in eval mode, and the tasks must read the same sequences. `lengths` are the rows' numbers of
+    tokens. Raises InputError if outputs are not finite.
     """
 
     def compute(rows: Rows) -> Tensor:
-        batch = PackedBatch.from_sequences(*data.sequences(rows)).to(runtime.device)
-        return model(batch, {task: len(rows)})[task]
+        embeddings = model.embed(PackedBatch.from_sequences(*sequences(rows)).to(runtime.device))
+        return torch.cat([model.head(name, embeddings).reshape(len(rows), -1) for name in tasks], dim=1)
 
-    raw = compute_in_batches(data.lengths, compute, runtime)
-    if not np.isfinite(raw).all():
-        raise InputError(f"{data.examples.source}: the model's outputs are not finite; its weights are damaged")
-    return raw
+    cuts = np.cumsum([model.tasks[name].outputs for name in tasks])[:-1]
+    parts = np.split(compute_in_batches(lengths, compute, runtime), cuts, axis=1)
+    for name, part in zip(tasks, parts, strict=True):
+        if not np.isfinite(part).all():
+            source = model.tokenizer.source
+            raise InputError(f"{source}: the model's outputs for {name} are not finite; its weights are damaged")
+    return {name: part[:, 0] if part.shape[1] == 1 else part for name, part in zip(tasks, parts, strict=True)}

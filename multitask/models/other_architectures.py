@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from minbert.files import read_json, sha256_of_file
 from multitask.data.problems import reason as cause
 from multitask.models.config import Pooling
 from multitask.models.model_folder import stored_pooling
-from multitask.runtime.device import Runtime, start
+from multitask.runtime.device import start
 from multitask.runtime.options import Device, Precision
 
 # Files of a model; pickles are left out on purpose.
@@ -39,10 +39,8 @@ def why_not_minbert(folder: Path) -> str | None:
     """Why `SentenceEncoder` cannot compute the embeddings of the model in a folder; None if it can.
 
     It computes BERT and RoBERTa with the first token's state or the mean as embedding. If the model also scales its
-    embeddings to length 1, the caller has to ask `encode` for that.
-
-    Raises:
-        InputError: a BERT or RoBERTa whose config.json is damaged; another library would build what it says.
+    embeddings to length 1, the caller has to ask `encode` for that. A BERT or RoBERTa whose config.json is damaged
+    raises InputError; another library would build what it says.
     """
     path = folder / "config.json"
     if not path.is_file():
@@ -70,44 +68,33 @@ def why_not_minbert(folder: Path) -> str | None:
 
 
 class SentenceTransformersEncoder:
-    """A `SentenceTransformer` as an encoder."""
+    """A `SentenceTransformer` as an encoder: of a sentence-transformers folder, or a transformers model.
 
-    def __init__(self, name: str, model: Any, runtime: Runtime, fingerprint: str) -> None:
-        self.name = name
-        self.model = model
-        self.runtime = runtime
-        self.fingerprint = fingerprint
+    Pooling `auto` is that of the folder, or the mean. `reason` says why `SentenceEncoder` cannot compute the model.
 
-    @classmethod
-    def load(
-        cls,
-        name: str,
-        revision: str | None = None,
-        pooling: Pooling = "auto",
-        device: Device = "auto",
-        precision: Precision = "auto",
-        reason: str = "",
-    ) -> Self:
-        """Load a sentence-transformers folder, or a transformers model with mean pooling.
+    Raises:
+        InputError: no such model, weights that exist only as a pickle, a model that needs its own code to run, or
+            sentence-transformers is not installed.
+    """
 
-        Raises:
-            InputError: no such model, weights that exist only as a pickle, a model that needs its own code to run, or
-                sentence-transformers is not installed.
-        """
+    def __init__(
+        self, name: str, revision: str | None, pooling: Pooling, device: Device, precision: Precision, reason: str
+    ) -> None:
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError:
             raise InputError(
-                f"{reason or name}: this model needs sentence-transformers, which is not installed; install it with: "
+                f"{reason}: this model needs sentence-transformers, which is not installed; install it with: "
                 'pip install -e ".[sentence-transformers]"'
             ) from None
         folder = Path(name) if Path(name).is_dir() else _fetch(name, revision)
         _refuse_pickles(folder)
-        runtime = start(device, precision)
+        self.name = name
+        self.runtime = start(device, precision)
         try:
             model = SentenceTransformer(
                 str(folder),
-                device=runtime.device.type,
+                device=self.runtime.device.type,
                 trust_remote_code=False,
                 local_files_only=True,
                 model_kwargs={"use_safetensors": True},
@@ -119,7 +106,8 @@ class SentenceTransformersEncoder:
             _set_pooling(model, pooling, name)
         files = {path for pattern in FILES for path in folder.rglob(pattern)} - {*folder.glob("evaluation-*.json")}
         hashes = [(str(path.relative_to(folder)), sha256_of_file(path)) for path in sorted(files)]
-        return cls(name, model.float(), runtime, sha256(repr((hashes, pooling)).encode()).hexdigest())
+        self.model: Any = model.float()
+        self.fingerprint = sha256(repr((hashes, pooling)).encode()).hexdigest()
 
     @property
     def identity(self) -> str:
@@ -129,11 +117,7 @@ class SentenceTransformersEncoder:
     def encode(
         self, sentences: str | Sequence[str], *, normalize: bool = False, show_progress: bool = False
     ) -> NDArray[np.float32]:
-        """Embed sentences.
-
-        Raises:
-            InputError: the model cannot compute the sentences, because its files do not fit together.
-        """
+        """Embed sentences. Raises InputError if the model's files do not fit together."""
         if len(sentences) == 0 and not isinstance(sentences, str):
             return self.encode([""])[:0]
         try:
@@ -168,7 +152,6 @@ def _refuse_pickles(folder: Path) -> None:
 
 
 def _set_pooling(model: Any, pooling: Pooling, name: str) -> None:
-    """Replace the model's pooling."""
     for index, module in enumerate(model):
         if type(module).__name__ == "Pooling":
             model[index] = type(module)(module.embedding_dimension, pooling)

@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, overload
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 import torch
@@ -35,62 +35,11 @@ from multitask.runtime.random_streams import generator
 MEASURED_SENTENCES, MEASURED_LENGTH = 64, 48  # on how many random sentences of how many tokens int8 ranges are measured
 
 
-class Embedder(Protocol):
-    """Turns sentences into embeddings: `SentenceEncoder`, or `SentenceTransformersEncoder` for other architectures."""
-
-    @property
-    def name(self) -> str:
-        """The model's folder or hub id, as errors name it."""
-
-    @property
-    def identity(self) -> str:
-        """Hash of everything that changes an embedding, 64 hex digits."""
-
-    def encode(
-        self, sentences: Sequence[str], *, normalize: bool = False, show_progress: bool = False
-    ) -> NDArray[np.float32]:
-        """Embed sentences, [sentences, hidden] in the order given."""
-
-
-def load_encoder(
-    name: str | Path,
-    revision: str | None = None,
-    pooling: Pooling = "auto",
-    device: Device = "auto",
-    precision: EmbeddingPrecision = "auto",
-) -> Embedder:
-    """Load any encoder: as a `SentenceEncoder` if it can compute the model, otherwise with sentence-transformers.
-
-    Args:
-        name: a run's folder, a model folder, `all-minilm-l6-v2` or a hub id.
-        revision: branch, tag or commit of a hub id.
-        pooling: `auto` is what the model was tuned with. If that is not recorded, it is the first token for BERT and
-            RoBERTa and the mean for other architectures.
-        device: where to compute.
-        precision: of matrix products; int8 for what `SentenceEncoder` can compute.
-
-    Raises:
-        InputError: no such model, weights that exist only as a pickle, a model that needs sentence-transformers, which
-            is not installed, or int8 is not possible here.
-    """
-    if not is_run(name):
-        folder = resolve(str(name), revision, with_weights=False)
-        if (reason := why_not_minbert(folder)) is not None:
-            if precision == "int8":
-                raise InputError(f"{reason}: --precision int8 is for BERT and RoBERTa encoders; use --precision auto")
-            return SentenceTransformersEncoder.load(str(name), revision, pooling, device, precision, reason)
-    return SentenceEncoder.load(name, revision, pooling, device, precision)
-
-
 class SentenceEncoder:
-    """An encoder with its tokenizer and pooling.
+    """An encoder with its tokenizer and pooling: the first token's state or the mean.
 
-    Args:
-        model: the encoder, in eval mode on the runtime's device.
-        tokenizer: its tokenizer.
-        pooling: the first token's state or the mean.
-        runtime: device and precision.
-        max_length: sentences are cut to so many tokens; None for the encoder's limit.
+    The model is in eval mode on the runtime's device. Sentences are cut to `max_length` tokens; None for the encoder's
+    limit.
     """
 
     def __init__(
@@ -231,6 +180,40 @@ class SentenceEncoder:
             embeddings = compute_in_batches(lengths, embed, self.runtime, batch_size, show_progress)
         found = embeddings[0] if isinstance(sentences, str) else embeddings
         return torch.from_numpy(found).to(self.runtime.device) if convert_to_tensor else found
+
+
+Embedder = SentenceEncoder | SentenceTransformersEncoder
+"""Turns sentences into embeddings."""
+
+
+def load_encoder(
+    name: str | Path,
+    revision: str | None = None,
+    pooling: Pooling = "auto",
+    device: Device = "auto",
+    precision: EmbeddingPrecision = "auto",
+) -> Embedder:
+    """Load any encoder: as a `SentenceEncoder` if it can compute the model, otherwise with sentence-transformers.
+
+    Args:
+        name: a run's folder, a model folder, `all-minilm-l6-v2` or a hub id.
+        revision: branch, tag or commit of a hub id.
+        pooling: `auto` is what the model was tuned with. If that is not recorded, it is the first token for BERT and
+            RoBERTa and the mean for other architectures.
+        device: where to compute.
+        precision: of matrix products; int8 for what `SentenceEncoder` can compute.
+
+    Raises:
+        InputError: no such model, weights that exist only as a pickle, a model that needs sentence-transformers, which
+            is not installed, or int8 is not possible here.
+    """
+    if not is_run(name):
+        folder = resolve(str(name), revision, with_weights=False)
+        if (reason := why_not_minbert(folder)) is not None:
+            if precision == "int8":
+                raise InputError(f"{reason}: --precision int8 is for BERT and RoBERTa encoders; use --precision auto")
+            return SentenceTransformersEncoder(str(name), revision, pooling, device, precision, reason)
+    return SentenceEncoder.load(name, revision, pooling, device, precision)
 
 
 def _round_linear_layers(model: BertModel) -> None:

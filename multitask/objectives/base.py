@@ -13,7 +13,7 @@ To add an objective, write one class in any file of this package. Its fields are
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
@@ -72,16 +72,11 @@ class Objective:
         return None
 
     def full_push(self, push: Tensor) -> Tensor | None:
-        """The push on an anchor whose gradient is not dissipated at all, as a number or as a part of the actual push.
+        """The push on an anchor whose gradient is not dissipated at all: a scalar, or [pairs] as `push`.
 
         The push on an anchor is the sum of its negatives' absolute coefficients in its gradient. The gradient probe
-        takes dissipation relative to the full push. It asks `undissipated` if the answer is None, as it is by default.
-
-        Args:
-            push: the push on each anchor of a batch, [pairs].
-
-        Returns:
-            A scalar, if all anchors have the same full push, or [pairs]; None if it does not follow from `push`.
+        takes dissipation relative to the full push. If it does not follow from `push`, the actual push on each anchor
+        of a batch, the answer is None, and the probe asks `undissipated`.
         """
         return None
 
@@ -116,8 +111,9 @@ class Objective:
         """
         with torch.autocast(anchors.device.type, enabled=False):
             self._check_labels(labels, len(anchors))
-            raw = Pairs(anchors, positives, hard_negatives, labels, false_negatives, false_hard_negatives)
-            return self.loss(self._checked(raw))
+            return self.loss(
+                self._pairs(anchors, positives, hard_negatives, labels, false_negatives, false_hard_negatives)
+            )
 
     @torch.no_grad()
     def gate_rate(self, anchors: Tensor, positives: Tensor, false_negatives: Tensor | None = None) -> Tensor | None:
@@ -127,40 +123,39 @@ class Objective:
         device, so it suits a log line every few steps.
         """
         with torch.autocast(anchors.device.type, enabled=False):
-            active = self.active(self._checked(Pairs(anchors, positives, false_negatives=false_negatives)))
+            active = self.active(self._pairs(anchors, positives, false=false_negatives))
         return None if active is None else active.float().mean()
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{f.name}={getattr(self, f.name)}' for f in fields(self))})"
 
-    def _checked(self, raw: Pairs) -> Pairs:
+    def _pairs(
+        self,
+        anchors: Tensor,
+        positives: Tensor,
+        hard: Tensor | None = None,
+        labels: Tensor | None = None,
+        false: Tensor | None = None,
+        false_hard: Tensor | None = None,
+    ) -> Pairs:
         """The batch with unit vectors. Raises ValueError if the shapes of raw embeddings and masks do not fit."""
-        hard, false = raw.hard, raw.false_negatives
-        if raw.u.ndim != 2 or raw.u.shape != raw.v.shape or len(raw.u) == 0:
-            shapes = f"{list(raw.u.shape)} and {list(raw.v.shape)}"
+        if anchors.ndim != 2 or anchors.shape != positives.shape or len(anchors) == 0:
+            shapes = f"{list(anchors.shape)} and {list(positives.shape)}"
             raise ValueError(f"{self.name}: anchors and positives have shapes {shapes}; expected [pairs, dim] twice")
         if hard is not None and not self.takes_hard_negatives:
             able = ", ".join(name for name, kind in OBJECTIVES.items() if kind.takes_hard_negatives)
             raise ValueError(f"{self.name} cannot use hard negatives; leave them out or choose one of: {able}")
-        (pairs, dim), candidates = raw.u.shape, 0 if hard is None else len(hard)
+        (pairs, dim), candidates = anchors.shape, 0 if hard is None else len(hard)
         self._check_shape("hard_negatives", hard, (candidates, dim))
         self._check_shape("false_negatives", false, (pairs, pairs), torch.bool)
-        self._check_shape("false_hard_negatives", raw.false_hard_negatives, (pairs, candidates), torch.bool)
-        u = unit(raw.u)
-        return replace(
-            raw,
-            u=u,
-            v=unit(raw.v),
-            hard=None if hard is None else unit(hard),
-            labels=None if raw.labels is None else raw.labels.to(u.dtype),
-            false_negatives=None if false is None else false & ~diagonal_mask(u),
-        )
+        self._check_shape("false_hard_negatives", false_hard, (pairs, candidates), torch.bool)
+        u, hard = unit(anchors), None if hard is None else unit(hard)
+        labels = None if labels is None else labels.to(u.dtype)
+        return Pairs(u, unit(positives), hard, labels, None if false is None else false & ~diagonal_mask(u), false_hard)
 
     def _check_labels(self, labels: Tensor | None, pairs: int) -> None:
         if (labels is None) != (self.takes_labels == "none"):
-            needed = (
-                "takes no labels" if labels is not None else f"needs labels, one for each pair: {self.takes_labels}"
-            )
+            needed = f"needs labels, one for each pair: {self.takes_labels}" if labels is None else "takes no labels"
             raise ValueError(f"{self.name} {needed}")
         self._check_shape("labels", labels, (pairs,))
         if labels is not None and labels.device.type == "cpu":

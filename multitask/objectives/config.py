@@ -4,9 +4,6 @@ The objectives themselves depend on tensors alone and raise ValueError; here it 
 """
 
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
@@ -26,10 +23,8 @@ Value = Annotated[float, Field(allow_inf_nan=True)] | str | None  # objectives s
 class ObjectiveConfig:
     """The name of an objective and the parameters given for it. All others keep the defaults of the objective's class.
 
-    `parse`, `build` and `changed` check names and values; the constructor does not, because it would import torch.
-
-    Raises:
-        InputError: the same parameter twice.
+    `parse`, `build` and `changed` check names and values and raise InputError; the constructor does not, because it
+    would import torch.
     """
 
     form: ClassVar[str] = "NAME[:PARAMETER=VALUE,...]"
@@ -42,11 +37,10 @@ class ObjectiveConfig:
     become tuples: `ObjectiveConfig(**dataclasses.asdict(config))` equals `config`."""
 
     def __post_init__(self) -> None:
-        given = sorted(self.parameters, key=lambda pair: pair[0])
-        for (name, _), (following, _) in pairwise(given):
-            if name == following:
-                raise InputError(f"{self.name}: {name} is given twice; expected each parameter once")
-        object.__setattr__(self, "parameters", tuple(given))  # the class is frozen
+        given = dict(self.parameters)
+        if len(given) < len(self.parameters):
+            raise InputError(f"{self.name}: a parameter is given twice; expected each once")
+        object.__setattr__(self, "parameters", tuple(sorted(given.items())))  # the class is frozen
 
     @model_validator(mode="before")
     @classmethod
@@ -67,11 +61,7 @@ class ObjectiveConfig:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """An objective from a text such as `vicreg:dissipation=0.3,weight=0.05`; `none` switches a component off.
-
-        Raises:
-            InputError: a malformed text, an unknown name or parameter, a value out of range, or a parameter twice.
-        """
+        """An objective from a text such as `vicreg:dissipation=0.3,weight=0.05`; `none` switches a component off."""
         name, colon, rest = text.partition(":")
         given: list[tuple[str, Value]] = []
         for part in rest.split(",") if colon else ():
@@ -94,24 +84,19 @@ class ObjectiveConfig:
     @staticmethod
     def explain(name: str) -> str:
         """The description of an objective, as plain text. Imports torch. Raises InputError for an unknown name."""
-        with _errors_of_input():
-            return describe(name)
+        if name != "all":
+            ObjectiveConfig(name).build()
+        return describe(name)
 
     def build(self) -> "Objective":
-        """The objective itself. Imports torch.
-
-        Raises:
-            InputError: an unknown name or parameter (the message lists the valid ones), or a value out of range.
-        """
-        with _errors_of_input():
+        """The objective itself. Imports torch. Errors list the valid names and values."""
+        try:
             return objectives.build_objective(self.name, **dict(self.parameters))
+        except ValueError as error:
+            raise InputError(str(error)) from None
 
     def changed(self) -> dict[str, Value]:
-        """The parameters that differ from the defaults of the objective's class, by name in order. Imports torch.
-
-        Raises:
-            InputError: as `build`.
-        """
+        """The parameters that differ from the defaults of the objective's class, by name in order. Imports torch."""
         declared = parameters(type(self.build()))
         return {name: value for name, value in self.parameters if value != declared[name].default}
 
@@ -136,14 +121,6 @@ def describe(name: str) -> str:
         lines += [f"  {parameter}: {expected(field)}; default {text_of(field.default)}", f"      {texts[parameter]}"]
     paragraphs = [name, inspect.cleandoc(kind.__doc__ or ""), *inherited, f"Notation:\n{NOTATION}"]
     return "\n\n".join([*paragraphs, "\n".join(inputs), "\n".join(lines)])
-
-
-@contextmanager
-def _errors_of_input() -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise InputError(str(error)) from None
 
 
 def _value(text: str) -> Value:

@@ -42,8 +42,7 @@ class Scheduler(nn.Module):
     A scheduler is a module, because it may have parameters and state. The stage makes it part of the module that it
     trains, so that its parameters are optimised and its state is saved with the run.
 
-    Args:
-        weights: for each task a factor by which its loss is multiplied first.
+    `weights` has a factor for each task, by which its loss is multiplied first.
     """
 
     def __init__(self, weights: Mapping[str, float]) -> None:
@@ -73,13 +72,9 @@ class Scheduler(nn.Module):
         return losses.detached()
 
     def conflicts(self, trainable: Trainable, update: Update) -> dict[str, Tensor]:
-        """How much the tasks' gradients conflict; see `TaskGradients.conflicts`.
+        """How much the tasks' gradients conflict on one batch of every task; see `TaskGradients.conflicts`.
 
         Called between `backward` and the step. Does not change parameters, their gradients or random generators.
-
-        Args:
-            trainable: what is trained.
-            update: one batch of every task; the step's own update if that has every task.
         """
         gradients = TaskGradients(trainable.module, self.weights)
         before = generator_states(gradients.matrix.device)
@@ -95,12 +90,7 @@ def task_weights(config: ScheduledTraining) -> dict[str, float]:
 
 
 def build_scheduler(config: ScheduledTraining, tasks: Mapping[str, Task], device: torch.device) -> Scheduler:
-    """Build the scheduler that a configuration names.
-
-    Args:
-        config: the name, the names of the tasks and the scheduler's options.
-        tasks: at least the tasks that the configuration names.
-        device: of the scheduler's own parameters.
+    """Build the scheduler that a configuration names, with its own parameters on the device.
 
     Raises:
         InputError: an unknown name (the message lists the valid ones), a scheduler that does not fit the tasks, or a

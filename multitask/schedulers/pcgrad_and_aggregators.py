@@ -38,11 +38,7 @@ class Aggregation(Scheduler):
     With several ranks, the first rank aggregates the gradients of the whole batch: only it draws random numbers and
     needs the memory.
 
-    Args:
-        weights: for each task a factor of its loss.
-        aggregator: maps gradients [tasks, parameters] to [parameters]; draws from torch's random generator.
-        scale: factor of the aggregated gradient.
-        own_scale: factor of the gradients of parameters that belong to one task.
+    `scale` is a factor of the aggregated gradient, `own_scale` of the gradients of parameters that belong to one task.
     """
 
     def __init__(self, weights: Mapping[str, float], aggregator: "Aggregator", scale: float, own_scale: float) -> None:

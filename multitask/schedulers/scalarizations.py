@@ -26,10 +26,7 @@ if TYPE_CHECKING:  # its import takes a second, which other schedulers should no
 class Scalarization(Scheduler):
     """Each step takes a batch of every task and combines their losses. What the scalarizer learns is trained too.
 
-    Args:
-        weights: for each task a factor of its loss, before the losses are combined.
-        scalarizer: maps losses [tasks] to a scalar.
-        scale: factor of the scalar. It gives gradients the scale that they have with `average`, for clipping.
+    The factor `scale` of the combined loss gives gradients the scale that they have with `average`, for clipping.
     """
 
     def __init__(self, weights: Mapping[str, float], scalarizer: "Scalarizer", scale: float) -> None:

@@ -18,11 +18,7 @@ class TaskGradients:
     """A matrix with a row for each task: the gradient of its weighted loss over the shared parameters.
 
     The rows are computed one after the other, so that only one task's graph is in memory. With several ranks, every
-    rank has the gradients of the whole batch.
-
-    Args:
-        module: the trained module; parameters under `heads.<task>.` belong to the task.
-        weights: the tasks in the order of the rows, each with the factor of its loss.
+    rank has the gradients of the whole batch. `weights` are the factors of the losses, in the order of the rows.
     """
 
     def __init__(self, module: nn.Module, weights: Mapping[str, float]) -> None:
@@ -40,9 +36,8 @@ class TaskGradients:
     def compute(self, trainable: Trainable, batch: Batch) -> tuple[Losses, list[Tensor | None]]:
         """Fill the row of the batch's task with the gradient of its weighted loss.
 
-        Returns:
-            The losses, detached, and the gradients of the task's own parameters, None for an unused parameter. The
-            latter are those of this rank's rows, because the loop averages the gradients in parameters over ranks.
+        Returns the losses, detached, and the gradients of the task's own parameters, None for an unused parameter. The
+        latter are those of this rank's rows, because the loop averages the gradients in parameters over ranks.
         """
         name = batch.source
         losses = trainable.losses((batch,))
@@ -61,9 +56,8 @@ class TaskGradients:
     def conflicts(self) -> dict[str, Tensor]:
         """Norms and cosines of the tasks' gradients. A cosine below 0 is a conflict (arXiv 2001.06782, definition 1).
 
-        Returns:
-            Scalars by name, such as `cosine sentiment/paraphrase` and `norm sentiment`. The cosine is 0 if either
-            gradient has norm 0.
+        Scalars by name, such as `cosine sentiment/paraphrase` and `norm sentiment`. The cosine is 0 if either gradient
+        has norm 0.
         """
         gramian = gramian_of(self.matrix)
         norms = gramian.diagonal().sqrt()  # [tasks]
@@ -91,7 +85,10 @@ def gramian_of(matrix: Tensor) -> Tensor:
 def split_parameters(
     module: nn.Module, tasks: Sequence[str]
 ) -> tuple[list[nn.Parameter], dict[str, list[nn.Parameter]]]:
-    """Split trained parameters into shared ones (outside the heads, or in several heads) and each task's own."""
+    """Split trained parameters into shared ones (outside the heads, or in several heads) and each task's own.
+
+    Parameters under `heads.<task>.` belong to the task.
+    """
     users: dict[nn.Parameter, set[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):  # heads may share layers
         part, _, rest = name.partition(".")

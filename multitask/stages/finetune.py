@@ -29,7 +29,7 @@ from multitask.tasks.kinds import Cosine
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.training.loop import LoopConfig
 from multitask.training.regularisation import Compute, build_regularisers
-from multitask.training.source import TaskSource, losses_of
+from multitask.training.source import SourceTraining, TaskSource
 from multitask.training.trainable import Batch, Evaluation, Losses, Update
 
 
@@ -63,7 +63,7 @@ def train_tasks(models: Sequence[Weights], data: Path, config: FinetuneConfig, r
     train_run(run, begin, problem, loop, config.seed)
 
 
-class Finetuning:
+class Finetuning(SourceTraining):
     """Supervised training of a `MultitaskModel`, as the loop's `Trainable`."""
 
     def __init__(
@@ -78,12 +78,10 @@ class Finetuning:
         self.training = training
         self.dev = dev
         self.config = config
-        self.runtime = runtime
         self.scheduler = build_scheduler(config, model.tasks, runtime.device)
-        self.module: nn.Module = nn.ModuleDict(
-            {"encoder": model.encoder, "heads": model.heads, "scheduler": self.scheduler}
-        )
-        self.sources = {name: TaskSource(model, name, split) for name, split in training.items()}
+        module = nn.ModuleDict({"encoder": model.encoder, "heads": model.heads, "scheduler": self.scheduler})
+        sources = {name: TaskSource(model, name, split) for name, split in training.items()}
+        super().__init__(module, model.encoder, model.pooling, sources, runtime)
         self.regularisers = build_regularisers(config.regularisation, model, runtime.device)
         self.rows = {name: drawn_rows(len(split), config.train_limit) for name, split in training.items()}
 
@@ -126,8 +124,7 @@ class Finetuning:
         return {name: len(rows) for name, rows in self.rows.items()}
 
     def losses(self, update: Update) -> Losses:
-        model = self.model
-        compute: Compute = partial(losses_of, model.encoder, model.pooling, self.sources, update, self.runtime)
+        compute: Compute = partial(super().losses, update)
         for regulariser in self.regularisers:
             compute = partial(regulariser, compute)
         return compute()

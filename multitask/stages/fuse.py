@@ -94,8 +94,7 @@ class Fusing(Finetuning):
         views = tuple(batch for batch in update if batch.source in self.views)
         parts = [super().backward(labelled)] if labelled else []
         if views:
-            model = self.model
-            losses = losses_of(model.encoder, model.pooling, self.views, views, self.runtime)
+            losses = losses_of(self.encoder, self.pooling, self.views, views, self.runtime)
             (self.fusion.contrastive_weight * torch.stack([*losses.terms.values()]).mean()).backward()
             parts.append(losses.detached())
         return parts[0].plus(parts[1], 1.0) if len(parts) == 2 else parts[0]

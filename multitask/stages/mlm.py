@@ -1,7 +1,7 @@
 """Masked-language-model pre-training: continue with an existing encoder, or train a new one from scratch."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from minbert.errors import InputError
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.train_vocabulary import train_tokenizer
-from multitask.data.contamination import TrainedOn, hash_sentences
+from multitask.data.contamination import Hashes, TrainedOn, hash_sentences
 from multitask.data.shuffle_and_batch import batches_by_tokens, batches_of_similar_length, drawn_rows, epoch_rows
 from multitask.data.tokenize_and_truncate import tokenise
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
@@ -73,7 +73,7 @@ class MaskedTraining(SourceTraining):
         self.head = head
         self.config = config
         self.training, self.dev = self._source(training), self._source(dev)
-        self.sentences = {SOURCE: [hash_sentences(training)]}
+        self.hashes = hash_sentences(training)
         module = nn.ModuleDict({"encoder": begin.encoder, "head": head}).to(runtime.device)
         super().__init__(module, begin.encoder, begin.pooling, {SOURCE: self.training}, runtime)
 
@@ -82,6 +82,10 @@ class MaskedTraining(SourceTraining):
         tokens = tokenise(sentences, begin.tokenizer, config.max_length)
         words = begin.encoder.embeddings.word
         return MaskedSource((tokens,), begin.tokenizer, config.masking.mask_share, self.head, words)
+
+    @property
+    def sentences(self) -> Mapping[str, Sequence[Hashes]]:
+        return {SOURCE: [self.hashes]}
 
     def plan(self, epoch: int) -> Sequence[Update]:
         size = len(self.training)
@@ -107,10 +111,6 @@ class MaskedTraining(SourceTraining):
         # The limit avoids an overflow if training diverges.
         metrics = {"loss": loss, "perplexity": math.exp(min(loss, 700)), "accuracy": accuracy}
         return Evaluation({SOURCE: metrics}, {SOURCE: -loss})
-
-    def metrics_of_start(self) -> dict[str, dict[str, float]]:
-        """None: a new head says nothing of the start weights."""
-        return {}
 
     def save(self, folder: Path) -> None:
         self.begin.save(folder, self.head.tensors(self.begin.encoder.config))

@@ -1,8 +1,8 @@
 """The training loop of every stage: update by update, with evaluations, checkpoints, and a state that survives a kill.
 
-The loop knows no tasks and no objectives. A stage hands it a `Trainable`. The plan of an epoch is a pure function of
-the configuration and the epoch, and all randomness within a step comes from torch's generators. Weights, optimizer,
-generators and the number of the step are therefore the whole state: a resumed run gives the same bits.
+The loop knows no tasks and no objectives. A stage hands it a `Trainable`, whose plan of an epoch is a pure function.
+All randomness within a step comes from torch's generators. Weights, optimizer, generators and the number of the step
+are therefore the whole state: a resumed run gives the same bits.
 
 Several ranks (see `distributed`) run the loop in lockstep. Gradients are averaged once, before clipping. Only the first
 rank evaluates and writes.
@@ -27,7 +27,7 @@ from multitask.training.config import OptimizerConfig
 from multitask.training.loss_monitor import LossMonitor
 from multitask.training.optimizer import Optimizer
 from multitask.training.progress_report import ProgressReport
-from multitask.training.trainable import Trainable, Update, Watchable
+from multitask.training.trainable import Trainable, Update
 
 logger = logging.getLogger("multitask")
 
@@ -45,7 +45,7 @@ class LoopConfig:
     optimizer: OptimizerConfig
     patience: int | None = None  # evaluations
     evaluate_every: int | None = None  # steps; None: after every epoch. The loop always evaluates at the end.
-    watch_every: int | None = None  # steps between calls of a `Watchable`'s watch, beginning with the first step
+    watch_every: int | None = None  # steps between calls of `Trainable.watch`, beginning with the first step
 
     def __post_init__(self) -> None:
         if self.optimizer.needs_total_steps and self.epochs > MOST_SCHEDULED_EPOCHS:
@@ -53,6 +53,14 @@ class LoopConfig:
                 f"epochs is {self.epochs}; expected at most {MOST_SCHEDULED_EPOCHS} with a warm-up or a linear "
                 "schedule, which plan all epochs before the first step"
             )
+
+    def watches(self, step: int) -> bool:
+        """Whether a step (from 0) is watched."""
+        return self.watch_every is not None and step % self.watch_every == 0
+
+    def out_of_patience(self, progress: Progress) -> bool:
+        """Whether the first score has not risen for `patience` evaluations."""
+        return self.patience is not None and progress.stale >= self.patience
 
 
 def train(
@@ -63,27 +71,18 @@ def train(
     save_every: float,
     on_evaluation: Callable[[int, dict[str, Any]], None] = lambda step, record: None,
 ) -> dict[str, str]:
-    """Train from the beginning, or from the saved state if there is one.
+    """Train from the beginning, or from the saved state if there is one. Returns what best.json says.
 
-    Args:
-        trainable: the module, its data and its evaluation.
-        config: epochs, optimizer, patience.
-        folder: the run's folder; gets metrics.jsonl, checkpoints/, best.json and state/.
-        runtime: device and precision.
-        save_every: seconds between saved states.
-        on_evaluation: called with the step and its new line of metrics.jsonl.
-
-    Returns:
-        For each score the name of its best checkpoint, as in best.json.
+    `folder` gets metrics.jsonl, checkpoints/, best.json and, every `save_every` seconds, state/. `on_evaluation` is
+    called with the step and its new line of metrics.jsonl.
 
     Raises:
         TrainingError: a loss, a gradient or a weight is not finite.
         Interrupted: any rank got SIGTERM or SIGINT; the state is saved.
     """
     plan = _Plan(trainable, config.epochs)
-    optimizer = Optimizer(
-        trainable.module, config.optimizer, plan.total_steps() if config.optimizer.needs_total_steps else 0
-    )
+    total = plan.total_steps() if config.optimizer.needs_total_steps else 0
+    optimizer = Optimizer(trainable.module, config.optimizer, total)
     state = RunState(folder, trainable, optimizer, runtime.device)
     if state.resume():
         logger.info("resuming at step %d", state.progress.step)
@@ -92,14 +91,15 @@ def train(
     progress = state.progress
     losses = LossMonitor(progress)
     trainable.module.train()
-    saved = started = time.monotonic()
+    saved = time.monotonic()
     about = config.epochs * len(trainable.plan(0))  # steps; epochs of some schedulers differ in length
     with stop_signals() as stop, ProgressReport(progress, about, config.epochs, runtime) as report:
-        while not _out_of_patience(config, progress) and (planned := plan.at(progress.step)):
+        while not config.out_of_patience(progress) and (planned := plan.at(progress.step)):
+            began = time.monotonic()
             epoch, update = planned
             computed = trainable.backward(update)
             distributed.average(optimizer.gradients)
-            watched = _watch(trainable, update, config, progress.step)
+            watched = trainable.watch(update, progress.step) if config.watches(progress.step) else {}
             norm = optimizer.clip()
             losses.add(progress.step + 1, update, computed.terms, {"gradient": norm, **computed.watched, **watched})
             if runtime.device.type == "cpu":
@@ -109,22 +109,20 @@ def train(
             progress.tokens += computed.tokens
             if progress.step % STEPS_BETWEEN_READS[runtime.device.type] == 0:
                 losses.read()
+            progress.seconds += time.monotonic() - began
             report.step(losses.mean_loss())
 
             if plan.evaluation_due(progress.step, config.evaluate_every):
-                progress.seconds += time.monotonic() - started
                 with optimizer.averaged():
                     on_evaluation(progress.step, _evaluate(trainable, state, losses, epoch + 1, report))
-                started = time.monotonic()
 
             # Any rank's signal stops all ranks; any rank's clock makes all ranks save.
             wishes = distributed.all_of((stop[0] if stop else 0, time.monotonic() - saved > save_every))
             stopped_by, save = map(max, zip(*wishes, strict=True))
             if stopped_by or save:
-                progress.seconds += time.monotonic() - started
                 losses.read()
                 state.save()
-                saved = started = time.monotonic()
+                saved = time.monotonic()
             if stopped_by:
                 raise Interrupted(stopped_by)
     losses.read()
@@ -161,19 +159,6 @@ class _Plan:
         """Whether to evaluate after so many steps: at the end of an epoch or every so many steps, and at the end."""
         ended = steps == self.ends[-1]
         return ended if every is None else steps % every == 0 or (ended and self.at(steps) is None)
-
-
-def _out_of_patience(config: LoopConfig, progress: Progress) -> bool:
-    """Whether the first score has not risen for `patience` evaluations."""
-    return config.patience is not None and progress.stale >= config.patience
-
-
-def _watch(trainable: Trainable, update: Update, config: LoopConfig, step: int) -> dict[str, torch.Tensor]:
-    """What the trainable watches, if this step (from 0) is to be watched."""
-    if config.watch_every is None or step % config.watch_every:
-        return {}
-    assert isinstance(trainable, Watchable)
-    return trainable.watch(update, step)
 
 
 def _evaluate(

@@ -1,7 +1,6 @@
 """Reading the losses: stop at one that is not finite, and average the others for metrics.jsonl."""
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,40 +10,28 @@ from multitask.training.checkpoints_and_resume import Progress
 from multitask.training.trainable import Update
 
 
-@dataclass(frozen=True)
-class _Unread:
-    step: int  # from 1
-    update: Update
-    names: list[str]
-    values: Tensor  # [names]
-
-
 class LossMonitor:
     """Losses of recent steps, read together: on CUDA every read waits for the device. `progress` gets their sums."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
-        self.unread: list[_Unread] = []
+        self.unread: list[tuple[int, Update, dict[str, Tensor]]] = []
         self.terms: dict[str, None] = {}  # names of losses, in order
 
     def add(self, step: int, update: Update, terms: dict[str, Tensor], watched: dict[str, Tensor]) -> None:
         """Note a step's losses and other scalars, without reading them. Steps count from 1."""
         self.terms |= dict.fromkeys(terms)
-        scalars = {**terms, **watched}
-        self.unread.append(_Unread(step, update, list(scalars), torch.stack(list(scalars.values()))))
+        self.unread.append((step, update, {**terms, **watched}))
 
     def read(self) -> None:
         """Read the scalars of all noted steps. Raises TrainingError at the first that is not finite."""
-        if not self.unread:
-            return
-        values = iter(torch.cat([noted.values for noted in self.unread]).tolist())
-        for noted in self.unread:
-            for name in noted.names:
-                value = next(values)
-                if not math.isfinite(value):
-                    raise TrainingError(_not_finite(noted, name, value))
-                self.progress.loss_sums[name] = self.progress.loss_sums.get(name, 0.0) + value
-                self.progress.loss_counts[name] = self.progress.loss_counts.get(name, 0) + 1
+        noted = [(step, update, *item) for step, update, scalars in self.unread for item in scalars.items()]
+        values = torch.stack([value for *_, value in noted]).tolist() if noted else []
+        for (step, update, name, _), value in zip(noted, values, strict=True):
+            if not math.isfinite(value):
+                raise TrainingError(_not_finite(step, update, name, value))
+            self.progress.loss_sums[name] = self.progress.loss_sums.get(name, 0.0) + value
+            self.progress.loss_counts[name] = self.progress.loss_counts.get(name, 0) + 1
         self.unread.clear()
 
     def means(self) -> dict[str, float]:
@@ -63,11 +50,11 @@ class LossMonitor:
         self.progress.loss_counts.clear()
 
 
-def _not_finite(noted: _Unread, name: str, value: float) -> str:
-    batches = [batch for batch in noted.update if batch.source == name] or noted.update
+def _not_finite(step: int, update: Update, name: str, value: float) -> str:
+    batches = [batch for batch in update if batch.source == name] or update
     rows = "; ".join(f"{batch.source} rows {', '.join(map(str, batch.rows.tolist()))}" for batch in batches)
     what = "gradient norm" if name == "gradient" else f"{name} loss"
     return (
-        f"step {noted.step}: the {what} is {value} ({rows}, counted from 0 in the training data); the last saved state "
+        f"step {step}: the {what} is {value} ({rows}, counted from 0 in the training data); the last saved state "
         "and the checkpoints are good: try a lower learning rate, clipping or --precision fp32"
     )

@@ -24,13 +24,9 @@ MASKED, REPLACED = 0.8, 0.1  # of the tokens to predict; the rest stay as they a
 class MaskedSource(Source):
     """Sentences with some tokens hidden, which the encoder must predict.
 
-    Args:
-        tokens: the sentences; several columns of the same rows are read together.
-        tokenizer: gives the ids of the special tokens and of the mask token.
-        share: of the tokens to predict.
-        head: maps token states to scores of words.
-        word_embeddings: the encoder's word embeddings, used as the head's output matrix.
-        generator: draws the masks. None: torch's global generator, whose state a resumed run restores.
+    `share` is that of the tokens to predict. Several columns of the same rows are read together. The encoder's word
+    embeddings are the head's output matrix. Masks are drawn by torch's global generator, whose state a resumed run
+    restores, unless there is another `generator`.
     """
 
     def __init__(

@@ -48,22 +48,15 @@ class Smart:
     """L + λ · max_{‖δ‖_∞ ≤ ε} ℓ(f(x + δ), f(x)), where x are the word embeddings and ℓ is `Task.divergence`.
 
     The maximum is approximated by one step of gradient ascent from a random δ (see `ascended`). All passes have the
-    same dropout, so that they differ by δ alone.
-
-    Args:
-        weight: λ.
-        radius: ε. The paper has 1e-5. The authors' code (https://github.com/namisan/mt-dnn) takes a step of 1e-3 and
-            does not project it onto that ball; the default of the option is this step.
-        words: maps token ids to word embeddings.
-        tasks: the trained tasks by name.
-        device: where dropout is drawn.
+    same dropout, so that they differ by δ alone. The paper's ε is 1e-5. The authors' code
+    (https://github.com/namisan/mt-dnn) takes a step of 1e-3, as the option does by default, and does not project it.
     """
 
-    weight: float
-    radius: float
-    words: nn.Module
+    weight: float  # λ
+    radius: float  # ε
+    words: nn.Module  # maps token ids to word embeddings
     tasks: Mapping[str, Task]
-    device: torch.device
+    device: torch.device  # where dropout is drawn
 
     def __call__(self, compute: Compute) -> Losses:
         before = generator_states(self.device)

@@ -23,7 +23,7 @@ from multitask.models.pooling import PoolingMethod, pool
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
 from multitask.tasks.kinds import labels_to_tensor
-from multitask.training.trainable import Losses, Update
+from multitask.training.trainable import Losses, Trainable, Update
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,11 @@ class Encoded:
 
 @dataclass(frozen=True)
 class BatchLoss:
-    """What a source makes of a batch.
+    """What a source makes of a batch."""
 
-    Args:
-        loss: scalar fp32.
-        watched: scalars to watch, without gradient.
-        outputs: of the head, [rows, ...] fp32 of all rows of the batch; None if the source has no head.
-    """
-
-    loss: Tensor
-    watched: dict[str, Tensor] = field(default_factory=dict)
-    outputs: Tensor | None = None
+    loss: Tensor  # scalar fp32
+    watched: dict[str, Tensor] = field(default_factory=dict)  # scalars, without gradient
+    outputs: Tensor | None = None  # of the head, [rows, ...] fp32 of all rows of the batch; None without a head
 
 
 class Source(ABC):
@@ -72,12 +66,9 @@ class Source(ABC):
 
     @abstractmethod
     def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> BatchLoss:
-        """A batch's loss. Called under autocast.
+        """A batch's loss, the same on every rank. Called under autocast.
 
-        Args:
-            encoded: the sequences of this rank's rows, which `distributed.own` selects; in one process, of all rows.
-            targets: of the inputs of the same rows.
-            rows: all rows of the batch. Every rank returns the loss of the whole batch.
+        `rows` are all rows of the batch; `encoded` and `targets` are of this rank's rows, those of `distributed.own`.
         """
 
 
@@ -103,11 +94,7 @@ class TaskSource(Source):
 
 
 def losses_of(
-    encoder: BertModel,
-    pooling: PoolingMethod,
-    sources: Mapping[str, Source],
-    update: Update,
-    runtime: Runtime,
+    encoder: BertModel, pooling: PoolingMethod, sources: Mapping[str, Source], update: Update, runtime: Runtime
 ) -> Losses:
     """The losses of an update's batches by the names of their sources, from one packed call of the encoder per rank."""
     parts = [sources[batch.source].inputs(distributed.own(batch.rows)) for batch in update]
@@ -128,7 +115,7 @@ def losses_of(
     )
 
 
-class SourceTraining:
+class SourceTraining(Trainable):
     """Sources that train one encoder: a `Trainable` but for the plan, the evaluation and how the model is saved.
 
     `module` has the encoder and whatever the sources train beside it. Every loss has weight 1, unless `weights` says

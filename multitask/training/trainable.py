@@ -1,9 +1,10 @@
 """What a stage hands to the training loop, and the batches, losses and evaluations that the two exchange."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -65,52 +66,53 @@ class Evaluation:
     scores: dict[str, float]
 
 
-class Trainable(Protocol):
+class Trainable(ABC):
     """A module with its training plan, losses and evaluation.
 
-    Parameters named `encoder.*` are trained with the encoder's learning rate, all others with the heads'.
+    Parameters named `encoder.*` are trained with the encoder's learning rate, all others with the heads'. The first
+    rank alone evaluates and saves; neither draws random numbers.
     """
 
     module: nn.Module
 
     @property
+    @abstractmethod
     def sentences(self) -> Mapping[str, Sequence[Hashes]]:
         """For each source, hashes [rows] of every column of sentences, to record what is trained on.
 
         A source may be left out if it reads the rows of another source.
         """
 
+    @abstractmethod
     def plan(self, epoch: int) -> Sequence[Update]:
         """The epoch's updates; a pure function of the configuration and the epoch."""
 
+    @abstractmethod
     def losses(self, update: Update) -> Losses:
         """The losses of an update's batches, with graph; the same on every rank."""
 
+    @abstractmethod
     def backward(self, update: Update) -> Losses:
         """Put the update's gradient into the parameters; return the losses, detached.
 
         The mean over ranks is the whole update's gradient.
         """
 
-    def metrics_of_start(self) -> dict[str, dict[str, float]]:
-        """Those metrics of an evaluation that the start weights' embeddings have, too, without any training.
-
-        Called on the first rank only, before the first step. Draws no random numbers.
-        """
-
-    def evaluate(self) -> Evaluation:
-        """Evaluate the module as it is. Draws no random numbers. Called on the first rank only."""
-
-    def save(self, folder: Path) -> None:
-        """Write the model as it is into a new folder, atomically. Called on the first rank only."""
-
-
-@runtime_checkable
-class Watchable(Protocol):
-    """A `Trainable` that can measure more about a step than its losses."""
-
     def watch(self, update: Update, step: int) -> dict[str, Tensor]:
-        """Scalars by name, for metrics.jsonl. Called when the gradient is in place, before the step (from 0) is taken.
+        """More scalars by name, for metrics.jsonl. Called when the gradient is in place, before the step (from 0).
 
         Must not change parameters, gradients or random generators. Equal arguments and state give equal values.
         """
+        return {}
+
+    def metrics_of_start(self) -> dict[str, dict[str, float]]:
+        """Those metrics of an evaluation that the start weights' embeddings have, too, without any training."""
+        return {}
+
+    @abstractmethod
+    def evaluate(self) -> Evaluation:
+        """Evaluate the module as it is."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write the model as it is into a new folder, atomically."""

@@ -42,7 +42,7 @@ from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.config import ContrastiveConfig
 from multitask.training.masked_words import MaskedSource
-from multitask.training.trainable import Batch, Watchable
+from multitask.training.trainable import Batch
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -200,8 +200,7 @@ def look_at_steps(problem: Any, *_: Any, **__: Any) -> list[dict[str, Any]]:
         gradients = {name: p.grad.clone() for name, p in parameters.items()}
         found.append({"losses": losses.terms, "watched": losses.watched, "gradients": gradients})
         found[-1] |= {"tokens": losses.tokens, "conflicts": {}}
-        if isinstance(problem, Watchable):
-            found[-1]["conflicts"] = problem.watch(update, 0)
+        found[-1]["conflicts"] = problem.watch(update, 0)
         problem.module.zero_grad(set_to_none=True)
     return found
 

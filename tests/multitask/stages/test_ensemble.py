@@ -18,10 +18,10 @@ from minbert.files import read_json, write_json
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from multitask.cli.main import main
-from multitask.evaluation.task_predictions import load_split
+from multitask.evaluation.task_predictions import load_split, raw_outputs
 from multitask.inference.prediction_files import write_prediction_files
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import MultitaskModel, outputs
+from multitask.models.multitask_model import MultitaskModel
 from multitask.models.prediction_heads import BilinearHead
 from multitask.runs.artefact import Artefact
 from multitask.runs.run_hash import RunKey
@@ -84,7 +84,7 @@ def write_model(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.T
                 if task != "similarity":
                     head = model.heads[task]
                     bias = head.bias if isinstance(head, BilinearHead) else head.mlp.second.bias
-                    bias.sub_(torch.tensor(np.median(outputs(model, task, rows, CPU), axis=0)).view_as(bias))
+                    bias.sub_(torch.tensor(np.median(raw_outputs(model, task, rows, CPU), axis=0)).view_as(bias))
         model.save(folder)
         made[key] = folder
         return folder
@@ -131,7 +131,7 @@ def probabilities(folder: Path, task: str, data: Path, split: str) -> np.ndarray
     """What a member says of every row, from its raw outputs by scipy."""
     model = MultitaskModel.load(folder)
     rows = load_split(model, data, split, [task])[task]
-    raw = outputs(model, task, rows, CPU).astype(np.float64)
+    raw = raw_outputs(model, task, rows, CPU).astype(np.float64)
     return {"sentiment": lambda: softmax(raw, axis=1), "paraphrase": lambda: expit(raw)}.get(
         task, lambda: np.clip(raw, 0, 1)
     )()

@@ -20,10 +20,10 @@ from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from multitask.cli.main import main
 from multitask.data.shuffle_and_batch import drawn_rows
-from multitask.evaluation.task_predictions import estimate, load_split
+from multitask.evaluation.task_predictions import estimate, load_split, raw_outputs
 from multitask.evaluation.task_scores import score
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import MultitaskModel, outputs
+from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, locate_model
 from multitask.runs.machine import processor
 from multitask.runtime.device import start
@@ -148,7 +148,7 @@ def test_the_vanilla_baseline_scores_pairs_without_training_them(run, small_data
     data = load_split(model, small_data, "dev", ["similarity"])["similarity"]
     embeddings = [model.embed(model.tokenizer.pack(list(column))) for column in data.examples.sentences]
     expected = torch.cosine_similarity(*embeddings).detach().numpy()
-    np.testing.assert_allclose(outputs(model, "similarity", data, start("cpu", "fp32")), expected, atol=1e-6)
+    np.testing.assert_allclose(raw_outputs(model, "similarity", data, start("cpu", "fp32")), expected, atol=1e-6)
 
 
 def test_one_best_or_one_for_each_task(run):

@@ -13,7 +13,7 @@ from minbert.files import atomic_folder
 from multitask.runtime.device import Runtime
 from multitask.training.config import OptimizerConfig
 from multitask.training.loop import LoopConfig, train
-from multitask.training.trainable import Batch, Evaluation, Losses
+from multitask.training.trainable import Batch, Evaluation, Losses, Trainable
 
 CPU = Runtime(torch.device("cpu"), "fp32")
 NEVER = 1e9
@@ -42,7 +42,7 @@ class Regression(nn.Module):
         return self.heads(self.encoder(inputs))
 
 
-class Problem:
+class Problem(Trainable):
     """A `Trainable`: each source is one output's squared error. Epochs differ in length and end in smaller batches."""
 
     def __init__(self, script: list[dict[str, float]] | None = None) -> None:
@@ -54,6 +54,10 @@ class Problem:
         self.script = script  # scores of each epoch, or None to score the module
         self.poison: tuple[int, str, float] | None = None  # step (from 0), where, value
         self.calls = 0
+
+    @property
+    def sentences(self) -> dict:
+        return {}
 
     def plan(self, epoch: int) -> list[tuple[Batch, ...]]:
         rows = np.random.default_rng(epoch).permutation(ROWS)[: 10 + 3 * epoch]
@@ -71,8 +75,8 @@ class Problem:
         self.calls += 1
         return Losses(terms, tokens=sum(len(batch.rows) for batch in update))
 
-    def metrics_of_start(self) -> dict[str, dict[str, float]]:
-        return {}
+    def backward(self, update: tuple[Batch, ...]) -> Losses:
+        return backward(self, update)
 
     def evaluate(self) -> Evaluation:
         assert not self.module.training
