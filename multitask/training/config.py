@@ -1,12 +1,26 @@
-"""Settings that several stages share: of the optimizer, the regularisers and the sources."""
+"""Settings that several stages share: of sentences, the optimizer, the regularisers and the sources."""
 
 from dataclasses import field
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from minbert.settings import AtLeastZero, Count, Share, settings
+from minbert.settings import AtLeastZero, Count, Seed, Share, settings
+from multitask.models.config import Pooling
 from multitask.objectives.config import ObjectiveConfig
+
+
+@settings
+class SentencesConfig:
+    """How a stage reads sentences, and its seed."""
+
+    max_length: int | None = field(default=None, kw_only=True)
+    """Cut sentences to this many tokens. Default: the encoder's limit."""
+    pooling: Pooling = field(default="auto", kw_only=True)
+    """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the start weights were
+    trained with."""
+    seed: Seed = field(default=0, kw_only=True)
+    """Seed of new layers, dropout, data order and other random choices."""
 
 
 @settings

@@ -6,15 +6,15 @@ from typing import Annotated
 from pydantic import Field
 
 from minbert.errors import InputError
-from minbert.settings import Count, Seed, settings
-from multitask.models.config import HeadsConfig, Pooling
+from minbert.settings import Count, settings
+from multitask.models.config import HeadsConfig
 from multitask.schedulers.config import SchedulerConfig
 from multitask.stages.registry import Stage, register
-from multitask.training.config import OptimizerConfig, RegularisationConfig
+from multitask.training.config import OptimizerConfig, RegularisationConfig, SentencesConfig
 
 
 @settings
-class FinetuneConfig:
+class FinetuneConfig(SentencesConfig):
     """Multi-task or single-task fine-tuning (report, section 4.2).
 
     The defaults are the best recipe known for all-MiniLM-L6-v2 (docs/studies/multitask-report.md); `REPORT` has the
@@ -39,11 +39,6 @@ class FinetuneConfig:
     annealed, uncertainty, or a gradient aggregator such as pcgrad. A wrong name lists them all."""
     task_weights: tuple[Annotated[float, Field(gt=0)], ...] | None = None
     """Weight of each task's loss, in the order of the tasks. Default: the weights in the tasks' declarations (1)."""
-    pooling: Pooling = "auto"
-    """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the start weights were
-    trained with."""
-    max_length: int | None = None
-    """Cut sentences to this many tokens. Default: the encoder's limit."""
     encoder_dropout: Annotated[float, Field(ge=0, le=0.99)] | None = 0.0
     """Dropout within the encoder; `none` takes the checkpoint's. Dropout moves the two embeddings of a pair apart in
     training only, so heads that compare embeddings may rate pairs as more similar in evaluation."""
@@ -56,8 +51,6 @@ class FinetuneConfig:
     """Also keep the best checkpoint of each task, for ensembles."""
     conflicts_every: Count | None = None
     """Record the cosines and norms of the tasks' gradients every so many steps. Does not change the training."""
-    seed: Seed = 0
-    """Seed of new layers, dropout and data order."""
     heads: HeadsConfig = HeadsConfig("separate", pairs="features", similarity_pairs="embeddings", residual=True)
     optimizer: OptimizerConfig = OptimizerConfig(7e-5, head_learning_rate=1e-3, schedule="linear", warmup=0.1)
     scheduling: SchedulerConfig = field(default_factory=SchedulerConfig)

@@ -7,10 +7,9 @@ from pydantic import Field
 
 from minbert.config import ModelType
 from minbert.errors import InputError
-from minbert.settings import Count, Seed, settings
-from multitask.models.config import Pooling
+from minbert.settings import Count, settings
 from multitask.stages.registry import Stage, register
-from multitask.training.config import MaskingConfig, OptimizerConfig
+from multitask.training.config import MaskingConfig, OptimizerConfig, SentencesConfig
 
 
 @settings
@@ -31,7 +30,7 @@ class ShapeConfig:
 
 
 @settings
-class MlmConfig:
+class MlmConfig(SentencesConfig):
     """Masked-language-model pre-training on unlabelled text (Devlin et al. 2019), from weights or from scratch."""
 
     sources: tuple[str, ...] = ("unlabelled",)
@@ -50,14 +49,8 @@ class MlmConfig:
     first."""
     dev_share: Annotated[float, Field(ge=0, le=0.5)] = 0.02
     """Share of all different sentences that is held out to measure the loss."""
-    pooling: Pooling = "auto"
-    """Sentence embedding that is recorded for stages that start from the encoder."""
-    max_length: int | None = None
-    """Cut sentences to this many tokens. Default: the encoder's limit."""
     evaluate_every: Count | None = None
     """Steps between evaluations. Default: one evaluation an epoch."""
-    seed: Seed = 0
-    """Seed of new layers, masks, dropout and data order."""
     masking: MaskingConfig = field(default_factory=MaskingConfig)
     optimizer: OptimizerConfig = field(
         default_factory=lambda: OptimizerConfig(learning_rate=1e-4, schedule="linear", warmup=0.1)

@@ -6,17 +6,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from minbert.errors import InputError
-from minbert.settings import AtLeastZero, Count, Seed, settings
-from multitask.models.config import Pooling
+from minbert.settings import AtLeastZero, Count, settings
 from multitask.stages.registry import Stage, register
-from multitask.training.config import ContrastiveConfig, MaskingConfig, OptimizerConfig
+from multitask.training.config import ContrastiveConfig, MaskingConfig, OptimizerConfig, SentencesConfig
 
 HELD_OUT = "held out"
 """What metrics.jsonl puts before statistics of held-out sentences, in place of a source's name."""
 
 
 @settings
-class PretrainConfig(ContrastiveConfig):
+class PretrainConfig(ContrastiveConfig, SentencesConfig):
     """Contrastive pre-training."""
 
     sources: tuple[str, ...] = ("unlabelled",)
@@ -29,15 +28,10 @@ class PretrainConfig(ContrastiveConfig):
     sentences."""
     train_limit: Count | None = None
     """Use only this many rows of each source. The same ones are drawn every time; of unlabelled text, the first."""
-    max_length: int | None = None
-    """Cut sentences to this many tokens. Default: the encoder's limit."""
     epochs: Count = 1
     """Number of epochs."""
     batch_size: Count = 16
     """Rows in a step: pairs, triplets, or sentences in two views."""
-    pooling: Pooling = "auto"
-    """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the start weights were
-    trained with."""
     freeze_embeddings: bool = False
     """Keep the embedding layer of the start weights: its tables and its norm."""
     chunk: Count | None = None
@@ -55,8 +49,6 @@ class PretrainConfig(ContrastiveConfig):
     probe_held_out: Annotated[int, Field(ge=2)] | None = None
     """At the same steps, also probe this many sentences of the similarity dev set, each in two dropout views, without
     the projection. Does not change the training."""
-    seed: Seed = 0
-    """Seed of new layers, dropout and data order."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
 
     def __post_init__(self) -> None:
@@ -65,15 +57,8 @@ class PretrainConfig(ContrastiveConfig):
 
 
 COMMON = (
-    "sources",
-    "objective",
-    "epochs",
-    "batch_size",
-    "learning_rate",
-    "train_limit",
-    "max_length",
-    "select",
-    "seed",
+    *("sources", "objective", "epochs", "batch_size", "learning_rate"),
+    *("train_limit", "max_length", "select", "seed"),
 )
 STAGE = register(
     Stage(

@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from minbert.errors import InputError
-from minbert.settings import Count, Seed, Share, settings
-from multitask.models.config import Pooling
+from minbert.settings import Count, Share, settings
 from multitask.stages.registry import START, ModelInput, Stage, register
+from multitask.training.config import SentencesConfig
 
 
 @settings
-class PruneConfig:
+class PruneConfig(SentencesConfig):
     """Which heads and feed-forward neurons to remove (Michel et al. 2019, arXiv 1905.10650; SparseCSE, 2311.03881)."""
 
     share: Annotated[float, Field(ge=0.01, le=0.99)] = 0.1
@@ -41,13 +41,6 @@ class PruneConfig:
     """Rows of a scored batch. Uniformity is computed within a batch; absolute gradients are averaged over batches."""
     train_limit: Count | None = None
     """Compute scores on this many rows only. The same rows are drawn every time."""
-    max_length: int | None = None
-    """Cut sentences to this many tokens. Default: the encoder's limit."""
-    pooling: Pooling = "auto"
-    """Sentence embedding: the first token (`cls`) or the `mean` of all tokens. `auto` uses what the start weights were
-    trained with."""
-    seed: Seed = 0
-    """Seed of the batches and of random scores."""
 
     def __post_init__(self) -> None:
         if self.signed and self.score in ("magnitude", "random"):

@@ -39,7 +39,6 @@ EXPLAINED_BY_EACH = {
     "--max-length",
     "--model",
     "--output",
-    "--pooling",
     "--rounds",
     "--seed",
     "--sources",
@@ -110,7 +109,7 @@ def test_help_shows_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     assert "(default: all-minilm-l6-v2)" in text
     assert "(default: sentiment)" in text  # of the fusion's own tasks, not of the class that declares them
     assert "Also keep the best checkpoint of each task, for ensembles. (default: on)" in text
-    assert "Seed of new layers, dropout and data order. (default: 0)" in text
+    assert "Seed of new layers, dropout, data order and other random choices. (default: 0)" in text
     assert "Also write TensorBoard event files. (default: off)" in text
     assert "10% replaced" in " ".join(page(capsys, "mlm", "--help-all").split())
 

@@ -27,7 +27,6 @@ from multitask.runs.artefact import Artefact
 from multitask.runs.run_hash import RunKey
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
-from multitask.stages import ensemble as stage
 from multitask.stages.ensemble import Member, blend, ensemble, find_members, select_greedily, select_soup
 from multitask.stages.settings.ensemble import EnsembleConfig
 from multitask.stages.settings.finetune import FinetuneConfig
@@ -311,16 +310,12 @@ def test_greedy_soup_equals_its_recipe(write_model):
         torch.testing.assert_close(state[name].double(), expected, rtol=0, atol=1e-7)
 
 
-def test_greedy_soup_never_scores_below_its_best_member(write_run, small_data, tmp_path, monkeypatch):
+def test_greedy_soup_never_scores_below_its_best_member(write_run, small_data, tmp_path):
     runs = [write_run(seed) for seed in (1, 2, 3)]
     said = evaluation(build(runs, small_data, tmp_path / "runs", "greedy_soup"))
     scores = {label: member["overall"] for label, member in said["members"].items()}
     assert said["overall"] >= max(scores.values())
     assert said["selected_on_dev"]
-
-    monkeypatch.setattr(stage, "select_soup", lambda ranked, score: ranked[:2])
-    said = evaluation(build(runs, small_data, tmp_path / "other-runs", "greedy_soup"))
-    assert set(said["weights"]["sentiment"]) == set(sorted(scores, key=scores.__getitem__)[1:])
 
 
 def test_no_soup_of_unlike_models(write_run, write_model, small_data, tmp_path, other_encoder):
@@ -414,10 +409,5 @@ def test_the_command(members, small_data, tmp_path, capsys):
     for line, scored in zip(table[1:6], [*said["members"].values(), said], strict=True):
         numbers = [scored["overall"], *scored["scores"].values()]
         assert line.split()[1:] == [f"{number:.4f}" for number in numbers]
-    weights = [line.split()[1:] for line in table[7:11]]
-    for column, task in enumerate(TRAINED):
-        shares = [said["weights"][task].get(str(member)) for member in members]
-        assert [row[column] for row in weights] == [f"{share:.2f}" if share else "-" for share in shares]
-    assert table[11] == "members were chosen by these dev scores, so the ensemble's dev scores are optimistic"
     assert call(*command) == 0
     assert capsys.readouterr().out == printed

@@ -16,14 +16,11 @@ from minbert.files import sha256_of_file
 from minbert.tokenizer import load_tokenizer
 from multitask.cli.main import main
 from multitask.data.shuffle_and_batch import drawn_rows
-from multitask.evaluation.task_predictions import estimate, load_split
-from multitask.evaluation.task_scores import score
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
 from multitask.objectives import build_objective
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
-from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import finetune
 from multitask.stages.fuse import defaults_for, fuse
@@ -234,12 +231,7 @@ def test_steps_scores_and_what_is_kept(run, small_data):
     assert stored
     assert not any("projection" in name or name.startswith("cls.") for name in stored)
     assert [name for name in stored if name.startswith(tuple(COURSE_TASKS))]  # the heads'
-    model = MultitaskModel.load(folder)
-    assert list(model.tasks) == ["sentiment", "paraphrase", "similarity"]
-    dev = load_split(model, small_data, "dev")
-    examples = {name: rows.examples for name, rows in dev.items()}
-    again = score(model.tasks, estimate(model, dev, start("cpu", "fp32")), examples)
-    assert {"overall": again.overall, **again.tasks} == line["scores"]
+    assert list(MultitaskModel.load(folder).tasks) == ["sentiment", "paraphrase", "similarity"]
     inputs = json.loads((two.folder / "inputs.json").read_text())
     assert inputs["views"]["similarity"] == sha256_of_file(small_data / "sts-train.csv")
 

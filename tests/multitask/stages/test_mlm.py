@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModelForMaskedLM
 from transformers.utils.logging import disable_progress_bar
 
 from minbert.config import BertConfig
@@ -32,7 +32,7 @@ from multitask.training.masked_words import MaskedSource
 from multitask.training.source import losses_of
 from tests.multitask.stages.conftest import weights
 
-CONFIG = MlmConfig(batch_size=8, dev_share=0.2, optimizer=OptimizerConfig(learning_rate=1e-3))
+CONFIG = MlmConfig(batch_size=8, pooling="mean", dev_share=0.2, optimizer=OptimizerConfig(learning_rate=1e-3))
 LINES = 40
 
 disable_progress_bar()
@@ -111,24 +111,15 @@ def test_training_sentences_of_pairs_are_all_first_then_all_second_ones(data):
     assert training_sentences("paraphrase", data) == [
         row[column].strip() for column in ("sentence1", "sentence2") for row in rows
     ]
-    assert training_sentences("unlabelled", data) == training_sentences("sentences.txt", data)
-    with pytest.raises(InputError, match=r"captions.txt: no such file; `multitask data domains` makes it"):
-        training_sentences("captions.txt", data)
-    with pytest.raises(InputError, match=r'unknown source "../data/sentences.txt"'):
-        training_sentences("../data/sentences.txt", data)
-    assert (
-        training_sentences("unlabelled", data, limit=3)
-        == (data / "sentences.txt").read_text(encoding="utf-8").splitlines()[:3]
-    )
-    with pytest.raises(InputError, match=r'unknown source "nli"; expected unlabelled, .* \(.txt\) or one of sentiment'):
-        training_sentences("nli", data)
-
-
-def test_a_folder_without_sentences_says_which_sources_it_has(small_data):
-    with pytest.raises(
-        InputError, match=r"sentences\.txt: no such file; there are the sources sentiment, paraphrase, sim"
+    lines = (data / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    assert training_sentences("unlabelled", data, limit=3) == training_sentences("sentences.txt", data)[:3] == lines[:3]
+    for name, said in (
+        ("captions.txt", "no such file"),
+        ("../data/sentences.txt", "unknown source"),
+        ("nli", "unknown source"),
     ):
-        training_sentences("unlabelled", small_data)
+        with pytest.raises(InputError, match=said):
+            training_sentences(name, data)
 
 
 # Evaluation.
@@ -137,6 +128,7 @@ def test_a_folder_without_sentences_says_which_sources_it_has(small_data):
 def test_the_kept_model_has_the_recorded_dev_metrics_in_transformers(run, trained):
     problem = trained()
     artefact = run()
+    assert resolve_pooling("auto", artefact.model_folder()) == "mean"
     (line,) = artefact.history()
     source = problem.dev
     source.generator = torch.Generator().manual_seed(torch_seed(CONFIG.seed, "masks of held-out sentences"))
@@ -198,17 +190,6 @@ def test_without_anything_to_score_the_last_state_is_kept(changes, steps, run):
 # From where to where.
 
 
-def test_the_artefact_is_a_checkpoint_here_and_in_transformers(run):
-    artefact = run(replace(CONFIG, pooling="mean"))
-    folder = artefact.model_folder()
-    encoder = BertModel.from_pretrained(str(folder))
-    ids = torch.from_numpy(load_tokenizer(str(folder)).encode(["two dogs run"])[0])[None].long()
-    with torch.no_grad():
-        hidden = AutoModel.from_pretrained(folder)(ids).last_hidden_state
-        assert (encoder(ids).last_hidden_state - hidden).abs().max() < 1e-5
-    assert resolve_pooling("auto", folder) == "mean"
-
-
 def test_a_second_run_goes_on_with_the_head_of_the_first(run, problem):
     first = run()
     second = problem(mlm, CONFIG, start=first.folder)
@@ -231,16 +212,12 @@ def test_from_scratch_takes_sizes_and_no_weights(run, tiny_encoder, tmp_path):
     torch.manual_seed(99)
     BertModel(start).save(other)
     assert weights(run(config, start=other, folder="elsewhere")) == weights(artefact)
-    with pytest.raises(InputError, match="hidden_size 30 does not divide into 4 heads"):
-        run(replace(CONFIG, from_scratch=True, shape=ShapeConfig(hidden_size=30)))
-    with pytest.raises(InputError, match="a shape is given, but the start weights have their own"):
+    with pytest.raises(InputError, match="shape"):
         MlmConfig(shape=shape)
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_from_scratch_in_a_family_has_a_vocabulary_of_the_training_sentences(
-    family, run, tiny_encoder, data, monkeypatch
-):
+def test_from_scratch_in_a_family_has_a_vocabulary_of_the_training_sentences(family, run, tiny_encoder, monkeypatch):
     config = replace(CONFIG, from_scratch=True, shape=ShapeConfig(model_type=family, num_hidden_layers=1))
     seen = []
 
@@ -258,19 +235,6 @@ def test_from_scratch_in_a_family_has_a_vocabulary_of_the_training_sentences(
     assert (stored.hidden_size, stored.num_hidden_layers, stored.max_length) == (start.hidden_size, 1, start.max_length)
     assert stored.vocab_size == tokenizer.vocabulary_size <= start.vocab_size
     assert tokenizer.fingerprint() != load_tokenizer(str(tiny_encoder)).fingerprint()
-
-    lines = (data / "sentences.txt").read_text(encoding="utf-8").splitlines()
-    encoder = BertModel.from_pretrained(str(folder))
-    theirs, their_tokenizer = AutoModel.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    batch = tokenizer(lines)
-    expected = their_tokenizer(lines, padding=True, truncation=True, return_tensors="pt")
-    assert torch.equal(batch.input_ids, expected["input_ids"])
-    with torch.no_grad():
-        ours = encoder(batch.input_ids, batch.attention_mask).last_hidden_state
-        reference = theirs(expected["input_ids"], expected["attention_mask"]).last_hidden_state
-    real = batch.attention_mask.bool()
-    torch.testing.assert_close(ours[real], reference[real], rtol=0, atol=1e-5)
-
     assert weights(run(config, start=folder, folder="on")) == weights(artefact)  # of a start only sizes are read
 
 

@@ -22,11 +22,9 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
-from multitask.stages.evaluate import evaluate_on_dev
 from multitask.stages.finetune import finetune
 from multitask.stages.pretrain import pretrain
 from multitask.stages.prune import choose, drop_lowest, prune
-from multitask.stages.settings.evaluate import EvaluateConfig
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.stages.settings.prune import PruneConfig
@@ -153,11 +151,6 @@ def test_other_stages_start_from_it(run, small_data, options):
     for after in (trained, viewed):
         assert encoder(after).config.layer_sizes == sizes
         assert not equal_weights(encoder(after), encoder(pruned))
-    for model in (pruned, trained, viewed):
-        scores = read_json(
-            evaluate_on_dev(str(model.folder), small_data, EvaluateConfig(), options).folder / "evaluation.json"
-        )["scores"]
-        assert np.isfinite(scores["similarity"])
 
 
 def test_sentiment_scores_need_a_head_for_it(run, tuned):
@@ -168,7 +161,7 @@ def test_sentiment_scores_need_a_head_for_it(run, tuned):
     assert any(not torch.equal(a, b) for a, b in zip(by_task.tensors, by_geometry.tensors, strict=True))
 
 
-def test_what_it_was_scored_on_counts_as_training_data(run, tuned, tiny_encoder, small_data, options, tmp_path):
+def test_what_it_was_scored_on_counts_as_training_data(run, tiny_encoder, small_data, options, tmp_path):
     scored = load_rows(load_tasks(small_data)["similarity"], "train")
     limited = TrainedOn.read(run(replace(HALF, train_limit=20)).folder)
     seen = limited.pairs_seen(*scored.sentences)
@@ -176,8 +169,6 @@ def test_what_it_was_scored_on_counts_as_training_data(run, tuned, tiny_encoder,
     for score in ("magnitude", "random"):  # need no data
         pruned = prune(str(tiny_encoder), tmp_path / "nothing", replace(HALF, score=score), options)
         assert not TrainedOn.read(pruned.folder).pairs_seen(*scored.sentences).any()
-    sentiment = load_rows(load_tasks(small_data)["sentiment"], "train")
-    assert TrainedOn.read(run(start=tuned.folder).folder).sentences_seen(sentiment.sentences[0]).any()
 
 
 # Rewinding.
@@ -305,12 +296,6 @@ def test_normalising_makes_layers_alike():
 def test_the_command_prints_what_is_left(tiny_encoder, small_data, tmp_path, capsys):
     arguments = ["prune", "--start", str(tiny_encoder), "--data", str(small_data), "--runs", str(tmp_path)]
     assert main([*arguments, "--share", "0.5", "--score", "random", "--device", "cpu"]) == 0
-    header, *layers, sizes, folder = capsys.readouterr().out.splitlines()
-    assert header.split() == ["layer", "heads", "neurons"]
-    config = encoder(Artefact(Path(folder))).config
-    assert [line.split() for line in layers] == [
-        [str(i), str(heads), "of", "4", str(neurons), "of", "64"]
-        for i, (heads, neurons) in enumerate(config.layer_sizes)
-    ]
+    *_, sizes, folder = capsys.readouterr().out.splitlines()
     before, after = read_json(Path(folder) / "pruning.json")["parameters"]
     assert sizes.startswith(f"parameters: {before:,} to {after:,} (-")

@@ -17,7 +17,6 @@ from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.training_run import Start
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.config import OptimizerConfig, RegularisationConfig
-from multitask.training.trainable import Losses
 from tests.multitask.schedulers.toy import needs
 from tests.multitask.stages.conftest import history, weights
 
@@ -81,9 +80,3 @@ def test_pairs_are_regularised_however_they_are_read(pairs, run_stage):
         "gradient", *(f"{task}{name}" for task in ("paraphrase", "similarity") for name in ("", " smart", " r_drop"))
     }  # fmt: skip
     assert all(value > 0 for value in training.values())
-
-
-def test_detached_losses_hold_no_outputs():
-    losses = Losses({"a": torch.ones((), requires_grad=True)}, 3, outputs={"a": torch.ones(2, requires_grad=True)})
-    assert not losses.detached().outputs
-    assert not losses.detached().terms["a"].requires_grad

@@ -12,9 +12,8 @@ from minbert.errors import InputError
 from multitask.runs.artefact import Artefact, Weights
 from multitask.runs.run_hash import hash_of_file
 from multitask.runtime.device import Runtime
-from multitask.runtime.lazy import function_named
 from multitask.runtime.options import RunOptions
-from multitask.stages.registry import stage_named, stages
+from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import identity_of, key_of, run_stage
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.settings.pretrain import PretrainConfig
@@ -147,10 +146,3 @@ def test_a_run_that_is_refused_leaves_nothing(tiny_encoder, tasks_file, tmp_path
     with pytest.raises(InputError, match=r"topic\.csv"):
         run_stage(stage_named("finetune"), [tiny_encoder], tasks_file, FinetuneConfig(), options)
     assert not list((tmp_path / "runs").glob("[!.]*"))
-
-
-@pytest.mark.parametrize("name", sorted(stages()))
-def test_the_functions_that_a_stage_names_exist(name):
-    stage = stages()[name]
-    for function in (stage.compute, stage.reads, stage.summary):
-        assert function is None or callable(function_named(function))
