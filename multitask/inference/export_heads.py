@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -32,6 +31,7 @@ from multitask.inference.export import (
     require,
     write_onnx,
 )
+from multitask.inference.shown_outputs import shown_outputs
 from multitask.models.multitask_model import MultitaskModel, estimate_rows
 from multitask.runtime.device import start
 from multitask.runtime.random_streams import generator
@@ -160,23 +160,9 @@ class _WithHeads(nn.Module):
         even = embeddings.shape[0] // 2 * 2  # tasks of sentences may have an odd number of sequences
         pairs = embeddings[:even:2], embeddings[1::2]
         return tuple(
-            _output(task, self.heads[name](*(pairs if name in self.two_sequences else (embeddings,))))
+            shown_outputs(task, self.heads[name](*(pairs if name in self.two_sequences else (embeddings,))))
             for name, task in self.tasks.items()
         )
-
-
-def _output(task: Task, outputs: Tensor) -> Tensor:
-    """A head's outputs as probabilities [rows, labels], or as values in the unit of the labels [rows]."""
-    if isinstance(task, Regression):
-        low, high = task.bounds
-        return low + (outputs.clamp(0, 1) if task.range else outputs) * (high - low)
-    assert isinstance(task, Labelled)
-    logits = outputs / task.temperature
-    if isinstance(task, MultiLabel):
-        return logits.sigmoid()
-    if isinstance(task, PairClassification) and task.log_odds:
-        return torch.stack([(-logits).sigmoid(), logits.sigmoid()], dim=1)
-    return logits.softmax(dim=1)
 
 
 def _estimates(task: Task, output: NDArray[np.float32]) -> NDArray[np.float64]:

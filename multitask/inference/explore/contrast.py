@@ -30,13 +30,7 @@ def dropout_views(
 ) -> tuple[Tensor, Tensor]:
     """Embeddings of sentences under two dropout masks, as SimCSE's anchors and positives: [sentences, hidden] twice.
 
-    Other threads may use the encoder meanwhile.
-
-    Args:
-        encoder: the model.
-        sentences: to embed.
-        dropout: probability of each dropout layer, 0 to 1.
-        seed: of the masks.
+    `dropout` is the probability of each dropout layer. Other threads may use the encoder meanwhile.
     """
     own = with_shared_weights(encoder.model)
     own.set_dropout(dropout)
@@ -66,15 +60,9 @@ def contrast(objective: Objective, anchors: Tensor, positives: Tensor, length: f
 def step(objective: Objective, anchors: Tensor, positives: Tensor, length: float) -> tuple[Tensor, Tensor]:
     """Unit embeddings after a step of gradient descent on the embeddings themselves (not on the encoder's weights).
 
-    Args:
-        objective: without labels.
-        anchors: [pairs, dim], raw embeddings.
-        positives: [pairs, dim].
-        length: how far the embedding with the largest gradient moves before it is scaled back to length 1. The others
-            move in proportion to their gradients, so that steps of different objectives can be compared.
-
-    Returns:
-        Anchors and positives, float64; the same as before if there is no gradient.
+    The raw embeddings, [pairs, dim] each, stay as they are if there is no gradient. The one with the largest gradient
+    moves by `length` before it is scaled back to length 1. The others move in proportion to their gradients, so that
+    steps of different objectives can be compared.
     """
     views = [unit(view.detach().double()).requires_grad_() for view in (anchors, positives)]
     with torch.enable_grad():

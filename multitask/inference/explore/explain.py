@@ -22,11 +22,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from minbert.packing import PackedBatch
+from multitask.inference.shown_outputs import shown_outputs
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Prediction, Sentence
-from multitask.tasks.kinds import Labelled, Regression
-from multitask.tasks.task import Task
+from multitask.tasks.kinds import Labelled
 
 MOST_WORDS = 120
 """By occlusion, each word costs a prediction. Words after these are shown without an effect."""
@@ -46,18 +46,11 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True)
 class Effects:
-    """The effects of a row's words on one number of a prediction.
+    """The effects of a row's words on one number of a prediction."""
 
-    Args:
-        number: its name: the class or label whose probability it is, or "value".
-        words: the effect of each word; None for words that are not computed, or that the model does not read.
-        ends: the number for the row and for the baseline of integrated gradients, whose difference the effects add up
-            to, but for an error; None of occlusion.
-    """
-
-    number: str
-    words: list[float | None]
-    ends: tuple[float, float] | None = None
+    number: str  # the class or label whose probability it is, or "value"
+    words: list[float | None]  # None for words that are not computed, or that the model does not read
+    ends: tuple[float, float] | None = None  # of integrated gradients: the number for the row and for the baseline
 
 
 def words_of(texts: Sequence[str]) -> list[Word]:
@@ -112,8 +105,6 @@ def integrated_gradients(
 
 def _integrate(model: MultitaskModel, texts: Sequence[str], task: str, number: str, steps: int) -> Effects:
     ids, blank, types, owners = _tokens(model, texts, task)
-    declared = model.tasks[task]
-    column = declared.names.index(number) if isinstance(declared, Labelled) else 0
     row, baseline = (model.encoder.embeddings.word(part.to(model.runtime.device)).detach() for part in (ids, blank))
     places, weights = (torch.from_numpy(part).to(row) / 2 for part in np.polynomial.legendre.leggauss(steps))
     total = torch.zeros_like(row)
@@ -121,11 +112,11 @@ def _integrate(model: MultitaskModel, texts: Sequence[str], task: str, number: s
     for share, weight in zip((places + 0.5).split(at_once), weights.split(at_once), strict=True):
         points = (baseline + share[:, None, None] * (row - baseline)).requires_grad_()
         with torch.enable_grad():
-            numbers = _numbers_of_embeddings(model, task, types, points)[:, column]
+            numbers = _numbers_of_embeddings(model, task, number, types, points)
             (gradients,) = torch.autograd.grad(numbers @ weight.double(), points)
         total += gradients.sum(dim=0)
     with torch.no_grad():
-        ends = _numbers_of_embeddings(model, task, types, torch.stack([row, baseline]))[:, column].tolist()
+        ends = _numbers_of_embeddings(model, task, number, types, torch.stack([row, baseline])).tolist()
     effects: list[float | None] = [None] * len(words_of(texts))
     for value, word in zip((total * (row - baseline)).double().sum(dim=1).tolist(), owners, strict=True):
         if word >= 0:
@@ -137,21 +128,6 @@ def with_shared_weights(module: Module) -> Module:
     """A copy that other threads do not see, but with the same weights and tokenizer."""
     kept = chain(module.parameters(), module.buffers(), [getattr(module, "tokenizer", None)])
     return copy.deepcopy(module, {id(part): part for part in kept})
-
-
-def predicted_numbers(task: Task, outputs: Tensor) -> Tensor:
-    """The numbers of a task's predictions, differentiable: probabilities, or values in the unit of the labels.
-
-    Outputs of its head, [rows, outputs] or [rows] -> [rows, labels] or [rows, 1], float64.
-    """
-    wide = outputs.reshape(len(outputs), -1).double()
-    if isinstance(task, Regression):
-        low, high = task.bounds
-        return low + (wide.clamp(0, 1) if task.range else wide) * (high - low)
-    assert isinstance(task, Labelled)
-    scaled = wide / task.temperature
-    shares = scaled.sigmoid() if task.log_odds else scaled.softmax(dim=1)
-    return torch.cat([1 - shares, shares], dim=1) if task.outputs == 1 else shares
 
 
 def _tokens(
@@ -174,8 +150,10 @@ def _tokens(
     return torch.tensor(ids), torch.tensor(blank), [encoding.type_ids for encoding in encodings], owners
 
 
-def _numbers_of_embeddings(model: MultitaskModel, task: str, types: list[list[int]], embeddings: Tensor) -> Tensor:
-    """The numbers of a task's prediction for copies of a row with other word embeddings, [copies, tokens, hidden]."""
+def _numbers_of_embeddings(
+    model: MultitaskModel, task: str, number: str, types: list[list[int]], embeddings: Tensor
+) -> Tensor:
+    """A number of the prediction for copies of a row with other word embeddings [copies, tokens, hidden]."""
     copies, tokens, _ = embeddings.shape
     # The embeddings take the place of the table of words, and their numbers that of token ids.
     ids = np.split(np.arange(copies * tokens).reshape(copies, tokens), np.cumsum([*map(len, types)])[:-1], axis=1)
@@ -183,4 +161,5 @@ def _numbers_of_embeddings(model: MultitaskModel, task: str, types: list[list[in
     batch = PackedBatch.from_sequences(*sequences)
     table = {"encoder.embeddings.word.weight": embeddings.flatten(0, 1)}
     outputs = functional_call(model, table, (batch.to(embeddings.device), {task: copies}))[task]
-    return predicted_numbers(model.tasks[task], outputs)
+    declared, shown = model.tasks[task], shown_outputs(model.tasks[task], outputs.double())
+    return shown[:, declared.names.index(number)] if isinstance(declared, Labelled) else shown

@@ -11,13 +11,11 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from numpy.typing import NDArray
 from pandas import DataFrame, concat
-from torch import Tensor
 
 from multitask.data.examples import Examples
 from multitask.evaluation.calibration_and_errors import confidence_of, written_label
 from multitask.evaluation.task_predictions import estimate, located, tokenised, written
-from multitask.inference.explore.contrast import dropout_views
-from multitask.inference.explore.neighbours import Map, Method, draw_map
+from multitask.inference.explore.map_of_sentences import Map, Method, draw_map
 from multitask.inference.serve.batching import QueueFull
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -35,19 +33,12 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class DevSet:
-    """The dev rows of a task.
+    """The dev rows of a task."""
 
-    Args:
-        columns: names of the sentences' columns.
-        sentences: its different sentences, each with its label; those of pairs have none.
-        rows: for each model that has the task, the rows with its predictions, see `dev_rows`.
-        total: number of rows in the file, of which the first ones may be taken.
-    """
-
-    columns: tuple[str, ...]
-    sentences: Mapping[str, str]
-    rows: Mapping[str, DataFrame]
-    total: int
+    columns: tuple[str, ...]  # names of the sentences' columns
+    sentences: Mapping[str, str]  # its different sentences, each with its label; those of pairs have none
+    rows: Mapping[str, DataFrame]  # for each model that has the task, see `dev_rows`
+    total: int  # rows of the file, of which the first ones may be taken
 
 
 def load_dev_sets(models: Mapping[str, MultitaskModel], data: Path, most: int | None) -> dict[str, DevSet]:
@@ -68,15 +59,16 @@ def load_dev_sets(models: Mapping[str, MultitaskModel], data: Path, most: int | 
 
 def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], most: int | None) -> DevSet:
     rows: dict[str, DataFrame] = {}
-    task, everything = declared, load_rows(declared, "dev", labelled=True)
-    for key, model in models.items():
-        if name in model.tasks:
-            task = located(model.tasks[name], declared)  # declared labels may be in another order than the model's
-            everything = load_rows(task, "dev", labelled=True)
-            part = _first(everything, most)
+    having = {key: model for key, model in models.items() if name in model.tasks}
+    # Declared labels may be in another order than a model's.
+    tasks = {key: located(model.tasks[name], declared) for key, model in having.items()} or {"": declared}
+    for key, task in tasks.items():
+        everything = load_rows(task, "dev", labelled=True)
+        part = everything if most is None else everything.take(np.arange(min(most, len(everything))))
+        if key in having:
+            model = having[key]
             estimates = estimate(model, {name: tokenised(model, name, part)}, model.runtime)[name]
             rows[key] = dev_rows(task, estimates, part)
-    part = _first(everything, most)
     if isinstance(task, Labelled) and not task.labels:
         task = replace(task, labels=part.classes)
     if task.pair:
@@ -87,17 +79,8 @@ def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], mo
     return DevSet(task.text, sentences, rows, len(everything))
 
 
-def _first(examples: Examples, most: int | None) -> Examples:
-    return examples if most is None else examples.take(np.arange(min(most, len(examples))))
-
-
 def dev_rows(task: Task, estimates: NDArray[np.float64], examples: Examples) -> DataFrame:
-    """The rows of a labelled set in file order, with a model's predictions.
-
-    Args:
-        task: with labels.
-        estimates: the model's, see `Task.estimate`.
-        examples: the rows.
+    """The rows of a labelled set in file order, with a model's predictions (`estimates`, see `Task.estimate`).
 
     Returns:
         `row`, its number in the file from 0; `texts`, a tuple; `gold`, its label, and `predicted`, the model's, as the
@@ -131,22 +114,16 @@ def _shown(task: Task, label: str | float) -> str:
 
 
 def csv_of(rows: DataFrame, columns: Sequence[str]) -> str:
-    """Rows as CSV. A text that a spreadsheet would run as a formula gets an apostrophe in front.
-
-    Args:
-        rows: see `dev_rows`.
-        columns: names of the sentences' columns.
-    """
+    """Rows of `dev_rows` as CSV with these columns of sentences. No text is a formula of spreadsheets."""
     texts = DataFrame(rows.texts.tolist(), rows.index, range(len(columns)))
-    table = concat(
-        [rows.row, texts.map(safe), rows[["gold", "predicted"]].map(safe), rows[["confidence", "error"]]], axis=1
-    )
+    labels = rows[["gold", "predicted"]]
+    table = concat([rows.row, texts.map(safe), labels.map(safe), rows[["confidence", "error"]]], axis=1)
     header = map(safe, ("row", *columns, "gold", "predicted", "confidence", "error"))
     return str(table.to_csv(index=False, header=list(header), lineterminator="\r\n"))  # RFC 4180
 
 
 def safe(text: str) -> str:
-    """A text that no spreadsheet takes for a formula. Numbers stay as they are."""
+    """A text with an apostrophe in front if a spreadsheet would run it. Numbers stay as they are."""
     try:
         float(text)
     except ValueError:
@@ -155,23 +132,17 @@ def safe(text: str) -> str:
 
 
 class Explorer:
-    """What the page's routes use. Models compute in one thread, apart from the queues of the service.
-
-    Args:
-        models: by name, in eval mode.
-        dev_sets: by task.
-    """
+    """What the page's routes use. Models, by name and in eval mode, compute in one thread, apart from the queues."""
 
     def __init__(self, models: Mapping[str, MultitaskModel], dev_sets: Mapping[str, DevSet]) -> None:
         self.dev_sets = dict(dev_sets)
-        self._encoders = {
+        self.encoders = {
             name: SentenceEncoder(model.encoder, model.tokenizer, model.pooling, model.runtime, model.max_length)
             for name, model in models.items()
         }
         self._one_at_a_time = CapacityLimiter(1)
         self.encode_corpus = lru_cache(8)(self.encode)
         self.map = lru_cache(8)(self._map)
-        self.views = lru_cache(16)(self._views)
 
     async def compute(self, work: Callable[[], Answer]) -> Answer:
         """The result of this work, computed in a thread. Raises QueueFull if too much work waits for it."""
@@ -181,10 +152,7 @@ class Explorer:
 
     def encode(self, model: str, sentences: tuple[str, ...]) -> NDArray[np.float32]:
         """Embeddings of sentences, [sentences, hidden]."""
-        return self._encoders[model].encode(sentences)
+        return self.encoders[model].encode(sentences)
 
     def _map(self, model: str, sentences: tuple[str, ...], method: Method) -> Map:
         return draw_map(self.encode_corpus(model, sentences), method)
-
-    def _views(self, model: str, sentences: tuple[str, ...], dropout: float, seed: int) -> tuple[Tensor, Tensor]:
-        return dropout_views(self._encoders[model], sentences, dropout, seed)

@@ -1,23 +1,26 @@
-"""The routes of the page. The service renders all views and answers; the page's script fetches and inserts them."""
+"""The page: one route. Its links and forms are plain HTML, so it needs no script."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, partial
-from importlib.resources import files
-from typing import Any, Literal
-from urllib.parse import quote
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl, quote
 
-from fastapi import APIRouter, FastAPI, Request
+import numpy as np
+from fastapi import APIRouter, FastAPI, Query, Request
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from pandas import DataFrame
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
+from minbert.errors import InputError
 from multitask.inference.explore.contrast import (
     MOST_SENTENCES,
     contrast,
     different_sentences,
+    dropout_views,
     fields_of,
     objective_of,
     without_labels,
@@ -31,24 +34,28 @@ from multitask.inference.explore.explain import (
     words_of,
 )
 from multitask.inference.explore.explorer import DevSet, Explorer, csv_of
-from multitask.inference.explore.neighbours import MOST_POINTS, Method, nearest
-from multitask.inference.serve.messages import Asking
+from multitask.inference.explore.map_of_sentences import MOST_POINTS, Method
+from multitask.inference.search import search
 from multitask.inference.serve.routes import answer_in_time, check_texts, service_of
 from multitask.models.predictions import Sentence
 from multitask.objectives.config import describe
 from multitask.tasks.labels import class_order
 
 PAGE = 50  # rows of the table of errors
-EXAMPLES = 40  # dev rows to pick from
 FEW_LABELS = 50  # to choose from
-MOST_SENTENCES_OF_ONES_OWN = 2000
+MOST_OWN = 2000  # sentences
+NEAREST = 10
 COMPILING = 300.0
 """Seconds that a map by UMAP may take longer than other requests: numba compiles the first one for up to minutes."""
-ASSETS = {"page.css": "text/css", "page.js": "text/javascript"}
+EXAMPLES = """Two dogs run on the beach.
+Dogs are running by the sea.
+A man is playing a guitar.
+A man plays the flute.
+The stock market fell on Monday."""
 COLOURS = ["#0b72c4", "#d1571c", "#2a8c5a", "#a2429e", "#b08a00", "#138a92", "#c43b55", "#6a5acd", "#7a6a4f", "#5f8f1f"]
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'",  # no script at all
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
@@ -61,45 +68,160 @@ ORDERS = {
 router = APIRouter(include_in_schema=False)
 
 
-class ExplainRow(Asking):
-    """A sentence, or a pair if there is a second one, to predict and explain."""
+class View(BaseModel):
+    """What a form asks: the fields of all views. Fields that are not given have an example's values."""
 
-    first: str
+    model: str
+    compare: str = ""
+
+    async def answer(self, request: Request, name: str) -> dict[str, Any]:
+        """What the template shows of a model."""
+        raise NotImplementedError
+
+
+class Predict(View):
+    """Every task's prediction for a sentence or a pair, and the effect of each word on it."""
+
+    first: str = "A gem of a film, funny and never dull."
     second: str = ""
     effects: Literal["occlusion", "integrated_gradients"] = "occlusion"
 
+    async def answer(self, request: Request, name: str) -> dict[str, Any]:
+        service, explorer = service_of(request), _explorer(request)
+        _, model = service.model(name)
+        texts = [text for text in (self.first.strip(), self.second.strip()) if text]
+        if not texts:
+            raise InputError("no text; type a sentence")
+        check_texts(service.limits, texts)
+        words = words_of(texts)
+        row: Sentence = texts[0] if len(texts) == 1 else (texts[0], texts[1])
+        by_occlusion = self.effects == "occlusion"
+        shorter = [without(texts, word) for word in words[:MOST_WORDS]] if by_occlusion else []
+        found = await answer_in_time(request, model.predict([row, *shorter], None)) if model.model.tasks else {}
+        if by_occlusion:
+            effects = {task: occlusion(whole, others, len(words)) for task, (whole, *others) in found.items()}
+        else:
+            explained = {task: explained_number(predictions[0]) for task, predictions in found.items()}
+            work = partial(integrated_gradients, model.model, texts, explained)
+            effects = await answer_in_time(request, explorer.compute(work))
+        tasks = [(model.model.tasks[task], predictions[0], effects[task]) for task, predictions in found.items()]
+        return {"tasks": tasks, "words": [(word.column, texts[word.column][word.start : word.end]) for word in words]}
 
-class FindNeighbours(Asking):
-    """A query, and a task whose dev sentences are searched; without one, own sentences, one a line."""
 
-    query: str
+class Neighbours(View):
+    """The sentences that are nearest to a query, and a map: of a task's dev sentences, or of own ones, one a line."""
+
+    query: str = "Two dogs run on the beach."
     task: str = ""
-    sentences: str = ""
+    own: str = EXAMPLES
     method: Method = "pca"
 
+    async def answer(self, request: Request, name: str) -> dict[str, Any]:
+        service, explorer = service_of(request), _explorer(request)
+        labels = _dev_set(request, self.task).sentences if self.task else dict.fromkeys(_lines(self.own), "")
+        if not self.task:
+            check_texts(service.limits, labels, MOST_OWN)
+        check_texts(service.limits, [self.query])
+        sentences = tuple(labels)
 
-class AskContrast(Asking):
-    """Sentences, one a line, and what to do with them. Other fields are the objective's parameters."""
+        def work() -> dict[str, Any]:
+            embeddings, query = explorer.encode_corpus(name, sentences), explorer.encode(name, (self.query,))[0]
+            plane = explorer.map(name, sentences, self.method)
+            points = np.vstack([plane.points, plane.place(query)])
+            extent = np.ptp(points, axis=0)
+            across, up = (12 + 376 * (points - points.min(axis=0)) / np.where(extent, extent, 1)).round(1).T.tolist()
+            near = search(query, embeddings, NEAREST)
+            shown = sentences[:MOST_POINTS]
+            return {
+                "nearest": [
+                    (cosine, sentences[row], labels[sentences[row]])
+                    for row, cosine in zip(near.indices[0], near.scores[0], strict=True)
+                ],
+                "points": sorted(zip(across, up, shown, map(labels.get, shown), strict=False)),
+                "query": (across[-1], up[-1]),
+                "variance": plane.variance,
+            }
+
+        found = await answer_in_time(request, explorer.compute(work), COMPILING if self.method == "umap" else 0.0)
+        return {"count": len(labels), "colours": _colours({label for *_, label in found["points"]}), **found}
+
+
+class Contrast(View):
+    """What an objective does to sentences, one a line. Further fields are parameters, such as infonce.temperature."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, str]
 
-    sentences: str
-    objective: str
+    sentences: str = EXAMPLES
+    objective: str = "infonce"
     dropout: float = Field(0.1, ge=0, le=0.9)
     seed: int = Field(0, ge=0, le=2**31)
     step: float = Field(0.1, ge=0, le=10)
 
+    async def answer(self, request: Request, name: str) -> dict[str, Any]:
+        explorer, own = _explorer(request), f"{self.objective}."
+        sentences = different_sentences(_lines(self.sentences))
+        check_texts(service_of(request).limits, sentences)
+        given = {key.removeprefix(own): value for key, value in self.__pydantic_extra__.items() if key.startswith(own)}
+        objective = objective_of(self.objective, given)
 
-class ListRows(Asking):
-    """Which rows of a task's dev set to show, and in which order; an empty text stands for any label."""
+        def work() -> dict[str, Any]:
+            views = dropout_views(explorer.encoders[name], sentences, self.dropout, self.seed)
+            found = contrast(objective, *views, self.step)
+            weights = found.components.weights.fill_diagonal_(math.nan).tolist()  # a positive is no negative
+            return {"sentences": sentences, "found": found, "parts": found.components, "weights": weights}
 
-    task: str
+        return await answer_in_time(request, explorer.compute(work))
+
+
+class Errors(View):
+    """The rows of a task's dev set with a model's predictions; an empty text stands for any label."""
+
+    task: str = ""
     gold: str = ""
     predicted: str = ""
-    only_wrong: bool = False
+    rows: Literal["wrong", "all"] = "wrong"
     order: Literal["worst", "unsure", "row"] = "worst"
     start: int = Field(0, ge=0)
+
+    async def answer(self, request: Request, name: str) -> dict[str, Any]:
+        dev_set, rows = self.dev_rows(request, name)
+        chosen = self.chosen(rows)
+        return {
+            "asked": self,
+            "dev_set": dev_set,
+            "rows": list(chosen[self.start : self.start + PAGE].itertuples()),
+            "chosen": len(chosen),
+            "wrong": int((rows.error > 0).sum()),
+            "loaded": len(rows),
+            "page": PAGE,
+            "numbers": bool(rows.confidence.isna().all()),
+        }
+
+    def dev_rows(self, request: Request, name: str) -> tuple[DevSet, DataFrame]:
+        """The dev set and its rows with a model's predictions. Raises HTTPException if there are none."""
+        dev_set = _dev_set(request, self.task)
+        if name not in dev_set.rows:
+            raise HTTPException(404, f"{name} has no task {self.task}")
+        return dev_set, dev_set.rows[name]
+
+    def chosen(self, rows: DataFrame) -> DataFrame:
+        """The rows that are asked for; rows that are equal in their order stay in file order."""
+        for column, label in (("gold", self.gold), ("predicted", self.predicted)):
+            if label in set(rows[column]):
+                rows = rows[rows[column] == label]
+        if self.rows == "wrong":
+            rows = rows[rows.error > 0]
+        columns, ascending = ORDERS[self.order]
+        return rows.sort_values([*columns, "row"], ascending=[*ascending, True])
+
+
+VIEWS: dict[str, type[View]] = {
+    "predict": Predict,
+    "neighbours": Neighbours,
+    "contrast": Contrast,
+    "errors": Errors,
+}
 
 
 def add_page(app: FastAPI, dev_sets: Mapping[str, DevSet]) -> None:
@@ -109,175 +231,57 @@ def add_page(app: FastAPI, dev_sets: Mapping[str, DevSet]) -> None:
     app.include_router(router)
 
 
-@router.get("/")
-async def page() -> HTMLResponse:
-    """The page without its views: it tells nothing about the models, as it needs no token."""
-    return HTMLResponse(_render("page"), headers=HEADERS)
-
-
-@router.get("/explore/assets/{name}")
-async def asset(name: str) -> Response:
-    """The page's script, or its stylesheet."""
-    if name not in ASSETS:
-        raise HTTPException(404, "Not Found")
-    content = files("multitask.inference.explore").joinpath(name).read_bytes()
-    return Response(content, media_type=ASSETS[name], headers={"X-Content-Type-Options": "nosniff"})
-
-
-@router.get("/explore/views")
-async def views(request: Request) -> HTMLResponse:
-    """The four views, with the models, the dev sets, some rows to pick from, and the objectives."""
-    dev_sets = _explorer(request).dev_sets
+@router.api_route("/", methods=["GET", "POST"])
+async def page(request: Request) -> HTMLResponse:
+    """A view's form, filled in, and its answers. Pages of other sites get the form alone: they make nothing compute."""
+    models, dev_sets = list(service_of(request).models), _explorer(request).dev_sets
+    other = models[1] if len(models) == 2 else ""
+    given = {"view": "predict", "model": models[0], "compare": other, "task": next(iter(dev_sets), "")}
+    sent = request.url.query, (await request.body()).decode(errors="replace")
+    given |= {name: value for text in sent for name, value in parse_qsl(text, keep_blank_values=True)}
+    view = given.pop("view")
+    if view not in VIEWS:
+        raise HTTPException(404, f"no view {view}; there are: {', '.join(VIEWS)}")
+    asked, answers, error, status = VIEWS[view].model_construct(None, **given), Markup(), "", 200
+    try:
+        if request.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+            asked = VIEWS[view].model_validate(given)
+            for name in dict.fromkeys([asked.model, asked.compare] if view != "errors" else [asked.model]):
+                if name:
+                    service_of(request).model(name)
+                    answers += Markup(_render("answers", view=view, model=name, **await asked.answer(request, name)))
+    except ValidationError as problem:
+        first, status = problem.errors()[0], 422
+        error = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except InputError as problem:
+        error, status = str(problem), 422
+    except HTTPException as problem:
+        error, status = problem.detail, problem.status_code
     content = _render(
-        "views",
-        models=service_of(request).models,
+        "page",
+        view=view,
+        views=list(VIEWS),
+        given=given,
+        asked=asked,
+        answers=answers,
+        error=error,
+        models=models,
         corpora=[(name, f"{name}: {len(found.sentences)} dev sentences") for name, found in dev_sets.items()],
-        examples={
-            name: next(iter(found.rows.values())).texts[:EXAMPLES].tolist()
-            for name, found in dev_sets.items()
-            if found.rows
-        },
+        labels=_labels(dev_sets, given["task"], given["model"]),
         objectives={name: (describe(name), fields_of(kind)) for name, kind in without_labels().items()},
         most=MOST_SENTENCES,
-        most_own=MOST_SENTENCES_OF_ONES_OWN,
+        most_own=MOST_OWN,
     )
-    return HTMLResponse(content)
+    return HTMLResponse(content, status, HEADERS)
 
 
-@router.post("/explore/predict")
-async def predict(request: Request, asked: ExplainRow) -> HTMLResponse:
-    """Every task's prediction for a row, and the effect of each word on it."""
-    service, explorer = service_of(request), _explorer(request)
-    name, model = service.model(asked.model)
-    texts = [text for text in (asked.first.strip(), asked.second.strip()) if text]
-    if not texts:
-        raise HTTPException(422, "no text; type a sentence")
-    check_texts(service.limits, texts)
-    words = words_of(texts)
-    row: Sentence = texts[0] if len(texts) == 1 else (texts[0], texts[1])
-    by_occlusion = asked.effects == "occlusion"
-    shorter = [without(texts, word) for word in words[:MOST_WORDS]] if by_occlusion else []
-    found = await answer_in_time(request, model.predict([row, *shorter], None)) if model.model.tasks else {}
-    if by_occlusion:
-        effects = {task: occlusion(whole, others, len(words)) for task, (whole, *others) in found.items()}
-    else:
-        explained = {task: explained_number(predictions[0]) for task, predictions in found.items()}
-        work = partial(integrated_gradients, model.model, texts, explained)
-        effects = await answer_in_time(request, explorer.compute(work))
-    tasks = [(model.model.tasks[task], predictions[0], effects[task]) for task, predictions in found.items()]
-    spelled = [(word.column, texts[word.column][word.start : word.end]) for word in words]
-    return _answer("predict", name, tasks=tasks, words=spelled)
-
-
-@router.post("/explore/neighbours")
-async def neighbours(request: Request, asked: FindNeighbours) -> HTMLResponse:
-    """The sentences that are nearest to a query, and a map of the first sentences."""
-    service, explorer = service_of(request), _explorer(request)
-    name, _ = service.model(asked.model)
-    labels = _dev_set(request, asked.task).sentences if asked.task else dict.fromkeys(_lines(asked.sentences), "")
-    if not asked.task:
-        check_texts(service.limits, labels, MOST_SENTENCES_OF_ONES_OWN)
-    check_texts(service.limits, [asked.query])
-    sentences = tuple(labels)
-
-    def work() -> dict[str, Any]:
-        embeddings, query = explorer.encode_corpus(name, sentences), explorer.encode(name, (asked.query,))[0]
-        plane = explorer.map(name, sentences, asked.method)
-        points = [*plane.points.tolist(), plane.place(query).tolist()]
-        scaled = [_to_frame([point[axis] for point in points]) for axis in (0, 1)]
-        shown = sentences[:MOST_POINTS]
-        return {
-            "nearest": [(cosine, sentences[row], labels[sentences[row]]) for row, cosine in nearest(query, embeddings)],
-            "points": sorted(zip(*scaled, shown, map(labels.get, shown), strict=False)),
-            "query": [axis[-1] for axis in scaled],
-            "variance": plane.variance,
-        }
-
-    found = await answer_in_time(request, explorer.compute(work), COMPILING if asked.method == "umap" else 0.0)
-    colours = _colours({label for *_, label in found["points"]})
-    return _answer("neighbours", name, count=len(labels), colours=colours, **found)
-
-
-def _to_frame(values: list[float], size: float = 400, margin: float = 12) -> list[float]:
-    """Coordinates on the map."""
-    low, extent = min(values), max(values) - min(values) or 1
-    return [round(margin + (value - low) / extent * (size - 2 * margin), 1) for value in values]
-
-
-def _colours(labels: set[str]) -> dict[str, str]:
-    """The colour of each label in order: its own, or of many labels a shade between blue and red."""
-    ordered = class_order(labels)
-    if len(ordered) <= len(COLOURS):
-        return dict(zip(ordered, COLOURS, strict=False))
-    return {label: f"hsl({220 - 220 * i / (len(ordered) - 1):.0f} 65% 50%)" for i, label in enumerate(ordered)}
-
-
-@router.post("/explore/contrast")
-async def contrast_route(request: Request, asked: AskContrast) -> HTMLResponse:
-    """Similarities of two dropout views, the components of each anchor's gradient, and what a step changes."""
-    service, explorer = service_of(request), _explorer(request)
-    name, _ = service.model(asked.model)
-    sentences = different_sentences(_lines(asked.sentences))
-    check_texts(service.limits, sentences)
-    objective = objective_of(asked.objective, asked.__pydantic_extra__)
-
-    def work() -> dict[str, Any]:
-        found = contrast(objective, *explorer.views(name, sentences, asked.dropout, asked.seed), asked.step)
-        weights = found.components.weights.fill_diagonal_(math.nan).tolist()  # a positive is no negative
-        return {"found": found, "parts": found.components, "weights": weights}
-
-    return _answer("contrast", name, sentences=sentences, **await answer_in_time(request, explorer.compute(work)))
-
-
-@router.post("/explore/errors")
-async def errors(request: Request, asked: ListRows) -> HTMLResponse:
-    """A part of a dev set's rows with predictions."""
-    name, dev_set = _dev_rows(request, asked)
-    rows = dev_set.rows[name]
-    chosen = chosen_rows(rows, asked)
-    labels = {column: sorted(set(rows[column])) for column in ("gold", "predicted")}
-    return _answer(
-        "errors",
-        name,
-        asked=asked,
-        dev_set=dev_set,
-        rows=list(chosen[asked.start : asked.start + PAGE].itertuples()),
-        chosen=len(chosen),
-        wrong=int((rows.error > 0).sum()),
-        loaded=len(rows),
-        page=PAGE,
-        labels={column: found if len(found) <= FEW_LABELS else [] for column, found in labels.items()},
-        numbers=bool(rows.confidence.isna().all()),
-    )
-
-
-@router.post("/explore/errors.csv")
-async def errors_file(request: Request, asked: ListRows) -> Response:
+@router.get("/explore/errors.csv")
+async def errors_file(request: Request, asked: Annotated[Errors, Query()]) -> Response:
     """All chosen rows as CSV."""
-    name, dev_set = _dev_rows(request, asked)
-    written = csv_of(chosen_rows(dev_set.rows[name], asked), dev_set.columns)
+    dev_set, rows = asked.dev_rows(request, asked.model)
     disposition = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(asked.task)}-dev.csv"}
+    written = csv_of(asked.chosen(rows), dev_set.columns)
     return Response(written.encode(), media_type="text/csv; charset=utf-8", headers=disposition)
-
-
-def chosen_rows(rows: DataFrame, asked: ListRows) -> DataFrame:
-    """The rows that are asked for; rows that are equal in their order stay in file order."""
-    for column, label in (("gold", asked.gold), ("predicted", asked.predicted)):
-        if label in set(rows[column]):
-            rows = rows[rows[column] == label]
-    if asked.only_wrong:
-        rows = rows[rows.error > 0]
-    columns, ascending = ORDERS[asked.order]
-    return rows.sort_values([*columns, "row"], ascending=[*ascending, True])
-
-
-def _dev_rows(request: Request, asked: ListRows) -> tuple[str, DevSet]:
-    """The name of a model and a dev set with its predictions. Raises HTTPException if there is none."""
-    name, _ = service_of(request).model(asked.model)
-    dev_set = _dev_set(request, asked.task)
-    if name not in dev_set.rows:
-        raise HTTPException(404, f"{name} has no task {asked.task}")
-    return name, dev_set
 
 
 def _dev_set(request: Request, task: str) -> DevSet:
@@ -286,6 +290,13 @@ def _dev_set(request: Request, task: str) -> DevSet:
         known = ", ".join(dev_sets) or "none (start the page with multitask explore)"
         raise HTTPException(404, f"no dev set of {task}; there are: {known}")
     return dev_sets[task]
+
+
+def _labels(dev_sets: Mapping[str, DevSet], task: str, model: str) -> dict[str, list[str]]:
+    """The labels to choose from in the view of errors."""
+    rows = dev_sets[task].rows.get(model) if task in dev_sets else None
+    found = {column: [] if rows is None else sorted(set(rows[column])) for column in ("gold", "predicted")}
+    return {column: labels if len(labels) <= FEW_LABELS else [] for column, labels in found.items()}
 
 
 def _explorer(request: Request) -> Explorer:
@@ -297,11 +308,19 @@ def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
+def _colours(labels: Iterable[str]) -> dict[str, str]:
+    """The colour of each label in order: its own, or of many labels a shade between blue and red."""
+    ordered = class_order(labels)
+    if len(ordered) <= len(COLOURS):
+        return dict(zip(ordered, COLOURS, strict=False))
+    return {label: f"hsl({220 - 220 * i / (len(ordered) - 1):.0f} 65% 50%)" for i, label in enumerate(ordered)}
+
+
 @cache
 def _environment() -> Environment:
     loader = PackageLoader("multitask", "inference/explore")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"fixed": _fixed, "shown": _shown, "signed": _signed, "largest": _largest}
+    environment.filters |= {"shown": _shown, "largest": _largest}
     return environment
 
 
@@ -309,22 +328,8 @@ def _render(template: str, **values: Any) -> str:
     return _environment().get_template(f"{template}.html.jinja").render(values)
 
 
-def _answer(view: str, model: str, **values: Any) -> HTMLResponse:
-    return HTMLResponse(_render("answers", view=view, model=model, **values))
-
-
-def _fixed(number: float, digits: int = 2) -> str:
-    """A number with so many digits behind the point, and no minus in front of zero."""
-    return "–" if math.isnan(number) else f"{number:z.{digits}f}"
-
-
-def _shown(number: float) -> str:
-    """A number with three digits."""
-    return "–" if math.isnan(number) else f"{number:.3g}"
-
-
-def _signed(number: float) -> str:
-    return f"{'−' if number < 0 else '+'}{abs(number):.2g}"
+def _shown(number: float, form: str = ".3g") -> str:
+    return "–" if math.isnan(number) else format(number, form)
 
 
 def _largest(words: list[tuple[int, str]], effects: list[float | None]) -> list[tuple[str, float]]:

@@ -14,7 +14,6 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response
 
 from minbert.errors import InputError
-from multitask.inference.serve.batching import QueueFull
 from multitask.inference.serve.guard import Guard
 from multitask.inference.serve.limits import Limits
 from multitask.inference.serve.messages import problem
@@ -76,7 +75,6 @@ def create_app(
             HTTPException: _refused,
             RequestValidationError: _not_understood,
             InputError: _wrong_input,
-            QueueFull: _full,
             Exception: _failed,
         },
     )
@@ -104,11 +102,6 @@ async def _not_understood(_: Request, error: Exception) -> Response:
 
 async def _wrong_input(_: Request, error: Exception) -> Response:
     return problem(422, str(error))
-
-
-async def _full(_: Request, error: Exception) -> Response:
-    assert isinstance(error, QueueFull)
-    return problem(503, str(error), {"Retry-After": str(error.retry_after)})
 
 
 async def _failed(_: Request, _error: Exception) -> Response:

@@ -15,6 +15,7 @@ from threading import Condition, Thread
 from typing import Any, NamedTuple, TypeVar
 
 import torch
+from starlette.exceptions import HTTPException
 from torch import Tensor
 
 from minbert.packing import PackedBatch
@@ -33,16 +34,11 @@ Input = str | tuple[str, str]
 Answer = TypeVar("Answer")
 
 
-class QueueFull(Exception):  # noqa: N818 - a state of the service, not an error
-    """The queue has no room for a request.
+class QueueFull(HTTPException):
+    """The queue has no room for a request; `seconds` until there probably is."""
 
-    Args:
-        retry_after: seconds until there is probably room.
-    """
-
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(f"too many texts are waiting; try again in {retry_after} s")
-        self.retry_after = retry_after
+    def __init__(self, seconds: int) -> None:
+        super().__init__(503, f"too many texts are waiting; try again in {seconds} s", {"Retry-After": str(seconds)})
 
 
 @dataclass(eq=False)

@@ -4,6 +4,7 @@ Starlette's own middleware refuses large bodies with plain text, which does not 
 """
 
 import asyncio
+import base64
 import hmac
 from contextlib import suppress
 
@@ -14,9 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from multitask.inference.serve.limits import Limits
 from multitask.inference.serve.messages import problem
 
-OPEN = ("/healthz", "/docs", "/openapi.json", "/")
-OPEN_FOLDER = "/explore/assets/"
-"""Paths that need no token: they tell nothing about the models. The folder has the page's script and stylesheet."""
+OPEN = ("/healthz", "/docs", "/openapi.json")
+"""Paths that need no token: they tell nothing about the models."""
 DISCARDED = 256 * 2**20
 """Bytes of a too large body that are read before the answer."""
 DISCARDING = 10.0
@@ -45,7 +45,9 @@ class Guard:
         headers = Headers(scope=scope)
         length = headers.get("content-length", "0")
         if not self._may_ask(scope["path"], headers.get("authorization", "")):
-            refusal = problem(401, "expected the header Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
+            # Browsers ask for a password, which the page's visitor has to know; programs send the token as it is.
+            how = "Basic" if scope["path"] == "/" else "Bearer"
+            refusal = problem(401, "expected the header Authorization: Bearer TOKEN", {"WWW-Authenticate": how})
             await refusal(scope, receive, send)
         elif length.isdecimal() and int(length) > self.limits.body:
             await _discard(receive)
@@ -58,11 +60,15 @@ class Guard:
         return f"the body has more than {self.limits.body:,} bytes; send fewer or shorter texts"
 
     def _may_ask(self, path: str, authorization: str) -> bool:
-        if self.token is None or path in OPEN or path.startswith(OPEN_FOLDER):
+        if self.token is None or path in OPEN:
             return True
         scheme, _, given = authorization.encode("latin-1").partition(b" ")
-        # The time that the comparison takes tells nothing about the token.
-        return scheme.lower() == b"bearer" and hmac.compare_digest(given, self.token)
+        if scheme.lower() == b"basic":  # RFC 7617: user and password
+            with suppress(ValueError):
+                given = base64.b64decode(given).partition(b":")[2]
+        elif scheme.lower() != b"bearer":
+            return False
+        return hmac.compare_digest(given, self.token)  # in a time that tells nothing about the token
 
     def _limited(self, receive: Receive) -> Receive:
         """Receives a body of any stated or unstated length. Raises HTTPException beyond the limit."""

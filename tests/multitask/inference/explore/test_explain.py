@@ -9,10 +9,10 @@ from multitask.inference.explore.explain import (
     explained_number,
     integrated_gradients,
     occlusion,
-    predicted_numbers,
     without,
     words_of,
 )
+from multitask.inference.shown_outputs import shown_outputs
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import Prediction, interpret
 from multitask.tasks.declarations import task_of
@@ -115,9 +115,9 @@ def test_words_that_are_cut_have_no_effect(tiny_encoder):
 def test_numbers_are_those_of_predictions(task):
     declared = task_of(task, {**TASKS, "unbounded": UNBOUNDED}[task])
     outputs = torch.randn(7, declared.outputs) if declared.outputs > 1 else torch.randn(7) * 0.7 + 0.5
-    numbers = predicted_numbers(declared, outputs).tolist()
+    numbers = shown_outputs(declared, outputs).tolist()
     for row, prediction in zip(numbers, interpret(declared, declared.estimate(outputs.numpy())), strict=True):
         if isinstance(declared, Labelled):
             assert dict(zip(declared.names, row, strict=True)) == pytest.approx(dict(prediction.probabilities))
         else:
-            assert row == pytest.approx([prediction.value])
+            assert row == pytest.approx(prediction.value)

@@ -9,7 +9,7 @@ from pandas import DataFrame
 
 from multitask.data.examples import Examples
 from multitask.inference.explore.explorer import csv_of, dev_rows, safe
-from multitask.inference.explore.routes import ListRows, chosen_rows
+from multitask.inference.explore.routes import Errors
 from multitask.tasks.declarations import load_tasks, task_of
 from multitask.tasks.read_examples import load_rows
 
@@ -31,13 +31,13 @@ WORDS = ["very negative", "negative", "neutral", "positive", "very positive"]
         ({"order": "row"}, [0, 1, 2, 3]),
         ({"gold": "bad"}, [0, 2]),
         ({"gold": "bad", "predicted": "good"}, [0]),
-        ({"gold": "of another task", "only_wrong": True}, [0, 3]),
+        ({"gold": "of another task", "rows": "wrong"}, [0, 3]),
         ({"order": "unsure"}, [3, 0, 2, 1]),  # equal ones stay in file order
         ({"order": "worst"}, [0, 3, 1, 2]),  # the surest of the wrong ones first
     ],
 )
 def test_rows_are_filtered_and_sorted(asked, rows):
-    assert chosen_rows(ROWS, ListRows(task="mood", **asked)).row.tolist() == rows
+    assert Errors(model="one", task="mood", **({"rows": "all"} | asked)).chosen(ROWS).row.tolist() == rows
 
 
 @pytest.mark.parametrize("task", ["sentiment", "paraphrase", "similarity"])

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from multitask.evaluation.gradient_probe import probe
 from multitask.inference.explore.contrast import dropout_views
 from multitask.inference.explore.explorer import load_dev_sets
-from multitask.inference.explore.routes import ASSETS, add_page
+from multitask.inference.explore.routes import VIEWS, add_page
 from multitask.inference.serve.app import create_app
 from multitask.inference.serve.limits import Limits
 from multitask.models.multitask_model import MultitaskModel
@@ -35,11 +35,12 @@ def client(models, dev_sets) -> Iterator[TestClient]:
         yield client
 
 
-def ask(client: TestClient, view: str, **body: object) -> str:
-    answer = client.post(f"/explore/{view}", json=body)
+def ask(client: TestClient, view: str, **form: object) -> str:
+    """The answers of the page to a form, by default of the first model alone."""
+    answer = client.post("/", data={"view": view, "compare": "", **form})
     assert answer.status_code == 200, answer.text
     assert "<img" not in answer.text
-    return answer.text
+    return answer.text.partition('<div class="answers')[2]
 
 
 def table(html: str, number: int) -> list[list[str]]:
@@ -58,36 +59,32 @@ def bare(model: MultitaskModel, tasks: dict | None = None) -> MultitaskModel:
     return MultitaskModel(model.encoder, model.tokenizer, tasks or {}, model.pooling, model.heads_config).eval()
 
 
-def test_the_page_loads_nothing_from_elsewhere(client):
-    page = client.get("/")
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_answers_with_its_examples_for_both_models_and_loads_nothing(client, view):
+    page = client.get("/", params={"view": view})
+    assert page.status_code == 200
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    assert re.findall(r'(?:src|href)="([^"]*)"', page.text) == [
-        "data:,",
-        *(f"explore/assets/{name}" for name in ASSETS),
-    ]
-    for name in ASSETS:
-        assert "https://" not in client.get(f"/explore/assets/{name}").text
-    for path in ("routes.py", "..%2Froutes.py"):
-        assert client.get(f"/explore/assets/{path}").status_code == 404
-    assert not [path for path in client.get("/openapi.json").json()["paths"] if "explore" in path]
+    assert "script" not in policy + page.text
+    assert re.findall(r'(?:src|href)="(?!\?|explore/errors\.csv\?)([^"]*)"', page.text) == ["data:,"]
+    answers = page.text.partition('<div class="answers')[2]
+    assert re.findall(r"<h2>(.*?)</h2>", answers) == (["one", "two"] if view != "errors" else [])
+    assert "/explore" not in str(client.get("/openapi.json").json()["paths"])
 
 
-def test_the_views_have_models_dev_sets_and_objectives(client, dev_sets):
-    html = client.get("/explore/views").text
-    assert re.findall(r"<option.*?>(one|two)<", html) == ["one", "two"] * 2
-    assert f'<option value="similarity">similarity: {len(dev_sets["similarity"].sentences)} dev sentences' in html
-    assert dev_sets["sentiment"].rows["one"].texts[0][0][:60] in unescape(html)
-    assert 'name="dissipation"' in html
-    assert '<option value="" selected>' not in html  # but the first task
+def test_a_form_keeps_what_was_asked(client):
+    form = {"sentences": "a </textarea>\nb", "objective": "mpt", "mpt.margin": "0.4", "dropout": "0.2", "seed": "1e"}
+    page = client.post("/", data={"view": "contrast", "model": "two", **form}).text
+    assert '<textarea name="sentences" rows="6">\na &lt;/textarea&gt;\nb</textarea>' in page
+    for shown in ('value="two" selected', 'value="mpt" selected', 'name="mpt.margin" value="0.4"', 'value="1e"'):
+        assert shown in page
 
 
 @pytest.mark.parametrize("effects", ["occlusion", "integrated_gradients"])
 @pytest.mark.parametrize("texts", [[f"A gem {EVIL}."], ["Two dogs run.", "Dogs are running."]], ids=["one", "pair"])
 def test_predictions_equal_those_of_the_model_and_have_every_word(client, models, texts, effects):
-    body = dict(zip(("first", "second"), texts, strict=False))
-    html = ask(client, "predict", model="two", effects=effects, **body)
+    form = dict(zip(("first", "second"), texts, strict=False))
+    html = ask(client, "predict", model="two", effects=effects, **form)
     expected = models["two"].predict_all([texts[0] if len(texts) == 1 else tuple(texts)])
     assert re.findall(r'data-task="(\w+)"', html) == list(expected)
     shown = re.findall(r"<h3>(\w+): <strong>(.*?)</strong>", html)
@@ -97,30 +94,29 @@ def test_predictions_equal_those_of_the_model_and_have_every_word(client, models
         else:
             assert (name, headline) == (task, models["two"].tasks[task].shown_names[prediction.label])
     words = [word for _ in expected for text in texts for word in text.split()]
-    titles = [unescape(title) for title in re.findall(r'title="(.*?): [+−][\d.e-]+"', html)]
-    assert titles == words
+    assert [unescape(title) for title in re.findall(r'title="(.*?): [+-][\d.e-]+"', html)] == words
     assert html.count("completeness") == (len(expected) if effects == "integrated_gradients" else 0)
 
 
 def test_the_most_probable_class_stands_first_with_its_name(client, models):
     rows = table(ask(client, "predict", first="A gem."), 0)
     (prediction,) = models["one"].predict("sentiment", ["A gem."])
-    assert [float(share) for _, share, _ in rows] == pytest.approx(
-        sorted(prediction.probabilities.values())[::-1], abs=1e-3
-    )
+    expected = sorted(prediction.probabilities.values())[::-1]
+    assert [float(share) for _, share, _ in rows] == pytest.approx(expected, abs=1e-3)
     assert {label for label, *_ in rows} == {"very negative", "negative", "neutral", "positive", "very positive"}
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["dev", "own"])
 def test_a_sentence_is_its_own_nearest(client, dev_sets, own):
     known = [*SENTENCES, EVIL] if own else list(dev_sets["sentiment"].sentences)
-    where = {"sentences": "\n".join(known)} if own else {"task": "sentiment"}
+    where = {"own": "\n".join(known), "task": ""} if own else {"task": "sentiment"}
     html = ask(client, "neighbours", query=known[-1], **where)
     assert table(html, 0)[1][:2] == ["1.000", known[-1]]
-    assert len(re.findall(r"<circle cx=\"[\d.]+\" cy=\"[\d.]+\" r=\"5\"", html)) == len(known)
-    own_dot = re.search(rf'cx="(.*?)" cy="(.*?)" r="5" fill="[^"]*"><title>{re.escape(known[-1][:5])}', unescape(html))
+    dots = re.findall(r'cx="(.*?)" cy="(.*?)" r="5" fill="[^"]*"><title>(.*?)</title>', html)
+    assert len(dots) == len(known) == len(table(html, 1)) - 1
+    [place] = [map(float, dot) for *dot, title in dots if unescape(title).startswith(known[-1])]
     query = re.search(r'class="query" cx="(.*?)" cy="(.*?)"', html)
-    assert [float(x) for x in query.groups()] == pytest.approx([float(x) for x in own_dot.groups()], abs=0.2)
+    assert [float(x) for x in query.groups()] == pytest.approx([*place], abs=0.2)
 
 
 def test_a_corpus_is_embedded_once_for_many_queries(client, monkeypatch):
@@ -130,12 +126,12 @@ def test_a_corpus_is_embedded_once_for_many_queries(client, monkeypatch):
         SentenceEncoder, "encode", lambda self, texts, **how: sizes.append(len(texts)) or plain(self, texts, **how)
     )
     for number in range(12):
-        ask(client, "neighbours", query=f"query {number}", sentences="one\ntwo\nthree\nfour\ntwo\n\n")
+        ask(client, "neighbours", query=f"query {number}", task="", own="one\ntwo\nthree\nfour\ntwo\n\n")
     assert sizes == [4] + [1] * 12
 
 
 def test_a_contrast_shows_the_probes_components_and_a_step(client, encoder):
-    asked = {"sentences": LINES, "objective": "infonce", "temperature": "0.2", "seed": 5}
+    asked = {"sentences": LINES, "objective": "infonce", "infonce.temperature": "0.2", "seed": 5, "mpt.margin": "-1"}
     html = ask(client, "contrast", **asked)
     views = dropout_views(encoder, SENTENCES, 0.1, 5)
     expected = probe(build_objective("infonce", temperature=0.2), *views)
@@ -149,44 +145,53 @@ def test_a_contrast_shows_the_probes_components_and_a_step(client, encoder):
     assert float(after) < float(before)
     still = ask(client, "contrast", **asked, step=0)
     assert table(still, 0) == table(still, 1)
-    undefined = ask(client, "contrast", sentences=LINES, objective="mpt", margin="0", dropout=0)
+    undefined = ask(client, "contrast", sentences=LINES, objective="mpt", dropout=0, **{"mpt.margin": "0"})
     assert [row[4] for row in table(undefined, 3)[1:]] == ["–"] * 3  # without a push there is no ratio
     assert "-0.00" not in html + still + undefined
 
 
 def test_the_table_and_its_file_have_the_same_rows(client):
-    asked = {"task": "sentiment", "only_wrong": "on"}
-    shown = table(ask(client, "errors", **asked), 0)[1:]
-    rows = list(csv.DictReader(io.StringIO(client.post("/explore/errors.csv", json=asked).text)))
+    page = client.get("/", params={"view": "errors", "task": "sentiment"}).text
+    shown = table(page, 0)[1:]
+    file = client.get("/" + unescape(re.search(r'href="(explore/errors\.csv\?.*?)"', page)[1]))
+    rows = list(csv.DictReader(io.StringIO(file.text)))
     assert [row["row"] for row in rows] == [row[0] for row in shown] != []
     confidences = [float(row["confidence"]) for row in rows]
     assert confidences == sorted(confidences, reverse=True)
+    link = unescape(re.search(rf'href="([^"]*)" aria-label="predict row {rows[0]["row"]}"', page)[1])
+    assert rows[0]["sentence"] in unescape(client.get("/" + link).text.partition("</form>")[0])
 
 
 MISTAKES = [
     ("predict", {"first": " "}, 422, "no text"),
     ("predict", {"first": "a" * 201}, 422, "201 characters"),
-    ("predict", {"first": "a", "model": "three"}, 404, "no model"),
-    ("predict", {"first": "a", "effects": "magic"}, 422, "effects"),
-    ("neighbours", {"query": "a", "task": "taste"}, 404, "no dev set of taste; there are: sentiment"),
-    ("neighbours", {"query": "a", "sentences": "a\nb"}, 422, "2 different sentences; expected at least 3"),
-    ("neighbours", {"query": "a", "sentences": "\n".join(map(str, range(2001)))}, 422, "more than 2,000"),
-    ("contrast", {"sentences": "a\na ", "objective": "infonce"}, 422, "1 different sentences; expected 2 to 12"),
-    ("contrast", {"sentences": "\n".join(map(str, range(13))), "objective": "infonce"}, 422, "expected 2 to 12"),
-    ("contrast", {"sentences": LINES, "objective": "cosine"}, 422, "learns from labels"),
-    ("contrast", {"sentences": LINES, "objective": "infonce", "temperature": "0"}, 422, "above 0"),
-    ("contrast", {"sentences": LINES, "objective": "infonce", "heat": "1"}, 422, "no parameter"),
-    ("contrast", {"sentences": LINES, "objective": "infonce", "dropout": 1}, 422, "dropout"),
+    ("predict", {"model": "three"}, 404, "no model"),
+    ("predict", {"effects": "magic"}, 422, "effects"),
+    ("neighbours", {"task": "taste"}, 404, "no dev set of taste; there are: sentiment"),
+    ("neighbours", {"task": "", "own": "a\nb"}, 422, "2 different sentences; expected at least 3"),
+    ("neighbours", {"task": "", "own": "\n".join(map(str, range(2001)))}, 422, "more than 2,000"),
+    ("contrast", {"sentences": "a\na "}, 422, "1 different sentences; expected 2 to 12"),
+    ("contrast", {"sentences": "\n".join(map(str, range(13)))}, 422, "expected 2 to 12"),
+    ("contrast", {"objective": "cosine"}, 422, "learns from labels"),
+    ("contrast", {"infonce.temperature": "0"}, 422, "above 0"),
+    ("contrast", {"infonce.heat": "1"}, 422, "no parameter"),
+    ("contrast", {"dropout": "1"}, 422, "dropout: Input should be less than or equal to 0.9"),
     ("errors", {"task": "taste"}, 404, "no dev set"),
-    ("errors.csv", {"task": "sentiment", "start": -1}, 422, "start"),
+    ("errors", {"start": "-1"}, 422, "start"),
 ]
 
 
-@pytest.mark.parametrize(("path", "body", "status", "error"), MISTAKES)
-def test_mistakes_are_explained(client, path, body, status, error):
-    answer = client.post(f"/explore/{path}", json=body)
+@pytest.mark.parametrize(("view", "form", "status", "error"), MISTAKES)
+def test_mistakes_are_explained(client, view, form, status, error):
+    answer = client.post("/", data={"view": view, **form})
     assert answer.status_code == status
-    assert error in answer.json()["error"]
+    assert error in unescape(re.search(r'role="alert">(.*?)</p>', answer.text)[1])
+
+
+def test_other_sites_make_nothing_compute(client):
+    """Browsers send such a form to any address without asking."""
+    answer = client.post("/", data={"first": "A gem."}, headers={"Sec-Fetch-Site": "cross-site"})
+    assert (answer.status_code, "<h2>" in answer.text) == (200, False)
 
 
 def test_the_file_of_a_task_has_its_name(models, dev_sets):
@@ -195,32 +200,30 @@ def test_the_file_of_a_task_has_its_name(models, dev_sets):
     app = create_app({"one": bare(models["one"], {"日本": task})}, Limits())
     add_page(app, {"日本": dev_sets["sentiment"]})
     with TestClient(app) as client:
-        file = client.post("/explore/errors.csv", json={"task": "日本"})
+        file = client.get("/explore/errors.csv", params={"task": "日本", "model": "one"})
     assert file.status_code == 200
     name = file.headers["content-disposition"].partition("filename*=UTF-8''")[2]
     assert unquote(name) == "日本-dev.csv"
 
 
-def test_the_token_guards_all_but_the_page_itself(models, dev_sets):
+def test_a_browser_asks_for_the_token_as_a_password(models, dev_sets):
     app = create_app(models, Limits(), token="sesame")
     add_page(app, dev_sets)
     with TestClient(app) as client:
-        for path in ("/", *(f"/explore/assets/{name}" for name in ASSETS)):
-            page = client.get(path)
-            assert page.status_code == 200
-            assert "sentiment" not in page.text
-        assert client.get("/explore/views").status_code == 401
-        for path in ("predict", "neighbours", "contrast", "errors", "errors.csv"):
-            assert client.post(f"/explore/{path}", json={}).status_code == 401
+        for path in ("/", "/explore/errors.csv"):
+            assert client.get(path).status_code == 401
+        assert client.get("/").headers["www-authenticate"] == "Basic"
+        passwords = {"sesame": 200, "simsim": 401, "": 401, "sesame:": 401}
+        assert {word: client.get("/", auth=("", word)).status_code for word in passwords} == passwords
+        assert client.get("/", headers={"Authorization": "Basic ses"}).status_code == 401
 
 
 def test_an_encoder_without_tasks_has_neighbours_and_contrasts(models, small_data):
     app = create_app({"bare": (model := bare(models["one"]))}, Limits())
     add_page(app, load_dev_sets({"bare": model}, small_data, 10))
     with TestClient(app) as client:
-        assert 'name="task"' in client.get("/explore/views").text
         ask(client, "neighbours", query="a", task="paraphrase")
-        ask(client, "contrast", sentences=LINES, objective="infonce")
+        ask(client, "contrast", sentences=LINES)
         assert "no tasks" in ask(client, "predict", first="a")
-        refused = client.post("/explore/errors", json={"task": "sentiment"})
-        assert (refused.status_code, refused.json()["error"]) == (404, "bare has no task sentiment")
+        refused = client.get("/", params={"view": "errors", "task": "sentiment"})
+        assert (refused.status_code, "bare has no task sentiment" in refused.text) == (404, True)

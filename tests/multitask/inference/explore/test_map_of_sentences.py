@@ -1,4 +1,4 @@
-"""Neighbours have the highest cosines; the map of principal components is the plane of the two largest eigenvectors."""
+"""The map of principal components is the plane of the two largest eigenvectors."""
 
 import sys
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minbert.errors import InputError
-from multitask.inference.explore.neighbours import MOST_POINTS, draw_map, nearest
+from multitask.inference.explore.map_of_sentences import MOST_POINTS, draw_map
 
 RANDOM = np.random.default_rng(0)
 EMBEDDINGS = RANDOM.normal(size=(60, 8)).astype(np.float32) * RANDOM.uniform(0.1, 9, (60, 1)).astype(np.float32)
@@ -14,14 +14,6 @@ EMBEDDINGS = RANDOM.normal(size=(60, 8)).astype(np.float32) * RANDOM.uniform(0.1
 
 def unit(rows):
     return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
-
-
-def test_the_nearest_have_the_highest_cosines():
-    query = RANDOM.normal(size=8).astype(np.float32)
-    cosines = unit(EMBEDDINGS.astype(np.float64)) @ unit(query.astype(np.float64))
-    found = nearest(query, EMBEDDINGS)
-    assert [row for row, _ in found] == np.argsort(-cosines)[:10].tolist()
-    np.testing.assert_allclose([cosine for _, cosine in found], np.sort(cosines)[::-1][:10], atol=1e-6)
 
 
 def test_the_map_has_the_two_directions_of_largest_variance():

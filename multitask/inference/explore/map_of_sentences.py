@@ -1,4 +1,4 @@
-"""The sentences that are nearest to a query, and a map of sentences: two principal components, or UMAP."""
+"""A map of sentences: two principal components, or UMAP."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from minbert.errors import InputError
-from multitask.inference.search import search
 
 MOST_POINTS = 400
-NEAREST = 10
 UMAP_NEIGHBOURS = 15  # its default
 
 Method = Literal["pca", "umap"]
@@ -21,23 +19,11 @@ Points = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Map:
-    """The plane in which sentences are shown.
+    """The plane in which sentences are shown."""
 
-    Args:
-        points: coordinates of the first sentences, [points, 2].
-        place: maps a query, [hidden], to its coordinates, [2].
-        variance: the share of the sentences' variance in the plane; None if distances have no meaning.
-    """
-
-    points: Points
-    place: Callable[[NDArray[np.float32]], Points]
-    variance: float | None
-
-
-def nearest(query: NDArray[np.float32], embeddings: NDArray[np.float32]) -> list[tuple[int, float]]:
-    """The rows nearest to a query, [hidden], with their cosines, nearest first. Embeddings: [sentences, hidden]."""
-    found = search(query, embeddings, NEAREST)
-    return list(zip(found.indices[0].tolist(), found.scores[0].tolist(), strict=True))
+    points: Points  # of the first sentences, [points, 2]
+    place: Callable[[NDArray[np.float32]], Points]  # a query, [hidden] -> [2]
+    variance: float | None  # the share of the sentences' variance in the plane; None if distances have no meaning
 
 
 def draw_map(embeddings: NDArray[np.float32], method: Method) -> Map:
