@@ -6,12 +6,11 @@ A page says where the tables of a file go:
     <!-- end of results -->
 
 Whatever stands between these lines is replaced by the figures and tables of docs/studies/results/NAME.parquet,
-each with its command. It stays as it is while there is no such file. `multitask report` writes such a file as
+It stays as it is while there is no such file. `multitask report` writes such a file as
 report/results.parquet.
 """
 
 import re
-import shlex
 import sys
 from functools import partial
 from html import unescape
@@ -21,9 +20,6 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import read_text, write_text
 from multitask.evaluation.markup import markdown_text
-from multitask.runs.artefact import without_folders
-from studies.engine.record import duration
-from studies.engine.table import OWN_TASKS
 from studies.report.figures import Picture, standalone
 from studies.report.pictures import table_pictures
 from studies.report.scores_as_data import FURTHER
@@ -83,7 +79,7 @@ def _filled(place: re.Match[str], pages: Path, figures: Figures) -> str:
 
 
 def _section(table: TableScores, name: str, pages: Path, figures: Figures) -> str:
-    """A table's heading, figures, numbers and command."""
+    """A table's heading, figures and numbers."""
     about, pictures = table.description, table_pictures(table, f"figures/{name}-")
     figures |= pictures
     drawn = "".join(f"![{markdown_text(picture.title)}]({file})\n\n" for file, picture in pictures.items())
@@ -93,7 +89,7 @@ def _section(table: TableScores, name: str, pages: Path, figures: Figures) -> st
     measures = [place for place, column in enumerate(about.columns) if column.metric in FURTHER]
     numbers = score_table(table, list(dict.fromkeys([*table.pictured, *measures])))
     note = markdown_text(about.note)
-    return f"### {about.title}\n\n{note}\n\n{images}{numbers}\n{_origin(table, name)}\n{_command(table)}\n"
+    return f"### {about.title}\n\n{note}\n\n{images}{numbers}\n{_origin(table, name)}\n"
 
 
 def numbered(folder: Path, name: str) -> list[Path]:
@@ -112,32 +108,12 @@ def _brought(figure: Path) -> str:
 
 
 def _origin(table: TableScores, name: str) -> str:
-    """What the numbers are means of, and what they took."""
-    spent = table.description.spent
-    machines = f", on {', '.join(spent.machines)}" if spent.machines else ""
-    test = (
-        r" \*: p < 0.05 against the reference row, corrected for all tests of the table."
-        if table.description.reference
-        else ""
-    )
+    """What the numbers are means of."""
+    test = r" \*: p < 0.05 against the reference row, corrected for all tests of the table."
     return (
-        f"Means ± standard deviations over seeds, with 95% intervals. **Bold**: the best mean.{test} "
-        f"Start weights: {markdown_text(table.start)}. {spent.stages} stages, {duration(spent.seconds)} one after the "
-        f"other{markdown_text(machines)}. [Every score as data](results/{name}.parquet).\n"
-    )
-
-
-def _command(table: TableScores) -> str:
-    """What the numbers were made by."""
-    suites = "--suites-data SENTEVAL " if any(c.task in ("STS", "Transfer") for c in table.description.columns) else ""
-    seeds = max(1, int(table.cells.seeds.max()))
-    if table.preset == OWN_TASKS:
-        what = f"--tasks-file {shlex.quote(without_folders(str(table.lines.data.iloc[0])))} --start {table.start}"
-    else:
-        what = f"{table.preset} --start {table.start} --data FOLDER {suites}--tables {table.description.table}"
-    return (
-        "<!-- not run: it needs real data and hours; tests/studies runs tables on small encoders -->\n```bash\n"
-        f"multitask experiments run {what} --seeds {seeds}\n```\n"
+        "Means ± standard deviations over seeds, with 95% intervals. **Bold**: the best mean."
+        f"{test if table.description.reference else ''} Start weights: {markdown_text(table.start)}. "
+        f"[Every score as data](results/{name}.parquet).\n"
     )
 
 

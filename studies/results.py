@@ -83,15 +83,6 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Spent:
-    """What the stages of a table took, of all seeds; those that rows share count once."""
-
-    stages: int = 0
-    seconds: float = 0.0
-    machines: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Description:
     """What the lines of a table do not say."""
 
@@ -105,7 +96,8 @@ class Description:
     reference: str | None
     """Key of the row that the others are compared with."""
     columns: tuple[Column, ...]
-    spent: Spent = field(default_factory=Spent)
+    spent: Mapping[str, Any] = field(default_factory=dict)
+    """Of files of earlier versions: what the stages took."""
     start: str | None = None
     """The preset's start weights; None in files of earlier versions, where they are the start of every row."""
 

@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 import pandas
 
@@ -107,18 +106,11 @@ def _made_from(run: Artefact) -> list[list[str]]:
     if not all((run.folder / name).is_file() for name in ("config.json", "inputs.json")):
         return []
     config, stage = read_json(run.folder / "config.json", dict), stages().get(run.stage)
-    defaults = _flat(json.loads(json.dumps(asdict(stage.config()), default=str))) if stage else {}
-    changed = {name: value for name, value in _flat(config).items() if value != defaults.get(name)}
+    default = json.loads(json.dumps(asdict(stage.config()), default=str)) if stage else {}
+    defaults, given = (pandas.json_normalize(of).to_dict("records")[0] for of in (default, config))
+    changed = {name: value for name, value in given.items() if value != defaults.get(name)}
     shown = read_json(run.folder / "inputs.json", dict)["labels"] | changed
     return [[str(name), plain(str(value))] for name, value in shown.items()]
-
-
-def _flat(nested: dict[str, Any]) -> dict[str, Any]:
-    """Settings by their path, such as `heads.dropout`."""
-    found: dict[str, Any] = {}
-    for name, value in nested.items():
-        found |= {f"{name}.{n}": v for n, v in _flat(value).items()} if isinstance(value, dict) else {name: value}
-    return found
 
 
 def _comparison(runs: Sequence[Artefact]) -> str:

@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -51,14 +50,6 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Done:
-    """A computed stage, and the wall time that it took."""
-
-    artefact: Artefact
-    seconds: float
-
-
-@dataclass(frozen=True)
 class Failed:
     """Why a stage could not be computed, in one line; the log has the rest."""
 
@@ -67,12 +58,11 @@ class Failed:
     disk: OSError | None = None  # the full or read-only disk that stops the whole grid, if that was it
 
 
-def run_job(job: Job) -> Done | Failed:
+def run_job(job: Job) -> Artefact | Failed:
     """Compute a job here. Raises Interrupted when a signal asked to stop."""
-    started = time.monotonic()
     with _logged_to(job.log):
         try:
-            artefact = run_stage(stage_named(job.node.stage), job.models, job.node.data, job.node.config, job.options)
+            return run_stage(stage_named(job.node.stage), job.models, job.node.data, job.node.config, job.options)
         except Interrupted:
             raise
         except OSError as error:
@@ -85,7 +75,6 @@ def run_job(job: Job) -> Done | Failed:
             message = str(error) if expected else f"{type(error).__name__}: {error}"
             logger.error("failed: %s", message, exc_info=not expected)
             return Failed(message, job.log)
-    return Done(artefact, time.monotonic() - started)
 
 
 @contextmanager
@@ -130,7 +119,7 @@ class Engine:
         """Begin a job, or keep it for `wait`; not more than `slots` at a time."""
         self.job = job
 
-    def wait(self) -> tuple[Job, Done | Failed]:
+    def wait(self) -> tuple[Job, Artefact | Failed]:
         """The next submitted job that is over. Raises Interrupted when a signal asked to stop."""
         assert self.job is not None, "a job was submitted"
         return self.job, run_job(self.job)
@@ -201,7 +190,7 @@ class Processes(Engine):
         worker.job = job
         worker.pipe.send(job)
 
-    def wait(self) -> tuple[Job, Done | Failed]:
+    def wait(self) -> tuple[Job, Artefact | Failed]:
         busy = {worker.pipe: worker for worker in self.workers if worker.job is not None}
         worker = busy[next(pipe for pipe in connection.wait(list(busy)) if isinstance(pipe, Connection))]
         job, worker.job = worker.job, None
@@ -313,7 +302,7 @@ class Ray(Engine):
         )
         self.jobs[run.remote(self._anywhere(job))] = job
 
-    def wait(self) -> tuple[Job, Done | Failed]:
+    def wait(self) -> tuple[Job, Artefact | Failed]:
         ready: list[Any] = []
         while not ready:
             ready, _ = self.ray.wait(list(self.jobs), num_returns=1, timeout=POLL)
@@ -322,7 +311,7 @@ class Ray(Engine):
         [reference] = ready
         job = self.jobs.pop(reference)
         try:
-            outcome: Done | Failed = self.ray.get(reference)
+            outcome: Artefact | Failed = self.ray.get(reference)
             # The paths of the job on the cluster are absolute.
             return job, replace(outcome, log=job.log) if isinstance(outcome, Failed) else outcome
         except self.ray.exceptions.RayError as error:

@@ -17,7 +17,7 @@ from multitask.runs.run_hash import RunKey
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import Identity, identity_of, key_of, runtime_of
-from studies.engine.engines import Done, Engine, Failed, Job
+from studies.engine.engines import Engine, Failed, Job
 from studies.engine.experiments import Experiment
 from studies.engine.recipes import Node
 from studies.engine.table import Row
@@ -146,16 +146,16 @@ def compute_grid(grid: Grid, engine: Engine, report: Callable[[Outcomes], object
             running -= 1
             if isinstance(outcome, Failed) and outcome.disk is not None:
                 raise outcome.disk
-            outcomes[job.node] = outcome.artefact if isinstance(outcome, Done) else outcome
+            outcomes[job.node] = outcome
             _say(job.node, grid.stages[job.node], total - len(waiting) - running, total, outcome)
         report(outcomes)
     return outcomes
 
 
-def _say(node: Node, row: Row, number: int, total: int, outcome: Done | Failed) -> None:
+def _say(node: Node, row: Row, number: int, total: int, outcome: Artefact | Failed) -> None:
     seed = getattr(node.config, "seed", None)
     what = f"{node.stage} of {row.label}" + ("" if seed is None else f", seed {seed}")
-    result = f"{outcome.seconds:.0f} s" if isinstance(outcome, Done) else f"failed: {outcome.error}"
+    result = f"failed: {outcome.error}" if isinstance(outcome, Failed) else f"{outcome.seconds:.0f} s"
     logger.info("[%d/%d] %s: %s", number, total, what, result)
 
 

@@ -244,19 +244,6 @@ def matrices(
     return render(draw, (len(panels) * (1 + 0.36 * len(columns)), 1 + 0.34 * len(rows)), title)
 
 
-def scatter(labels: NDArray[Any], predictions: NDArray[Any], title: str) -> Markup:
-    """Predicted against gold values, and the line of equal values."""
-
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots()
-        ends = [min(0.0, labels.min(), predictions.min()), max(labels.max(), predictions.max())]
-        axes.plot(ends, ends, **DASHED)
-        axes.scatter(labels, predictions, s=10, color=OURS, alpha=0.6, linewidths=0)
-        axes.set(xlabel="gold", ylabel="predicted")
-
-    return render(draw, (3.4, 3.2), title)
-
-
 def render(
     draw: Callable[[Figure], None],
     inches: tuple[float, float],

@@ -33,7 +33,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.globals |= {"text": markdown_text, "code": markdown_code, "html": escape, "anchor": anchor}
+    made.globals |= {"text": markdown_text, "code": markdown_code, "anchor": anchor}
     return made
 
 

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import isnan
 from pathlib import Path
 from typing import Self
 
 from multitask.runs.artefact import Artefact
 from studies.engine.record import Record
-from studies.engine.table import OVERALL
 from studies.report.run_results import RunResult, Samples
 from studies.report.table_results import TableResults
 
@@ -57,21 +55,3 @@ class PresetResults:
         """The last complete run of a table's first run, for tables without scores. None if nothing was computed."""
         names = (run.chain[-1] for run in self.record.runs if run.table == table and run.chain)
         return next((Artefact(self.folder / name) for name in names), None)
-
-    @cached_property
-    def finished_runs(self) -> dict[str, tuple[str, RunResult]]:
-        """Every finished run once, by the name of its evaluation, with the title and the label of its first row."""
-        found: dict[str, tuple[str, RunResult]] = {}
-        for results in self.tables:
-            for row, runs in results.rows:
-                for run in runs:
-                    name = f"{results.table.numbered_title}, {row.label}"
-                    found.setdefault(run.evaluation_folder.name, (name, run))
-        return found
-
-    @cached_property
-    def best(self) -> tuple[str, RunResult] | None:
-        """Label and run of the model with the best overall score on all tasks."""
-        finished = [found for found in self.finished_runs.values() if not isnan(found[1].evaluation[OVERALL])]
-        scored = [found for found in finished if set(found[1].evaluation["scores"]) == set(self.record.tasks)]
-        return max(scored, key=lambda found: found[1].evaluation[OVERALL], default=None)

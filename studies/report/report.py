@@ -1,14 +1,12 @@
 """The report of a preset: pages, LaTeX tables, pictures and data, from the artefacts alone."""
 
-import json
-from itertools import zip_longest
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pandas
 
-from minbert.files import read_json, write_text
+from minbert.files import write_text
 from multitask.evaluation.markup import SEEN, markdown_table, markdown_text
 from multitask.evaluation.statistics import SAMPLES
 from multitask.evaluation.text_tables import capitalized
@@ -41,7 +39,7 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
     Returns the page. Raises InputError if the preset was never run.
     """
     results, drawn = PresetResults.read(runs, preset), dict[str, Picture]()
-    stages, data = _stages(results), scores_as_data(results)
+    data = scores_as_data(results)
     data.save(output / "results.parquet")
     save_curves(curves_as_data(results), output / "curves.parquet")
     scores = {table.description.table: table for table in data.tables}
@@ -52,7 +50,7 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
             write_text(output / "tables" / f"{found.table.name}.tex", text)
     for table in tables:
         drawn |= table.pictures | ({table.curves_file: table.curves} if table.curves else {})
-    warnings = [*results.record.notes, *_warnings(results, [json.loads(stage["config"]) for stage in stages])]
+    warnings = [*results.record.notes, *_warnings(results)]
     sections = [section for build in SECTIONS if (section := build(results))]
     drawn |= {path: of for section in sections for path, of in section_pictures(section, "figures").items()}
     shown = {
@@ -60,7 +58,6 @@ def write_report(runs: Path, preset: str, output: Path) -> Path:
         "record": results.record,
         "warnings": warnings,
         "sections": [SimpleNamespace(title=of.title, markdown=section_markdown(of, "figures")) for of in sections],
-        "stages": stages,
         "study": _write_study(results, warnings, output),
         "samples": SAMPLES,
         "seen": SEEN,
@@ -166,44 +163,12 @@ def _orderings(found: TableResults) -> str:
     return markdown_table(pandas.DataFrame(lines), 3) if lines else ""
 
 
-def _stages(results: PresetResults) -> list[dict[str, Any]]:
-    """Every stage without evaluations once, with what exactly it ran, in the tables' order."""
-    seen: set[str] = set()
-    found = []
-    for table in results.tables:
-        for row, runs in table.rows:
-            for same in zip_longest(*(run.chain for run in runs)):  # chains of one row differ only by the seed
-                stages = [stage for stage in same if stage is not None and stage.stage != "evaluate"]
-                names = [stage.folder.name for stage in stages]
-                if names and names[0] not in seen:
-                    folder = results.folder / names[0]
-                    exact = {name: read_json(folder / f"{name}.json") for name in ("config", "inputs")}
-                    config = json.dumps(exact, indent=2, ensure_ascii=False)
-                    label = f"{table.table.numbered_title}, {row.label}"
-                    found.append({"label": label, "stage": stages[0].stage, "artefacts": names, "config": config})
-                seen |= set(names)
-    return found
-
-
-def _warnings(results: PresetResults, stages: list[dict[str, Any]]) -> list[str]:
+def _warnings(results: PresetResults) -> list[str]:
     """What a reader must know in addition to the preset's notes."""
-    runs = [run for _, run in results.finished_runs.values()]
+    runs = [run for table in results.tables for of in table.runs.values() for run in of]
     seeds = [{len(of) for of in table.runs.values() if of} for table in results.tables]
     found = ["One seed: intervals and tests do not cover other seeds."] if set().union(*seeds) == {1} else []
     if any(len(of) > 1 for of in seeds):
         found.append("Some rows of a table have fewer seeds than others.")
     unknown = {line for run in runs for line in run.evaluation.get("unknown", ())}
-    found += [f"Unknown about the training data: {line}." for line in sorted(unknown)]
-    configs = [stage["config"] for stage in stages]
-    configs += [read_json(run.evaluation_folder / "config.json") for run in runs]
-    for name, meaning in SUB_SAMPLED.items():
-        if values := {config[name] for config in configs if config.get(name) is not None}:
-            found.append(f"Sub-sampled data: {meaning.format(' or '.join(f'{size:,}' for size in sorted(values)))}.")
-    return found
-
-
-SUB_SAMPLED = {
-    "train_limit": "training sets are cut to {} rows",
-    "epoch_size": "an epoch of fine-tuning takes {} examples of each task",
-    "limit": "SentEval's tasks are cut to about {} pairs, or rows of each split, drawn at random",
-}
+    return [*found, *(f"Unknown about the training data: {line}." for line in sorted(unknown))]

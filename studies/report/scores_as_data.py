@@ -1,7 +1,7 @@
 """The scores of a preset as data: what results.parquet and all tables and pictures are made from; and its curves."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -16,7 +16,7 @@ from studies.engine.table import Row
 from studies.report.preset_results import PresetResults
 from studies.report.run_results import RunResult
 from studies.report.table_results import TableResults
-from studies.results import RANDOM_WEIGHTS, Column, Description, Results, Spent, TableScores, frame_of
+from studies.results import RANDOM_WEIGHTS, Column, Description, Results, TableScores, frame_of
 from studies.study import study_of_tables
 
 MEAN = "mean"
@@ -42,8 +42,7 @@ def scores_as_data(results: PresetResults) -> Results:
             of_cell = {**of_row, "task": column.task, "metric": column.metric}
             lines += [{**of_cell, **line} for line in _cell(found, row, column)]
         about = (key, table.name, table.numbered_title, table.note, table.reference, columns)
-        spent = spent_on(found.runs, results.folder)
-        tables.append(TableScores(Description(*about, spent, record.start), frame_of(lines)))
+        tables.append(TableScores(Description(*about, start=record.start), frame_of(lines)))
     return Results(tuple(tables))
 
 
@@ -105,18 +104,6 @@ def _start(found: TableResults, row: Row, results: PresetResults) -> str:
     masked = (stage for run in found.runs.get(row.key, ()) for stage in run.chain if stage.stage == "mlm")
     configs = (read_json(stage.folder / "config.json", dict) for stage in masked)
     return RANDOM_WEIGHTS if any(config.get("from_scratch") for config in configs) else results.record.start
-
-
-def spent_on(runs: Mapping[str, Iterable[RunResult]], folder: Path) -> Spent:
-    """What the stages of a table's finished runs took, by the rows' keys; `folder` has all artefacts."""
-    seconds = {stage.folder.name: stage.seconds for of in runs.values() for run in of for stage in run.chain}
-    return Spent(len(seconds), sum(seconds.values()), machines_of(seconds, folder))
-
-
-def machines_of(artefacts: Iterable[str], folder: Path) -> tuple[str, ...]:
-    """The names of the machines that computed artefacts, as far as they were noted."""
-    named = {str(read_json(folder / artefact / "inputs.json", dict).get("machine", "")) for artefact in artefacts}
-    return tuple(sorted(named - {""}))
 
 
 def curves_as_data(results: PresetResults) -> pyarrow.Table:

@@ -5,20 +5,16 @@ from dataclasses import dataclass
 from math import nan
 from typing import Any
 
-import numpy as np
 import pandas
 
-from multitask.evaluation.text_tables import capitalized
 from studies.engine.table import OVERALL
-from studies.report.figures import Interval, Picture, lines, matrices, over_seeds, scatter
+from studies.report.figures import Interval, Picture, lines, over_seeds
 from studies.report.preset_results import PresetResults
 from studies.report.run_results import RunResult
 from studies.report.table_results import TableResults
-from studies.report.text import score
 
 CURVES = "-curves"
 """Follows a table's name in the file of its curves over the epochs."""
-SHOWN_CLASSES = 12  # a larger confusion matrix cannot be read
 
 
 @dataclass(frozen=True)
@@ -68,29 +64,6 @@ def learning_curves(results: TableResults) -> Picture | None:
     return Picture(lines(panels, xlabel, title, ylabel="dev score", size=size), title)
 
 
-def best_predictions(results: PresetResults) -> Section | None:
-    """Confusion matrices and scatters of the model with the best overall dev score."""
-    if results.best is None:
-        return None
-    label, run = results.best
-    pictures = tuple(picture for task in results.record.tasks if (picture := _predictions(run, task)))
-    text = f"{label}, seed {run.seed}: the highest overall dev score of all runs, {score(run.evaluation[OVERALL])}."
-    return Section("predictions", "Predictions of the best model", text, pictures)
-
-
-def _predictions(run: RunResult, task: str) -> Picture | None:
-    """Gold labels and predictions of a task. None of several labels a row, and of many classes."""
-    metrics, name = run.evaluation["metrics"][task], capitalized(task)
-    counts = np.array(metrics.get("confusion", ()))
-    if 0 < len(counts) <= SHOWN_CLASSES:
-        classes, title = [str(place) for place in range(len(counts))], f"{name}: dev rows by gold class and prediction"
-        shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-        drawn = matrices({"": shares}, {"": counts}, classes, classes, ("predicted", "gold"), title)
-        return Picture(drawn, title, title)
-    title = f"{name}: predictions and gold values of dev rows"
-    return Picture(scatter(*run.predictions(task), title), title, title) if "pearson" in metrics else None
-
-
 def conflicts(results: PresetResults) -> Section | None:
     """A panel for each row that measured the cosine between the gradients of every two tasks; means over seeds."""
     panels: dict[tuple[str, ...], tuple[str, list[RunResult]]] = {}
@@ -122,4 +95,4 @@ def _cosines(line: dict[str, Any]) -> dict[str, float]:
     return {name.removeprefix("cosine "): value for name, value in seen if name.startswith("cosine ")}
 
 
-SECTIONS: tuple[Callable[[PresetResults], Section | None], ...] = (best_predictions, conflicts)
+SECTIONS: tuple[Callable[[PresetResults], Section | None], ...] = (conflicts,)

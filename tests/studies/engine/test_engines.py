@@ -14,10 +14,11 @@ import pytest
 import torch
 
 from minbert.errors import InputError
+from multitask.runs.artefact import Artefact
 from multitask.runtime.errors import Interrupted
 from multitask.runtime.options import RunOptions
 from studies.engine import engines
-from studies.engine.engines import Done, Engine, Failed, Job, Processes, Ray, local_engine
+from studies.engine.engines import Engine, Failed, Job, Processes, Ray, local_engine
 from studies.engine.recipes import Recipes
 from studies.engine.record import Record
 from studies.engine.run import run_preset
@@ -80,8 +81,8 @@ def test_a_process_that_dies_fails_its_job_and_is_replaced(job: Job) -> None:
         engine.submit(job)
         assert engine.workers[0].process.pid != killed
         _, outcome = engine.wait()
-    assert isinstance(outcome, Done)
-    assert outcome.artefact.done
+    assert isinstance(outcome, Artefact)
+    assert outcome.done
     assert all(not worker.process.is_alive() for worker in engine.workers)
 
 

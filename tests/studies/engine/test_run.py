@@ -416,7 +416,7 @@ def test_a_full_disk_stops_the_grid_and_the_same_call_goes_on(
         def submit(self, job: engines.Job) -> None:
             self.jobs.append(job)
 
-        def wait(self) -> tuple[engines.Job, engines.Done | engines.Failed]:
+        def wait(self) -> tuple[engines.Job, Artefact | engines.Failed]:
             job = self.jobs.pop(0)
             self.ended += 1
             with monkeypatch.context() as patch:

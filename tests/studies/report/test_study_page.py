@@ -70,7 +70,7 @@ def test_the_page_has_every_claim_and_stands_alone(results: PresetResults, repor
 
 def test_tables_with_different_seeds_are_no_rows_with_fewer_seeds(tmp_path: Path) -> None:
     runs = write_store(tmp_path, ["objectives", "decoupled"], seeds={"objectives": 2, "decoupled": 3})
-    assert not any("fewer seeds" in warning for warning in _warnings(PresetResults.read(runs, "sample"), []))
+    assert not any("fewer seeds" in warning for warning in _warnings(PresetResults.read(runs, "sample")))
 
 
 def test_labels_decide_nothing(store: Path, results: PresetResults, monkeypatch: pytest.MonkeyPatch) -> None:
