@@ -40,7 +40,7 @@ from multitask.runtime.device import make_deterministic, seed_everything, start
 from multitask.stages.pretrain import Pretraining
 from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.stages.training_run import Start
-from multitask.tasks.training_sentences import training_sentences
+from multitask.tasks.sources import training_sentences
 from multitask.training.contrastive_source import load_contrastive
 from multitask.training.trainable import Batch
 

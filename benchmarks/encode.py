@@ -35,7 +35,7 @@ from multitask import SentenceEncoder
 from multitask.evaluation.sts_scores import cosines
 from multitask.runs.artefact import locate_model
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
-from multitask.tasks.training_sentences import training_sentences
+from multitask.tasks.sources import training_sentences
 
 REFERENCE = "torch-fp32"
 CALIBRATION = 300  # sentences, as many as sentence-transformers takes

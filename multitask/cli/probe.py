@@ -7,7 +7,7 @@ from multitask.cli.commands import Probe
 from multitask.evaluation.probe_encoder import probe_checkpoint, similar_pairs
 from multitask.evaluation.text_tables import probe_table
 from multitask.models.sentence_encoder import SentenceEncoder
-from multitask.tasks.training_sentences import training_sentences
+from multitask.tasks.sources import training_sentences
 
 
 def probe(options: Probe) -> None:

@@ -1,4 +1,4 @@
-"""How readers report a bad row: one line of text that names the file, the row, and what was expected."""
+"""How readers report a bad row (one line that names file, row and what was expected), and tables for a terminal."""
 
 import json
 import logging
@@ -60,3 +60,18 @@ def checked(path: Path, read: Callable[[Path], T]) -> T:
         return read(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or reason(error)})") from None
+
+
+def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Rows of cells as aligned columns; the first `left` columns are aligned left, the others right.
+
+    Names from outside may have control characters, which a terminal would obey: they become spaces.
+    """
+    rows = [[plain(cell, most=len(cell)) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )

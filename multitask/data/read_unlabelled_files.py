@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minbert.errors import InputError
+from multitask.data.examples import Examples
 from multitask.data.problems import OnProblem, refuse, warn_incomplete
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Source
@@ -32,15 +33,7 @@ CAPTIONS_FILE = "captions.txt"
 NEWS_FILE = "news.txt"
 
 
-@dataclass(frozen=True)
-class Texts:
-    """Unlabelled rows."""
-
-    columns: list[list[str]]  # of each sentence of a row
-    dropped: int  # number of rows left out because a sentence is empty
-
-
-def read_texts(path: Path, layout: Layout, limit: int | None = None, on_problem: OnProblem = refuse) -> Texts:
+def read_texts(path: Path, layout: Layout, limit: int | None = None, on_problem: OnProblem = refuse) -> Examples:
     """Read at most `limit` usable rows without labels; a file compressed by its suffix (.gz) too.
 
     Raises:
@@ -62,4 +55,4 @@ def read_texts(path: Path, layout: Layout, limit: int | None = None, on_problem:
     warn_incomplete(str(path), "left out", "without a sentence", len(incomplete), incomplete[:5])
     if not rows:
         raise InputError(f"{path}: no usable row; expected at least one with a sentence")
-    return Texts([list(column) for column in zip(*rows, strict=True)], len(incomplete))
+    return Examples(tuple(map(list, zip(*rows, strict=True))), None, (), None, str(path), len(incomplete))

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from minbert.files import atomic_file, write_json
 from multitask.data.examples import Examples
+from multitask.data.problems import aligned
 from multitask.data.write_tables import table_writer
 from multitask.evaluation.task_predictions import written
-from multitask.evaluation.text_tables import aligned, number
+from multitask.evaluation.text_tables import number
 from multitask.runtime.random_streams import generator
 from multitask.tasks.kinds import Classification, MultiLabel
 from multitask.tasks.task import Task

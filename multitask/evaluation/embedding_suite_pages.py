@@ -10,9 +10,9 @@ import pandas
 
 from minbert.files import write_json, write_text
 from multitask import evaluation
+from multitask.data.problems import aligned
 from multitask.evaluation.embedding_suites import SUITES, SuiteName, SuiteResult
 from multitask.evaluation.markup import SEEN, latex, markdown_cell, markdown_table, markdown_text
-from multitask.evaluation.text_tables import aligned
 from multitask.evaluation.training_overlap import ScoresWithOverlap, any_seen, overlap_rows
 
 NONE, PARTIAL = "–", "‡"

@@ -5,7 +5,7 @@ from math import isfinite
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
 
-from multitask.data.problems import plain
+from multitask.data.problems import aligned
 from multitask.evaluation.training_overlap import ScoresWithOverlap, overlap_rows
 
 if TYPE_CHECKING:  # it imports torch, which the tables of a run's history do not need
@@ -20,21 +20,6 @@ def capitalized(name: str) -> str:
 def number(score: float) -> str:
     """A score with four digits."""
     return f"{score:.4f}" if isfinite(score) else "undefined"
-
-
-def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Rows of cells as aligned columns; the first `left` columns are aligned left, the others right.
-
-    Names from outside may have control characters, which a terminal would obey: they become spaces.
-    """
-    rows = [[plain(cell, most=len(cell)) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
 
 
 def scores_table(history: Sequence[Mapping[str, Any]]) -> str:

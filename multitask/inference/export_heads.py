@@ -19,9 +19,9 @@ from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
+from multitask.data.problems import aligned
 from multitask.evaluation.task_predictions import estimate, load_split
 from multitask.evaluation.task_scores import MultitaskScores, score
-from multitask.evaluation.text_tables import aligned
 from multitask.inference.export import (
     ONNX_PACKAGES,
     ONNX_TOLERANCE,

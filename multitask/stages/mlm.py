@@ -25,7 +25,7 @@ from multitask.runtime.random_streams import generator, torch_seed
 from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.mlm import STAGE, MlmConfig, ShapeConfig
 from multitask.stages.training_run import Start, train_run
-from multitask.tasks.training_sentences import training_sentences
+from multitask.tasks.sources import training_sentences
 from multitask.training.loop import LoopConfig
 from multitask.training.masked_words import MaskedSource
 from multitask.training.source import SourceTraining, losses_of

@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from multitask.data.problems import checked
-from multitask.data.read_unlabelled_files import PAIRS, TRIPLETS
 from multitask.data.tables import Source
 from multitask.evaluation.suite_sets import SETS
 from multitask.runs.run_hash import hash_of_file
 from multitask.tasks.declarations import chosen_tasks, default_tasks, files_folder, load_tasks
+from multitask.tasks.sources import PAIRED, text_file
 from multitask.tasks.task import Split, Task
-from multitask.tasks.training_sentences import text_file
 
 SPLITS_BY_USE: dict[str, Split] = {"training": "train", "dev": "dev", "test": "test"}
 """The entries of inputs.json that have hashes of tasks' files, and the splits that these are."""
-FILES = {"nli": TRIPLETS.file, "pairs": PAIRS.file}
 
 
 def declared(tasks: Iterable[Task]) -> list[dict[str, Any]]:
@@ -120,7 +118,7 @@ def sources(names: Sequence[str], data: Path) -> dict[str, Any]:
     read: dict[str, Task] = {}
     hashes: dict[str, str | None] = {}
     for name in names:
-        path = folder / FILES[name] if name in FILES else text_file(name, folder)
+        path = folder / PAIRED[name].file if name in PAIRED else text_file(name, folder)
         task = "paraphrase" if name == "quora" else name
         if path is not None:
             hashes[name] = checked(path, hash_of_file) if path.is_file() else None

@@ -1,9 +1,9 @@
 """What a data folder or the files of a tasks file hold, and what is wrong with them: `multitask data check`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, field
+from itertools import chain, combinations
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import Examples
-from multitask.data.problems import plain
+from multitask.data.problems import aligned, plain
 from multitask.data.read_unlabelled_files import PAIRS, SENTENCES, TRIPLETS, read_texts
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Labelled, Regression, rows_by_label
@@ -32,45 +32,34 @@ class FileReport:
     rows: int  # usable ones
     dropped: int  # rows left out because a label or sentence is empty
     repeated: int  # rows with the same sentences as an earlier row, as contamination records compare them
-    tokens: tuple[int, int, int]  # per sentence: 50th percentile, 95th percentile and maximum
+    tokens: list[int]  # per sentence: 50th percentile, 95th percentile and maximum
     cut: float  # share of the sentences that are longer than the maximal length
-    labels: Mapping[str, int]  # rows per label, or per interval of labels; empty without labels
+    labels: dict[str, int]  # rows per label, or per interval of labels; empty without labels
 
 
+@dataclass
 class DataReport:
-    """What the files hold.
+    """What the files hold."""
 
-    Args:
-        tokenizer: counts tokens.
-        max_length: sentences with more tokens are cut.
-        declared: whether a tasks file declares the tasks.
-
-    Attributes:
-        files: all files that could be read.
-        overlaps: two sets, and how many distinct sentences they have in common, as contamination records compare them.
-        absent: the missing files of each task that has at least one file.
-        hints: lines of text about labels that may be misspelt.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, max_length: int, declared: bool) -> None:
-        self.tokenizer = tokenizer
-        self.max_length = max_length
-        self.declared = declared
-        self.files: list[FileReport] = []
-        self.overlaps: list[tuple[str, str, int]] = []
-        self.absent: list[str] = []
-        self.hints: list[str] = []
-        self._problems: dict[str, dict[str, None]] = {}  # of each file
-        self._sentences: dict[tuple[str, str], Hashes] = {}  # of each task and split
+    tokenizer: Tokenizer
+    max_length: int  # sentences with more tokens are cut
+    declared: bool  # whether a tasks file declares the tasks
+    files: list[FileReport] = field(default_factory=list)  # those that could be read
+    overlaps: list[tuple[str, str, int]] = field(default_factory=list)
+    """Two sets, and how many distinct sentences they have in common, as contamination records compare them."""
+    absent: list[str] = field(default_factory=list)  # the missing files of each task that has at least one file
+    hints: list[str] = field(default_factory=list)  # about labels that may be misspelt
+    _problems: dict[str, dict[str, None]] = field(default_factory=dict)  # of each file
+    _sentences: dict[tuple[str, str], Hashes] = field(default_factory=dict)  # of each task and split
 
     @property
     def problems(self) -> list[str]:
         """What is wrong, a line each; of many problems of a file the first ones and how many there are besides."""
-        lines = []
+        lines: list[str] = []
         for name, found in self._problems.items():
-            cut = SHOWN - 1 if len(found) > SHOWN else SHOWN
-            lines += list(found)[:cut]
-            lines += [f"{name}: and {len(found) - cut:,} more problems"] * (len(found) > cut)
+            lines += found if len(found) <= SHOWN else list(found)[: SHOWN - 1]
+            if len(found) > SHOWN:
+                lines.append(f"{name}: and {len(found) - SHOWN + 1:,} more problems")
         return lines
 
     def add_task(self, task: Task) -> None:
@@ -95,8 +84,7 @@ class DataReport:
                         if not problems:  # otherwise it may only follow from the rows that were left out
                             problems.append(str(error))
                 name = f"{task.name} {source}" if self.declared else Path(source.file).name
-                hashes = self._add(name, examples.dropped, examples.sentences, _histogram(task, examples))
-                self._sentences[task.name, split] = hashes
+                self._sentences[task.name, split] = self._add(name, examples, _histogram(task, examples))
 
     def add_unlabelled(self, folder: Path) -> None:
         """Read the files of a folder that have no labels."""
@@ -104,8 +92,7 @@ class DataReport:
         layouts |= dict.fromkeys(sorted(folder.glob("*.txt")), SENTENCES)
         for path, layout in layouts.items():
             with self._problems_of(str(path)) as problems:
-                texts = read_texts(path, layout, on_problem=problems.append)
-                self._add(path.name, texts.dropped, texts.columns, {})
+                self._add(path.name, read_texts(path, layout, on_problem=problems.append), {})
 
     def compare(self) -> None:
         """Splits of one task with each other; and the training set of a task with dev and test sets of other tasks."""
@@ -115,21 +102,14 @@ class DataReport:
                 if task == other or len(shared):
                     self.overlaps.append((f"{task} {split}", f"{other} {second}", len(shared)))
 
-    def _add(self, name: str, dropped: int, columns: Sequence[Sequence[str]], labels: Mapping[str, int]) -> Hashes:
+    def _add(self, name: str, read: Examples, labels: dict[str, int]) -> Hashes:
         """Add the report of a file; returns the distinct hashes of its sentences."""
-        hashes = np.stack([hash_sentences(column) for column in columns], axis=1)  # [rows, columns]
-        lengths = np.concatenate([self.tokenizer.lengths(column) for column in columns])
-        middle, high, most = np.percentile(lengths, [50, 95, 100], method="higher").tolist()
-        report = FileReport(
-            name=name,
-            rows=len(hashes),
-            dropped=dropped,
-            repeated=len(hashes) - len(np.unique(hashes, axis=0)),
-            tokens=(middle, high, most),
-            cut=float(np.mean(lengths > self.max_length)),
-            labels=labels,
-        )
-        self.files.append(report)
+        hashes = np.stack([hash_sentences(column) for column in read.sentences], axis=1)  # [rows, columns]
+        repeated = len(hashes) - len(np.unique(hashes, axis=0))
+        lengths = self.tokenizer.lengths([*chain(*read.sentences)])
+        tokens = np.percentile(lengths, [50, 95, 100], method="higher").tolist()
+        cut = float(np.mean(lengths > self.max_length))
+        self.files.append(FileReport(name, len(read), read.dropped, repeated, tokens, cut, labels))
         return np.unique(hashes)
 
     @contextmanager
@@ -144,21 +124,17 @@ class DataReport:
 
     def render(self) -> str:
         """Aligned plain-text tables, without a final newline."""
-        longer = f"over {self.max_length}"
-        header = ("file", "rows", "dropped", "repeated", "tokens 50%", "95%", "max", longer, "labels")
+        header = ["file", "rows", "dropped", "repeated", "tokens 50%", "95%", "max", f"over {self.max_length}"]
         rows = [
-            (
-                file.name,
-                *(f"{number:,}" for number in (file.rows, file.dropped, file.repeated, *file.tokens)),
-                f"{file.cut:.1%}",
-                "  ".join(f"{label}: {count:,}" for label, count in file.labels.items()) or "-",
-            )
+            [file.name, *(f"{n:,}" for n in (file.rows, file.dropped, file.repeated, *file.tokens)), f"{file.cut:.1%}"]
             for file in self.files
         ]
-        parts = [_table([header, *rows], numeric=range(1, 8))]
+        labels = ["  ".join(f"{label}: {count:,}" for label, count in file.labels.items()) for file in self.files]
+        lines = aligned([header, *rows]).splitlines()
+        parts = ["\n".join(f"{line}  {last or '-'}" for line, last in zip(lines, ["labels", *labels], strict=True))]
         if self.overlaps:
             shared = [(first, second, f"{sentences:,}") for first, second, sentences in self.overlaps]
-            parts.append(_table([("file", "and", "sentences in both"), *shared], numeric=(2,)))
+            parts.append(aligned([("file", "and", "sentences in both"), *shared], left=2))
         if self.absent:
             parts.append(f"absent: {', '.join(self.absent)}")
         return "\n\n".join(parts)
@@ -201,15 +177,3 @@ def _histogram(task: Task, examples: Examples) -> dict[str, int]:
     assert isinstance(task, Regression)
     heights, edges = np.histogram(labels, bins=BINS, range=task.bounds)
     return {f"{edges[i]:g}-{edges[i + 1]:g}": int(heights[i]) for i in range(BINS)}
-
-
-def _table(rows: Sequence[Sequence[str]], numeric: Sequence[int]) -> str:
-    """Align columns; those in `numeric` are aligned to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if i in numeric else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )

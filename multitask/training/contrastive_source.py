@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import hash_sentences
-from multitask.data.examples import Rows
+from multitask.data.examples import Examples, Rows
 from multitask.data.shuffle_and_batch import epoch_rows
 from multitask.data.tokenize_and_truncate import tokenise
 from multitask.objectives import Objective, alignment, uniformity, unit
@@ -21,8 +21,8 @@ from multitask.objectives.negatives import diagonal_mask, only_negatives
 from multitask.runtime import distributed
 from multitask.runtime.random_streams import torch_seed
 from multitask.tasks.kinds import labels_to_tensor
+from multitask.tasks.sources import read_paired_sentences
 from multitask.training.config import ContrastiveConfig, NegativesConfig
-from multitask.training.paired_sentences import PairedSentences, read_paired_sentences
 from multitask.training.source import BatchLoss, Encoded, Inputs, Source
 
 Compared = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
@@ -38,7 +38,8 @@ class ContrastiveSource(Source):
 
     def __init__(
         self,
-        paired: PairedSentences,
+        paired: Examples,
+        groups: Rows | None,
         objective: Objective,
         projection: nn.Module,
         tokenizer: Tokenizer,
@@ -50,13 +51,15 @@ class ContrastiveSource(Source):
         self.config = config
         self.labels = paired.labels
         # Hashes [rows] of the sentences of each distinct column, to record the training data.
-        self.sentences = tuple(hash_sentences(column) for column in paired.columns)
-        columns = [tokenise(column, tokenizer, max_length) for column in paired.columns]
+        self.sentences = tuple(hash_sentences(column) for column in paired.sentences)
+        columns = [tokenise(column, tokenizer, max_length) for column in paired.sentences]
         numbers: dict[str, int] = {}
         # One number per row for each column; equal sentences have equal numbers, also across columns.
-        identities = [np.array([numbers.setdefault(text, len(numbers)) for text in texts]) for texts in paired.columns]
-        if paired.groups is not None:
-            identities = [paired.groups] * 2
+        identities = [
+            np.array([numbers.setdefault(text, len(numbers)) for text in texts]) for texts in paired.sentences
+        ]
+        if groups is not None:
+            identities = [groups] * 2
         views = 2 if len(columns) == 1 else 1
         self.columns, self.identities = columns * views, identities * views
         self.lengths = np.sum([tokens.lengths for tokens in self.columns], axis=0)
@@ -162,7 +165,7 @@ def load_contrastive(
     Raises:
         InputError: a file is missing or malformed, or the objective cannot use the source.
     """
-    paired = read_paired_sentences(name, data, train_limit, partners, config.negative_pairs != "left_out")
+    paired, groups = read_paired_sentences(name, data, train_limit, partners, config.negative_pairs != "left_out")
     objective = config.objective.build()
     if name == "quora" and config.negative_pairs != "left_out":
         if type(objective) is not InfoNCE:
@@ -172,9 +175,9 @@ def load_contrastive(
         objective = LabelledPairs(objective.temperature, config.negative_pairs)
     if (paired.labels is None) != (objective.takes_labels == "none"):
         raise InputError(f"{objective.name} learns from labels, which {name} does not have; choose another objective")
-    if len(paired.columns) > 2 and not objective.takes_hard_negatives:
+    if len(paired.sentences) > 2 and not objective.takes_hard_negatives:
         raise InputError(f"{objective.name} cannot use the hard negatives of {name}; choose infonce, mnrl or arccon")
-    return ContrastiveSource(paired, objective, projection, tokenizer, max_length, config)
+    return ContrastiveSource(paired, groups, objective, projection, tokenizer, max_length, config)
 
 
 def build_projection(kind: Literal["mlp", "linear", "none"], width: int) -> nn.Module:

@@ -9,8 +9,8 @@ import pandas
 
 from minbert.errors import InputError
 from minbert.files import read_json
-from multitask.data.problems import plain
-from multitask.evaluation.text_tables import aligned, number, scores_table
+from multitask.data.problems import aligned, plain
+from multitask.evaluation.text_tables import number, scores_table
 from multitask.runs.artefact import Artefact, last_run, without_folders
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stages

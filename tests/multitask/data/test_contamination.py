@@ -270,8 +270,8 @@ def test_a_chain_answers_for_all_of_it_when_its_parents_are_gone(tiny_encoder, d
     )
     shutil.rmtree(first.folder)
     trained = known_of(second.model_folder())
-    triplets = read_texts(data / TRIPLETS.file, TRIPLETS).columns
-    (unlabelled,) = read_texts(data / SENTENCES.file, SENTENCES).columns
+    triplets = read_texts(data / TRIPLETS.file, TRIPLETS).sentences
+    (unlabelled,) = read_texts(data / SENTENCES.file, SENTENCES).sentences
     (texts,), (one, other) = task_sentences(data, "sentiment"), task_sentences(data, "similarity")
     pairs = [*one, *other]
 
@@ -289,7 +289,7 @@ def test_a_chain_answers_for_all_of_it_when_its_parents_are_gone(tiny_encoder, d
 
 def test_masked_language_modelling_keeps_what_it_reads_and_from_scratch_nothing_else(tiny_encoder, data, options):
     start = finetune(str(tiny_encoder), data, FinetuneConfig(tasks=("similarity",), epochs=1), options)
-    (sentences,) = read_texts(data / SENTENCES.file, SENTENCES).columns
+    (sentences,) = read_texts(data / SENTENCES.file, SENTENCES).sentences
     for scratch in (False, True):
         config = MlmConfig(from_scratch=scratch, dev_share=0.25, batch_size=8)
         trained = known_of(mlm(str(start.folder), data, config, options).folder)

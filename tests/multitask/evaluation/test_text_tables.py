@@ -2,7 +2,8 @@
 
 import math
 
-from multitask.evaluation.text_tables import aligned, ensemble_table, scores_table
+from multitask.data.problems import aligned
+from multitask.evaluation.text_tables import ensemble_table, scores_table
 
 
 def test_the_best_defined_score_of_a_column_is_marked():

@@ -34,7 +34,7 @@ def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathF
     (folder / "sentences.txt").write_text("\n".join(islice(lines, 40)) + "\n", encoding="utf-8")
     with (sample_data / TRIPLETS.file).open(encoding="utf-8", newline="") as file:
         (folder / TRIPLETS.file).write_text("".join(islice(file, 41)), encoding="utf-8", newline="")
-    anchors, positives, _ = read_texts(folder / TRIPLETS.file, TRIPLETS).columns
+    anchors, positives, _ = read_texts(folder / TRIPLETS.file, TRIPLETS).sentences
     pairs = ["\t".join(row) for row in (PAIRS.columns, *zip(anchors, positives, strict=True))]
     (folder / PAIRS.file).write_text("\n".join(pairs) + "\n", encoding="utf-8")
     return folder

@@ -26,7 +26,7 @@ from multitask.stages import mlm as stage
 from multitask.stages import training_run
 from multitask.stages.mlm import MaskedTraining, mlm
 from multitask.stages.settings.mlm import MlmConfig, ShapeConfig
-from multitask.tasks.training_sentences import training_sentences
+from multitask.tasks.sources import training_sentences
 from multitask.training.config import MaskingConfig, OptimizerConfig
 from multitask.training.masked_words import MaskedSource
 from multitask.training.source import losses_of

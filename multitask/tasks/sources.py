@@ -1,0 +1,134 @@
+"""Sentences for trainings without labels, by the name of their source, and what contrastive training pairs them with.
+
+`unlabelled` and names that end in `.txt` are text files of the folder, `nli` its triplets, `pairs` its pairs, `quora`
+the training pairs of the task paraphrase; the name of a task stands for its training sentences.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from minbert.errors import InputError
+from multitask.data.examples import Examples, Rows, texts_of
+from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE, PAIRS, SENTENCES, TRIPLETS, read_texts
+from multitask.data.shuffle_and_batch import drawn_rows
+from multitask.runtime.random_streams import generator
+from multitask.tasks.declarations import files_folder, load_tasks
+from multitask.tasks.read_examples import load_rows, load_training_rows
+from multitask.tasks.task import Task
+
+PAIRED = {"nli": TRIPLETS, "pairs": PAIRS}
+"""Sources that are files of triplets and pairs."""
+
+
+def training_sentences(name: str, data: Path, limit: int | None = None) -> list[str]:
+    """The sentences of a text file, at most `limit`, or of a task (of pairs: all first ones, then all second ones).
+
+    Args:
+        name: of the source: a text file or a task.
+        data: the data folder, or a tasks file.
+        limit: read at most this many sentences of a text file.
+
+    Raises:
+        InputError: the name is unknown, or the file is missing or malformed.
+    """
+    if path := text_file(name, files_folder(data)):
+        if name in (CAPTIONS_FILE, NEWS_FILE) and not path.is_file():
+            raise InputError(f"{path}: no such file; `multitask data domains` makes it from the similarity set")
+        if not path.exists():
+            raise InputError(f"{path}: no such file; there are the sources {', '.join(_sources_in(data))}")
+        return read_texts(path, SENTENCES, limit).sentences[0]
+    tasks = load_tasks(data)
+    if name not in tasks:
+        raise InputError(
+            f'unknown source "{name}"; expected unlabelled, a text file\'s name (.txt) or one of {", ".join(tasks)}'
+        )
+    return [text for column in load_rows(tasks[name], "train").sentences for text in column]
+
+
+def text_file(name: str, folder: Path) -> Path | None:
+    """The file of a source of plain text, one sentence per line; None for any other source."""
+    if name == "unlabelled":
+        return folder / SENTENCES.file
+    return folder / name if name.endswith(".txt") and Path(name).name == name else None
+
+
+def _sources_in(data: Path) -> list[str]:
+    """The tasks and text files that are there, as options name sources."""
+    tasks = [name for name, task in load_tasks(data).items() if task.source("train").exists()]
+    return [*tasks, *sorted(path.name for path in files_folder(data).glob("*.txt"))]
+
+
+def read_paired_sentences(
+    name: str, data: Path, train_limit: int | None, partners: int | None, negative_pairs: bool
+) -> tuple[Examples, Rows | None]:
+    """Rows of a contrastive source: columns of anchors, positives and hard negatives; one column pairs with itself.
+
+    With `partners`, a task's sentences are paired with so many others of the same label instead of with themselves.
+    With `negative_pairs`, `quora` has its pairs of label 0, too, and labels; otherwise all rows are positives.
+
+    Returns the rows, at most `train_limit`, and the group of each: rows of one group are no negatives of each other
+    (None: rows with equal texts are not).
+
+    Raises:
+        InputError: a file is missing or malformed, or the name is unknown.
+    """
+    tasks, folder = load_tasks(data), files_folder(data)
+    if partners is not None:
+        if name not in tasks:
+            raise InputError(f'--partners needs sources that are tasks, not "{name}"; there are {", ".join(tasks)}')
+        return pairs_of_labels(tasks[name], partners, train_limit)
+    if name == "quora":
+        if "paraphrase" not in tasks:
+            raise InputError(f"{data}: the source quora needs the task paraphrase, which is not declared")
+        found = _quora(tasks["paraphrase"], negative_pairs)
+    elif name in PAIRED:
+        found = read_texts(folder / PAIRED[name].file, PAIRED[name])
+    elif name in tasks or text_file(name, folder):
+        found = Examples((training_sentences(name, data, train_limit),), None, (), None, name)
+    else:
+        known = ", ".join(("unlabelled", *PAIRED, "quora", *tasks))
+        raise InputError(f'unknown source "{name}"; expected a text file\'s name (.txt) or one of {known}')
+    return found.take(drawn_rows(len(found), train_limit)), None
+
+
+def _quora(task: Task, negative_pairs: bool) -> Examples:
+    examples = load_rows(task, "train")
+    if negative_pairs:
+        return examples
+    kept = np.flatnonzero(examples.labels == 1)
+    if not len(kept):
+        raise InputError(f"{examples.source}: no pair has label 1; nothing to learn from without negative pairs")
+    return replace(examples.take(kept), labels=None)
+
+
+def pairs_of_labels(task: Task, partners: int, train_limit: int | None) -> tuple[Examples, Rows]:
+    """Each training sentence with some others of its label, drawn at random (SetFit, arXiv 2209.11055).
+
+    A sentence whose label has fewer other sentences meets some of them again. The only sentence of a label is paired
+    with itself. The groups are the labels. Raises InputError unless the task is a classification of sentences.
+    """
+    if task.kind != "classification":
+        raise InputError(
+            f'task "{task.name}": a {task.kind} has no sentences of one label; '
+            "--partners needs a classification of sentences"
+        )
+    _, examples = load_training_rows(task)
+    examples = examples.take(drawn_rows(len(examples), train_limit))
+    assert examples.labels is not None, "training rows have labels"
+    labels = examples.labels.astype(np.int64)
+    draws = generator(0, "partners of a label", len(labels), partners)
+    first, second = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        others = max(len(rows) - 1, 1)
+        rounds = -(-partners // others)
+        for place, row in enumerate(rows):
+            # Steps from a row around its label's rows; no step but that of a lone row leads back to it.
+            steps = np.concatenate([1 + draws.permutation(others) for _ in range(rounds)])[:partners]
+            first.append(np.full(partners, row))
+            second.append(rows[(place + steps) % len(rows)])
+    anchors, column = np.concatenate(first), examples.sentences[0]
+    texts = texts_of(column, anchors), texts_of(column, np.concatenate(second))
+    return Examples(texts, None, (), None, examples.source), labels[anchors]
