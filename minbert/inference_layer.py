@@ -1,4 +1,4 @@
-"""Layers for inference on a processor: no dropout, GELU within the product before it, and weights laid out once.
+"""Linear maps for inference on a processor: GELU is part of the product before it, and weights are laid out once.
 
 oneDNN computes products of small batches fastest if weights lie in its own order. Ordinary linear layers bring them
 into that order in every call.
@@ -11,40 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from minbert.errors import InputError
-from minbert.model import Attend, BertModel, Layer
+from minbert.model import BertModel, Layer
 
 ROWS = 16
 """Tokens of a small batch, for which the order of the weights is best. It fits larger batches too."""
-
-
-class InferenceLayer(nn.Module):
-    """A layer of the encoder without dropout, with other linear maps; `intermediate` applies GELU itself."""
-
-    def __init__(
-        self,
-        layer: Layer,
-        query_key_value: nn.Module,
-        attention_output: nn.Module,
-        intermediate: nn.Module,
-        output: nn.Module,
-    ) -> None:
-        super().__init__()
-        self.query_key_value = query_key_value
-        self.attention_output = attention_output
-        self.attention_norm = layer.attention_norm
-        self.intermediate = intermediate
-        self.output = output
-        self.output_norm = layer.output_norm
-
-    def train(self, mode: bool = True) -> Self:
-        """Raise InputError in training mode: without dropout, nothing would be as it is in training."""
-        if mode:
-            raise InputError("layers for inference have no dropout; load the encoder with keep_layers=True to train it")
-        return super().train(mode)
-
-    def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
-        hidden = self.attention_norm(hidden + self.attention_output(attend(self.query_key_value(hidden))))
-        return self.output_norm(hidden + self.output(self.intermediate(hidden)))
 
 
 class PackedLinear(nn.Module):
@@ -58,6 +28,12 @@ class PackedLinear(nn.Module):
     def pack(self) -> Tensor:
         """The weights in oneDNN's order, from the buffers."""
         raise NotImplementedError
+
+    def train(self, mode: bool = True) -> Self:
+        """Raise InputError in training mode: the weights have no gradient."""
+        if mode:
+            raise InputError("layers for inference cannot be trained; load the encoder with keep_layers=True")
+        return super().train(mode)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "packed"}
@@ -105,26 +81,24 @@ def processor_has_bf16() -> bool:
 
 @torch.no_grad()
 def to_bf16(model: BertModel) -> None:
-    """Replace the layers of an encoder by layers in bf16, for `forward_packed` on a processor without gradients.
+    """Replace the linear maps of an encoder by maps in bf16, for inference on a processor."""
 
-    Layers from which all feed-forward neurons were removed stay as they are.
-    """
+    def in_bf16(layer: Layer) -> dict[str, nn.Module]:
+        return {
+            "attention.query_key_value": Bf16Linear(layer.attention.query_key_value),
+            "attention.output": Bf16Linear(layer.attention.output),
+            "intermediate": Bf16Linear(layer.intermediate, "gelu"),
+            "output": Bf16Linear(layer.output),
+        }
 
-    def in_bf16(layer: Layer) -> InferenceLayer:
-        return InferenceLayer(
-            layer,
-            query_key_value=Bf16Linear(layer.attention.query_key_value),
-            attention_output=Bf16Linear(layer.attention.output),
-            intermediate=Bf16Linear(layer.intermediate, "gelu"),
-            output=Bf16Linear(layer.output),
-        )
-
-    replace_layers(model, in_bf16)
+    replace_maps(model, in_bf16)
 
 
-def replace_layers(model: BertModel, replacement: Callable[[Layer], InferenceLayer]) -> None:
-    """Replace all layers that have feed-forward neurons."""
-    for index, layer in enumerate(model.layers):
-        assert isinstance(layer, Layer), "only once"
+def replace_maps(model: BertModel, replacements: Callable[[Layer], dict[str, nn.Module]]) -> None:
+    """Replace the linear maps of all layers that have feed-forward neurons; that before GELU applies it itself."""
+    for layer in model.layers:
+        assert isinstance(layer, Layer)
         if layer.output.in_features:
-            model.layers[index] = replacement(layer)
+            for name, replacement in {**replacements(layer), "gelu": nn.Identity()}.items():
+                layer.set_submodule(name, replacement)
+    model.eval()

@@ -10,14 +10,13 @@ Sources: Jacob et al. 2018, "Quantization and Training of Neural Networks for Ef
 Inference", arXiv 1712.05877; the factors: Xiao et al. 2023, "SmoothQuant", arXiv 2211.10438, equation 4.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from minbert.inference_layer import InferenceLayer, PackedLinear, replace_layers
+from minbert.inference_layer import PackedLinear, replace_maps
 from minbert.model import BertModel, Layer
 from minbert.packing import PackedBatch
 
@@ -48,17 +47,43 @@ def products_are_exact() -> bool:
 
 @torch.no_grad()
 def to_int8(model: BertModel, batch: PackedBatch) -> None:
-    """Replace the layers of an encoder by layers in 8 bits, for `forward_packed` on a processor without gradients.
+    """Replace the linear maps of an encoder by maps in 8 bits, for inference on a processor.
 
     Layers from which all feed-forward neurons were removed stay as they are.
 
     Args:
         model: the encoder, in fp32, in eval mode, on the processor.
-        batch: tokens on which the ranges of the layers' inputs are measured. Larger values are cut off later.
+        batch: tokens on which the ranges of the maps' inputs are measured. Larger values are cut off later.
     """
-    with _watch(model) as ranges:
-        model.forward_packed(batch)
-    replace_layers(model, lambda layer: _int8_layer(layer, ranges))
+    ranges: dict[nn.Module, Range] = {}
+
+    def measure(module: nn.Module, inputs: tuple[Tensor]) -> None:
+        ranges[module] = Range(inputs[0].amin(0), inputs[0].amax(0))
+
+    linear = [module for module in model.layers.modules() if isinstance(module, nn.Linear)]
+    hooks = [module.register_forward_pre_hook(measure) for module in linear]
+    model.forward_packed(batch)
+    for hook in hooks:
+        hook.remove()
+
+    def in_int8(layer: Layer) -> dict[str, nn.Module]:
+        attention, first, second = layer.attention, layer.intermediate, layer.output
+        output = Int8Linear(second, ranges[second], rounded=True)
+        return {
+            "attention.query_key_value": Int8Linear(attention.query_key_value, ranges[attention.query_key_value]),
+            "attention.output": Int8Linear(attention.output, ranges[attention.output]),
+            "intermediate": Int8Linear(first, ranges[first], gelu_outputs=output.inputs),  # GELU stays in 8 bits
+            "output": output,
+        }
+
+    replace_maps(model, in_int8)
+
+
+class Rounding(NamedTuple):
+    """Real numbers as uint8: round(x / scale + zero), cut off at 0 and 255."""
+
+    scale: float
+    zero: int
 
 
 @dataclass(frozen=True)
@@ -68,44 +93,16 @@ class Range:
     low: Tensor
     high: Tensor
 
-    def divided(self, factors: Tensor) -> "Range":
-        return Range(self.low / factors, self.high / factors)
-
     def factors(self, weight: Tensor) -> Tensor:
         """SmoothQuant's factors for inputs with this range and weights [outputs, channels], [channels]."""
         inputs = torch.maximum(self.low.abs(), self.high.abs()).clamp(min=LEAST)
         return inputs**MIGRATION / weight.abs().amax(0).clamp(min=LEAST) ** (1 - MIGRATION)
 
-    def rounding(self) -> "Rounding":
-        """The finest rounding for all channels that represents 0 exactly."""
-        low, high = min(float(self.low.min()), 0.0), max(float(self.high.max()), LEAST)
+    def rounding(self, factors: Tensor | float = 1.0) -> Rounding:
+        """The finest rounding for all channels, each divided by its factor, that represents 0 exactly."""
+        low, high = min(float((self.low / factors).min()), 0.0), max(float((self.high / factors).max()), LEAST)
         scale = (high - low) / 255
         return Rounding(scale, round(-low / scale))
-
-
-@dataclass(frozen=True)
-class Rounding:
-    """Real numbers as uint8: round(x / scale + zero), cut off at 0 and 255."""
-
-    scale: float
-    zero: int
-
-
-@contextmanager
-def _watch(model: BertModel) -> Iterator[dict[nn.Module, Range]]:
-    """The ranges of the inputs of the linear maps in the model's layers during one forward pass."""
-    ranges: dict[nn.Module, Range] = {}
-
-    def note(module: nn.Module, inputs: tuple[Tensor]) -> None:
-        ranges[module] = Range(inputs[0].amin(0), inputs[0].amax(0))
-
-    linear = [module for module in model.layers.modules() if isinstance(module, nn.Linear)]
-    hooks = [module.register_forward_pre_hook(note) for module in linear]
-    try:
-        yield ranges
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 class Int8Linear(PackedLinear):
@@ -129,7 +126,7 @@ class Int8Linear(PackedLinear):
         factors = torch.ones_like(inputs.low) if rounded else inputs.factors(weight)
         weight = weight * factors
         scales = weight.abs().amax(1).clamp(min=LEAST) / 127
-        self.inputs = inputs.divided(factors).rounding()
+        self.inputs = inputs.rounding(factors)
         self.gelu_outputs = gelu_outputs
         self.register_buffer("weight", (weight / scales[:, None]).round().to(torch.int8))  # [outputs, channels]
         self.register_buffer("scales", scales)
@@ -167,16 +164,3 @@ class Int8Linear(PackedLinear):
         """[tokens, channels] -> uint8. By way of int8, to which torch converts eight times as fast."""
         levels = torch.addcmul(self.shift, x, self.multipliers).round_().clamp_(-128, 127)
         return levels.to(torch.int8).view(torch.uint8).bitwise_xor_(128)
-
-
-def _int8_layer(layer: Layer, ranges: Mapping[nn.Module, Range]) -> InferenceLayer:
-    """The same layer in 8 bits. The values of GELU never leave 8 bits."""
-    attention, first, second = layer.attention, layer.intermediate, layer.output
-    output = Int8Linear(second, ranges[second], rounded=True)
-    return InferenceLayer(
-        layer,
-        query_key_value=Int8Linear(attention.query_key_value, ranges[attention.query_key_value]),
-        attention_output=Int8Linear(attention.output, ranges[attention.output]),
-        intermediate=Int8Linear(first, ranges[first], gelu_outputs=output.inputs),
-        output=output,
-    )

@@ -16,7 +16,6 @@ from typing import Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu
 from torch.utils.checkpoint import checkpoint
 
 from minbert.attention import attend_in_grid, attend_packed
@@ -95,13 +94,14 @@ class Layer(nn.Module):
         self.attention = SelfAttention(config, heads)
         self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.intermediate = Linear(config.hidden_size, neurons)
+        self.gelu = nn.GELU()
         self.output = Linear(neurons, config.hidden_size)
         self.output_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
         hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, attend)))
-        transformed = self.output(gelu(self.intermediate(hidden)))
+        transformed = self.output(self.gelu(self.intermediate(hidden)))
         return self.output_norm(hidden + self.dropout(transformed))
 
 
@@ -134,7 +134,8 @@ class BertModel(nn.Module):
         config = BertConfig.from_file(folder / "config.json")
         with torch.device("meta"):  # allocates no memory for weights that are replaced
             model = cls(config)
-        model.load_state_dict(load_weights(config, weights_file(folder)), assign=True)
+        weights = load_weights(model.state_dict(), config.initializer_range, weights_file(folder))
+        model.load_state_dict(weights, assign=True)
         return model.eval()
 
     def save(self, folder: Path, head: Mapping[str, Tensor] | None = None) -> None:
@@ -146,7 +147,7 @@ class BertModel(nn.Module):
             folder: where to write.
             head: tensors to write in addition to the encoder's, under the names given.
         """
-        save_weights(self.config, self.state_dict(), folder / "model.safetensors", head)
+        save_weights(self.state_dict(), folder / "model.safetensors", head)
         write_json(folder / "config.json", self.config.to_dict())
 
     def forward(

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tokenizers import BertWordPieceTokenizer
 from tokenizers import Tokenizer as RustTokenizer
-from tokenizers import models, normalizers, pre_tokenizers, processors
 from torch import Tensor
 
 from minbert.config import BertConfig
@@ -217,23 +217,13 @@ def _word_piece(vocabulary: Path, settings: Path) -> RustTokenizer:
     ids = {token: index for index, token in enumerate(lines)}
     if missing := [token for token in BERT_SPECIALS if token not in ids]:
         raise InputError(f"{vocabulary}: lacks {', '.join(missing)}; not a BERT vocabulary")
-    backend = RustTokenizer(models.WordPiece(ids, unk_token="[UNK]"))
     try:
-        as_bert(
-            backend,
+        wrapped = BertWordPieceTokenizer(
+            ids,
             handle_chinese_chars=options.get("tokenize_chinese_chars", True),
             strip_accents=options.get("strip_accents"),
             lowercase=options.get("do_lower_case", True),
         )
     except TypeError as error:
         raise InputError(f"{settings}: not the settings of a BERT tokenizer ({error})") from None
-    backend.add_special_tokens(list(BERT_SPECIALS))
-    backend.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
-    return backend
-
-
-def as_bert(backend: RustTokenizer, **normalisation: Any) -> RustTokenizer:
-    """Set BERT's normalisation and splitting; arguments are those of `tokenizers.normalizers.BertNormalizer`."""
-    backend.normalizer = normalizers.BertNormalizer(**normalisation)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return backend
+    return RustTokenizer.from_str(wrapped.to_str())

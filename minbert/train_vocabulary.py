@@ -6,13 +6,14 @@ Source: Devlin et al. 2019, section 3 (WordPiece); Liu et al. 2019, section 4.4 
 import json
 from collections.abc import Sequence
 
-from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, BertWordPieceTokenizer, ByteLevelBPETokenizer, processors
 from tokenizers import Tokenizer as RustTokenizer
 
 from minbert.config import ModelType
-from minbert.tokenizer import BERT_SPECIALS, Tokenizer, as_bert
+from minbert.tokenizer import BERT_SPECIALS, Tokenizer
 
 MIN_FREQUENCY = 2  # words and pairs that occur only once are mostly names and typing errors
+NO_LIMIT = 2**31
 ROBERTA_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 # Special tokens by their role in transformers.
 SPECIALS = {
@@ -35,7 +36,8 @@ def train_tokenizer(
             characters that occur, or all 256 bytes) are always included, even if this exceeds the number.
         max_length: largest number of tokens, specials included, that the encoder will take.
     """
-    backend = (_word_pieces if model_type == "bert" else _byte_pairs)(sentences, vocabulary_size)
+    learned = (_word_pieces if model_type == "bert" else _byte_pairs)(sentences, vocabulary_size)
+    backend = RustTokenizer.from_str(learned.to_str())
     processing = processors.BertProcessing if model_type == "bert" else processors.RobertaProcessing
     specials, ids = SPECIALS[model_type], backend.get_vocab()
     separator, start = specials["sep"], specials["cls"]
@@ -48,36 +50,25 @@ def train_tokenizer(
     return Tokenizer(backend, max_length, {"tokenizer_config.json": json.dumps(settings, indent=2).encode()})
 
 
-def _word_pieces(sentences: Sequence[str], size: int) -> RustTokenizer:
-    unknown = SPECIALS["bert"]["unk"]
-    backend = as_bert(RustTokenizer(models.WordPiece(unk_token=unknown)), lowercase=True)
-    split, normalise = backend.pre_tokenizer.pre_tokenize_str, backend.normalizer.normalize_str
+def _word_pieces(sentences: Sequence[str], size: int) -> BertWordPieceTokenizer:
+    learning = BertWordPieceTokenizer()
+    split, normalise = learning.pre_tokenizer.pre_tokenize_str, learning.normalizer.normalize_str
     inner = {character for text in sentences for word, _ in split(normalise(text)) for character in word[1:]}
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=size,
-        min_frequency=MIN_FREQUENCY,
+    learning.train_from_iterator(
+        sentences,
+        size,
+        MIN_FREQUENCY,
+        limit_alphabet=NO_LIMIT,
         # Without this list the trainer numbers inner characters in a different order every time.
         special_tokens=[*BERT_SPECIALS, *(f"##{character}" for character in sorted(inner))],
         show_progress=False,
     )
-    backend.train_from_iterator(sentences, trainer)
-    learned = as_bert(RustTokenizer(models.WordPiece(backend.get_vocab(), unk_token=unknown)), lowercase=True)
-    learned.add_special_tokens(list(BERT_SPECIALS))
-    learned.decoder = decoders.WordPiece()
-    return learned
+    return BertWordPieceTokenizer(learning.get_vocab())
 
 
-def _byte_pairs(sentences: Sequence[str], size: int) -> RustTokenizer:
-    backend = RustTokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
+def _byte_pairs(sentences: Sequence[str], size: int) -> ByteLevelBPETokenizer:
+    learned = ByteLevelBPETokenizer()
     mask = AddedToken(SPECIALS["roberta"]["mask"], lstrip=True, special=True)  # includes its space, as words do
-    trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        min_frequency=MIN_FREQUENCY,
-        special_tokens=[*ROBERTA_SPECIALS[:-1], mask],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    backend.train_from_iterator(sentences, trainer)
-    return backend
+    specials = [*ROBERTA_SPECIALS[:-1], mask]
+    learned.train_from_iterator(sentences, size, MIN_FREQUENCY, show_progress=False, special_tokens=specials)
+    return learned

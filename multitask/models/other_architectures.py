@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -135,10 +136,8 @@ class SentenceTransformersEncoder:
 
 
 def _fetch(name: str, revision: str | None) -> Path:
-    from huggingface_hub import snapshot_download
-
     with hub_errors(name, revision):
-        return Path(snapshot_download(name, revision=revision, allow_patterns=list(FILES)))
+        return Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=list(FILES)))
 
 
 def _refuse_pickles(folder: Path) -> None:

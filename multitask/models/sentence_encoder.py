@@ -71,8 +71,8 @@ class SentenceEncoder:
         Sentences are cut to the length that the model's folder records, if any. The pooling of a sentence-transformers
         folder is used; if that model scales its embeddings to length 1, pass `normalize` to `encode`. int8 measures
         its ranges on sentences of random tokens, so they depend on the model alone. In bf16, weights are rounded here:
-        use `encode`, and load in fp32 what is saved or called otherwise. On a processor, layers for inference, which
-        have no dropout, then replace those of the model, unless `keep_layers` is set. int8 always replaces them.
+        use `encode`, and load in fp32 what is saved or called otherwise. On a processor, linear maps for inference,
+        which cannot be trained, then replace those of the model, unless `keep_layers` is set. int8 always does so.
 
         Raises:
             InputError: no such model, or int8 is not possible on this processor.

@@ -185,12 +185,9 @@ class Artefact:
             refuse_link(path)
 
     def drop_half_written(self) -> None:
-        """Remove the temporary files and folders that a kill left."""
-        for leftover in [path for path in self.folder.rglob(".*") if path.suffix in (".tmp", ".old")]:
-            if leftover.is_dir():
-                shutil.rmtree(leftover)
-            else:
-                leftover.unlink(missing_ok=True)
+        """Remove the temporary folders that a kill left."""
+        for leftover in list(self.folder.rglob(".*.tmp")):
+            shutil.rmtree(leftover, ignore_errors=True)
 
     def finish(self, seconds: float = 0.0) -> None:
         """Mark the run complete; only then is the state that it could be resumed from removed.

@@ -12,7 +12,7 @@ from torch.nn.functional import cosine_similarity, gelu
 
 from minbert.config import BertConfig
 from minbert.errors import InputError
-from minbert.inference_layer import Bf16Linear, InferenceLayer, processor_has_bf16, to_bf16
+from minbert.inference_layer import Bf16Linear, processor_has_bf16, to_bf16
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 
@@ -48,7 +48,7 @@ def test_states_are_as_near_to_fp32_as_those_of_ordinary_layers_under_autocast()
     whole, rounded = BertModel(CONFIG).eval(), BertModel(CONFIG).eval()
     rounded.load_state_dict(whole.state_dict())
     to_bf16(rounded)
-    assert all(isinstance(layer, InferenceLayer) for layer in rounded.layers)
+    assert all(isinstance(layer.output, Bf16Linear) for layer in rounded.layers)
     batch = batch_of(1, 12)
     exact = whole.forward_packed(batch)
     with torch.autocast("cpu", torch.bfloat16):
@@ -95,6 +95,6 @@ def test_layers_without_neurons_stay():
     batch = batch_of(2, 5)
     exact = model.forward_packed(batch)
     to_bf16(model)
-    assert [isinstance(layer, InferenceLayer) for layer in model.layers] == [False, True]
+    assert [isinstance(layer.output, Bf16Linear) for layer in model.layers] == [False, True]
     with torch.autocast("cpu", torch.bfloat16):
         assert cosine_similarity(exact, model.forward_packed(batch)).min() > 0.9999

@@ -18,7 +18,7 @@ from torch import nn
 from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.files import write_json
-from minbert.inference_layer import InferenceLayer, processor_has_bf16
+from minbert.inference_layer import Bf16Linear, processor_has_bf16
 from minbert.int8 import products_are_exact
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer
@@ -210,7 +210,7 @@ def test_bf16_weights_are_rounded_once_as_autocast_would_in_each_call(tiny_encod
 
 def test_a_processor_with_bf16_has_layers_for_inference(tiny_encoder):
     loaded = SentenceEncoder.load(tiny_encoder, device="cpu", precision="bf16")
-    assert {isinstance(layer, InferenceLayer) for layer in loaded.model.layers} == {processor_has_bf16()}
+    assert {isinstance(layer.output, Bf16Linear) for layer in loaded.model.layers} == {processor_has_bf16()}
 
 
 @pytest.fixture
