@@ -82,17 +82,12 @@ class MultitaskModel(nn.Module):
         """Sentence embeddings, [sentences, hidden] fp32."""
         return pool(self.encoder.forward_packed(batch), batch, self.pooling)
 
-    def forward(self, batch: PackedBatch, rows: Mapping[str, int]) -> dict[str, Tensor]:
-        """Each task's outputs in fp32, [rows, classes] or [rows], from one packed call.
-
-        `rows` are the tasks' numbers of rows. The batch has their sequences in the same order; of pairs that are
-        encoded separately all first sentences, then all second.
-        """
-        embeddings = self.embed(batch).split([count * self.sequences_per_row(name) for name, count in rows.items()])
-        return {name: self.head(name, part) for name, part in zip(rows, embeddings, strict=True)}
-
     def head(self, task: str, embeddings: Tensor) -> Tensor:
-        """A task's outputs in fp32 from the embeddings [rows * sequences_per_row, hidden] of its sequences."""
+        """A task's outputs in fp32, [rows, classes] or [rows], from its sequences' embeddings.
+
+        These are [rows * sequences_per_row, hidden]; of pairs that are encoded separately all first sentences, then
+        all second.
+        """
         # Heads are small, and bf16 would round the predictions.
         with torch.autocast(embeddings.device.type, enabled=False):
             return self.heads[task](*embeddings.chunk(self.sequences_per_row(task)))

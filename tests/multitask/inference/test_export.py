@@ -354,7 +354,7 @@ def test_the_documented_program_runs_without_this_project(onnx, tiny_encoder, sm
     texts = ["A gem.", "It falls apart.", "It is a film."]
     model = model_of(tiny_encoder, tasks=list(chosen_tasks(small_data, MAIN_TASKS).values()))
     with torch.no_grad():  # so that the three sentences differ in class
-        logits = model(model.tokenizer.pack(texts), {"sentiment": 3})["sentiment"]
+        logits = model.head("sentiment", model.embed(model.tokenizer.pack(texts)))
         model.heads["sentiment"].mlp.second.bias.sub_(logits.mean(dim=0))
     export_onnx_with_heads(model, tmp_path / "FOLDER", NOTHING)
     program += "import sys\nassert not {'torch', 'minbert', 'multitask'} & sys.modules.keys()\n"

@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -42,21 +43,6 @@ def test_a_single_batch_has_one_thread_too(two_threads):
     np.testing.assert_array_equal(compute_in_batches(np.array([3, 2]), threads, start("cpu", "fp32")), 1)
 
 
-def test_an_error_in_one_batch_ends_the_others(two_threads):
-    computed = []
-
-    def compute(rows: np.ndarray) -> torch.Tensor:
-        computed.append(rows)
-        if len(computed) == 2:
-            raise ValueError("no")
-        time.sleep(0.01)
-        return torch.zeros(len(rows))
-
-    with pytest.raises(ValueError, match="no"):
-        compute_in_batches(np.ones(500, np.int64), compute, start("cpu", "fp32"), most_rows=1)
-    assert len(computed) < 500
-
-
 def test_an_interrupt_ends_all_threads(two_threads):
     started, computed = threading.Event(), []
 
@@ -80,3 +66,20 @@ def test_an_interrupt_ends_all_threads(two_threads):
         signal.signal(signal.SIGINT, before)
     sender.join()
     assert len(computed) < 1000
+
+
+def test_an_error_in_one_batch_ends_the_others_and_leaves_the_threads_as_set(two_threads):
+    computed = []
+
+    def compute(rows: np.ndarray) -> torch.Tensor:
+        computed.append(rows)
+        if len(computed) == 2:
+            raise ValueError("no")
+        time.sleep(0.01)
+        return torch.zeros(len(rows))
+
+    with pytest.raises(ValueError, match="no"):
+        compute_in_batches(np.ones(500, np.int64), compute, start("cpu", "fp32"), most_rows=1)
+    assert len(computed) < 500
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(torch.get_num_threads).result() == 2

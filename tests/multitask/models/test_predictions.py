@@ -1,13 +1,17 @@
 """Predictions of any rows equal those of the padded encoder with the heads, for every kind of task."""
 
 import numpy as np
+import pandas
 import pytest
 import torch
+from pandas.testing import assert_frame_equal
 
 from minbert.errors import InputError
+from multitask.evaluation.task_scores import evaluate
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.predictions import added_columns, added_values, columns_of, interpret
+from multitask.stages.finetune import finetune
 from tests.conftest import COURSE_TASKS
 from tests.multitask.declared import model_of_every_kind
 
@@ -16,16 +20,24 @@ PAIRS = [("How much is it?", "What is the price?"), ("short", ""), ("Two women",
 
 
 @pytest.fixture(
-    params=[HeadsConfig(), HeadsConfig("separate", "features"), HeadsConfig("separate", "joint"), HeadsConfig("none")],
-    ids=["embeddings", "features", "joint", "no layers"],
+    params=[
+        HeadsConfig(),
+        HeadsConfig("separate", "features"),
+        HeadsConfig("separate", "joint", similarity_pairs="embeddings"),
+        HeadsConfig("none"),
+        HeadsConfig("shared", residual=True, head_hidden_size=20),
+    ],
+    ids=["embeddings", "features", "joint", "no layers", "residual"],
 )
 def model(request, tiny_encoder) -> MultitaskModel:
-    return model_of_every_kind(tiny_encoder, request.param)
+    made = model_of_every_kind(tiny_encoder, request.param)
+    made.pooling = "cls" if request.param.residual else "mean"
+    return made
 
 
 @torch.no_grad()
 def slow_outputs(model: MultitaskModel, task: str, row) -> torch.Tensor:
-    """One row alone through the padded encoder, mean pooling by hand, and the head."""
+    """One row alone through the padded encoder, pooling by hand, and the head."""
     texts = (row,) if isinstance(row, str) else row
     if len(texts) == 2 and model.reads_jointly(task):
         ids, types = model.tokenizer.encode_pairs([texts[0]], [texts[1]])
@@ -36,7 +48,7 @@ def slow_outputs(model: MultitaskModel, task: str, row) -> torch.Tensor:
     for sequence, kinds in zip(ids, types, strict=True):
         inputs = torch.from_numpy(sequence).long()[None]
         hidden = model.encoder(inputs, torch.ones_like(inputs), torch.from_numpy(kinds).long()[None]).last_hidden_state
-        embeddings.append(hidden[0].mean(dim=0))
+        embeddings.append(hidden[0, 0] if model.pooling == "cls" else hidden[0].mean(dim=0))
     return model.heads[task](*[embedding[None] for embedding in embeddings])[0]
 
 
@@ -66,6 +78,49 @@ def test_predictions_equal_a_slow_computation(model, rows):
                 case _:
                     low, high = model.tasks[task].range
                     assert prediction.value == pytest.approx(low + float(raw.clip(0, 1)) * (high - low), abs=1e-4)
+
+
+FRAME = pandas.DataFrame(
+    {
+        "question": ["Who made it?", "a film", "Why?", "good time"],
+        "one": ["a", "b film", "c", "d"],
+        "two": ["x", "y", "z film", "w"],
+        "type": ["ABBR", "DESC", "ENTY", "DESC"],
+        "price": [1.5, np.nan, 3, 4],
+        "when": pandas.to_datetime(["2024-02-29"] * 4),
+    },
+    index=[7, 3, 5, 1],
+)
+
+
+def test_a_series_and_a_frame_are_rows_as_lists_are(tiny_encoder):
+    model = model_of_every_kind(tiny_encoder)
+    expected = model.predict("topic", list(FRAME["question"]))
+    assert model.predict("topic", FRAME["question"]) == model.predict("topic", FRAME) == expected
+    pairs = list(zip(FRAME["one"], FRAME["two"], strict=True))
+    assert model.predict("same", FRAME) == model.predict("same", pairs)
+    found = model.predict_frame(FRAME, ["topic", "tags", "same"], probabilities=True)
+    assert_frame_equal(found[FRAME.columns], FRAME)
+    assert list(found["topic"]) == [answer.label for answer in expected]
+    assert list(found["topic_probability_DESC"]) == [answer.probabilities["DESC"] for answer in expected]
+    assert list(found["tags"]) == [answer.labels for answer in model.predict("tags", FRAME)]
+    assert "new_topic" in model.predict_frame(found, ["topic"], prefix="new_")
+    with pytest.raises(InputError, match="has the column topic already"):
+        model.predict_frame(found, ["topic"])
+    with pytest.raises(InputError, match="no column two"):
+        model.predict("same", FRAME[["one"]])
+    with pytest.raises(InputError, match="no column question or one, two; the columns are price"):
+        model.predict_all(FRAME[["price"]])
+
+
+def test_evaluate_takes_a_frame(tiny_encoder):
+    model = model_of_every_kind(tiny_encoder)
+    right = [p.label == gold for p, gold in zip(model.predict("topic", FRAME), FRAME["type"], strict=True)]
+    assert evaluate(model, FRAME, tasks=["topic"]).scores.tasks == {"topic": np.mean(right)}
+    with pytest.raises(InputError, match="data is a DataFrame; expected the path"):
+        finetune("all-minilm-l6-v2", FRAME)
+    with pytest.raises(InputError, match='type is "MOON"; expected one of ABBR'):
+        evaluate(model, FRAME.assign(type="MOON"), tasks=["topic"])
 
 
 def test_texts_are_read_without_the_white_space_around_them_as_in_training():

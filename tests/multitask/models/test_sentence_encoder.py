@@ -57,15 +57,9 @@ def test_equals_sentence_transformers(encoder, reference):
     ours = encoder.encode(SENTENCES, normalize=True)
     assert ours.dtype == np.float32
     np.testing.assert_allclose(ours, reference.encode(SENTENCES, normalize_embeddings=True), rtol=0, atol=1e-5)
-
-
-def test_without_normalising(encoder, reference):
-    ours = encoder.encode(SENTENCES[:6])
-    hidden = reference.encode(SENTENCES[:6], output_value="token_embeddings")
-    theirs = [states[: len(encoder.tokenizer.encode([s])[0])].mean(dim=0) for s, states in zip(SENTENCES, hidden)]  # noqa: B905
-    np.testing.assert_allclose(ours, np.stack([vector.numpy() for vector in theirs]), rtol=0, atol=1e-5)
-    lengths = np.linalg.norm(ours, axis=1, keepdims=True)
-    np.testing.assert_allclose(encoder.encode(SENTENCES[:6], normalize=True), ours / lengths, rtol=0, atol=1e-6)
+    raw = encoder.encode(SENTENCES)  # the model scales its embeddings, which is left to the caller here
+    lengths = np.linalg.norm(raw, axis=1, keepdims=True)
+    np.testing.assert_allclose(ours, raw / lengths, rtol=0, atol=1e-6)
     assert abs(lengths - 1).min() > 0.01
 
 
@@ -102,16 +96,6 @@ def test_threads_do_not_matter_and_stay_as_set(tiny_encoder, threads, precision)
     assert torch.get_num_threads() == 3
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(torch.get_num_threads).result() == 3
-
-
-def test_an_error_in_a_thread_is_raised_and_leaves_the_threads_as_set(tiny_encoder, threads):
-    encoder = SentenceEncoder.load(tiny_encoder, device="cpu", precision="fp32")
-    threads(2)
-    encoder.model.layers[0] = torch.nn.Identity()
-    with pytest.raises(TypeError):
-        encoder.encode(SENTENCES, batch_size=2)
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(torch.get_num_threads).result() == 2
 
 
 def test_cut_to_a_length(tiny):
@@ -221,18 +205,14 @@ def int8() -> Callable[[Path], SentenceEncoder]:
 
 
 def test_int8_is_close_and_always_the_same(tiny, tiny_encoder, int8):
-    coarse = int8(tiny_encoder).encode(SENTENCES, normalize=True)
+    encoder, again = int8(tiny_encoder), int8(tiny_encoder)
+    coarse = encoder.encode(SENTENCES, normalize=True)
     cosines = (coarse * tiny.encode(SENTENCES, normalize=True)).sum(axis=1)
     assert 1e-5 < (1 - cosines).max() < 0.01
-    np.testing.assert_array_equal(coarse, int8(tiny_encoder).encode(SENTENCES, normalize=True))
-
-
-def test_int8_has_an_identity_of_its_own(tiny, tiny_encoder, int8):
-    found = int8(tiny_encoder)
-    assert found.runtime.describe() == {"device": "cpu", "precision": f"int8 and {start('cpu', 'auto').precision}"}
-    assert found.identity == int8(tiny_encoder).identity
-    coarse = SentenceEncoder.load(tiny_encoder, device="cpu", precision="bf16")
-    assert len({found.identity, coarse.identity, tiny.identity}) == 3
+    np.testing.assert_array_equal(coarse, again.encode(SENTENCES, normalize=True))
+    assert encoder.runtime.describe() == {"device": "cpu", "precision": f"int8 and {start('cpu', 'auto').precision}"}
+    bf16 = SentenceEncoder.load(tiny_encoder, device="cpu", precision="bf16")
+    assert encoder.identity == again.identity not in (bf16.identity, tiny.identity)
 
 
 @pytest.mark.parametrize(

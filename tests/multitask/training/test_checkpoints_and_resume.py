@@ -1,28 +1,30 @@
-"""Best checkpoints are kept, and a run that is cut short anywhere ends as if it had not been."""
+"""Best checkpoints are kept; a run that is cut short anywhere ends as if it had not been; nothing bad is saved."""
 
+import errno
 import json
+import logging
 import math
 import os
 import signal
 import threading
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from multitask.runtime.errors import Interrupted
-from multitask.training import checkpoints_and_resume, loop
+from benchmarks.reliability.faulty_files import Fault, FaultyFiles
+from multitask.runtime.errors import Interrupted, TrainingError
+from multitask.training import checkpoints_and_resume
+from multitask.training.config import OptimizerConfig
 from multitask.training.loop import LoopConfig, train
 from tests.multitask.training.toy import (
     CONFIG,
     CPU,
     EPOCHS,
     NEVER,
-    OPTIMIZER,
     SCRIPT,
     Cut,
     Problem,
@@ -44,19 +46,13 @@ def test_best_checkpoints_are_kept_and_others_removed(tmp_path):
 
     problem = run(tmp_path, Problem(SCRIPT), step=step, save_every=-1)
     expected = {"overall": "step-0000007", "left": "step-0000016"}
-    assert json.loads((tmp_path / "best.json").read_text()) == expected
-    assert list(json.loads((tmp_path / "best.json").read_text())) == ["overall", "left"]
+    best = json.loads((tmp_path / "best.json").read_text())
+    assert list(best.items()) == list(expected.items())
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == set(expected.values())
     assert folders[3] == {"step-0000003"}
     assert folders[7] == folders[11] == {"step-0000003", "step-0000007"}
     saved = load_file(tmp_path / "checkpoints" / "step-0000016" / "module.safetensors")
     assert all(torch.equal(saved[name], tensor) for name, tensor in problem.module.state_dict().items())
-
-
-def test_without_scores_the_last_model_is_kept(tmp_path):
-    run(tmp_path, Problem([{}] * EPOCHS))
-    assert json.loads((tmp_path / "best.json").read_text()) == {"last": "step-0000016"}
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-0000016"]
 
 
 @pytest.mark.parametrize(
@@ -65,11 +61,12 @@ def test_without_scores_the_last_model_is_kept(tmp_path):
         ([math.nan] * 4, "step-0000003"),  # a model is always kept
         ([math.nan, -5.0, math.nan, -6.0], "step-0000007"),
         ([1.0, math.nan, 2.0, math.nan], "step-0000011"),
+        (None, "step-0000016"),  # without scores the last model is kept
     ],
 )
 def test_an_undefined_score_is_worse_than_any(tmp_path, scores, kept):
-    run(tmp_path, Problem([{"overall": score} for score in scores]), save_every=-1)
-    assert json.loads((tmp_path / "best.json").read_text()) == {"overall": kept}
+    run(tmp_path, Problem([{}] * EPOCHS if scores is None else [{"overall": s} for s in scores]), save_every=-1)
+    assert json.loads((tmp_path / "best.json").read_text()) == {"last" if scores is None else "overall": kept}
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [kept]
 
 
@@ -84,24 +81,28 @@ def whole(tmp_path_factory) -> tuple[dict, list[Tensor]]:
     return result(folder), parameters(problem)
 
 
-def assert_resumed_like(whole, folder: Path, save_every=NEVER) -> None:
+def assert_resumed_like(whole, folder: Path) -> None:
     problem = Problem()
     with torch.no_grad():
         for parameter in problem.module.parameters():
             parameter.add_(1)  # neither weights nor generator at the start may change a resumed run
     torch.manual_seed(99)
     problem.backward = partial(backward, problem)
-    train(problem, CONFIG, folder, CPU, save_every)
+    train(problem, CONFIG, folder, CPU, NEVER)
     expected, weights = whole
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(parameters(problem), weights, strict=True))
     assert result(folder) == expected
 
 
-@pytest.mark.parametrize("at", [1, 3, 6, 7, 12, 15])
+def step_of_state(folder: Path) -> int:
+    return json.loads(torch.load(folder / "state" / "state.pt", weights_only=True)["progress"])["step"]
+
+
+@pytest.mark.parametrize("at", [1, 6, 7, 15])
 def test_resumed_after_a_step(tmp_path, whole, at):
     with pytest.raises(Cut):
         run(tmp_path, step=cut_before(at), save_every=-1)
-    assert json.loads(torch.load(tmp_path / "state" / "state.pt")["progress"])["step"] == at
+    assert step_of_state(tmp_path) == at
     assert_resumed_like(whole, tmp_path)
 
 
@@ -115,47 +116,7 @@ def test_resumed_again_and_again(tmp_path, whole):
     assert_resumed_like(whole, tmp_path)
 
 
-@pytest.mark.parametrize("at", [1, 5, 9, 14])
-def test_resumed_from_an_older_state(tmp_path, whole, at, monkeypatch):
-    ticks = iter(range(10**6))  # a clock that advances by a second at every reading
-    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
-    with pytest.raises(Cut):
-        run(tmp_path, step=cut_before(at), save_every=3)
-    if (tmp_path / "state").exists():
-        saved = json.loads(torch.load(tmp_path / "state" / "state.pt")["progress"])["step"]
-        assert at - 5 < saved <= at
-    else:
-        torch.manual_seed(7)
-        with pytest.raises(Cut):  # without a state a run begins again, with its stage's seed
-            run(tmp_path, step=cut_before(12), save_every=-1)
-    assert_resumed_like(whole, tmp_path, save_every=3)
-
-
-@pytest.mark.parametrize("evaluation", [0, EPOCHS - 1])
-@pytest.mark.parametrize("where", ["evaluate", "save", "on_evaluation"])
-def test_resumed_after_a_cut_around_an_evaluation(tmp_path, whole, evaluation, where, monkeypatch):
-    counts = []
-
-    def failing(*arguments):
-        counts.append(arguments)
-        if len(counts) > evaluation:
-            raise Cut
-        return original(*arguments) if original else None
-
-    if where == "on_evaluation":
-        original = None
-        with pytest.raises(Cut):
-            run(tmp_path, save_every=-1, on_evaluation=failing)
-    else:
-        original = getattr(Problem, where)
-        with monkeypatch.context() as patch:
-            patch.setattr(Problem, where, lambda self, *arguments: failing(self, *arguments))
-            with pytest.raises(Cut):
-                run(tmp_path, save_every=-1)
-    assert_resumed_like(whole, tmp_path)
-
-
-def test_lines_from_after_the_saved_state_go_when_it_is_taken_up(tmp_path):
+def test_resumed_from_an_older_state_without_the_lines_after_it(tmp_path, whole):
     with pytest.raises(Cut):
         run(tmp_path, step=cut_before(5), save_every=-1)
     with pytest.raises(Cut):
@@ -164,32 +125,29 @@ def test_lines_from_after_the_saved_state_go_when_it_is_taken_up(tmp_path):
     with pytest.raises(Cut):
         run(tmp_path, step=cut_before(0))
     assert [line["step"] for line in history(tmp_path)] == [3]
-
-
-def test_resumed_after_a_cut_at_the_very_end(tmp_path, whole, monkeypatch):
-    def failing(*_):
-        raise Cut
-
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoints_and_resume, "write_json", failing)
-        with pytest.raises(Cut):
-            run(tmp_path, save_every=-1)
     assert_resumed_like(whole, tmp_path)
 
 
-@pytest.mark.parametrize("at", [4, 10])
-def test_patience_survives_a_cut(tmp_path, at):
-    config = LoopConfig(EPOCHS, OPTIMIZER, patience=1)
-    run(tmp_path / "whole", Problem(SCRIPT), config)
-    with pytest.raises(Cut):
-        run(tmp_path / "cut", Problem(SCRIPT), config, cut_before(at), save_every=-1)
-    problem = Problem(SCRIPT)
-    problem.calls = at  # the script depends on the number of calls
-    run(tmp_path / "cut", problem, config)
-    assert result(tmp_path / "cut") == result(tmp_path / "whole")
+@pytest.mark.parametrize("evaluation", [0, EPOCHS - 1])
+@pytest.mark.parametrize("where", ["evaluate", "save", "on_evaluation", "write_json"])
+def test_resumed_after_a_cut_around_an_evaluation(tmp_path, whole, evaluation, where, monkeypatch):
+    counts = []
 
+    def failing(original, *arguments):
+        counts.append(arguments)
+        if len(counts) > (0 if where == "write_json" else evaluation):  # best.json is written once, at the very end
+            raise Cut
+        return original(*arguments)
 
-# Signals.
+    calls = {"on_evaluation": partial(failing, print)} if where == "on_evaluation" else {}
+    with monkeypatch.context() as patch:
+        if not calls:
+            owner = checkpoints_and_resume if where == "write_json" else Problem
+            original = getattr(owner, where)
+            patch.setattr(owner, where, lambda *arguments: failing(original, *arguments))
+        with pytest.raises(Cut):
+            run(tmp_path, save_every=-1, **calls)
+    assert_resumed_like(whole, tmp_path)
 
 
 @pytest.mark.parametrize(("number", "at"), [(signal.SIGTERM, 0), (signal.SIGINT, 6), (signal.SIGTERM, 15)])
@@ -205,7 +163,7 @@ def test_a_signal_saves_the_state_and_the_run_resumes(tmp_path, whole, number, a
         run(tmp_path, step=step)
     assert caught.value.signal_number == number
     assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == handlers
-    assert json.loads(torch.load(tmp_path / "state" / "state.pt")["progress"])["step"] == at + 1
+    assert step_of_state(tmp_path) == at + 1
     assert_resumed_like(whole, tmp_path)
 
 
@@ -214,3 +172,56 @@ def test_trains_outside_the_main_thread(tmp_path, whole):
     thread.start()
     thread.join()
     assert result(tmp_path) == whole[0]
+
+
+# What is bad is not kept, and not read.
+
+
+class OneStep(Problem):
+    """Its only epoch is one step, so that no later loss can show what the step did to the weights."""
+
+    def plan(self, epoch):
+        return super().plan(epoch)[:1]
+
+
+@pytest.mark.parametrize("evaluate_every", [None, 1, 99])
+@pytest.mark.parametrize("save_every", [NEVER, -1])
+def test_a_last_step_that_spoils_the_weights_keeps_nothing(tmp_path, evaluate_every, save_every):
+    exploding = OptimizerConfig(learning_rate=1e300, weight_decay=1e300)
+    with pytest.raises(TrainingError, match=r"step 1: the weights encoder\.0\.weight are NaN or infinite"):
+        run(tmp_path, OneStep(), LoopConfig(1, exploding, evaluate_every=evaluate_every), save_every=save_every)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def flipped(place: float):
+    return lambda content: bytes(byte ^ (i == int(place * (len(content) - 1))) for i, byte in enumerate(content))
+
+
+@pytest.mark.parametrize("damage", [flipped(0), flipped(0.6), flipped(1), *(lambda x, n=n: x[:n] for n in (0, 1000))])
+def test_a_damaged_state_is_put_aside_and_computed_again(tmp_path, whole, damage, caplog):
+    with pytest.raises(Cut):
+        run(tmp_path, step=cut_before(9), save_every=-1)
+    path = tmp_path / "state" / "state.pt"
+    path.write_bytes(content := damage(path.read_bytes()))
+    caplog.set_level(logging.WARNING)
+    run(tmp_path)
+    assert "state.pt: damaged; put aside as damaged-state.pt, and training begins again" in caplog.text
+    aside = path.with_name("damaged-state.pt")
+    assert aside.read_bytes() == content
+    aside.unlink()
+    assert result(tmp_path) == whole[0]
+
+
+def test_a_disk_that_fails_while_a_state_is_written_is_named(tmp_path, monkeypatch):
+    """torch fails again when it ends the file, with an error of its own."""
+    layer = FaultyFiles(tmp_path, Fault(errno.EIO, ("write",), lasting=False), 0)
+    save = torch.save
+
+    def failing(state, file):
+        with layer.installed(), open(file.name, "wb") as faulty:  # noqa: PTH123
+            save(state, faulty)
+
+    monkeypatch.setattr(torch, "save", failing)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        run(tmp_path, save_every=-1)
+    assert caught.value.filename == str(tmp_path / "state" / "state.pt")

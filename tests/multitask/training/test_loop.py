@@ -8,10 +8,23 @@ import pytest
 import torch
 from torch import Tensor
 
+from minbert.errors import InputError
 from multitask.training.config import OptimizerConfig
-from multitask.training.loop import LoopConfig
+from multitask.training.loop import MOST_SCHEDULED_EPOCHS, LoopConfig
 from multitask.training.trainable import Batch
-from tests.multitask.training.toy import EPOCHS, OPTIMIZER, SCRIPT, SOURCES, Problem, history, parameters, run, steps_of
+from tests.multitask.training.toy import (
+    EPOCHS,
+    OPTIMIZER,
+    SCRIPT,
+    SOURCES,
+    Cut,
+    Problem,
+    cut_before,
+    history,
+    parameters,
+    run,
+    steps_of,
+)
 
 
 def by_hand(config: OptimizerConfig) -> tuple[Problem, list[dict[str, float]]]:
@@ -130,3 +143,31 @@ def test_patience(tmp_path, patience, evaluations):
     run(tmp_path, Problem(SCRIPT), LoopConfig(EPOCHS, OPTIMIZER, patience))
     assert len(history(tmp_path)) == evaluations
     assert json.loads((tmp_path / "best.json").read_text())["overall"] == "step-0000007"
+
+
+class Counted(Problem):
+    """Counts the epochs that are planned."""
+
+    planned = 0
+
+    def plan(self, epoch):
+        self.planned = max(self.planned, epoch + 1)
+        return super().plan(0)
+
+
+@pytest.mark.parametrize("evaluate_every", [None, 2])
+def test_epochs_are_planned_when_their_first_step_comes(tmp_path, evaluate_every):
+    config = LoopConfig(10**12, OptimizerConfig(0.03), evaluate_every=evaluate_every)
+    with pytest.raises(Cut):
+        run(tmp_path, problem := Counted(), config, step=cut_before(4), save_every=-1)
+    assert problem.planned == 2
+    with pytest.raises(Cut):  # and likewise when it goes on
+        run(tmp_path, problem := Counted(), config, step=cut_before(4))
+    assert problem.planned <= 3
+
+
+def test_a_schedule_that_plans_all_epochs_bounds_them():
+    for optimizer in (OptimizerConfig(schedule="linear"), OptimizerConfig(warmup=0.1)):
+        LoopConfig(MOST_SCHEDULED_EPOCHS, optimizer)
+        with pytest.raises(InputError, match="epochs is 99999999; expected at most 10000 with"):
+            LoopConfig(99_999_999, optimizer)

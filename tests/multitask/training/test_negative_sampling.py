@@ -1,13 +1,11 @@
 """Which sentences of a batch are negatives: against brute force, and in a training step."""
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from multitask.objectives.config import ObjectiveConfig
 from multitask.training.config import NegativesConfig
 from multitask.training.contrastive_source import excluded_negatives
 
@@ -69,15 +67,3 @@ def test_all_others_change_nothing() -> None:
     anchors, positives, known = batch(4, 0)
     assert excluded_negatives(anchors, positives, np.arange(4), None, NegativesConfig()) is None
     assert excluded_negatives(anchors, positives, np.arange(4), known, NegativesConfig()) is known
-
-
-@pytest.mark.parametrize("way", ["random", "hardest"])
-def test_infonce_over_kept_negatives_is_a_cross_entropy_over_them(way: str) -> None:
-    anchors, positives, _ = batch(9, 5)
-    config = NegativesConfig(way, negatives_kept=3)  # type: ignore[arg-type]
-    excluded = excluded_negatives(anchors, positives, np.arange(9), None, config)
-    loss = ObjectiveConfig("infonce").build()(anchors, positives, None, None, excluded, None)
-    logits = torch.nn.functional.cosine_similarity(anchors[:, None], positives[None], dim=2) / 0.05
-    kept = ~torch.as_tensor(excluded)
-    expected = torch.stack([torch.logsumexp(logits[i][kept[i]], 0) - logits[i, i] for i in range(9)]).mean()
-    torch.testing.assert_close(loss, expected)

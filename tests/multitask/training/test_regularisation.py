@@ -142,17 +142,6 @@ def test_the_gradient_flows_through_both_outputs() -> None:
         assert gradient[place].item() == pytest.approx((above - below) / 2e-5, rel=1e-5)
 
 
-def test_zero_weight_gives_the_same_bits_as_none() -> None:
-    toy = Toy(dropout=0.4)
-    torch.manual_seed(8)
-    plain = toy.losses()
-    torch.manual_seed(8)
-    found = build(toy, weight=0.0)(toy.losses)
-    assert all(torch.equal(found.terms[name], term) for name, term in plain.terms.items())
-    assert all(map(torch.equal, toy.gradients(found), toy.gradients(plain)))
-    assert not toy.words._forward_hooks
-
-
 def test_the_loss_is_the_mean_of_two_passes_and_half_the_symmetric_divergence() -> None:
     toy, passes = Toy(dropout=0.4), []
 
@@ -168,12 +157,3 @@ def test_the_loss_is_the_mean_of_two_passes_and_half_the_symmetric_divergence() 
         assert apart > 1e-3
         assert found.watched[f"{name} r_drop"].item() == pytest.approx(apart, rel=1e-9)
         assert term.item() == pytest.approx(mean + 0.7 * apart, rel=1e-9)
-
-
-def test_nothing_is_added_where_both_passes_agree() -> None:
-    toy = Toy()
-    plain, found = toy.losses(), RDrop(3.0, TASKS)(toy.losses)
-    assert all(torch.equal(found.terms[name], term) for name, term in plain.terms.items())
-    assert all(value == 0 for value in found.watched.values())
-    for ours, theirs in zip(toy.gradients(found), toy.gradients(plain), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
