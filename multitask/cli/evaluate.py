@@ -7,7 +7,7 @@ from minbert.errors import InputError
 from minbert.files import write_json
 from multitask.cli.commands import Evaluate
 from multitask.data.contamination import TrainedOn
-from multitask.data.labelled_data import LabelledData
+from multitask.data.examples import LabelledData
 from multitask.data.tables import Source
 from multitask.data.text_lines import suffixes
 from multitask.evaluation.calibration_and_errors import class_table, write_details

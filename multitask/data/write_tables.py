@@ -8,7 +8,6 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +20,7 @@ from multitask.data.tables import SEPARATORS, Row
 from multitask.data.text_lines import suffixes
 
 STANDARD_OUTPUT = Path("-")
+JSON_LINES = (".jsonl", ".jsonlines")
 
 WriteRows = Callable[[Sequence[Row]], None]
 """Adds rows to a table. Raises InputError if its format cannot hold a row."""
@@ -43,8 +43,7 @@ def table_writer(
         InputError: the name has no known format, or the format cannot hold a row.
     """
     if path == STANDARD_OUTPUT:
-        text_form = ".jsonl" if form == ".parquet" else form
-        yield TEXT_FORMATS.get(text_form, TEXT_FORMATS[".tsv"])(sys.stdout, columns)
+        yield _text_writer(sys.stdout, ".jsonl" if form == ".parquet" else form, columns)
         sys.stdout.flush()
         return
     check_output(path)
@@ -56,24 +55,26 @@ def table_writer(
             return
         opener: Any = gzip.open if compression else Path.open
         with io.TextIOWrapper(opener(temporary, "wb"), "utf-8", newline="") as file:
-            yield TEXT_FORMATS[suffix](file, columns)
+            yield _text_writer(file, suffix, columns)
 
 
 def check_output(path: Path) -> None:
     """Raise InputError unless a table can be written under this name."""
     suffix, compression = suffixes(path)
-    if path != STANDARD_OUTPUT and suffix not in TEXT_FORMATS and (suffix != ".parquet" or compression):
+    is_known = suffix in (*SEPARATORS, *JSON_LINES) or (suffix == ".parquet" and not compression)
+    if path != STANDARD_OUTPUT and not is_known:
         raise InputError(f"{path}: unknown format; expected a name that ends in .csv, .tsv, .jsonl or .parquet")
 
 
-def _delimited(separator: str, file: IO[str], columns: Sequence[str]) -> WriteRows:
-    writer = csv.DictWriter(file, columns, delimiter=separator, lineterminator="\n")
+def _text_writer(file: IO[str], form: str, columns: Sequence[str]) -> WriteRows:
+    if form in JSON_LINES:
+        return lambda rows: file.writelines(_json(row) + "\n" for row in rows)
+    writer = csv.DictWriter(file, columns, delimiter=SEPARATORS.get(form, "\t"), lineterminator="\n")
     writer.writeheader()
 
     def write(rows: Sequence[Row]) -> None:
         _refuse_new_columns(rows, columns)
-        for row in rows:
-            writer.writerow({name: _cell(name, value) for name, value in row.items()})
+        writer.writerows({name: _cell(name, value) for name, value in row.items()} for row in rows)
 
     return write
 
@@ -83,10 +84,6 @@ def _cell(column: str, value: Any) -> Any:
     if isinstance(value, tuple):
         return "|".join(map(str, value))
     return _json(value, column) if isinstance(value, list | dict | bool) else value
-
-
-def _json_lines(file: IO[str], _: Sequence[str]) -> WriteRows:
-    return lambda rows: file.writelines(_json(row) + "\n" for row in rows)
 
 
 def _json(value: Any, column: str = "") -> str:
@@ -103,14 +100,6 @@ def _finite(value: Any, column: str) -> Any:
     if isinstance(value, float) and math.isinf(value):
         raise InputError(f"{column} is {'-' * (value < 0)}Infinity, which JSON cannot hold; write csv or parquet")
     return None if isinstance(value, float) and math.isnan(value) else value
-
-
-TEXT_FORMATS: dict[str, Callable[[IO[str], Sequence[str]], WriteRows]] = {
-    **{suffix: partial(_delimited, separator) for suffix, separator in SEPARATORS.items()},
-    ".jsonl": _json_lines,
-    ".jsonlines": _json_lines,
-}
-"""Writers of text by suffix."""
 
 
 @contextmanager

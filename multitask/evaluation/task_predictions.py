@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from minbert.files import write_text
-from multitask.data.examples import Examples
-from multitask.data.labelled_data import LabelledData
+from multitask.data.examples import Examples, LabelledData
 from multitask.models.multitask_model import MultitaskModel, outputs
 from multitask.models.predictions import interpret
 from multitask.runtime.device import Runtime

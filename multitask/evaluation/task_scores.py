@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from minbert.files import atomic_file, write_json
 from multitask.data.contamination import TrainedOn
-from multitask.data.examples import Examples
-from multitask.data.labelled_data import LabelledData
+from multitask.data.examples import Examples, LabelledData
 from multitask.data.read_tables import FRAME, table_of
 from multitask.evaluation.task_predictions import Estimates, estimate, tokenised
 from multitask.evaluation.training_overlap import ScoresWithOverlap

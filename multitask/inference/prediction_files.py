@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from multitask.data.labelled_data import LabelledData
+from multitask.data.examples import LabelledData
 from multitask.evaluation.task_predictions import estimate, load_split, write_predictions
 from multitask.models.multitask_model import load_model
 from multitask.runs.artefact import locate_model

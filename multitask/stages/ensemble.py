@@ -19,8 +19,7 @@ from torch import Tensor
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
 from multitask.data.contamination import TrainedOn
-from multitask.data.examples import Examples
-from multitask.data.labelled_data import LabelledData
+from multitask.data.examples import Examples, LabelledData
 from multitask.evaluation.task_predictions import Estimates, estimate, located, tokenised, tune, write_predictions
 from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, labels_of, score
 from multitask.models.multitask_model import MultitaskModel

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from multitask.data.contamination import Hashes, hash_sentences
-from multitask.data.labelled_data import LabelledData
+from multitask.data.examples import LabelledData
 from multitask.data.shuffle_and_batch import batches_of_similar_length, drawn_rows, rows_from
 from multitask.evaluation.task_predictions import estimate, tokenised, tune
 from multitask.evaluation.task_scores import score

@@ -15,8 +15,7 @@ from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from multitask.data.contamination import Hashes
-from multitask.data.examples import Rows
-from multitask.data.labelled_data import LabelledData
+from multitask.data.examples import LabelledData, Rows
 from multitask.evaluation.embedding_geometry import DIGITS, alignment_of_positives, uniformity_in_chunks
 from multitask.evaluation.gradient_probe import probe
 from multitask.evaluation.sts_scores import unit_vectors

@@ -26,8 +26,7 @@ from minbert.files import atomic_file, read_json, write_json
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, without_units
 from multitask.data.contamination import TrainedOn, hash_sentences
-from multitask.data.examples import Examples
-from multitask.data.labelled_data import LabelledData
+from multitask.data.examples import Examples, LabelledData
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.evaluation.task_predictions import load_split
 from multitask.evaluation.text_tables import pruning_table

@@ -152,7 +152,7 @@ def rows_by_label(labels: NDArray[np.float32], classes: int) -> NDArray[np.int64
 
 @dataclass(frozen=True, kw_only=True)
 class Classification(Labelled):
-    """A sentence belongs to one of several classes: cross-entropy loss."""
+    """A sentence belongs to one of several classes: cross-entropy loss. Two classes of pairs share one logit."""
 
     kind: ClassVar[str] = "classification"
 
@@ -169,14 +169,19 @@ class Classification(Labelled):
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         weight = None if self.class_weights is None else outputs.new_tensor(self.class_weights)
-        return F.cross_entropy(outputs, labels.long(), weight)
+        if not self.log_odds:
+            return F.cross_entropy(outputs, labels.long(), weight)
+        if weight is None:
+            return F.binary_cross_entropy_with_logits(outputs, labels)
+        weight = weight[labels.long()]
+        return F.binary_cross_entropy_with_logits(outputs, labels, weight, reduction="sum") / weight.sum()
 
     def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
-        return estimates.argmax(axis=1)
+        return (estimates > 0.5).astype(int) if self.log_odds else estimates.argmax(axis=1)
 
     def probabilities(self, estimates: NDArray[np.float64]) -> NDArray[np.float64]:
         """The probability of every class, [rows, classes]."""
-        return estimates
+        return np.stack([1 - estimates, estimates], axis=1) if self.log_odds else estimates
 
     def metrics(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> dict[str, Any]:
         return classification_metrics(self.decide(estimates), labels.astype(int), len(self.labels))
@@ -184,23 +189,9 @@ class Classification(Labelled):
 
 @dataclass(frozen=True, kw_only=True)
 class PairClassification(Classification):
-    """A pair belongs to one of several classes: cross-entropy loss. Two classes have one logit between them."""
+    """A pair belongs to one of several classes."""
 
     kind: ClassVar[str] = "pair_classification"
-
-    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        if not self.log_odds:
-            return super().loss(outputs, labels)
-        if self.class_weights is None:
-            return F.binary_cross_entropy_with_logits(outputs, labels)
-        weight = outputs.new_tensor(self.class_weights)[labels.long()]
-        return F.binary_cross_entropy_with_logits(outputs, labels, weight, reduction="sum") / weight.sum()
-
-    def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
-        return (estimates > 0.5).astype(int) if self.log_odds else super().decide(estimates)
-
-    def probabilities(self, estimates: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.stack([1 - estimates, estimates], axis=1) if self.log_odds else estimates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -332,7 +323,7 @@ class Regression(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class PairRegression(Regression):
-    """A pair has a number: squared error loss of its share of the range, Pearson correlation."""
+    """A pair has a number."""
 
     kind: ClassVar[str] = "pair_regression"
 

@@ -131,13 +131,9 @@ def _strata(labels: NDArray[np.float32], numbers: bool) -> Rows:
 def read_examples(task: Task, source: Source, labelled: bool, on_problem: OnProblem = refuse) -> Examples:
     """Read a file or data set as rows of a task.
 
-    Columns are found by name, so the unnamed index columns of the course's files do not matter.
-
-    Args:
-        task: its columns and legal labels.
-        source: the file or data set.
-        labelled: whether to read labels. Without them, no row is ever left out.
-        on_problem: called with the problem of each bad row, which is then left out; the default raises the first.
+    Columns are found by name, so the unnamed index columns of the course's files do not matter. Without labels, no row
+    is left out. `on_problem` is called with the problem of each bad row, which is then left out; by default the first
+    one is raised.
 
     Raises:
         InputError: the file is missing, empty or not UTF-8, lacks a column, or has no usable row. With the default

@@ -15,8 +15,7 @@ import torch
 from minbert.config import BertConfig
 from minbert.model import BertModel, Layer
 from minbert.remove_heads_and_neurons import Units, masked
-from multitask.data.examples import Rows
-from multitask.data.labelled_data import LabelledData
+from multitask.data.examples import LabelledData, Rows
 from multitask.models.pooling import PoolingMethod
 from multitask.objectives import alignment, uniformity, unit
 from multitask.runtime.device import Runtime

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
 from minbert.tokenizer import Ids
-from multitask.data.examples import Rows
-from multitask.data.labelled_data import LabelledData
+from multitask.data.examples import LabelledData, Rows
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.runtime import distributed

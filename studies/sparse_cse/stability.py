@@ -20,8 +20,7 @@ from scipy.stats import spearmanr
 
 from minbert.errors import InputError
 from minbert.remove_heads_and_neurons import Units
-from multitask.data.examples import Rows
-from multitask.data.labelled_data import LabelledData
+from multitask.data.examples import LabelledData, Rows
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.evaluation.statistics import Values
 from multitask.runs.artefact import Weights

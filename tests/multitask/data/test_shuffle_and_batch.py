@@ -25,17 +25,10 @@ def stream(size, take, epochs, seed):
 def test_epochs_run_through_fresh_permutations(size, take, seed):
     epochs = -(-3 * size // take)
     rows = stream(size, take, epochs, seed)
+    np.testing.assert_array_equal(rows, stream(size, take, epochs, seed))
     assert len(rows) == epochs * take
     for start in range(0, len(rows) - size + 1, size):
         assert sorted(rows[start : start + size]) == list(range(size))
-
-
-@given(SIZES, SIZES, SEEDS, st.integers(0, 9))
-def test_an_epoch_depends_on_its_arguments_only(size, take, seed, epoch):
-    np.random.seed(0)  # noqa: NPY002 - the global generator must have no influence
-    first = epoch_rows(size, take, epoch, *seed)
-    np.random.seed(1)  # noqa: NPY002
-    np.testing.assert_array_equal(first, epoch_rows(size, take, epoch, *seed))
 
 
 @given(SIZES, st.lists(st.integers(0, 50), min_size=1, max_size=6), SEEDS)

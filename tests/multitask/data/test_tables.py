@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -143,34 +144,36 @@ def test_a_sentence_may_be_long_but_a_line_of_more_than_16_mib_is_refused(tmp_pa
         rows_of(write(tmp_path, b"text\n" + b"a" * (MOST_BYTES + 1) + b"\n"))
 
 
-def test_quotes_may_be_ordinary_characters(tmp_path):
-    path = write(tmp_path, 'text\tlabel\n"a\t1\nb" c"\t2\n')
-    assert [row["text"] for _, row in rows_of(path, separator="\t", quotes=False)] == ['"a', 'b" c"']
-
-
-def test_a_separator_is_for_delimited_text_only(tmp_path):
-    csv_file = write(tmp_path, "text;label\na, b;1\n")
-    json_file = write(tmp_path, '{"text": "a; b", "label": 1}\n', "data.jsonl")
-    assert rows_of(csv_file, separator=";") == [(2, {"text": "a, b", "label": "1"})]
-    assert rows_of(json_file, separator=";") == [(1, {"text": "a; b", "label": 1})]
-    assert rows_of(write(tmp_path, "a|b\n1|2\n", "data.txt"), separator="|") == [(2, {"a": "1", "b": "2"})]
+@pytest.mark.parametrize(
+    ("name", "content", "dialect", "rows"),
+    [
+        ("x.tsv", 'text\tlabel\n"a\t1\nb" c"\t2\n', {"quotes": False}, ['2 "a 1', '3 b" c" 2']),
+        ("x.csv", "text;label\na, b;1\n", {"separator": ";"}, ["2 a, b 1"]),
+        ("x.jsonl", '{"text": "a; b", "label": 1}\n', {"separator": ";"}, ["1 a; b 1"]),
+        ("x.jsonl", '\n{"text": "a"}\n\n{"label": 1}\n', {}, ["2 a", "4 1"]),
+        ("x.txt", "a|b\n1|2\n", {"separator": "|"}, ["2 1 2"]),
+        ("x.txt", " a,b \r\n\nc\u2028d", {}, ["1 a,b", "2 ", "3 c\u2028d"]),
+        *(
+            ("x.csv", "text;label\nZürich – ja;1,5\n".encode(encoding), {"separator": ";", "encoding": encoding}, None)
+            for encoding in ("cp1252", "utf-16", "utf-16-le", "utf-8-sig")
+        ),
+    ],
+)
+def test_dialects_and_formats(tmp_path, name, content, dialect, rows):
+    """A file's own dialect comes before that of its task."""
+    source = Source(str(write(tmp_path, content, name)), None, Dialect(**dialect))
+    found = open_table(source, Dialect(separator="x")).rows
+    texts = [f"{number} {' '.join(map(str, row.values()))}" for number, row in found]
+    assert texts == (rows or ["2 Zürich – ja 1,5"])
 
 
 # Other formats.
 
 
-def test_every_line_of_a_text_file_is_a_row(tmp_path):
-    path = write(tmp_path, " a,b \r\n\nc\u2028d".encode(), "data.txt")
-    assert rows_of(path) == [(1, {"text": "a,b"}), (2, {"text": ""}), (3, {"text": "c\u2028d"})]
+BAD_LINES = ["[1]", "{", '{"text": "\\ud800"}', "[" * 100_000, f'{{"label": {"9" * 5000}}}', '{"a": 1, "a": 2}']
 
 
-def test_rows_of_json_lines_may_have_other_columns_than_the_first(tmp_path):
-    table = open_table(Source(str(write(tmp_path, '\n{"text": "a"}\n\n{"label": 1}\n', "x.jsonl"))))
-    assert table.columns == ("text", "label")
-    assert list(table.rows) == [(2, {"text": "a"}), (4, {"label": 1})]
-
-
-@pytest.mark.parametrize("line", ["[1]", "{", '{"text": "\\ud800"}', "[" * 100_000, f'{{"label": {"9" * 5000}}}'])
+@pytest.mark.parametrize("line", BAD_LINES, ids=range(6))
 def test_a_bad_line_of_json_is_left_out_and_named(tmp_path, line):
     path = write(tmp_path, '{"text": "\\ud83d\\ude00"}\n' + line + '\n{"text": "b"}\n', "x.jsonl")
     problems: list[str] = []
@@ -189,22 +192,25 @@ def test_a_parquet_file_in_several_row_groups(tmp_path):
     assert found.place(7) == f"{tmp_path / 'x.parquet'}: row 7"
 
 
-def test_text_of_parquet_that_is_not_utf_8_is_refused(tmp_path):
-    array = pyarrow.Array.from_buffers(pyarrow.string(), 1, pyarrow.array([b"\xff"]).buffers())
-    pyarrow.parquet.write_table(pyarrow.table({"text": array}), tmp_path / "x.parquet")
-    with pytest.raises(InputError, match=r"x\.parquet: damaged"):
-        rows_of(tmp_path / "x.parquet")
-
-
-def test_a_missing_file_a_folder_and_a_dangling_link_are_refused(tmp_path):
+def test_what_cannot_be_read_is_refused(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "link.csv").symlink_to(tmp_path / "nowhere")
-    for name in ("absent.csv", "folder.csv", "link.csv"):
+    (tmp_path / "pipe.csv.gz").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe.parquet")
+    for name in ("absent.csv", "folder.csv", "link.csv", "pipe.csv.gz", "pipe.parquet"):
         for read in (lambda source: open_table(source).rows, Source.fingerprint):
             with pytest.raises(InputError, match=name):
                 list(read(Source(str(tmp_path / name))))
     assert Source(str(tmp_path / "link.csv")).exists()
     assert not Source(str(tmp_path / "absent.csv")).exists()
+    with (tmp_path / "x.csv").open("wb") as file:
+        file.truncate(50 * 10**9)  # a sparse file
+    with pytest.raises(InputError, match=r"x\.csv: 50,000,000,000 bytes; expected at most"):
+        Source(str(tmp_path / "x.csv")).fingerprint()
+    array = pyarrow.Array.from_buffers(pyarrow.string(), 1, pyarrow.array([b"\xff"]).buffers())  # no UTF-8
+    pyarrow.parquet.write_table(pyarrow.table({"text": array}), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match=r"x\.parquet: damaged"):
+        rows_of(tmp_path / "x.parquet")
 
 
 @pytest.mark.parametrize("name", [".csv", ".jsonl", ".parquet"])
@@ -221,29 +227,7 @@ def test_one_file_may_have_all_splits(tmp_path, name):
         list(open_table(Source(str(path), "valid")).rows)
 
 
-@pytest.mark.parametrize(
-    ("header", "problem"),
-    [
-        (" ", "no column text; the header names no columns"),
-        (
-            ",".join(f"c{i}" for i in range(50)),
-            f"no column text; the columns are {', '.join(f'c{i}' for i in range(20))} and 30 more",
-        ),
-    ],
-)
-def test_a_missing_column_lists_those_there_are(tmp_path, header, problem):
-    with pytest.raises(InputError) as caught:
-        open_table(Source(str(write(tmp_path, f"{header}\n")))).require(("text",))
-    assert str(caught.value) == f"{tmp_path / 'data.csv'}: {problem}"
-
-
 # Spreadsheets, and small files that claim much.
-
-
-@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-16-le", "utf-8-sig"])
-def test_other_encodings_are_read_when_they_are_declared(tmp_path, encoding):
-    path = write(tmp_path, "text;label\nZürich – ja;1,5\n".encode(encoding))
-    assert rows_of(path, separator=";", encoding=encoding) == [(2, {"text": "Zürich – ja", "label": "1,5"})]
 
 
 def test_a_workbook_is_read_as_text_with_the_numbers_of_its_rows(tmp_path):
@@ -266,12 +250,6 @@ def test_a_workbook_is_read_as_text_with_the_numbers_of_its_rows(tmp_path):
         open_table(Source(str(write(tmp_path, "text,label\n", "y.xlsx"))))
 
 
-def test_a_source_has_its_own_dialect(tmp_path):
-    path = write(tmp_path, "text;label\na, b;1\n")
-    table = open_table(Source(str(path), None, Dialect(separator=";")), Dialect(separator="|"))
-    assert list(table.rows) == [(2, {"text": "a, b", "label": "1"})]
-
-
 def nested(text: str, rows: int) -> pyarrow.Table:
     return pyarrow.table({"text": ["a"] * rows, "labels": [[{"name": text}]] * rows})
 
@@ -289,23 +267,6 @@ def test_a_compressed_file_of_equal_lines_is_not_read_to_its_end(tmp_path, line,
     path = write(tmp_path, gzip.compress(b"text,label\n" + line * 300_000), "data.csv.gz")
     with pytest.raises(InputError, match=r"data\.csv\.gz: \d+,\d{3} bytes of content, more than 100 times"):
         rows_of(path, on_problem=print)
-
-
-@pytest.mark.parametrize("name", ["x.csv", "x.jsonl", "x.parquet", "x.txt.gz"])
-@pytest.mark.parametrize("kind", ["pipe", "device"])
-def test_pipes_and_devices_are_refused(tmp_path, name, kind):
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / name).symlink_to({"pipe": tmp_path / "pipe", "device": "/dev/zero"}[kind])
-    for read in (lambda source: list(open_table(source).rows), Source.fingerprint):
-        with pytest.raises(InputError, match=f"{name}: not a regular file but a pipe or a device"):
-            read(Source(str(tmp_path / name)))
-
-
-def test_a_table_of_50_gb_is_not_hashed(tmp_path):
-    with (tmp_path / "x.csv").open("wb") as file:
-        file.truncate(50 * 10**9)  # a sparse file
-    with pytest.raises(InputError, match=r"x\.csv: 50,000,000,000 bytes; expected at most"):
-        Source(str(tmp_path / "x.csv")).fingerprint()
 
 
 # Data sets of the hub, saved to disk.
@@ -326,7 +287,7 @@ def saved(tmp_path):
     return tmp_path
 
 
-def test_a_saved_data_set_has_its_splits_and_names_of_classes(saved):
+def test_a_saved_data_set_has_its_splits_and_names_of_classes(saved, monkeypatch):
     table = open_table(Source(f"hf:{saved / 'all'}", "train"))
     assert table.columns == ("text", "type")
     assert [row for _, row in table.rows] == [
@@ -337,12 +298,16 @@ def test_a_saved_data_set_has_its_splits_and_names_of_classes(saved):
     unknown = [row["type"] for _, row in open_table(Source(f"hf:{saved / 'all'}", "validation")).rows]
     assert unknown == [None, "HUM"]  # -1 says that the label is not known
     assert len(list(open_table(Source(f"hf:{saved / 'one'}", "train")).rows)) == 3
+    prints = [Source(f"hf:{saved / 'all'}", split).fingerprint() for split in ("train", "train", "validation")]
+    assert prints[0] == prints[1] != prints[2]
+    (saved / "no-data-set").mkdir()
+    for source in (Source(f"hf:{saved / 'all'}", "dev"), Source(f"hf:{saved / 'no-data-set'}")):
+        with pytest.raises(InputError, match=f"{source.file}.*: (expected a split of train, v|cannot be loaded)"):
+            open_table(source)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(InputError, match="needs the datasets library; install with: pip install"):
+        open_table(Source("hf:trec", "train"))
     assert table.place(2) == f"hf:{saved / 'all'} (train): row 2"
-
-
-def test_fingerprints_of_data_sets_are_those_of_their_content(saved):
-    train, validation = (Source(f"hf:{saved / 'all'}", split).fingerprint() for split in ("train", "validation"))
-    assert train == Source(f"hf:{saved / 'all'}", "train").fingerprint() != validation
 
 
 def test_a_data_set_without_splits_cannot_be_a_training_and_a_development_set(saved):
@@ -354,17 +319,3 @@ def test_a_data_set_without_splits_cannot_be_a_training_and_a_development_set(sa
         f'{declared}train = "hf:one"\ndev = {{ file = "hf:all", split = "validation" }}\n'
     )
     assert load_tasks(saved / "tasks.toml")["t"].source("train").file == f"hf:{saved / 'one'}"
-
-
-def test_a_data_set_that_cannot_be_loaded_is_refused(saved):
-    with pytest.raises(InputError, match=r"all \(dev\): expected a split of train, validation"):
-        open_table(Source(f"hf:{saved / 'all'}", "dev"))
-    (saved / "no-data-set").mkdir()
-    with pytest.raises(InputError, match="no-data-set: cannot be loaded"):
-        open_table(Source(f"hf:{saved / 'no-data-set'}"))
-
-
-def test_without_the_library_a_data_set_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "datasets", None)
-    with pytest.raises(InputError, match="needs the datasets library; install with: pip install"):
-        open_table(Source("hf:trec", "train"))

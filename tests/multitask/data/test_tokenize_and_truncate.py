@@ -10,8 +10,7 @@ import pytest
 from minbert.config import BertConfig
 from minbert.files import write_json
 from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
-from multitask.data.examples import Examples
-from multitask.data.labelled_data import LabelledData
+from multitask.data.examples import Examples, LabelledData
 from multitask.data.tokenize_and_truncate import Tokens, cache_folder, tokenise
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
@@ -47,17 +46,12 @@ def refuse(*_: object) -> None:
 @pytest.mark.parametrize("max_length", [None, 3, 11])
 def test_tokens_equal_direct_encoding_fresh_and_cached(tokenizer, max_length, monkeypatch):
     expected = tokenizer.encode(TEXTS, max_length)
-    assert_rows(tokenise(TEXTS, tokenizer, max_length), expected)
-    monkeypatch.setattr(Tokenizer, "encode_and_count_cut", refuse)
-    assert_rows(tokenise(TEXTS, tokenizer, max_length), expected)
-
-
-def test_joint_tokens_equal_direct_encoding_fresh_and_cached(tokenizer, monkeypatch):
-    ids, types = tokenizer.encode_pairs(TEXTS, SECOND, 20)
-    assert {0, 1} == {int(kind) for row in types for kind in row}
-    assert_rows(tokenise(TEXTS, tokenizer, 20, SECOND), ids, types)
-    monkeypatch.setattr(Tokenizer, "encode_and_count_cut", refuse)
-    assert_rows(tokenise(TEXTS, tokenizer, 20, SECOND), ids, types)
+    ids, types = tokenizer.encode_pairs(TEXTS, SECOND, max_length)
+    assert {0, 1} == {int(kind) for row in types for kind in row} or max_length == 3
+    for _ in range(2):
+        assert_rows(tokenise(TEXTS, tokenizer, max_length), expected)
+        assert_rows(tokenise(TEXTS, tokenizer, max_length, SECOND), ids, types)
+        monkeypatch.setattr(Tokenizer, "encode_and_count_cut", refuse)
 
 
 def test_the_key_covers_texts_length_tokenizer_and_jointness(tokenizer, tiny_encoder, tmp_path):
@@ -139,8 +133,3 @@ def test_cut_texts_are_counted_and_said_once(tokenizer, max_length, caplog):
     LabelledData.tokenised(examples, tokenizer, max_length, joint=False)
     cut += sum(int(length) > limit for length in tokenizer.lengths(SECOND))
     assert caplog.messages == [f"data.csv: cut {cut} of 8 texts to {limit} tokens (--max-length)"]
-
-
-def test_lengths_are_those_of_texts_that_are_not_cut(tokenizer):
-    lengths = tokenizer.lengths(["time " * 500, "time", ""])
-    assert lengths.tolist() == [502, 3, 2]  # with [CLS] and [SEP]

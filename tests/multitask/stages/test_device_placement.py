@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from minbert import BertModel, attention, load_tokenizer
 from minbert.remove_heads_and_neurons import Units
-from multitask.data.labelled_data import LabelledData
+from multitask.data.examples import LabelledData
 from multitask.models.config import HeadsConfig
 from multitask.objectives import OBJECTIVES, build_objective
 from multitask.runtime.device import Runtime

@@ -18,7 +18,7 @@ from minbert.files import sha256_of_file
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
-from multitask.data.labelled_data import LabelledData
+from multitask.data.examples import LabelledData
 from multitask.evaluation.gradient_probe import probe
 from multitask.evaluation.task_scores import labels_of
 from multitask.models.model_folder import resolve_pooling

@@ -143,6 +143,7 @@ def test_sources(tmp_path):
         *('name = "other"', 'weight = "1"', "weight = true", "weight = nan", "weight = inf", "id = 3", "quotes = 1"),
         *("labels = [[1], [2]]", 'labels = ["a", " "]', "labels = [1, nan]", 'class_weights = "balance"'),
         *("temperature = 0.0", 'metric = ["accuracy"]', 'separator = ""', "separator = '\"'", "dev = 3"),
+        *('encoding = "latin9000"', 'decimal = ";"', 'aliases = { a = " " }'),
         *('dev.splits = "b"', "dev.file = 1", 'dev = "a\\u0000b"', "weight = 2024-01-01", "dev_share = 1.0"),
     ],
 )
@@ -229,9 +230,3 @@ def test_a_file_has_its_format_once_and_a_byte_order_mark_is_no_content(tmp_path
     for table, problem in (('"train.csv"]\nseperator = ";"', "seperator"), ('"tran.csv"]', "no task reads this file")):
         with pytest.raises(InputError, match=rf"tasks\.toml: files\.tra.+csv: {problem}"):
             load_tasks(declare(tmp_path, f"{TOPIC}[files.{table}\n"))
-
-
-@pytest.mark.parametrize("field", ['encoding = "latin9000"', 'decimal = ";"', 'aliases = { a = " " }'])
-def test_a_wrong_format_is_named(tmp_path, field):
-    with pytest.raises(InputError, match=rf"tasks\.topic: {field.split()[0]}"):
-        load_tasks(declare(tmp_path, f"{TOPIC}{field}\n"))

@@ -11,7 +11,7 @@ from minbert.config import BertConfig
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from minbert.tokenizer import load_tokenizer
-from multitask.data.labelled_data import LabelledData
+from multitask.data.examples import LabelledData
 from multitask.runtime.device import start
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
