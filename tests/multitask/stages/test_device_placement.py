@@ -110,10 +110,10 @@ def on_meta(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(on_meta, tiny_encoder: Path, data: Path, tmp_path: Path) -> Callable[..., None]:
+def run(on_meta, one_layer: Path, data: Path, tmp_path: Path) -> Callable[..., None]:
     def call(stage: Callable[..., object], config: object) -> None:
         with pytest.raises(Stepped):
-            stage(str(tiny_encoder), data, config, RunOptions(runs=tmp_path))
+            stage(str(one_layer), data, config, RunOptions(runs=tmp_path))
 
     return call
 

@@ -1,6 +1,7 @@
 """What holds for every stage that trains: equal bits for equal seeds, also after a cut; rates; losses that fall."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,14 +44,19 @@ def with_seed(config: Any, seed: int) -> Any:
     )
 
 
+@pytest.fixture
+def run(run_stage, one_layer):
+    return partial(run_stage, start=one_layer)
+
+
 class Cut(Exception):  # noqa: N818
     """Stands for a kill."""
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_that_was_cut_twice_ends_as_if_it_had_not_been_and_another_seed_does_not(case, run_stage, monkeypatch):
+def test_a_run_that_was_cut_twice_ends_as_if_it_had_not_been_and_another_seed_does_not(case, run, monkeypatch):
     stage, config = CASES[case]
-    whole, step = run_stage(stage, config, folder="whole"), Optimizer.step
+    whole, step = run(stage, config, folder="whole"), Optimizer.step
     for at in (1, 4):
 
         def cut(self: Optimizer, number: int, at: int = at) -> None:
@@ -61,25 +67,25 @@ def test_a_run_that_was_cut_twice_ends_as_if_it_had_not_been_and_another_seed_do
         with monkeypatch.context() as patch:
             patch.setattr(Optimizer, "step", cut)
             with pytest.raises(Cut):
-                run_stage(stage, config, folder="cut", save_every=0.0)
+                run(stage, config, folder="cut", save_every=0.0)
         torch.manual_seed(99)  # the generator comes from the saved state
-    resumed = run_stage(stage, config, folder="cut")
+    resumed = run(stage, config, folder="cut")
     assert resumed.folder.name == whole.folder.name
     assert weights(resumed) == weights(whole)
     assert read_json(resumed.folder / "best.json") == read_json(whole.folder / "best.json")
     np.testing.assert_equal(history(resumed), history(whole))
-    other = run_stage(stage, with_seed(config, 1))
+    other = run(stage, with_seed(config, 1))
     assert other.folder.name != whole.folder.name
     assert not {*weights(whole).values()} & {*weights(other).values()}
 
 
 @pytest.mark.parametrize(("rate", "said"), [(0.0, False), (1.0, True)])
 @pytest.mark.parametrize("case", ["finetune", "pretrain"])
-def test_a_training_that_ends_below_its_start_says_so(case, rate, said, run_stage, caplog):
+def test_a_training_that_ends_below_its_start_says_so(case, rate, said, run, caplog):
     """With a rate of 0 the scores stay those of the start weights, and with a rate of 1 they are those of chance."""
     stage, config = CASES[case][0], {"finetune": FINETUNE, "pretrain": PRETRAIN}[case]
     tasks = {"tasks": ("similarity",)} if case == "finetune" else {}
-    run_stage(stage, replace(config, epochs=1, optimizer=OptimizerConfig(rate, head_learning_rate=rate), **tasks))
+    run(stage, replace(config, epochs=1, optimizer=OptimizerConfig(rate, head_learning_rate=rate), **tasks))
     lines = [record.getMessage() for record in caplog.records if "below its start" in record.getMessage()]
     assert len(lines) == said
     assert all(line.startswith("similarity ends below its start: ") for line in lines)
@@ -113,12 +119,12 @@ def test_what_is_not_the_encoder_has_the_heads_learning_rate(case, problem):
     ],
     ids=["pretrain", "mlm", "fuse"],
 )
-def test_losses_fall(stage, config, losses, run_stage):
+def test_losses_fall(stage, config, losses, run):
     optimizer = OptimizerConfig(learning_rate=1e-2 if stage is mlm else 5e-3)
     if stage is fuse:
         config = replace(config, finetune=replace(config.finetune, optimizer=optimizer))
     else:
         config = replace(config, optimizer=optimizer)
-    first, *_, last = (line["training"] for line in run_stage(stage, config).history())
+    first, *_, last = (line["training"] for line in run(stage, config).history())
     for name, share in losses.items():
         assert last[name] < share * first[name]

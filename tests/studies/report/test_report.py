@@ -318,7 +318,7 @@ def test_scores_on_examples_of_the_training_are_marked_and_shown_without_them(st
     assert overlaps["Good"][3] == "0.250"
 
 
-def test_latex_tables_are_whole(reported: Path, tmp_path: Path) -> None:
+def test_latex_tables_are_whole(reported: Path) -> None:
     paths = sorted((reported.parent / "report" / "tables").iterdir())
     assert [path.name for path in paths] == ["one.tex", "table-3.tex"]
     text = paths[1].read_text()
@@ -330,15 +330,21 @@ def test_latex_tables_are_whole(reported: Path, tmp_path: Path) -> None:
     assert rf"\textbf{{{fmean(scores):.3f} $\pm$ {stdev(scores):.3f}}}" in text
     shown = pages(reported)[1].split("## Table 3")[1].split("Differences")[0]
     assert text.count(r"\rlap{$^{\ast}$}") == len(re.findall(r"\\\* \[0", shown)) > 0
-    if shutil.which("pdflatex"):
-        inputs = "".join(rf"\input{{{path.as_posix()}}}" for path in paths)
-        whole = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{inputs}\end{{document}}"
-        (tmp_path / "all.tex").write_text(whole)
-        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs LaTeX")
+def test_latex_reads_the_tables(reported: Path, tmp_path: Path) -> None:
+    paths = sorted((reported.parent / "report" / "tables").iterdir())
+    inputs = "".join(rf"\input{{{path.as_posix()}}}" for path in paths)
+    whole = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{inputs}\end{{document}}"
+    (tmp_path / "all.tex").write_text(whole)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
 def test_the_command_writes_the_same_bytes_again_without_torch_or_models(reported: Path, tmp_path: Path) -> None:
     command = ["report", "sample", "--runs", str(reported), "--report", str(tmp_path / "report")]
     program = (
