@@ -90,13 +90,21 @@ def small_data(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 @pytest.fixture(scope="session")
 def tiny_encoder(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint folder: a random BERT of 2 layers and width 32 with a vocabulary of the sample's words."""
-    folder = tmp_path_factory.mktemp("tiny-encoder")
-    vocabulary = sample_vocabulary(sample_data)
+    return random_encoder(sample_vocabulary(sample_data), 2, tmp_path_factory.mktemp("tiny-encoder"))
+
+
+@pytest.fixture(scope="session")
+def one_layer(sample_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with one layer, for tests of whole trainings in which depth does not matter."""
+    return random_encoder(sample_vocabulary(sample_data), 1, tmp_path_factory.mktemp("one-layer"))
+
+
+def random_encoder(vocabulary: list[str], layers: int, folder: Path) -> Path:
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=len(vocabulary),
         hidden_size=32,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         intermediate_size=64,
         max_position_embeddings=64,

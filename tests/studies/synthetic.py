@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,10 @@ def blind(row: Row) -> Mapping[str, float]:
     return {}
 
 
-def answers(task: str, quality: float, generator: np.random.Generator) -> tuple[str, Any, Any, dict[str, Any]]:
-    """A task's measure, labels, a model's predictions and their metrics."""
+@cache
+def answers(name: str, seed: int, task: str, quality: float) -> tuple[str, Any, Any, dict[str, Any]]:
+    """A task's measure, labels, the predictions of a model of this name and seed, and their metrics."""
+    generator = np.random.default_rng([seed, *f"{name}{task}".encode()])
     if task == "similarity":
         noise = (NOISE + 0.1 * generator.normal(size=EXAMPLES)) * LABELS.std()
         predictions = (quality * LABELS + np.sqrt(1 - quality**2) * noise).astype(np.float32)
@@ -79,8 +82,8 @@ def add_run(
     model, evaluation = f"pretrain-{name}-{seed}", f"evaluate-{name}-{seed}"
     metrics, scores, measures, arrays = {}, {}, {}, {}
     for task in table.columns:
-        generator = np.random.default_rng([seed, *f"{name}{task}".encode()])
-        measures[task], labels, predictions, metrics[task] = answers(task, quality(table.key, row, task), generator)
+        how = quality(table.key, row, task)
+        measures[task], labels, predictions, metrics[task] = answers(name, seed, task, how)
         scores[task] = metrics[task][measures[task]]
         arrays |= {f"{task}_labels": labels, f"{task}_predictions": predictions}
     overall = float(np.mean(list(scores.values())))

@@ -62,17 +62,26 @@ MIXTURES = [
 ]
 
 
+COMPONENTS = {"dissipation": 0.3, "weight": 0.05, "ratio": 1.5}
+TAKE_COMPONENTS = ("mhe", "mhs", "barlow_twins", "vicreg")
+EACH_OBJECTIVE = [
+    *map(build_objective, sorted(OBJECTIVES)),
+    *(build_objective(name, uniformity_weight=1.25, **COMPONENTS) for name in TAKE_COMPONENTS),
+]
+"""Each name once, and once with all components."""
+
+
 def _forms() -> list[Objective]:
-    forms = [build_objective(name) for name in sorted(OBJECTIVES)]
-    for name in ("mhe", "mhs", "barlow_twins", "vicreg"):
-        components = {"dissipation": 0.3, "weight": 0.05, "ratio": 1.5}
-        for size in (1, 2, 3):
-            for chosen in combinations(components.items(), size):
+    forms = []
+    for name in TAKE_COMPONENTS:
+        for size in (1, 2):
+            for chosen in combinations(COMPONENTS.items(), size):
                 forms += [build_objective(name, uniformity_weight=1.25, **dict(chosen))]
     for name in ("barlow_twins", "vicreg"):
         forms.append(build_objective(name, power=3))
         forms.append(build_objective(name, power=0.5, dissipation=0.6, ratio=1.5))
     return [
+        *EACH_OBJECTIVE,
         *forms,
         build_objective("infonce", temperature=0.5),
         build_objective("infonce", temperature=0.1, hard_negative_weight=1.0),

@@ -15,6 +15,7 @@ from multitask.objectives import Objective, build_objective
 from .batches import (
     ALL_OBJECTIVES,
     AWKWARD_BATCHES,
+    EACH_OBJECTIVE,
     RANDOM_BATCHES,
     Batch,
     labels_for,
@@ -25,6 +26,7 @@ from .batches import (
 from .loops import loop_loss
 
 all_objectives = pytest.mark.parametrize("objective", ALL_OBJECTIVES, ids=str)
+each_objective = pytest.mark.parametrize("objective", EACH_OBJECTIVE, ids=str)
 TAKES_HARD_NEGATIVES = [objective for objective in ALL_OBJECTIVES if objective.takes_hard_negatives]
 
 
@@ -39,7 +41,7 @@ def follows(objective: Objective, batch: Batch, **arguments: Tensor | None) -> N
 
 @all_objectives
 def test_value_and_gradient_follow_the_formula(objective: Objective) -> None:
-    for batch in (*RANDOM_BATCHES, *AWKWARD_BATCHES):
+    for batch in (*RANDOM_BATCHES, *(AWKWARD_BATCHES if objective in EACH_OBJECTIVE else ())):
         follows(objective, batch)
     follows(objective, random_batch(7), false_negatives=some_false_negatives(6))
 
@@ -56,7 +58,7 @@ def test_hard_negatives_follow_the_formula(objective: Objective) -> None:
     torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-9)
 
 
-@all_objectives
+@each_objective
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_value_and_gradient_are_finite(objective: Objective, dtype: torch.dtype) -> None:
     for batch in AWKWARD_BATCHES:
@@ -85,7 +87,7 @@ def test_value_and_gradient_are_finite(objective: Objective, dtype: torch.dtype)
     noise=st.sampled_from([0.0, 1e-4, 1.0]),
     objective=st.sampled_from(ALL_OBJECTIVES),
 )
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 def test_any_batch_gives_finite_numbers(
     seed: int, pairs: int, dim: int, exponent: float, copies: int, noise: float, objective: Objective
 ) -> None:
@@ -96,7 +98,7 @@ def test_any_batch_gives_finite_numbers(
         assert result.isfinite().all()
 
 
-@all_objectives
+@each_objective
 def test_order_of_the_pairs_does_not_matter(objective: Objective) -> None:
     batch, order, false = random_batch(5), torch.tensor([3, 0, 5, 1, 4, 2]), some_false_negatives(6)
     labels = labels_for(objective, 6)
@@ -110,7 +112,7 @@ def test_order_of_the_pairs_does_not_matter(objective: Objective) -> None:
     torch.testing.assert_close(shuffled, (value, of_anchors[order], of_positives[order]))
 
 
-@all_objectives
+@each_objective
 def test_norms_of_the_embeddings_do_not_matter(objective: Objective) -> None:
     batch, labels = random_batch(5), labels_for(objective, 6)
     norms = torch.tensor([[0.01], [0.5], [1.0], [2.0], [30.0], [400.0]], dtype=torch.float64)
@@ -120,7 +122,7 @@ def test_norms_of_the_embeddings_do_not_matter(objective: Objective) -> None:
     torch.testing.assert_close(value_and_gradient(objective, scaled, labels=labels), expected)
 
 
-@all_objectives
+@each_objective
 def test_mask_without_false_negatives_changes_nothing(objective: Objective) -> None:
     batch, labels = random_batch(5), labels_for(objective, 6)
     expected = value_and_gradient(objective, batch, labels=labels)
@@ -128,7 +130,7 @@ def test_mask_without_false_negatives_changes_nothing(objective: Objective) -> N
     torch.testing.assert_close(value_and_gradient(objective, batch, labels=labels, false_negatives=nothing), expected)
 
 
-@all_objectives
+@each_objective
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_half_precision_is_computed_in_fp32_also_under_autocast(objective: Objective, dtype: torch.dtype) -> None:
     batch, labels = random_batch(5), labels_for(objective, 6)
@@ -151,7 +153,7 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
-@all_objectives
+@each_objective
 def test_nothing_larger_than_a_similarity_matrix_or_the_embeddings_is_made(objective: Objective) -> None:
     with LargestTensor() as largest:
         value_and_gradient(objective, random_batch(5, pairs=8, dim=12), labels=labels_for(objective, 8))

@@ -34,23 +34,23 @@ def config_of(name: str, **changes) -> FinetuneConfig:
 
 
 @pytest.fixture
-def run(tiny_encoder: Path, small_data: Path, tmp_path: Path):
+def run(one_layer: Path, small_data: Path, tmp_path: Path):
     """Fine-tune the tiny encoder on the small data."""
 
     def call(config: FinetuneConfig, runs: str = "runs", **changes) -> Artefact:
         options = RunOptions(**{"device": "cpu", "precision": "fp32", "runs": tmp_path / runs, **changes})
-        return finetune(str(tiny_encoder), small_data, config, options)
+        return finetune(str(one_layer), small_data, config, options)
 
     return call
 
 
 @pytest.fixture
-def problem(tiny_encoder: Path, small_data: Path):
+def problem(one_layer: Path, small_data: Path):
     """The first state of such a run, without dropout."""
 
     def build(config: FinetuneConfig) -> Finetuning:
         config = replace(config, encoder_dropout=0.0, heads=HeadsConfig(dropout=0.0))
-        begin = Start.load(Weights(str(tiny_encoder)), config.pooling, config.seed)
+        begin = Start.load(Weights(str(one_layer)), config.pooling, config.seed)
         return Finetuning.load(begin, small_data, config, Runtime(torch.device("cpu"), "fp32"))
 
     return build

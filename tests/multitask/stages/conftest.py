@@ -1,15 +1,12 @@
 """What tests of stages share: data for every source, options, and what a stage hands to the training loop."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from minbert import BertConfig, BertModel, load_tokenizer
 from minbert.files import sha256_of_file
 from multitask.data.read_unlabelled_files import PAIRS, TRIPLETS, read_texts
 from multitask.runs.artefact import Artefact
@@ -40,16 +37,6 @@ def data(small_data: Path, sample_data: Path, tmp_path_factory: pytest.TempPathF
     anchors, positives, _ = read_texts(folder / TRIPLETS.file, TRIPLETS).sentences
     pairs = ["\t".join(row) for row in (PAIRS.columns, *zip(anchors, positives, strict=True))]
     (folder / PAIRS.file).write_text("\n".join(pairs) + "\n", encoding="utf-8")
-    return folder
-
-
-@pytest.fixture(scope="session")
-def one_layer(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny encoder's shape with one layer, where depth does not matter: half the time."""
-    folder = tmp_path_factory.mktemp("one-layer")
-    load_tokenizer(str(tiny_encoder)).save(folder)
-    torch.manual_seed(0)
-    BertModel(replace(BertConfig.from_file(tiny_encoder / "config.json"), num_hidden_layers=1)).save(folder)
     return folder
 
 
