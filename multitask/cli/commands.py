@@ -16,15 +16,15 @@ from multitask.cli.options import POSITIONAL
 from multitask.inference.serve.limits import Limits
 from multitask.models.config import Pooling
 from multitask.objectives.config import ObjectiveConfig
-from multitask.runtime.options import Computing, EmbeddingComputing, RunOptions
-from multitask.stages.settings.ensemble import STAGE as ENSEMBLE
-from multitask.stages.settings.ensemble import EnsembleConfig
+from multitask.runtime.options import Computing, EmbeddingComputing
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 @settings
-class _Data:
+class Data:
+    """The data that a model is used with."""
+
     data: Path | None = field(default=None, kw_only=True)
     """Folder with the course's files. Default: the data that the run was trained with; data/sample without a run."""
     tasks_file: Path | None = field(default=None, kw_only=True)
@@ -32,7 +32,9 @@ class _Data:
 
 
 @settings
-class _Revision:
+class _Model:
+    model: str = field(kw_only=True)
+    """The model: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id."""
     revision: str | None = field(default=None, kw_only=True)
     """Revision of a hub id: a branch, tag or commit."""
 
@@ -51,15 +53,13 @@ class _Pooling:
 
 
 @settings
-class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Revision, _Data):
+class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Model, Data):
     """Score a model on the tasks' labelled sets, or its frozen embeddings on a suite of SentEval.
 
     An encoder without heads is scored on the pair tasks by cosine. Scores are written as JSON, those of a suite also as
     Markdown and LaTeX.
     """
 
-    model: str = field(kw_only=True)
-    """The model: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id."""
     suite: Literal["multitask", "sts", "transfer", "retrieval", "geometry"] = "multitask"
     """`multitask`: the tasks' own sets. The others score frozen embeddings; their --data is SentEval's data folder.
     `sts`: seven similarity tasks by cosine (Spearman correlation); `transfer`: seven transfer tasks by logistic
@@ -101,7 +101,7 @@ class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Revision, _Data):
 
 
 @settings
-class Predict(Computing, _BestOn, _Data):
+class Predict(Computing, _BestOn, Data):
     """Predict the rows of a file: its columns are kept, and columns with predictions are added.
 
     Without --input, write the prediction files of the tasks' dev and test sets, in the order of the rows and in the
@@ -142,20 +142,7 @@ class Predict(Computing, _BestOn, _Data):
 
 
 @settings
-class Ensemble(_Data):
-    """Combine fine-tuned models into one that predicts better.
-
-    Prints the dev scores. The run's folder has the course's prediction files.
-    """
-
-    model: tuple[Path, ...] = field(kw_only=True)
-    """The models: runs or model folders. Those named first win ties."""
-    config: EnsembleConfig = field(default_factory=EnsembleConfig)
-    options: RunOptions = field(default_factory=RunOptions)
-
-
-@settings
-class Embed(EmbeddingComputing, _Pooling, _Revision):
+class Embed(EmbeddingComputing, _Pooling, _Model):
     """Write the embeddings of a file's sentences as a NumPy array of shape [sentences, hidden], in fp32.
 
     The file may be larger than memory.
@@ -165,8 +152,7 @@ class Embed(EmbeddingComputing, _Pooling, _Revision):
     """Text file with one sentence a line; or a table (csv, tsv, jsonl, parquet) with --column."""
     output: Path = field(kw_only=True, metadata=POSITIONAL)
     """File to write; its name ends in .npy."""
-    model: str = "all-minilm-l6-v2"
-    """The model: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id."""
+    model: str = field(default="all-minilm-l6-v2", kw_only=True)
     column: str | None = None
     """Column of the sentences of a table."""
     normalize: bool = False
@@ -178,11 +164,9 @@ class Embed(EmbeddingComputing, _Pooling, _Revision):
 
 
 @settings
-class Probe(Computing, _Revision):
+class Probe(Computing, _Model):
     """Show the gradient that an objective gives a model's embeddings: dissipation, weights of negatives, ratio."""
 
-    model: str = field(kw_only=True)
-    """The model: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id."""
     data: Path = Path("data/sample")
     """Folder with the tasks' files and other sentences."""
     source: str = "unlabelled"
@@ -203,15 +187,13 @@ class Probe(Computing, _Revision):
 
 
 @settings
-class Export(_Pooling, _Revision):
+class Export(_Pooling, _Model):
     """Write a model and its tokenizer as a folder that other libraries load.
 
     Without --with-heads it is the encoder alone, for sentence embeddings. With --with-heads, an ONNX file predicts all
     tasks.
     """
 
-    model: str = field(kw_only=True)
-    """The model: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id."""
     output: Path = field(kw_only=True)
     """Folder to write: a new or empty one, or an earlier export, which is replaced."""
     to: Literal["transformers", "sentence-transformers", "onnx"] = "transformers"
@@ -265,7 +247,7 @@ class Serve(Computing):
 
 
 @settings
-class Explore(Computing, _Data):
+class Explore(Computing, Data):
     """Open a page to try a model: predictions, nearest sentences, what an objective does, and errors.
 
     It is the page of `serve` with dev sets, on an address that only this machine reaches, until Ctrl-C.
@@ -342,21 +324,12 @@ COMMANDS: tuple[Command | Group, ...] = (
     _command(
         "evaluate", Evaluate, *_TASKS, "suite", "split", "input", "task", "details", "best_on", "pooling", "output"
     ),
-    _command("predict", Predict, *_TASKS, "task", "input", "output", "text", "probabilities", "best_on"),
-    Command(
-        "ensemble",
-        Ensemble,
-        "multitask.cli.ensemble:ensemble",
-        common=(*_TASKS, "kept", "method", "rounds", "runs"),
-        stage=ENSEMBLE,
-    ),
+    _command("predict", Predict),
     _command("embed", Embed),
-    _command(
-        "probe", Probe, "model", "data", "source", "objective", "batch_size", "batches", "seed", "output", "device"
-    ),
+    _command("probe", Probe),
     _command("export", Export),
-    _command("serve", Serve, "model", "host", "port", "token_file", "texts", "timeout", "device", extra="serve"),
-    _command("explore", Explore, *_TASKS, "compare", "rows", "port", "browser", of="serve", extra="serve"),
+    _command("serve", Serve, extra="serve"),
+    _command("explore", Explore, of="serve", extra="serve"),
     Group(
         "data",
         "Check a data folder, copy the sample, download data sets, or split similarity data by domain.",

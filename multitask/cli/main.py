@@ -19,7 +19,7 @@ from multitask.cli.command import Command, Group
 from multitask.cli.commands import COMMANDS
 from multitask.cli.options import Option, build, did_you_mean
 from multitask.cli.settings_file import read_settings, settings_of, write_settings
-from multitask.cli.stage_commands import defaults_of_data, stage_commands
+from multitask.cli.stage_commands import stage_commands
 from multitask.data.problems import plain
 from multitask.runs.artefact import last_run
 from multitask.runtime.errors import Interrupted, TrainingError
@@ -130,11 +130,10 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
     if model := changed.get("model"):
         changed["model"] = _without_last(model, Path(changed.get("runs", "runs")))
     defaults = {option.name: option.default for option in options if option.default is not MISSING}
-    own = defaults_of_data(command.stage, defaults | changed)
     try:
-        built = build(command.options, options, defaults | own | changed)
+        built = build(command.options, options, defaults | changed)
         if save_to and os.environ.get("RANK", "0") == "0":  # torchrun starts one process a rank
-            write_settings(Path(save_to), prog, changed, defaults | own)
+            write_settings(Path(save_to), prog, changed, defaults)
         run = function_named(command.run) if isinstance(command.run, str) else command.run
         return run(built) or 0
     except ModuleNotFoundError as error:

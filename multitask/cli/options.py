@@ -69,7 +69,9 @@ def options_of(options: type[Any], path: tuple[str, ...] = (), values: Any = Non
     texts, kinds = help_texts(options), get_type_hints(options)
     section = (options.__doc__ or "").partition("\n")[0].rstrip(".") if path else ""
     own = vars(options).get("__annotations__", {})
-    for field in sorted(fields(options), key=lambda field: field.name not in own):  # inherited ones last
+    missing = (MISSING, MISSING)
+    # Required ones first, inherited ones last.
+    for field in sorted(fields(options), key=lambda f: ((f.default, f.default_factory) != missing, f.name not in own)):
         kind, here = kinds[field.name], (*path, field.name)
         default = getattr(values, field.name) if values is not None else field.default
         if default is MISSING and field.default_factory is not MISSING:

@@ -1,18 +1,17 @@
 """The commands of stages: the options are the stage's models, its data, its configuration and `RunOptions`."""
 
-from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import MISSING, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from minbert.settings import settings
 from multitask.cli.command import TRAIN, Command
-from multitask.cli.options import options_of
-from multitask.runtime.lazy import function_named
+from multitask.cli.commands import Data
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage, stages
 
+MODELS = "The models: runs or model folders. Those named first win ties."
 REVISION = "Revision of a hub id: a branch, tag or commit."
 DATA = "Folder with the course's files and other training sentences."
 TASKS_FILE = "Tasks file, which declares tasks of your own. Further training sentences come from its folder."
@@ -35,25 +34,20 @@ def stage_command(stage: Stage) -> Command:
     for model in stage.inputs:
         declare(model.option, str | None if model.default is None else str, model.default, model.help)
         declare(model.revision, str | None, None, REVISION)
-    declare("data", Path, Path("data/sample"), DATA)
-    declare("tasks_file", Path | None, None, TASKS_FILE)
+    if stage.inputs:
+        declare("data", Path, Path("data/sample"), DATA)
+        declare("tasks_file", Path | None, None, TASKS_FILE)
+    else:
+        declare("model", tuple[str, ...], MISSING, MODELS)
     kinds |= {"config": stage.config, "options": RunOptions}
     defaults |= {"config": field(default_factory=stage.config), "options": field(default_factory=RunOptions)}
     about = {"__doc__": stage.help, "stage": stage, "__annotations__": kinds}
-    always = [model.option for model in stage.inputs if model.default is not None]
+    always = [model.option for model in stage.inputs if model.default is not None] or ["model"]
     return Command(
         stage.name,
-        settings(type(stage.name, (), {**about, **defaults})),
+        settings(type(stage.name, () if stage.inputs else (Data,), {**about, **defaults})),
         "multitask.cli.train:train",
         TRAIN,
         (*always, "data", "tasks_file", *stage.common, "runs", "device"),
         stage=stage,
     )
-
-
-def defaults_of_data(stage: Stage | None, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults that a stage has for the data which the values name, by the options' names."""
-    if stage is None or stage.defaults is None:
-        return {}
-    config = function_named(stage.defaults)(Path(values["tasks_file"] or values["data"]))
-    return {option.name: option.default for option in options_of(type(config), values=config)}

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from multitask.inference.data_of_run import data_for
 from multitask.runs.artefact import Weights
 from multitask.runtime import distributed
 from multitask.runtime.lazy import function_named
@@ -10,10 +11,13 @@ from multitask.stages.run_stage import run_stage
 
 def train(options: Any) -> None:
     """Run the stage that the options belong to."""
-    stage = options.stage
+    stage, data = options.stage, options.tasks_file or options.data
     models = [(getattr(options, model.option), getattr(options, model.revision)) for model in stage.inputs]
     weights = [Weights(name, revision) for name, revision in models if name is not None]
-    artefact = run_stage(stage, weights, options.tasks_file or options.data, options.config, options.options)
+    if not stage.inputs:
+        weights = [Weights(name) for name in options.model]
+        data = data_for(next(iter(options.model), ""), data).path
+    artefact = run_stage(stage, weights, data, options.config, options.options)
     if distributed.is_first():  # once however many ranks there are
         if stage.summary is not None:
             print(function_named(stage.summary)(artefact))

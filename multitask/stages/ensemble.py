@@ -22,6 +22,7 @@ from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
 from multitask.evaluation.task_predictions import Estimates, estimate, located, tokenised, tune, write_predictions
 from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, labels_of, score
+from multitask.evaluation.text_tables import ensemble_table
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, Weights, locate_model
 from multitask.runtime.device import Runtime
@@ -236,6 +237,12 @@ def _described(config: EnsembleConfig, scores: Mapping[str, MultitaskScores], vo
             for name, given in votes.items()
         },
     }
+
+
+def summary(run: Artefact) -> str:
+    """What the command prints of a finished run: dev scores, weights, and the prediction files."""
+    files = sorted((run.folder / "predictions").iterdir())
+    return "\n".join([ensemble_table(read_json(run.folder / "evaluation.json")), *map(str, files)])
 
 
 # Votes.

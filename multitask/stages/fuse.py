@@ -4,7 +4,6 @@ Source: report, sections 4.2 and 5.3.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Weights
 from multitask.stages.finetune import Finetuning
 from multitask.stages.run_stage import OpenRun, run_stage
-from multitask.stages.settings.fuse import PAIRS, STAGE, SUPERVISED, FuseConfig
+from multitask.stages.settings.fuse import STAGE, FuseConfig
 from multitask.stages.training_run import Start, train_run
 from multitask.tasks.declarations import load_tasks
 from multitask.training.contrastive_source import (
@@ -37,6 +36,7 @@ fuse = partial(run_stage, STAGE)
 
 def train_both(models: Sequence[Weights], data: Path, config: FuseConfig, run: OpenRun) -> None:
     """Fuse into a run's folder."""
+    config = config.of_declared(load_tasks(data))
     supervised = config.finetune
     begin = Start.load(models[0], supervised.pooling, supervised.seed)
     problem = Fusing.load(begin, data, supervised, run.runtime)
@@ -107,12 +107,3 @@ class Fusing(Finetuning):
 
 def _views(name: str) -> str:
     return f"{name} views"
-
-
-def defaults_for(data: Path) -> FuseConfig:
-    """The command's defaults for these data: those of the report's tasks that are declared, or all tasks on labels."""
-    declared = load_tasks(data)
-    if not declared.keys() >= set(SUPERVISED.tasks):
-        return FuseConfig(finetune=replace(SUPERVISED, tasks=(), untrained=()), unlabelled=())
-    pairs = tuple(name for name in PAIRS if name in declared)
-    return FuseConfig(finetune=replace(SUPERVISED, untrained=pairs), unlabelled=pairs)

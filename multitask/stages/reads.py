@@ -70,6 +70,7 @@ def of_finetune(config: Any, data: Path) -> dict[str, Any]:
 
 def of_fuse(config: Any, data: Path) -> dict[str, Any]:
     """What fine-tuning reads, and the sources that are trained contrastively."""
+    config = config.of_declared(load_tasks(data))
     found = of_finetune(config.finetune, data)
     views = sources((*found["training"], *config.unlabelled), data)
     return {**found, "views": views["training"], "tasks": [*found["tasks"], *views["tasks"]]}

@@ -66,7 +66,7 @@ class Stage:
         help: the command's help.
         version: raise it when a default or the computation changes, so that no old run is taken for a new one.
         with_seed: gives a configuration another seed; None where a seed changes nothing.
-        inputs: the models that it starts from; without any it takes as many as it is given.
+        inputs: the models that it starts from; without any it takes as many as it is given, and their data.
         computing: what of `Runtime.describe` decides its bits; the rest is not part of the key.
         summary: `module:function` of what the command prints of a finished run.
         command: whether it is a command of its own with the options of `inputs`, configuration and `RunOptions`.
@@ -74,8 +74,6 @@ class Stage:
         distributed: whether it runs under torchrun.
         check: `module:function` that raises InputError where a configuration's data folder lacks something, before
             anything is computed.
-        defaults: `module:function` from a data folder to the configuration that the command begins with; None: the
-            class's own defaults.
         scores: whether its artefact holds scores, so that it needs no evaluation.
         gpu_share: how much of a GPU it uses, for engines that share GPUs.
     """
@@ -94,7 +92,6 @@ class Stage:
     common: tuple[str, ...] = ()
     distributed: bool = False
     check: str | None = None
-    defaults: str | None = None
     scores: bool = False
     gpu_share: float = 1.0
 

@@ -1,5 +1,6 @@
 """Fusion training: settings and registration."""
 
+from collections.abc import Collection
 from dataclasses import field, replace
 from typing import Any, Literal
 
@@ -28,12 +29,22 @@ class FuseConfig:
     """What the contrastive batches compare."""
     unlabelled: tuple[str, ...] = PAIRS
     """Sources that are only trained contrastively, one after the other at the end of each epoch: tasks, `unlabelled`
-    sentences, text files by name. If a tasks file lacks some of these tasks, the command's defaults leave them out. If
-    it lacks sentiment, all its tasks are trained on labels by default, and no source only contrastively."""
+    sentences, text files by name. The defaults leave out what a tasks file lacks. If it lacks sentiment, all its tasks
+    are trained on labels by default, and no source only contrastively."""
     steps: Literal["two", "one"] = "two"
     """One optimizer step for each of a batch's two losses, or one step on their sum."""
     contrastive_weight: AtLeastZero = 1.0
     """Weight of the contrastive losses."""
+
+    def of_declared(self, tasks: Collection[str]) -> "FuseConfig":
+        """With the report's tasks, where they stand by default, as far as they are declared; without sentiment, all."""
+        supervised = set(SUPERVISED.tasks) <= set(tasks)
+        pairs = tuple(name for name in PAIRS if name in tasks and supervised)
+        changes: dict[str, Any] = {} if self.finetune.untrained != PAIRS else {"untrained": pairs}
+        if self.finetune.tasks == SUPERVISED.tasks and not supervised:
+            changes["tasks"] = ()
+        unlabelled = pairs if self.unlabelled == PAIRS else self.unlabelled
+        return replace(self, finetune=replace(self.finetune, **changes), unlabelled=unlabelled)
 
 
 def _with_seed(config: FuseConfig, seed: int) -> Any:
@@ -52,6 +63,5 @@ STAGE = register(
         summary="multitask.stages.training_run:summary",
         common=(*COMMON, "objective"),
         distributed=True,
-        defaults="multitask.stages.fuse:defaults_for",
     )
 )

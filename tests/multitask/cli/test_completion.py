@@ -1,6 +1,5 @@
-"""The completion script completes commands, options and choices, in bash and in zsh."""
+"""The completion script completes commands, options and choices."""
 
-import shutil
 import subprocess
 from contextlib import redirect_stdout
 from io import StringIO
@@ -45,11 +44,3 @@ def test_bash(words: str, expected: str, script: str) -> None:
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert ended.stderr == ""
     assert ended.stdout.split() == expected.split()
-
-
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
-def test_zsh_reads_the_script(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--print-completion", "zsh"]) == 0
-    script = capsys.readouterr().out + "whence _shtab_multitask"
-    ended = subprocess.run(["zsh", "-c", script], capture_output=True, text=True, check=True)
-    assert "_shtab_multitask" in ended.stdout

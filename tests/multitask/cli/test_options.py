@@ -46,10 +46,10 @@ class Outer(Base):
 
 def test_options_are_the_fields_with_their_docstrings() -> None:
     assert list(options_of(Outer)) == [
+        Option(("place",), Path, MISSING, "Where.", positional=True),  # required, and of the base
         Option(("inner", "width"), int, 7, "Width, in words.", "What is inside", may_be_none=True),
         Option(("names",), str, (), "Names.", several=True),
         Option(("mode",), Literal["a", "b"], "a", "Mode.", choices=("a", "b")),
-        Option(("place",), Path, MISSING, "Where.", positional=True),  # of the base
     ]
 
 

@@ -71,9 +71,8 @@ def build(runs: list[Path], data: Path, method: str) -> Artefact:
     return ensemble(runs, data, EnsembleConfig(method), options)
 
 
-@pytest.mark.parametrize("method", ["average", "greedy", "soup"])
-def test_members_are_scored_with_their_own_thresholds(runs, data, method):
-    members = read_json(build(runs, data, method).folder / "evaluation.json")["members"]
+def test_members_are_scored_with_their_own_thresholds(runs, data):
+    members = read_json(build(runs, data, "average").folder / "evaluation.json")["members"]
     for run in runs:
         folder = Artefact(run).model_folder()
         expected = f1_score(GOLD, predicted(folder), average="macro", zero_division=0)

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from minbert.files import sha256_of_file
 from minbert.tokenizer import load_tokenizer
-from multitask.cli.main import main
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
@@ -23,7 +22,7 @@ from multitask.objectives.config import ObjectiveConfig
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import finetune
-from multitask.stages.fuse import defaults_for, fuse
+from multitask.stages.fuse import fuse
 from multitask.stages.settings.fuse import SUPERVISED, FuseConfig
 from multitask.training.config import OptimizerConfig
 from multitask.training.trainable import Update
@@ -236,32 +235,22 @@ def test_steps_scores_and_what_is_kept(run, small_data):
     assert inputs["views"]["similarity"] == sha256_of_file(small_data / "sts-train.csv")
 
 
-def tasks_of(folder: Path, **kinds: str) -> Path:
-    """A tasks file on forty rows with two labels."""
-    rows = [{"text": f"text {number}", "topic": "ab"[number % 2], "value": number % 5} for number in range(40)]
-    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    declared = '[tasks.{0}]\nkind = "{1}"\ntext = "text"\nlabel = "{2}"\ntrain = "rows.jsonl"\n'
-    labels = {"classification": "topic", "regression": "value"}
-    (folder / "tasks.toml").write_text(
-        "".join(declared.format(name, kind, labels[kind]) for name, kind in kinds.items())
-    )
-    return folder / "tasks.toml"
-
-
-def test_defaults_name_the_tasks_of_the_report_that_are_declared(small_data, tmp_path):
-    assert defaults_for(small_data) == FuseConfig()  # so the course's runs keep their hashes
-    some = defaults_for(tasks_of(tmp_path, sentiment="classification", similarity="regression", topic="regression"))
+def test_defaults_name_the_tasks_of_the_report_that_are_declared():
+    assert FuseConfig().of_declared(COURSE_TASKS) == FuseConfig()
+    some = FuseConfig().of_declared(["sentiment", "similarity", "topic"])
     assert (some.finetune.tasks, some.finetune.untrained) == (("sentiment",), ("similarity",))
     assert some.unlabelled == ("similarity",)
-    none = defaults_for(tasks_of(tmp_path, similarity="regression", topic="classification"))
+    none = FuseConfig().of_declared(["similarity", "topic"])
     assert (none.finetune.tasks, none.finetune.untrained, none.unlabelled) == ((), (), ())
+    mine = FuseConfig(replace(SUPERVISED, tasks=("topic",), untrained=()), unlabelled=("texts.txt",))
+    assert mine.of_declared(["similarity", "topic"]) == mine
 
 
-def test_settings_and_options_come_before_the_defaults_for_the_data(tiny_encoder, tmp_path, capsys):
-    file = tasks_of(tmp_path, topic="classification", value="regression")
-    (tmp_path / "settings.toml").write_text('tasks = ["value"]\nepochs = 1\nunlabelled = ["topic"]\n')
-    where = ["--start", str(tiny_encoder), "--tasks-file", str(file), "--runs", str(tmp_path / "runs")]
-    chosen = ["--device", "cpu", "--config", str(tmp_path / "settings.toml"), "--unlabelled"]
-    assert main(["fuse", *where, *chosen]) == 0
-    settings = json.loads((Path(capsys.readouterr().out.splitlines()[-1]) / "config.json").read_text())
-    assert (settings["finetune"]["tasks"], settings["unlabelled"]) == (["value"], [])
+def test_all_tasks_of_ones_own_are_trained_on_labels_by_default(run, tmp_path):
+    rows = [{"text": f"text {number}", "topic": "ab"[number % 2], "value": number % 5} for number in range(40)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    declared = '[tasks.{0}]\nkind = "{1}"\ntext = "text"\nlabel = "{0}"\ntrain = "rows.jsonl"\n'
+    kinds = {"topic": "classification", "value": "regression"}
+    (tmp_path / "tasks.toml").write_text("".join(declared.format(*item) for item in kinds.items()))
+    (line,) = run(varied(FuseConfig(), epochs=1), data=tmp_path / "tasks.toml").history()
+    assert line["training"].keys() >= {"topic", "topic views", "value", "value views"}
