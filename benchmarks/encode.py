@@ -32,7 +32,7 @@ from benchmarks.measure import alternate, machine, matrix_rate, print_table
 from benchmarks.sentence_transformers_peers import PEERS, build
 from minbert.model import BertModel
 from multitask import SentenceEncoder
-from multitask.evaluation.sts_scores import cosines
+from multitask.evaluation.embedding_scores import cosines
 from multitask.runs.artefact import locate_model
 from multitask.tasks.declarations import MAIN_TASKS, chosen_tasks
 from multitask.tasks.sources import training_sentences

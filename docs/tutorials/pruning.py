@@ -50,7 +50,7 @@ for score in ("align_uniform", "random"):
 from scipy.stats import spearmanr
 
 from multitask import SentenceEncoder, load_tasks
-from multitask.evaluation.sts_scores import cosines
+from multitask.evaluation.embedding_scores import cosines
 from multitask.tasks.read_examples import load_rows
 
 rows = load_rows(load_tasks(DATA)["similarity"], "dev")

@@ -6,8 +6,8 @@ from minbert.tokenizer import load_tokenizer
 from multitask.cli.commands import Check, Domains, Fetch, Sample
 from multitask.data import fetch as published
 from multitask.data.sample import copy_sample
-from multitask.evaluation.captions_and_news import write_captions_and_news
 from multitask.runs.artefact import locate_model
+from multitask.tasks.captions_and_news import write_captions_and_news
 from multitask.tasks.check import check_data
 
 

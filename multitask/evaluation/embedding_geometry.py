@@ -7,7 +7,7 @@ all sentences, here each different one once. Anisotropy is measured as the mean 
 computed without centring, so that a direction which all vectors share counts.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from multitask.evaluation.embedding_cache import EmbeddingTable
-from multitask.evaluation.senteval_files import SimilarityData
-from multitask.evaluation.sts_scores import unit_vectors
+from multitask.evaluation.embedding_scores import unit_vectors
 from multitask.objectives.alignment_uniformity import alignment
 from multitask.tasks.kinds import POSITIVE
 
@@ -29,33 +28,29 @@ MEASURES = ("alignment", "uniformity")
 UnitVectors = NDArray[np.float64]  # [sentences, dim], each of length 1
 
 
-@dataclass(frozen=True)
-class Geometry:
-    """Measures of one task's embeddings."""
+def geometry(
+    columns: Sequence[Sequence[str]], gold: NDArray[np.floating[Any]], table: EmbeddingTable
+) -> dict[str, float | None]:
+    """Geometry of the sentences of pairs with gold similarities, at least two of which are different.
 
-    alignment: float | None  # mean squared distance of positive pairs, lower is closer; None without positive pairs
-    uniformity: float  # logarithm of the mean Gaussian potential of two sentences; lower is more even
-    mean_cosine: float  # of two different sentences; 0 if directions are spread evenly
-    top_eigenvalue_share: float  # of the second-moment matrix; 1 / dim if all directions are equal
-    effective_rank: float  # exponential of the entropy of the singular values, 1 to dim
-
-    def numbers(self) -> dict[str, float | None]:
-        """The measures by name, rounded."""
-        return {name: None if value is None else round(value, DIGITS) for name, value in vars(self).items()}
-
-
-def geometry(data: SimilarityData, table: EmbeddingTable) -> Geometry:
-    """Geometry of the sentences and pairs of a task, which has at least two different sentences."""
-    first, second = (unit_vectors(table[column]) for column in data.columns)
-    sentences = unit_vectors(table[list(dict.fromkeys([*data.columns[0], *data.columns[1]]))])
+    Returns:
+        `alignment`: mean squared distance of positive pairs, lower is closer; None without positive pairs.
+        `uniformity`: logarithm of the mean Gaussian potential of two sentences; lower is more even.
+        `mean_cosine`: of two different sentences; 0 if directions are spread evenly.
+        `top_eigenvalue_share`: of the second-moment matrix; 1 / dim if all directions are equal.
+        `effective_rank`: exponential of the entropy of the singular values, 1 to dim.
+    """
+    first, second = (unit_vectors(table[column]) for column in columns)
+    sentences = unit_vectors(table[list(dict.fromkeys([*columns[0], *columns[1]]))])
     singular_values = np.linalg.svd(sentences, compute_uv=False)
-    return Geometry(
-        alignment=alignment_of_positives(first, second, data.gold),
-        uniformity=uniformity_in_chunks(sentences),
-        mean_cosine=mean_cosine(sentences),
-        top_eigenvalue_share=float(singular_values[0] ** 2 / np.square(singular_values).sum()),
-        effective_rank=effective_rank(singular_values),
-    )
+    found = {
+        "alignment": alignment_of_positives(first, second, gold),
+        "uniformity": uniformity_in_chunks(sentences),
+        "mean_cosine": mean_cosine(sentences),
+        "top_eigenvalue_share": float(singular_values[0] ** 2 / np.square(singular_values).sum()),
+        "effective_rank": effective_rank(singular_values),
+    }
+    return {name: None if value is None else round(value, DIGITS) for name, value in found.items()}
 
 
 def alignment_of_positives(first: UnitVectors, second: UnitVectors, gold: NDArray[np.floating[Any]]) -> float | None:

@@ -1,40 +1,18 @@
 """A suite's scores next to published ones: as text for the terminal, as Markdown and LaTeX pages, and as JSON."""
 
-import tomllib
-from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pandas
 
 from minbert.files import write_json, write_text
-from multitask import evaluation
 from multitask.data.problems import aligned
-from multitask.evaluation.embedding_suites import SUITES, SuiteName, SuiteResult
+from multitask.evaluation.embedding_suites import SUITES, SuiteResult
 from multitask.evaluation.markup import SEEN, latex, markdown_cell, markdown_table, markdown_text
+from multitask.evaluation.suite_sets import PUBLISHED
 from multitask.evaluation.training_overlap import ScoresWithOverlap, any_seen, overlap_rows
 
 NONE, PARTIAL = "–", "‡"
 GEOMETRY = ("alignment", "uniformity", "mean_cosine", "top_eigenvalue_share", "effective_rank")
-
-
-@dataclass(frozen=True)
-class PublishedRow:
-    """A row of a paper's table, scores in points; `source` names the paper and the table."""
-
-    label: str
-    source: str
-    scores: tuple[float, ...]
-    average: float
-
-
-@cache
-def published(suite: SuiteName) -> tuple[PublishedRow, ...]:
-    """Published rows of a suite, in the order of its tasks."""
-    path = Path(evaluation.__file__).with_name("published.toml")
-    rows = tomllib.loads(path.read_text(encoding="utf-8")).get(suite, [])
-    return tuple(PublishedRow(**{**row, "scores": tuple(row["scores"])}) for row in rows)
 
 
 def suite_text(result: SuiteResult) -> str:
@@ -79,7 +57,7 @@ def _number(value: float | None) -> str:
     return NONE if value is None else f"{value:.3f}"
 
 
-def _marked(text: str, task: ScoresWithOverlap[Any]) -> str:
+def _marked(text: str, task: ScoresWithOverlap) -> str:
     return text + (SEEN if task.sentences_seen else "")
 
 
@@ -89,10 +67,11 @@ def _main_table(result: SuiteResult) -> list[list[str]]:
     if suite.main is None:
         rows = [["Task", *(name.replace("_", " ") for name in GEOMETRY)]]
         for name, task in result.tasks.items():
-            rows.append([_marked(name, task), *(_number(getattr(task.scores, of)) for of in GEOMETRY)])
+            rows.append([_marked(name, task), *(_number(task.scores[of]) for of in GEOMETRY)])
         return rows
-    papers = [[row.label, *(f"{score:.2f}" for score in (*row.scores, row.average))] for row in published(result.suite)]
-    rows = [["Model", *(entry.column for entry in suite.sets), "Avg."], *papers]
+    rows = [["Model", *(entry.column for entry in suite.sets), "Avg."]]
+    for row in PUBLISHED.get(result.suite, ()):
+        rows.append([row.label, *(f"{score:.2f}" for score in (*row.scores, row.average))])
     tasks = [result.tasks.get(entry.name) for entry in suite.sets]
     partial = PARTIAL if result.missing else ""
     own = [NONE if task is None else _marked(_points(result.main(task.scores)), task) for task in tasks]
@@ -115,13 +94,13 @@ def _notes(result: SuiteResult) -> list[str]:
 
 
 def _overlap(result: SuiteResult) -> list[list[str]]:
-    suite = SUITES[result.suite]
-    return overlap_rows(result.tasks, lambda scores: {suite.unit or NONE: result.main(scores)}, _points)
+    unit, _ = SUITES[result.suite].main or (NONE, None)
+    return overlap_rows(result.tasks, lambda scores: {unit: result.main(scores)}, _points)
 
 
 def _details(result: SuiteResult) -> list[list[str]]:
     """All measures of each task, without those of sub-sets."""
-    frame = pandas.json_normalize([asdict(task.scores) for task in result.tasks.values()], sep=" ")
+    frame = pandas.json_normalize([dict(task.scores) for task in result.tasks.values()], sep=" ")
     frame = frame[[name for name in frame if not name.startswith("subsets ")]]
     shown = _number if SUITES[result.suite].main is None else _points
     rows = [["Task", "rows", *(name.replace("_", " ") for name in frame)]]
@@ -134,7 +113,7 @@ def _latex_table(result: SuiteResult) -> str:
     header, *rows = [[latex(cell) for cell in row] for row in _main_table(result)]
     comments = [
         rf"% Needs \usepackage{{booktabs}}. Written by `multitask evaluate --suite {result.suite}`.",
-        *(f"% {row.label}: {row.source}" for row in published(result.suite)),
+        *(f"% {row.label}: {row.source}" for row in PUBLISHED.get(result.suite, ())),
         *(f"% {latex(note)}" for note in _notes(result)),
     ]
     frame = pandas.DataFrame(rows, columns=header)

@@ -1,22 +1,31 @@
-"""The data sets of each suite of frozen embeddings, and how they are read. Imports neither torch nor numpy."""
+"""The data sets of each suite of frozen embeddings, and published scores. Imports neither torch nor numpy."""
 
 import logging
+import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from multitask.runtime.lazy import function_named
+
+TaskSuite = Literal["sts", "transfer", "retrieval"]
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """One data set of the folder."""
+    """One data set of the folder, as suites.toml describes it."""
 
     name: str  # SentEval's name of the set
     column: str  # its heading in the papers' tables
     files: tuple[str, ...]  # paths within the data folder
-    reader: str  # `module:function` of this package, from the files' full paths to the data
+    reader: str  # function of suite_data.py, from the files' full paths and `table` to the data
+    table: Mapping[str, Any] = field(default_factory=dict)  # where a table has its sentences and labels
+
+    @classmethod
+    def of(cls, files: Sequence[str], subsets: Sequence[str] = ("",), **entry: Any) -> "DataSet":
+        """A set of an entry of suites.toml: its files exist for each sub-set."""
+        return cls(files=tuple(name.format(subset) for subset in subsets for name in files), **entry)
 
     def paths(self, folder: Path) -> list[Path]:
         """The files' full paths."""
@@ -24,50 +33,25 @@ class DataSet:
 
     def read(self, paths: Sequence[Path]) -> Any:
         """The data in the files. Raises InputError for a malformed file."""
-        return function_named(f"{__package__}.{self.reader}")(paths)
+        return function_named(f"{__package__}.suite_data:{self.reader}")(paths, **self.table)
 
 
-def _sts_year(year: int, *subsets: str) -> DataSet:
-    folder = f"STS/STS{year}-en-test"
-    files = [f"{folder}/STS.{kind}.{subset}.txt" for subset in subsets for kind in ("input", "gs")]
-    return DataSet(f"STS{year}", f"STS{year}", tuple(files), "senteval_files:read_sts")
+@dataclass(frozen=True)
+class PublishedRow:
+    """A row of a paper's table, scores in points in the order of the sets; `source` names the paper and the table."""
+
+    label: str
+    source: str
+    scores: tuple[float, ...]
+    average: float
 
 
-STS_SETS: tuple[DataSet, ...] = (
-    _sts_year(12, "MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
-    _sts_year(13, "FNWN", "headlines", "OnWN"),
-    _sts_year(14, "deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
-    _sts_year(15, "answers-forums", "answers-students", "belief", "headlines", "images"),
-    _sts_year(16, "answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
-    DataSet("STSBenchmark", "STS-B", ("STS/STSBenchmark/sts-test.csv",), "senteval_files:read_sts_benchmark"),
-    DataSet("SICKRelatedness", "SICK-R", ("SICK/SICK_test_annotated.txt",), "senteval_files:read_sick"),
-)
-TRANSFER_SETS: tuple[DataSet, ...] = (
-    DataSet("MR", "MR", ("MR/rt-polarity.neg", "MR/rt-polarity.pos"), "senteval_files:read_two_classes"),
-    DataSet("CR", "CR", ("CR/custrev.neg", "CR/custrev.pos"), "senteval_files:read_two_classes"),
-    DataSet("SUBJ", "SUBJ", ("SUBJ/subj.objective", "SUBJ/subj.subjective"), "senteval_files:read_two_classes"),
-    DataSet("MPQA", "MPQA", ("MPQA/mpqa.neg", "MPQA/mpqa.pos"), "senteval_files:read_two_classes"),
-    DataSet(
-        "SST2",
-        "SST",
-        tuple(f"SST/binary/sentiment-{split}" for split in ("train", "dev", "test")),
-        "senteval_files:read_sst",
-    ),
-    DataSet("TREC", "TREC", ("TREC/train_5500.label", "TREC/TREC_10.label"), "senteval_files:read_trec"),
-    DataSet(
-        "MRPC", "MRPC", ("MRPC/msr_paraphrase_train.txt", "MRPC/msr_paraphrase_test.txt"), "senteval_files:read_mrpc"
-    ),
-)
-RETRIEVAL_SETS: tuple[DataSet, ...] = (
-    DataSet("QuoraRetrieval", "Quora", ("quora-dev.csv",), "retrieval_sets:read_quora"),
-    DataSet("SICKRetrieval", "SICK", ("SICK/SICK_test_annotated.txt",), "retrieval_sets:read_related"),
-)
-
-TaskSuite = Literal["sts", "transfer", "retrieval"]
+_FOUND = tomllib.loads(Path(__file__).with_name("suites.toml").read_text(encoding="utf-8"))
 SETS: Mapping[TaskSuite, Sequence[DataSet]] = {
-    "sts": STS_SETS,
-    "transfer": TRANSFER_SETS,
-    "retrieval": RETRIEVAL_SETS,
+    suite: tuple(DataSet.of(**entry) for entry in _FOUND["sets"][suite]) for suite in get_args(TaskSuite)
+}
+PUBLISHED: Mapping[str, Sequence[PublishedRow]] = {
+    suite: tuple(PublishedRow(**row) for row in rows) for suite, rows in _FOUND["published"].items()
 }
 
 

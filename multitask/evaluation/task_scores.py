@@ -1,7 +1,7 @@
 """The evaluation of a model on labelled rows of its tasks, also without the rows that it was trained on."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -16,9 +16,10 @@ from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
 from multitask.data.read_tables import FRAME, table_of
 from multitask.evaluation.task_predictions import Estimates, estimate, tokenised
-from multitask.evaluation.training_overlap import ScoresWithOverlap
+from multitask.evaluation.training_overlap import Main, ScoresWithOverlap
 from multitask.models.multitask_model import MultitaskModel, tasks_for
 from multitask.runtime.device import Runtime
+from multitask.tasks.metrics import LOWER_IS_BETTER
 from multitask.tasks.read_examples import examples_of
 from multitask.tasks.task import Task, selecting
 
@@ -33,20 +34,32 @@ class MultitaskScores:
     tasks: dict[str, float]
     selecting: dict[str, float]  # those that models may be selected on
 
+    @classmethod
+    def of(cls, tasks: Mapping[str, Task], metrics: dict[str, dict[str, Any]]) -> "MultitaskScores":
+        """The scores of tasks with these metrics."""
+        scores = {name: float(found[tasks[name].metric]) for name, found in metrics.items()}
+        return cls(metrics, scores, selecting(tasks, scores))
+
     @property
     def overall(self) -> float:
         """Mean of the tasks' own scores, which the course's leaderboard shows; NaN if one of them is undefined.
 
         It leaves out scores where lower is better.
         """
-        return float(np.mean(list(self.selecting.values()))) if self.selecting else math.nan
+        return mean_of(self.selecting.values())
+
+
+def mean_of(scores: Iterable[float]) -> float:
+    """Mean of scores; NaN of none."""
+    found = list(scores)
+    return float(np.mean(found)) if found else math.nan
 
 
 def score(tasks: Mapping[str, Task], estimates: Estimates, examples: Mapping[str, Examples]) -> MultitaskScores:
     """Scores of the tasks' estimates on labelled examples."""
-    metrics = {name: tasks[name].metrics(values, labels_of(examples[name])) for name, values in estimates.items()}
-    scores = {name: float(found[tasks[name].metric]) for name, found in metrics.items()}
-    return MultitaskScores(metrics, scores, selecting(tasks, scores))
+    return MultitaskScores.of(
+        tasks, {name: tasks[name].metrics(values, labels_of(examples[name])) for name, values in estimates.items()}
+    )
 
 
 def labels_of(examples: Examples) -> NDArray[np.float32]:
@@ -64,7 +77,7 @@ class TaskEvaluation:
     estimates: Estimates  # of these rows
     scores: MultitaskScores  # of these estimates
     # how many of each task's rows the model was trained on, and its metrics with and without them
-    overlap: dict[str, ScoresWithOverlap[dict[str, Any]]]
+    overlap: dict[str, ScoresWithOverlap]
     unknown: tuple[str, ...]  # a line for each part of the training data whose contents are not recorded
 
     @classmethod
@@ -73,14 +86,15 @@ class TaskEvaluation:
     ) -> "TaskEvaluation":
         """Score estimates of labelled examples by a model that was trained on `trained_on`."""
 
-        def overlap(name: str, values: NDArray[Any]) -> ScoresWithOverlap[dict[str, Any]]:
+        def overlap(name: str, values: NDArray[Any]) -> ScoresWithOverlap:
             labels = labels_of(examples[name])
             return ScoresWithOverlap.of(
                 lambda rows: tasks[name].metrics(values[rows], labels[rows]), examples[name].sentences, trained_on
             )
 
         parts = {name: overlap(name, values) for name, values in estimates.items()}
-        return cls(tasks, examples, estimates, score(tasks, estimates, examples), parts, trained_on.unknown)
+        scores = MultitaskScores.of(tasks, {name: dict(part.scores) for name, part in parts.items()})
+        return cls(tasks, examples, estimates, scores, parts, trained_on.unknown)
 
     def write(self, folder: Path, more: Mapping[str, Any]) -> None:
         """Write evaluation.json with `more` entries, and predictions.npz, as `write_evaluation` describes."""
@@ -88,17 +102,8 @@ class TaskEvaluation:
         for name, values in self.estimates.items():
             ranks = self.tasks[name].metric == "average_precision"
             answers[name] = labels_of(self.examples[name]), values if ranks else self.tasks[name].decide(values)
-        measures = {name: self.tasks[name].metric for name in self.scores.tasks}
-        evaluation = {
-            "overall": self.scores.overall,
-            "scores": self.scores.tasks,
-            "measures": measures,
-            "metrics": self.scores.metrics,
-            "overlap": {name: task.summary(itemgetter(measures[name])) for name, task in self.overlap.items()},
-            "unknown": self.unknown,
-            **more,
-        }
-        write_evaluation(folder, evaluation, answers)
+        mains = {name: (self.tasks[name].metric, itemgetter(self.tasks[name].metric)) for name in self.overlap}
+        write_evaluation(folder, self.overlap, mains, answers, {"unknown": self.unknown, **more})
 
 
 def evaluate(
@@ -129,15 +134,36 @@ def evaluate(
 
 
 def write_evaluation(
-    folder: Path, evaluation: Mapping[str, Any], answers: Mapping[str, tuple[NDArray[Any], NDArray[Any]]]
+    folder: Path,
+    tasks: Mapping[str, ScoresWithOverlap],
+    mains: Mapping[str, Main],
+    answers: Mapping[str, tuple[NDArray[Any], NDArray[Any]]],
+    more: Mapping[str, Any],
 ) -> None:
     """Write evaluation.json, and each task's labels and predictions, [rows, ...] each, as predictions.npz.
 
     The arrays are called `{task}_labels` and `{task}_predictions`.
+
+    Args:
+        folder: for the files.
+        tasks: scores of each task.
+        mains: the main score of each task.
+        answers: labels and predictions of each task.
+        more: further entries of evaluation.json.
     """
     arrays: dict[str, Any] = {}
     for name, (labels, predictions) in answers.items():
         arrays |= {f"{name}_labels": labels, f"{name}_predictions": predictions}
     with atomic_file(folder / "predictions.npz") as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **arrays)
+    scores = {name: float(select(tasks[name].scores)) for name, (_, select) in mains.items()}
+    measures = {name: metric for name, (metric, _) in mains.items()}
+    evaluation = {
+        "overall": mean_of(scores[name] for name, measure in measures.items() if measure not in LOWER_IS_BETTER),
+        "scores": scores,
+        "measures": measures,
+        "metrics": {name: task.scores for name, task in tasks.items()},
+        "overlap": {name: task.summary(mains[name][1]) for name, task in tasks.items()},
+        **more,
+    }
     write_json(folder / "evaluation.json", evaluation)

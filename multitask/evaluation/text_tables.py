@@ -42,7 +42,7 @@ def metrics_table(scores: "MultitaskScores") -> str:
     return aligned(rows, left=2)
 
 
-def overlap_table(tasks: Mapping[str, ScoresWithOverlap[dict[str, Any]]]) -> str:
+def overlap_table(tasks: Mapping[str, ScoresWithOverlap]) -> str:
     """How much of each task the model was trained on, and its scores with and without these rows."""
 
     def scalars(scores: Mapping[str, Any]) -> dict[str, float]:

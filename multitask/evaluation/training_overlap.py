@@ -3,18 +3,22 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from multitask.data.contamination import TrainedOn
-from multitask.evaluation.senteval_files import Mask
+from multitask.tasks.metrics import Metric
 
-AnyScores = TypeVar("AnyScores")
+Scores = Mapping[str, Any]
+"""The scores of a task by name, as JSON types."""
+Main = tuple[Metric, Callable[[Scores], float]]
+"""The kind of a task's main score, and what selects it from the scores."""
 
 
 @dataclass(frozen=True)
-class ScoresWithOverlap(Generic[AnyScores]):
+class ScoresWithOverlap:
     """Scores of a task, and how much of it the model was trained on.
 
     Args:
@@ -28,17 +32,20 @@ class ScoresWithOverlap(Generic[AnyScores]):
     """
 
     rows: int
-    scores: AnyScores
+    scores: Scores
     sentences: int
     sentences_seen: int
     rows_seen: int
-    clean: AnyScores | None
-    untouched: AnyScores | None
+    clean: Scores | None
+    untouched: Scores | None
 
     @classmethod
     def of(
-        cls, scores_of: Callable[[Mask], AnyScores], columns: Sequence[Sequence[str]], trained_on: TrainedOn
-    ) -> "ScoresWithOverlap[AnyScores]":
+        cls,
+        scores_of: Callable[[NDArray[np.bool_]], Scores],
+        columns: Sequence[Sequence[str]],
+        trained_on: TrainedOn,
+    ) -> "ScoresWithOverlap":
         """A task's scores on all scored rows, and on those that the model was not trained on.
 
         Args:
@@ -52,7 +59,7 @@ class ScoresWithOverlap(Generic[AnyScores]):
         was_seen = dict(zip(chain(*columns), chain(*seen), strict=True))
         scores = scores_of(np.ones(len(trained), bool))
 
-        def part(kept: Mask) -> AnyScores | None:
+        def part(kept: NDArray[np.bool_]) -> Scores | None:
             if kept.all():
                 return scores
             return scores_of(kept) if kept.sum() > 1 else None
@@ -67,16 +74,16 @@ class ScoresWithOverlap(Generic[AnyScores]):
             untouched=None if pairs is None else part(~np.any(seen, axis=0)),
         )
 
-    def summary(self, main: Callable[[AnyScores], float]) -> dict[str, Any]:
-        """The counts and the main number of the scores on the other rows, as JSON types."""
-        parts = {name: getattr(self, name) for name in ("clean", "untouched")}
+    def summary(self, main: Callable[[Scores], float]) -> dict[str, Any]:
+        """The counts, and the main score on the other rows, as JSON types."""
         counts = {name: getattr(self, name) for name in ("rows", "rows_seen", "sentences", "sentences_seen")}
-        return {**counts, **{name: None if part is None else main(part) for name, part in parts.items()}}
+        parts = {"clean": self.clean, "untouched": self.untouched}
+        return {**counts, **{name: None if scores is None else main(scores) for name, scores in parts.items()}}
 
 
 def overlap_rows(
-    tasks: Mapping[str, ScoresWithOverlap[AnyScores]],
-    measures: Callable[[AnyScores], Mapping[str, float | None]],
+    tasks: Mapping[str, ScoresWithOverlap],
+    measures: Callable[[Scores], Mapping[str, float | None]],
     shown: Callable[[float | None], str],
 ) -> list[list[str]]:
     """A table of how much of each task the model was trained on, and of its scores with and without these rows.
@@ -96,6 +103,6 @@ def overlap_rows(
     return rows
 
 
-def any_seen(tasks: Mapping[str, ScoresWithOverlap[Any]]) -> bool:
+def any_seen(tasks: Mapping[str, ScoresWithOverlap]) -> bool:
     """Whether the model was trained on any sentence of any task."""
     return any(task.sentences_seen for task in tasks.values())

@@ -14,7 +14,6 @@ classifier trained without folds i and j is used for both.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -26,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from minbert.errors import InputError
 from multitask.evaluation.embedding_cache import EmbeddingTable, Vectors
-from multitask.evaluation.senteval_files import ClassificationData, Mask
+from multitask.evaluation.suite_data import LabelledRows, Mask
 
 FOLDS = 10
 GRID = (1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)
@@ -41,25 +40,20 @@ Labels = NDArray[np.int64]  # [rows]
 Features = NDArray[np.float64]  # [rows, features]
 
 
-@dataclass(frozen=True)
-class TransferScores:
-    """Share of rows with the right class, and for two classes the F1 score of class 1."""
+def transfer_scores(predictions: Labels, labels: Labels, classes: int) -> dict[str, float | None]:
+    """Share of rows [rows] with the right class, and for two classes the F1 score of class 1.
 
-    accuracy: float
-    f1: float | None
-
-
-def transfer_scores(predictions: Labels, labels: Labels, classes: int) -> TransferScores:
-    """Scores of predicted classes, predictions and labels [rows]. Folds of a cross-validation are scored together."""
+    Folds of a cross-validation are scored together.
+    """
     f1 = float(f1_score(labels, predictions, zero_division=0)) if classes == 2 else None
-    return TransferScores(float(np.mean(predictions == labels)), f1)
+    return {"accuracy": float(np.mean(predictions == labels)), "f1": f1}
 
 
-def predict_classes(data: ClassificationData, table: EmbeddingTable, seed: int) -> Labels:
+def predict_classes(data: LabelledRows, table: EmbeddingTable, seed: int) -> Labels:
     """Predicted classes of the scored rows, in file order.
 
     Args:
-        data: of the task; its splits decide how the regularisation is chosen.
+        data: of the task; its parts decide how the regularisation is chosen.
         table: embeddings of its sentences.
         seed: for the folds.
 
@@ -72,8 +66,8 @@ def predict_classes(data: ClassificationData, table: EmbeddingTable, seed: int) 
         return _predicted(features, data, seed)
 
 
-def _predicted(features: Features, data: ClassificationData, seed: int) -> Labels:
-    train, dev = data.splits == "train", data.splits == "dev"
+def _predicted(features: Features, data: LabelledRows, seed: int) -> Labels:
+    train, dev = data.parts == "train", data.parts == "dev"
     if not train.any():
         return _cross_validated(features, data.labels, _folds(data.labels, seed))
     if dev.any():

@@ -1,12 +1,9 @@
 """Score a model and keep every prediction, as input for tables, figures and tests."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from minbert.errors import InputError
 from minbert.files import read_json
@@ -15,7 +12,6 @@ from multitask.data.examples import Examples
 from multitask.evaluation.embedding_cache import embed
 from multitask.evaluation.embedding_geometry import geometry
 from multitask.evaluation.embedding_suites import SUITES, KnownEncoder, evaluate_suites
-from multitask.evaluation.senteval_files import SimilarityData
 from multitask.evaluation.suite_sets import SETS, missing_files
 from multitask.evaluation.task_predictions import load_split
 from multitask.evaluation.task_scores import evaluate, labels_of, write_evaluation
@@ -87,9 +83,7 @@ def _geometry(model: Path, pairs: Examples, options: RunOptions) -> dict[str, An
     """The geometry of a model's embeddings of some pairs, as JSON types."""
     encoder = SentenceEncoder.load(model, device=options.device, precision=options.precision)
     first, second = (list(column) for column in pairs.sentences)
-    gold = labels_of(pairs).astype(np.float64)
-    data = SimilarityData((first, second), gold, np.full(len(gold), "dev"))
-    return geometry(data, embed(encoder, [*first, *second], cache=None)).numbers()
+    return geometry((first, second), labels_of(pairs), embed(encoder, [*first, *second], cache=None))
 
 
 def score_suites(models: Sequence[Weights], folder: Path, config: SuitesConfig, run: OpenRun) -> None:
@@ -97,27 +91,17 @@ def score_suites(models: Sequence[Weights], folder: Path, config: SuitesConfig, 
     [model], options = models, run.options
     known = KnownEncoder.load(model.name, model.revision, device=options.device, precision=options.precision)
     results = evaluate_suites(config.suites, known, folder, limit=config.limit, with_geometry=config.geometry)
-    tasks: dict[str, dict[str, Any]] = {"scores": {}, "measures": {}, "metrics": {}, "overlap": {}}
-    evaluation: dict[str, Any] = {"missing": {}}
-    for suite, result in results.items():
-        main = SUITES[suite].main
-        assert main is not None, "suites of tasks have a main number"
-        for name, task in result.tasks.items():
-            tasks["scores"][name] = main(task.scores)
-            tasks["measures"][name] = SUITES[suite].unit
-            tasks["metrics"][name] = asdict(task.scores)
-            tasks["overlap"][name] = task.summary(main)
-        evaluation["missing"] |= result.missing
-        if result.geometry is not None:
-            evaluation["geometry"] = result.geometry.numbers()
-    of_all = {
-        "overall": float(np.mean([*tasks["scores"].values()])),
-        **tasks,
+    tasks = {name: task for result in results.values() for name, task in result.tasks.items()}
+    mains = {name: main for suite, result in results.items() for name in result.tasks if (main := SUITES[suite].main)}
+    more: dict[str, Any] = {
         "unknown": known.trained_on.unknown,
         "pooling": known.settings["pooling"],
+        "missing": {name: path for result in results.values() for name, path in result.missing.items()},
     }
+    if found := [result.geometry for result in results.values() if result.geometry is not None]:
+        more["geometry"] = found[0]
     answers = {name: of for result in results.values() for name, of in result.answers.items()}
-    write_evaluation(run.folder, {**of_all, **evaluation}, answers)
+    write_evaluation(run.folder, tasks, mains, answers, more)
 
 
 def check_suites(config: SuitesConfig, folder: Path) -> None:

@@ -17,8 +17,8 @@ from minbert.packing import PackedBatch
 from multitask.data.contamination import Hashes
 from multitask.data.examples import LabelledData, Rows
 from multitask.evaluation.embedding_geometry import DIGITS, alignment_of_positives, uniformity_in_chunks
+from multitask.evaluation.embedding_scores import unit_vectors
 from multitask.evaluation.gradient_probe import probe
-from multitask.evaluation.sts_scores import unit_vectors
 from multitask.evaluation.task_scores import labels_of
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.model_folder import heads_files

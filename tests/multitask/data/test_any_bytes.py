@@ -19,7 +19,7 @@ from minbert.tokenizer import load_tokenizer
 from multitask.data.read_tables import open_table
 from multitask.data.read_unlabelled_files import PAIRS, SENTENCES, TRIPLETS, read_texts
 from multitask.data.tables import Source
-from multitask.evaluation.suite_sets import STS_SETS, TRANSFER_SETS, DataSet
+from multitask.evaluation.suite_sets import SETS, DataSet
 from multitask.models.model_folder import stored_max_length
 from multitask.tasks.declarations import load_tasks
 from tests.conftest import ROOT
@@ -37,8 +37,8 @@ def read_rows(path: Path) -> None:
     json.dumps([row for _, row in rows], ensure_ascii=False, default=str).encode()  # all text is text
 
 
-SETS = {entry.reader: entry for entry in (*STS_SETS, *TRANSFER_SETS)}
-"""One of the data sets that each reader reads."""
+READ = {(entry.reader, str(entry.table)): entry for entry in (*SETS["sts"], *SETS["transfer"])}
+"""One of the data sets that each reader reads, and every table."""
 ROWS = [{"text": 'a "b" 😀', "label": 1}, {"text": ", \t", "label": -2}]
 TABLES = {f"table{name}": contents(name, ROWS) for name in NAMES}
 READERS: dict[str, Callable[[Path], object]] = {
@@ -53,7 +53,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "encoder/config.json": BertConfig.from_file,
     "encoder/tokenizer.json": lambda path: load_tokenizer(str(path.parent)),
     "encoder/sentence_bert_config.json": lambda path: stored_max_length(path.parent),
-    **{entry.files[0]: partial(read_set, entry) for entry in SETS.values()},
+    **{entry.files[0]: partial(read_set, entry) for entry in READ.values()},
 }
 AWKWARD: list[Any] = [None, True, -1, 10**400, 1e308, float("nan"), "", "\0\ud800", "x" * 999, [], {}, [[]], {"a": 1}]
 

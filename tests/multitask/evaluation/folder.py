@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from multitask.evaluation.suite_sets import STS_SETS
+from multitask.evaluation.suite_sets import SETS
 
 WORDS = ("a", "the", "cat", "dog", "man", "woman", "child", "runs", "sleeps", "sings", "fast", "slowly", "red", "old")
 GOOD, BAD = ("superb", "charming"), ("dreadful", "boring")
@@ -27,7 +27,7 @@ def write(path: Path, lines: Sequence[str], encoding: str = "utf-8") -> None:
 def write_sts(folder: Path, pairs: int = 24) -> None:
     """All similarity sets; a third of STS16's pairs has no score."""
     generator = np.random.default_rng(0)
-    for entry in STS_SETS[:5]:
+    for entry in SETS["sts"][:5]:
         for inputs, scores in zip(entry.files[::2], entry.files[1::2], strict=True):
             gold = [f"{value:.3f}" for value in generator.uniform(0, 5, pairs)]
             if entry.name == "STS16":

@@ -14,8 +14,7 @@ from multitask.evaluation.embedding_geometry import (
     mean_cosine,
     uniformity_in_chunks,
 )
-from multitask.evaluation.senteval_files import SimilarityData
-from multitask.evaluation.sts_scores import unit_vectors
+from multitask.evaluation.embedding_scores import unit_vectors
 from multitask.objectives.alignment_uniformity import uniformity as training_uniformity
 from tests.multitask.evaluation.folder import BagOfWords
 
@@ -49,17 +48,16 @@ def test_effective_rank_of_known_spectra():
 def test_a_tasks_geometry_is_that_of_its_different_sentences():
     first = ["the cat runs", "a dog eats", "the cat runs", "big bird"]
     second = ["a cat runs", "a dog sings", "old man", "the cat runs"]
-    data = SimilarityData((first, second), np.array([5, 4, 3.9, 0]), np.array(["x"] * 4))
+    gold = np.array([5, 4, 3.9, 0])
     table = embed(BagOfWords(), [*first, *second], None)
-    found = geometry(data, table)
+    found = geometry((first, second), gold, table)
     vectors = unit_vectors(table[list(dict.fromkeys([*first, *second]))])  # 6 different sentences of 8
     assert len(vectors) == 6
     singular = np.linalg.svd(vectors, compute_uv=False)
     shares = singular / singular.sum()
-    assert found.effective_rank == pytest.approx(np.exp(-(shares * np.log(shares)).sum()), abs=1e-6)
-    assert found.top_eigenvalue_share == pytest.approx(singular[0] ** 2 / 6, abs=1e-9)
-    assert found.mean_cosine == pytest.approx(np.mean([a @ b for a, b in combinations(vectors, 2)]), abs=1e-9)
+    assert found["effective_rank"] == pytest.approx(np.exp(-(shares * np.log(shares)).sum()), abs=1e-6)
+    assert found["top_eigenvalue_share"] == pytest.approx(singular[0] ** 2 / 6, abs=1e-9)
+    assert found["mean_cosine"] == pytest.approx(np.mean([a @ b for a, b in combinations(vectors, 2)]), abs=1e-9)
     apart = unit_vectors(table[first[:2]]) - unit_vectors(table[second[:2]])  # the two positive pairs
-    assert found.alignment == pytest.approx(np.square(apart).sum(1).mean(), abs=1e-9)
-    without = SimilarityData((first, second), np.full(4, 3.0), np.array(["x"] * 4))
-    assert geometry(without, table).alignment is None
+    assert found["alignment"] == pytest.approx(np.square(apart).sum(1).mean(), abs=1e-9)
+    assert geometry((first, second), np.full(4, 3.0), table)["alignment"] is None

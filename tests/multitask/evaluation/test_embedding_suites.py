@@ -17,14 +17,14 @@ from multitask.cli.main import main
 from multitask.data.contamination import TrainedOn, hash_sentences
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
-from multitask.evaluation.suite_sets import STS_SETS, TRANSFER_SETS
+from multitask.evaluation.suite_sets import SETS
 from multitask.evaluation.training_overlap import ScoresWithOverlap
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from tests.multitask.evaluation.folder import BagOfWords, write, write_sts, write_transfer
 
 SHARED = Path(os.environ.get("MINBERT_SHARED_DATA", "missing")) / "senteval"
-STSB = STS_SETS[5]
+STSB = SETS["sts"][5]
 DEVICE = ("--device", "cpu", "--precision", "fp32")
 EXACT = {"pooling": "mean", "device": "cpu", "precision": "fp32"}
 
@@ -44,7 +44,7 @@ def evaluate(suite, folder, trained_on=None, encoder=None):
 
 def keep_only(folder: Path, *kept: str) -> None:
     """Remove a file of every other set."""
-    for entry in (*STS_SETS, *TRANSFER_SETS):
+    for entry in (*SETS["sts"], *SETS["transfer"]):
         if entry.name not in kept:
             entry.paths(folder)[0].unlink(missing_ok=True)
 
@@ -56,20 +56,20 @@ def trained_on_pairs(first, second):
 def spearman(encoder, data, rows):
     first, second = (encoder.encode(list(np.array(column)[rows])).astype(np.float64) for column in data.columns)
     cosine = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
-    return spearmanr(cosine, data.gold[rows]).statistic
+    return spearmanr(cosine, data.labels[rows]).statistic
 
 
 def test_every_task_has_the_score_that_scipy_gives_and_embeds_a_sentence_once(folder):
     encoder = BagOfWords()
     result = evaluate("sts", folder, encoder=encoder)
-    assert list(result.tasks) == [entry.name for entry in STS_SETS]
+    assert list(result.tasks) == [entry.name for entry in SETS["sts"]]
     scores, texts = [], set()
-    for entry in STS_SETS:
+    for entry in SETS["sts"]:
         data = entry.read(entry.paths(folder))
         texts |= {*data.sentences}
-        scores.append(spearman(BagOfWords(), data, np.ones(len(data.gold), bool)))
+        scores.append(spearman(BagOfWords(), data, np.ones(len(data.labels), bool)))
         assert result.main(result.tasks[entry.name].scores) == pytest.approx(scores[-1], abs=1e-9)
-        assert result.tasks[entry.name].rows == len(data.gold)
+        assert result.tasks[entry.name].rows == len(data.labels)
     assert result.average() == pytest.approx(np.mean(scores), abs=1e-9)
     assert (result.missing, result.unknown) == ({}, ())
     assert sorted(encoder.asked) == sorted(texts)
@@ -87,11 +87,11 @@ def test_suites_evaluated_together_have_their_own_scores(folder, monkeypatch):
     assert sts.tasks == evaluate("sts", folder).tasks
     assert sts.geometry == geometry.tasks["STSBenchmark"].scores
     assert list(sts.answers) == list(sts.tasks)
-    assert list(learned.tasks) == list(learned.answers) == [entry.name for entry in TRANSFER_SETS]
-    assert [name for name, task in learned.tasks.items() if task.scores.f1 is None] == ["TREC"]
+    assert list(learned.tasks) == list(learned.answers) == [entry.name for entry in SETS["transfer"]]
+    assert [name for name, task in learned.tasks.items() if task.scores["f1"] is None] == ["TREC"]
     assert learned.average() > 0.7  # a word reveals the class of nine in ten sentences
     assert learned.geometry is geometry.average() is None
-    assert all(task.scores.uniformity < 0 for task in geometry.tasks.values())
+    assert all(task.scores["uniformity"] < 0 for task in geometry.tasks.values())
 
 
 def test_missing_sets_are_named_and_skipped(tmp_path, caplog):
@@ -134,10 +134,10 @@ def test_pairs_that_were_trained_on_are_counted_and_left_out(folder):
 def test_only_scored_sentences_count_as_seen_in_transfer_tasks(tmp_path):
     write_transfer(tmp_path)
     keep_only(tmp_path, "SST2")
-    sst = TRANSFER_SETS[4]
+    sst = SETS["transfer"][4]
     data = sst.read(sst.paths(tmp_path))
     (scored,) = data.scored_columns
-    known = {*scored[:20], *np.array(data.columns[0])[data.splits == "train"]}
+    known = {*scored[:20], *np.array(data.columns[0])[data.parts == "train"]}
     task = evaluate("transfer", tmp_path, TrainedOn.of_rows([hash_sentences(known)])).tasks["SST2"]
     assert task.rows_seen == sum(text in known for text in scored)
     assert (task.sentences, task.sentences_seen) == (len(set(scored)), len(known & set(scored)))

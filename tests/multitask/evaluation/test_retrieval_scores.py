@@ -10,14 +10,14 @@ from sklearn.metrics import ndcg_score
 
 from minbert.errors import InputError
 from multitask.evaluation.embedding_cache import EmbeddingTable
+from multitask.evaluation.embedding_scores import query_scores
 from multitask.evaluation.embedding_suites import SUITES
 from multitask.evaluation.resampled_scores import resampled_scores
-from multitask.evaluation.retrieval_scores import query_scores, retrieval_scores
-from multitask.evaluation.retrieval_sets import RetrievalData
-from multitask.evaluation.suite_sets import RETRIEVAL_SETS
+from multitask.evaluation.suite_data import RetrievalData
+from multitask.evaluation.suite_sets import SETS
 from tests.multitask.evaluation.folder import write, write_sts
 
-QUORA, SICK = RETRIEVAL_SETS
+QUORA, SICK = SETS["retrieval"]
 
 
 def table_of(data: RetrievalData, seed: int = 0) -> EmbeddingTable:
@@ -111,11 +111,11 @@ def test_sets_read_duplicate_questions_and_related_sentences(tmp_path: Path) -> 
 
 def test_the_suite_scores_queries_and_resamples_them() -> None:
     data = RetrievalData.of_pairs([(str(i), str(i + 1), i % 3 == 0) for i in range(60)], "pairs")
-    measured = SUITES["retrieval"].measure(data, table_of(data), 0)
+    scores_of, answers = SUITES["retrieval"].measure(data, table_of(data), 0)
     rows = np.arange(len(data.queries)) % 2 == 0
-    assert measured.answers is not None
-    labels, predictions = measured.answers
-    expected = retrieval_scores(predictions[rows], query_scores(data, table_of(data))[1][rows])
-    assert measured.scores_of(rows) == expected
+    assert answers is not None
+    labels, predictions = answers
+    ranks = query_scores(data, table_of(data))[1][rows]
+    assert scores_of(rows) == {"ndcg": predictions[rows].mean(), "mrr": ranks.mean()}
     drawn = resampled_scores(labels, predictions[None], "ndcg", np.random.default_rng(0), samples=2000)
     assert drawn.std() == pytest.approx(predictions.std() / np.sqrt(len(predictions)), rel=0.1)

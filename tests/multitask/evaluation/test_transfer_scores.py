@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from minbert.errors import InputError
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.embedding_cache import EmbeddingTable
-from multitask.evaluation.senteval_files import ClassificationData
+from multitask.evaluation.suite_data import LabelledRows
 from multitask.evaluation.transfer_scores import (
     GRID,
     TRAINING_SET_GRID,
@@ -43,7 +43,7 @@ def problem(classes: int, splits: dict[str, int], dim: int = 8, columns: int = 1
     vectors = (centres[labels] + noises).reshape(-1, dim)
     rows = {text: row for row, text in enumerate(text for column in sentences for text in column)}
     table = EmbeddingTable(rows, vectors.astype(np.float32), 0)
-    return ClassificationData(tuple(sentences), labels, split), table
+    return LabelledRows(tuple(sentences), labels, split), table
 
 
 def fit(features, labels, strength):
@@ -93,7 +93,7 @@ def test_cross_validation_is_that_of_plain_loops():
 
 def expected_predictions(vectors, data, splits, grid):
     """With the regularisation that is best on average over `splits`, pairs of training rows and held-out rows."""
-    labels, train, test = data.labels, data.splits == "train", data.splits == "test"
+    labels, train, test = data.labels, data.parts == "train", data.parts == "test"
     accuracies = {strength: [] for strength in grid}
     for strength, (rows, held_out) in product(grid, splits):
         found = fit(vectors[rows], labels[rows], strength).predict(vectors[held_out])
@@ -103,7 +103,7 @@ def expected_predictions(vectors, data, splits, grid):
 
 def test_the_dev_set_chooses_where_there_is_one():
     data, table = problem(2, {"train": 120, "dev": 60, "test": 80})
-    split = (data.splits == "train", data.splits == "dev")
+    split = (data.parts == "train", data.parts == "dev")
     expected = expected_predictions(table.vectors, data, [split], GRID)
     np.testing.assert_array_equal(predict_classes(data, table, SEED), expected)
 
@@ -115,7 +115,7 @@ def test_cross_validation_on_the_training_set_chooses_else(classes, columns):
     if columns == 2:
         first, second = np.split(vectors, 2)
         vectors = np.concatenate([np.abs(first - second), first * second], axis=1)
-    train = np.flatnonzero(data.splits == "train")
+    train = np.flatnonzero(data.parts == "train")
     folds = parts(data.labels[train])
     splits = [(train[without([held_out], len(train))], train[held_out]) for held_out in folds]
     expected = expected_predictions(vectors, data, splits, TRAINING_SET_GRID)
@@ -153,6 +153,6 @@ def test_a_class_with_fewer_rows_than_folds_is_an_error():
 def test_accuracy_and_f1():
     labels, predictions = np.array([0, 1, 1, 0, 1]), np.array([0, 1, 0, 1, 1])
     scores = transfer_scores(predictions, labels, classes=2)
-    assert scores.accuracy == accuracy_score(labels, predictions)
-    assert scores.f1 == f1_score(labels, predictions)
-    assert transfer_scores(predictions, labels, classes=3).f1 is None
+    assert scores["accuracy"] == accuracy_score(labels, predictions)
+    assert scores["f1"] == f1_score(labels, predictions)
+    assert transfer_scores(predictions, labels, classes=3)["f1"] is None

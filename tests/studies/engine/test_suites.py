@@ -16,7 +16,7 @@ from minbert.files import read_json
 from multitask.data.contamination import TrainedOn
 from multitask.evaluation import transfer_scores as transfer
 from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
-from multitask.evaluation.suite_sets import SETS, STS_SETS, TRANSFER_SETS
+from multitask.evaluation.suite_sets import SETS
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import evaluate_on_suites
@@ -36,7 +36,7 @@ from studies.report.table_results import TableResults
 from studies.study import all_experiments
 from tests.multitask.evaluation.folder import write, write_sts, write_transfer
 
-STSB, MR = STS_SETS[5], TRANSFER_SETS[0]
+STSB, MR = SETS["sts"][5], SETS["transfer"][0]
 ROWS = 20  # of a class
 
 pytestmark = pytest.mark.usefixtures("few_resamples")

@@ -1,4 +1,4 @@
-"""Readers of SentEval's folder: quirks of its files, and errors that name file and line."""
+"""Readers of SentEval's folder: quirks of its files, and errors that name file and line; samples."""
 
 import os
 from pathlib import Path
@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from minbert.errors import InputError
-from multitask.evaluation.senteval_files import ClassificationData
-from multitask.evaluation.suite_sets import STS_SETS, TRANSFER_SETS
+from multitask.evaluation.suite_data import LabelledRows
+from multitask.evaluation.suite_sets import SETS
 from tests.multitask.evaluation.folder import write, write_sts, write_transfer
 
-SETS = {entry.name: entry for entry in (*STS_SETS, *TRANSFER_SETS)}
+ENTRIES = {entry.name: entry for suite in SETS.values() for entry in suite}
+RATED = [entry.name for suite in ("sts", "transfer") for entry in SETS[suite]]
 STS16 = "STS/STS16-en-test/STS"
 SHARED = Path(os.environ.get("MINBERT_SHARED_DATA", "missing")) / "senteval"
 
@@ -25,23 +26,23 @@ def whole(tmp_path_factory) -> Path:
 
 
 def read(name: str, folder: Path):
-    return SETS[name].read(SETS[name].paths(folder))
+    return ENTRIES[name].read(ENTRIES[name].paths(folder))
 
 
 def test_pairs_without_a_score_are_skipped(whole):
     data = read("STS16", whole)
     gold = [line for line in (whole / f"{STS16}.gs.headlines.txt").read_text().split("\n") if line]
     pairs = (whole / f"{STS16}.input.headlines.txt").read_text().splitlines()
-    rows = data.subsets == "headlines"
+    rows = data.parts == "headlines"
     assert rows.sum() == len(gold) == 16
-    assert data.gold[rows].tolist() == [float(value) for value in gold]
+    assert data.labels[rows].tolist() == [float(value) for value in gold]
     assert data.columns[0][np.flatnonzero(rows)[0]] == pairs[1].split("\t")[0]  # the first pair has no score
 
 
 def test_tables_are_read_by_their_columns(whole):
     benchmark, sick = read("STSBenchmark", whole), read("SICKRelatedness", whole)
     assert benchmark.columns == sick.columns[::-1]  # the fixture writes the same pairs with exchanged sentences
-    assert benchmark.gold == pytest.approx(sick.gold, abs=0.01)
+    assert benchmark.labels == pytest.approx(sick.labels, abs=0.01)
 
 
 def test_a_line_may_hold_signs_that_look_like_line_ends(tmp_path):
@@ -62,10 +63,10 @@ def test_quirks_of_the_transfer_sets(whole):
     assert mrpc.labels.tolist()[:4] == [0, 1, 0, 1]  # the byte-order mark is not part of the header
     assert mr.columns[0][40] == "."  # a line without a word
     assert mr.labels.tolist() == [0] * 40 + [1] * 40
-    assert trec.scored.sum() == (trec.splits == "test").sum() == 240
+    assert trec.scored.sum() == (trec.parts == "test").sum() == 240
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", RATED)
 def test_sentences_are_separated_words(name, whole):
     for column in read(name, whole).columns:
         assert all(text and text == " ".join(text.split()) for text in column)
@@ -123,7 +124,9 @@ def test_a_set_without_any_score_is_an_error(tmp_path):
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="MINBERT_SHARED_DATA does not name a folder with senteval")
 def test_the_real_sets_have_their_known_sizes():
-    sizes = {name: (len(data.columns[0]), len(data.scored_columns[0])) for name in SETS if (data := read(name, SHARED))}
+    sizes = {
+        name: (len(data.columns[0]), len(data.scored_columns[0])) for name in RATED if (data := read(name, SHARED))
+    }
     similar = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186, "STSBenchmark": 1379}
     classes = {"MR": 10662, "CR": 3775, "SUBJ": 10000, "MPQA": 10606}
     whole = {name: (size, size) for name, size in {**similar, "SICKRelatedness": 4927, **classes}.items()}
@@ -135,13 +138,13 @@ def test_the_real_sets_have_their_known_sizes():
 
 
 def test_a_sample_of_pairs_is_always_the_same(whole):
-    data = STS_SETS[0].read(STS_SETS[0].paths(whole))
-    rows = list(zip(*data.columns, data.gold, data.subsets, strict=True))
+    data = read("STS12", whole)
+    rows = list(zip(*data.columns, data.labels, data.parts, strict=True))
     sample = data.sampled(50)
-    sampled = list(zip(*sample.columns, sample.gold, sample.subsets, strict=True))
+    sampled = list(zip(*sample.columns, sample.labels, sample.parts, strict=True))
     assert len(sampled) == 50
     assert sampled == [row for row in rows if row in sampled]  # in file order
-    assert len(set(sample.subsets)) == 5
+    assert len(set(sample.parts)) == 5
     assert [*zip(*data.sampled(50).columns, strict=True)] == [*zip(*sample.columns, strict=True)]
     assert data.sampled(10**6).columns == data.columns
 
@@ -150,9 +153,9 @@ def test_a_sample_of_pairs_is_always_the_same(whole):
 def test_a_sample_of_classes_keeps_their_shares_and_ten_rows_of_each(limit):
     splits = np.array(["train"] * 330 + ["test"] * 33)
     labels = np.array([0] * 200 + [1] * 100 + [2] * 30 + [0] * 20 + [1] * 10 + [2] * 3)
-    data = ClassificationData(([f"text {i}" for i in range(363)],), labels, splits)
+    data = LabelledRows(([f"text {i}" for i in range(363)],), labels, splits)
     sample = data.sampled(limit)
-    counts = {split: np.bincount(sample.labels[sample.splits == split]).tolist() for split in ("train", "test")}
+    counts = {split: np.bincount(sample.labels[sample.parts == split]).tolist() for split in ("train", "test")}
     share = limit / 330
     assert counts["train"] == [max(round(size * share), 10) for size in (200, 100, 30)]
     assert counts["test"][2] == 3

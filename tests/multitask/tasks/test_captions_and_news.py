@@ -10,7 +10,7 @@ import pytest
 
 from minbert.errors import InputError
 from multitask.cli.main import main
-from multitask.evaluation.captions_and_news import write_captions_and_news
+from multitask.tasks.captions_and_news import write_captions_and_news
 
 PAIRS = [
     ("A man isn't eating.", "Someone eats, slowly.", "2.0"),

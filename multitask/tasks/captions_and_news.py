@@ -4,14 +4,14 @@ The course's set is a shuffled STS Benchmark without the column of genres (Cer e
 SentEval's copy has.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from minbert.errors import InputError
 from minbert.files import write_text
 from multitask.data.contamination import hash_sentences
 from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE
-from multitask.evaluation.senteval_files import read_genres
+from multitask.data.text_lines import text_lines
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Split
@@ -34,7 +34,8 @@ def write_captions_and_news(data: Path, suites_data: Path) -> dict[Path, int]:
             the same name with other text.
     """
     training = load_rows(task_named(data, "similarity"), "train")
-    genres, *theirs = zip(*read_genres(suites_data), strict=True)
+    paths = [suites_data / f"STS/STSBenchmark/sts-{split}.csv" for split in ("train", "dev", "test")]
+    genres, *theirs = zip(*(row for path in paths for row in _genres(path)), strict=True)
     genre_of = dict(zip(_hashed(theirs), genres, strict=True))
     held_out = _held_out(data)
     texts: dict[Path, str] = {}
@@ -54,6 +55,15 @@ def write_captions_and_news(data: Path, suites_data: Path) -> dict[Path, int]:
     for path, text in texts.items():
         write_text(path, text)
     return {path: text.count("\n") for path, text in texts.items()}
+
+
+def _genres(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Genre and sentences of every pair of a file of STS Benchmark."""
+    for number, line in enumerate(text_lines(path), start=1):
+        row = line.split("\t")
+        if len(row) < 7:
+            raise InputError(f"{path}:{number}: the line has {len(row)} fields; expected 7 or more, separated by tabs")
+        yield row[0], row[5], row[6]
 
 
 def _held_out(data: Path) -> set[int]:

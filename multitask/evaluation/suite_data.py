@@ -1,0 +1,265 @@
+"""Data of the suites, and readers of SentEval's folder with one function a shape of file.
+
+Layout and splits are those of SentEval (Conneau & Kiela 2018, arXiv 1803.05449). As there, words are joined by one
+space, and a line without any word (CR and MPQA have a few) reads as ".". Errors name the file and the line.
+"""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minbert.errors import InputError
+from multitask.data.problems import quote
+from multitask.data.text_lines import text_lines
+from multitask.runtime.random_streams import generator
+from multitask.tasks.declarations import load_tasks
+from multitask.tasks.labels import NUMBER
+from multitask.tasks.read_examples import load_rows
+
+Mask = NDArray[np.bool_]
+
+TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
+FEWEST = 10
+"""Rows that a sample keeps of each class: one for each fold."""
+DOCUMENTS_PER_QUERY = 10
+"""Documents that a sample keeps for each of its queries, in addition to the relevant ones."""
+SAME_MEANING = 4.0
+"""Relatedness (1 to 5) from which two sentences of SICK count as relevant to each other."""
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Sentences or pairs, with gold similarities or with classes."""
+
+    columns: tuple[list[str], ...]  # [rows] sentences, or first and second sentences of pairs
+    labels: NDArray[Any]  # [rows] similarities, higher is more similar; or classes from 0
+    parts: NDArray[np.str_]  # [rows] the split train, dev or test; the sub-set where all rows are scored
+
+    @property
+    def sentences(self) -> list[str]:
+        """All sentences that are embedded; they may repeat."""
+        return [*chain(*self.columns)]
+
+    @property
+    def scored(self) -> Mask:
+        """Which rows are scored, [rows]."""
+        return ~np.isin(self.parts, ("train", "dev"))
+
+    @property
+    def scored_columns(self) -> tuple[list[str], ...]:
+        """The sentences of the rows that are scored."""
+        return self.only(self.scored).columns
+
+    def only(self, rows: Mask) -> "LabelledRows":
+        """The rows where `rows` is true."""
+        columns = ([text for text, kept in zip(column, rows, strict=True) if kept] for column in self.columns)
+        return LabelledRows(tuple(columns), self.labels[rows], self.parts[rows])
+
+    def sampled(self, limit: int) -> "LabelledRows":
+        """At most `limit` pairs with similarities, or about so many rows of each split; always the same ones.
+
+        Classes keep their shares, but every class keeps at least ten rows if it has them.
+        """
+        if self.labels.dtype == np.float64:
+            return self.only(_drawn(len(self.labels), limit))
+        rows = np.zeros(len(self.labels), bool)
+        for split in np.unique(self.parts):
+            of_split = self.parts == split
+            share = min(1.0, limit / of_split.sum())
+            for label in np.unique(self.labels[of_split]):
+                places = np.flatnonzero(of_split & (self.labels == label))
+                rows[places] = _drawn(len(places), max(round(share * len(places)), FEWEST))
+        return self.only(rows)
+
+
+@dataclass(frozen=True)
+class RetrievalData:
+    """Different sentences as documents. Those with a partner of the same meaning are queries, never for themselves."""
+
+    documents: list[str]
+    queries: NDArray[np.int64]  # place of each query among the documents, [queries]
+    relevant: tuple[tuple[int, ...], ...]  # places of the documents that mean the same as each query
+
+    @classmethod
+    def of_pairs(cls, pairs: Iterable[tuple[str, str, bool]], source: object) -> "RetrievalData":
+        """Pairs of sentences, and whether they mean the same. Raises InputError if no two different ones do."""
+        places: dict[str, int] = {}
+        partners: dict[int, set[int]] = defaultdict(set)
+        for first, second, same in pairs:
+            one, other = (places.setdefault(text, len(places)) for text in (first, second))
+            if same and one != other:
+                partners[one].add(other)
+                partners[other].add(one)
+        if not partners:
+            raise InputError(f"{source}: no two sentences mean the same; retrieval has nothing to find")
+        queries = sorted(partners)
+        return cls(list(places), np.array(queries), tuple(tuple(sorted(partners[query])) for query in queries))
+
+    @property
+    def sentences(self) -> list[str]:
+        """All sentences that are embedded."""
+        return self.documents
+
+    @property
+    def scored_columns(self) -> tuple[list[str]]:
+        """The queries' sentences."""
+        return ([self.documents[place] for place in self.queries],)
+
+    def sampled(self, limit: int) -> "RetrievalData":
+        """At most `limit` queries, what is relevant to them, and ten other documents a query; always the same ones."""
+        rows = np.flatnonzero(_drawn(len(self.queries), limit))
+        needed = {*self.queries[rows].tolist(), *(place for row in rows for place in self.relevant[row])}
+        order = generator(0, "documents of a suite", len(self.documents)).permutation(len(self.documents)).tolist()
+        others = [place for place in order if place not in needed][: DOCUMENTS_PER_QUERY * limit]
+        kept = sorted({*needed, *others})
+        place_of = {old: new for new, old in enumerate(kept)}
+        relevant = tuple(tuple(place_of[place] for place in self.relevant[row]) for row in rows)
+        queries = np.array([place_of[place] for place in self.queries[rows].tolist()])
+        return RetrievalData([self.documents[place] for place in kept], queries, relevant)
+
+
+def _drawn(size: int, count: int) -> Mask:
+    """The rows of a sample: a mask [size] with `count` random places, or all places if there are not more."""
+    rows = np.zeros(size, bool)
+    rows[generator(0, "rows of a suite", size).permutation(size)[:count]] = True
+    return rows
+
+
+def read_sts(paths: Sequence[Path]) -> LabelledRows:
+    """An input file `STS.input.{subset}.txt` and a file of gold scores for each sub-set; empty scores are skipped."""
+    rows = []
+    for inputs, scores in zip(paths[::2], paths[1::2], strict=True):
+        subset = inputs.name.removeprefix("STS.input.").removesuffix(".txt")
+        pairs, gold = _lines(inputs), _lines(scores)
+        if len(pairs) != len(gold):
+            longer = inputs if len(pairs) > len(gold) else scores
+            raise InputError(
+                f"{longer}:{min(len(pairs), len(gold)) + 1}: a line without its counterpart; {inputs.name} has "
+                f"{len(pairs)} lines and {scores.name} has {len(gold)}; expected a score or an empty line for each pair"
+            )
+        for line, (pair, score) in enumerate(zip(pairs, map(str.strip, gold), strict=True), start=1):
+            if score:
+                rows.append((_fields(f"{inputs}:{line}", pair, 2), _score(f"{scores}:{line}", score, 0, 5), subset))
+    if not rows:
+        raise InputError(f"{paths[0]}: no pair has a gold score")
+    return _of_rows(rows)
+
+
+def read_table(
+    paths: Sequence[Path],
+    fields: int,
+    sentences: Sequence[int],
+    label: int,
+    more: bool = False,
+    header: str = "",
+    range: tuple[float, float] = (0, 5),  # noqa: A002
+    classes: Sequence[str] = (),
+) -> LabelledRows:
+    """Files of a test set, or of a training set and of a test set, perhaps with a dev set between them.
+
+    Args:
+        paths: of the files, with fields that are separated by tabs.
+        fields: number of fields; none of them may be empty.
+        sentences: which fields are sentences.
+        label: which field is the similarity or class.
+        more: whether there may be more fields.
+        header: a column that the first line must name; without it, there is no header.
+        range: lowest and highest similarity.
+        classes: names of the classes; without them, labels are similarities.
+    """
+    splits = {1: ("test",), 2: ("train", "test"), 3: ("train", "dev", "test")}[len(paths)]
+    rows = []
+    for path, split in zip(paths, splits, strict=True):
+        for place, row in _table_rows(path, fields, more, header):
+            found = _class(place, row[label], classes) if classes else _score(place, row[label], *range)
+            rows.append(([row[of] for of in sentences], found, split))
+    return _of_rows(rows)
+
+
+def read_classes(paths: Sequence[Path]) -> LabelledRows:
+    """One file with the sentences of each class, for cross-validation."""
+    return _of_rows([([text], place, "test") for place, path in enumerate(paths) for text in _texts(_lines(path))])
+
+
+def read_trec(paths: Sequence[Path]) -> LabelledRows:
+    """Train and test files with `CLASS:subclass question` on each line, in latin-1."""
+    rows = []
+    for path, split in zip(paths, ("train", "test"), strict=True):
+        lines = path.read_bytes().decode("latin-1").removesuffix("\n").split("\n")  # splitlines also splits at U+0085
+        for line, text in enumerate(_texts(lines), start=1):
+            if not (found := re.fullmatch(r"(\w+):\w+ (\S.*)", text)):
+                raise InputError(
+                    f"{path}:{line}: {quote(text)} is not a class and a question; expected a line such as "
+                    "LOC:city Where?"
+                )
+            rows.append(([found[2]], _class(f"{path}:{line}", found[1], TREC_CLASSES), split))
+    return _of_rows(rows)
+
+
+def read_quora(paths: Sequence[Path]) -> RetrievalData:
+    """The course's dev pairs of Quora questions; duplicates are relevant to each other."""
+    rows = load_rows(load_tasks(paths[0].parent)["paraphrase"], "dev", labelled=True)
+    assert rows.labels is not None, "labelled rows have labels"
+    return RetrievalData.of_pairs(zip(*rows.sentences, rows.labels == 1, strict=True), paths[0])
+
+
+def read_related(paths: Sequence[Path], **table: Any) -> RetrievalData:
+    """Pairs of SICK's test set; those with a high relatedness are relevant to each other."""
+    pairs = read_table(paths, **table)
+    return RetrievalData.of_pairs(zip(*pairs.columns, pairs.labels >= SAME_MEANING, strict=True), paths[0])
+
+
+def _table_rows(path: Path, fields: int, more: bool, header: str = "") -> list[tuple[str, list[str]]]:
+    """The place of each line for error messages, and its fields; see `read_table`."""
+    lines = [(f"{path}:{number}", text) for number, text in enumerate(_lines(path), start=1)]
+    if header and header not in [name.strip() for name in lines.pop(0)[1].split("\t")]:
+        raise InputError(f"{path}:1: no column {header}; expected a header of {fields} columns, separated by tabs")
+    if not lines:
+        raise InputError(f"{path}: no row below the header")
+    return [(place, _fields(place, text, fields, more)) for place, text in lines]
+
+
+def _lines(path: Path) -> list[str]:
+    return [line.removesuffix("\n") for line in text_lines(path)] or [""]
+
+
+def _texts(lines: Iterable[str]) -> list[str]:
+    """Lines with one space between words."""
+    return [" ".join(line.split()) or "." for line in lines]
+
+
+def _fields(place: str, text: str, count: int, more: bool = False) -> list[str]:
+    fields = [" ".join(field.split()) for field in text.split("\t")]
+    if len(fields) < count or (len(fields) > count and not more):
+        expected = f"{count} or more" if more else count
+        raise InputError(f"{place}: the line has {len(fields)} fields; expected {expected}, separated by tabs")
+    if not all(fields[:count]):
+        raise InputError(f"{place}: field {fields.index('') + 1} is empty; expected {count} fields with text")
+    return fields
+
+
+def _score(place: str, text: str, least: float, most: float) -> float:
+    value = float(text) if NUMBER.fullmatch(text) else math.nan
+    if not least <= value <= most:
+        hint = " (decimal point, not comma)" if "," in text else ""
+        raise InputError(f"{place}: similarity is {quote(text)}; expected a number from {least:g} to {most:g}{hint}")
+    return value
+
+
+def _class(place: str, text: str, classes: Sequence[str]) -> int:
+    if text not in classes:
+        raise InputError(f"{place}: label is {quote(text)}; expected one of {', '.join(classes)}")
+    return classes.index(text)
+
+
+def _of_rows(rows: Iterable[tuple[Sequence[str], float, str]]) -> LabelledRows:
+    sentences, labels, parts = zip(*rows, strict=True)
+    return LabelledRows(tuple(map(list, zip(*sentences, strict=True))), np.array(labels), np.array(parts))
