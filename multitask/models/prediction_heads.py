@@ -41,7 +41,10 @@ class Residual(nn.Module):
 
 
 class SentenceHead(nn.Module):
-    """An MLP on one embedding, of a sentence or a jointly encoded pair: [rows, outputs]; [rows] of one output."""
+    """An MLP on one embedding, of a sentence or a jointly encoded pair: [rows, outputs]; [rows] of one output.
+
+    Bounded outputs, shares of a task's range, are squashed into 0..1.
+    """
 
     def __init__(self, mlp: nn.Module, bounded: bool = False) -> None:
         super().__init__()
@@ -49,7 +52,9 @@ class SentenceHead(nn.Module):
         self.bounded = bounded
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        return _squeezed(self.mlp(embeddings), self.bounded)
+        outputs = self.mlp(embeddings)
+        outputs = outputs.squeeze(1) if outputs.shape[1] == 1 else outputs
+        return outputs.sigmoid() if self.bounded else outputs
 
 
 class CosineHead(nn.Module):
@@ -80,23 +85,11 @@ class BilinearHead(nn.Module):
         return (self.transform(first)[:, None] * forms).sum(dim=2) + self.bias
 
 
-class FeatureHead(nn.Module):
+class FeatureHead(SentenceHead):
     """An MLP on |x-y|, x*y and x+y (InferSent's features made symmetric), [rows, outputs]; [rows] of one output."""
 
-    def __init__(self, mlp: nn.Module, bounded: bool) -> None:
-        super().__init__()
-        self.mlp = mlp
-        self.bounded = bounded
-
-    def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        features = torch.cat([(first - second).abs(), first * second, first + second], dim=1)
-        return _squeezed(self.mlp(features), self.bounded)
-
-
-def _squeezed(outputs: Tensor, bounded: bool) -> Tensor:
-    """One output per row becomes [rows]. Bounded outputs, shares of a task's range, are squashed into 0..1."""
-    outputs = outputs.squeeze(1) if outputs.shape[1] == 1 else outputs
-    return outputs.sigmoid() if bounded else outputs
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:  # type: ignore[override]  # reads two embeddings
+        return super().forward(torch.cat([(first - second).abs(), first * second, first + second], dim=1))
 
 
 def pair_input(task: Task, config: HeadsConfig) -> PairInput:

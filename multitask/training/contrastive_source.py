@@ -23,7 +23,7 @@ from multitask.runtime.random_streams import torch_seed
 from multitask.tasks.kinds import labels_to_tensor
 from multitask.tasks.sources import read_paired_sentences
 from multitask.training.config import ContrastiveConfig, NegativesConfig
-from multitask.training.source import BatchLoss, Encoded, Inputs, Source
+from multitask.training.source import BatchLoss, Inputs, Source
 
 Compared = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
 """What an objective compares: anchors, positives, hard negatives, and the masks of their false negatives."""
@@ -69,8 +69,8 @@ class ContrastiveSource(Source):
         ids = [tokens[row] for tokens in self.columns for row in rows]
         return Inputs(ids, [np.zeros_like(sequence) for sequence in ids], None)
 
-    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> BatchLoss:
-        return BatchLoss(*self.loss_of_views(self.project(encoded.embeddings), rows))
+    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
+        return BatchLoss(*self.loss_of_views(self.project(embeddings), rows))
 
     def project(self, embeddings: Tensor) -> Tensor:
         """[columns * rows, hidden] -> [columns, rows, dim] fp32."""

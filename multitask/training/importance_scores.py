@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from minbert.config import BertConfig
 from minbert.model import BertModel, Layer
@@ -21,7 +22,7 @@ from multitask.objectives import alignment, uniformity, unit
 from multitask.runtime.device import Runtime
 from multitask.runtime.random_streams import generator, torch_seed
 from multitask.tasks.kinds import POSITIVE
-from multitask.training.source import BatchLoss, Encoded, Inputs, Source, losses_of
+from multitask.training.source import BatchLoss, Inputs, Source, losses_of
 from multitask.training.trainable import Batch
 
 SOURCE = "scoring"
@@ -50,8 +51,8 @@ class AlignUniformSource(Source):
         aligned = places.reshape(pairs.shape)[:, self.positive[rows]]
         return Inputs([ids[i] for i in first], [types[i] for i in first], aligned)
 
-    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> BatchLoss:
-        directions = unit(encoded.embeddings)
+    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
+        directions = unit(embeddings)
         loss = self.uniformity_weight * uniformity(directions)
         if targets.size:
             first, second = directions[torch.from_numpy(targets).to(directions.device, non_blocking=True)]

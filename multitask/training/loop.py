@@ -10,7 +10,7 @@ rank evaluates and writes.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,12 @@ class LoopConfig:
         """Whether a step (from 0) is watched."""
         return self.watch_every is not None and step % self.watch_every == 0
 
+    def evaluates(self, steps: int, epoch: int, ends_epoch: bool) -> bool:
+        """Whether to evaluate after so many steps, the last of which is in an epoch (from 0) and may end it."""
+        if self.evaluate_every is None:
+            return ends_epoch
+        return steps % self.evaluate_every == 0 or (ends_epoch and epoch == self.epochs - 1)
+
     def out_of_patience(self, progress: Progress) -> bool:
         """Whether the first score has not risen for `patience` evaluations."""
         return self.patience is not None and progress.stale >= self.patience
@@ -80,8 +86,8 @@ def train(
         TrainingError: a loss, a gradient or a weight is not finite.
         Interrupted: any rank got SIGTERM or SIGINT; the state is saved.
     """
-    plan = _Plan(trainable, config.epochs)
-    total = plan.total_steps() if config.optimizer.needs_total_steps else 0
+    planned = range(config.epochs) if config.optimizer.needs_total_steps else ()
+    total = sum(len(trainable.plan(epoch)) for epoch in planned)
     optimizer = Optimizer(trainable.module, config.optimizer, total)
     state = RunState(folder, trainable, optimizer, runtime.device)
     if state.resume():
@@ -94,9 +100,10 @@ def train(
     saved = time.monotonic()
     about = config.epochs * len(trainable.plan(0))  # steps; epochs of some schedulers differ in length
     with stop_signals() as stop, ProgressReport(progress, about, config.epochs, runtime) as report:
-        while not config.out_of_patience(progress) and (planned := plan.at(progress.step)):
+        for epoch, update, ends_epoch in _steps(trainable, config.epochs, progress.step):
+            if config.out_of_patience(progress):
+                break
             began = time.monotonic()
-            epoch, update = planned
             computed = trainable.backward(update)
             distributed.average(optimizer.gradients)
             watched = trainable.watch(update, progress.step) if config.watches(progress.step) else {}
@@ -112,7 +119,7 @@ def train(
             progress.seconds += time.monotonic() - began
             report.step(losses.mean_loss())
 
-            if plan.evaluation_due(progress.step, config.evaluate_every):
+            if config.evaluates(progress.step, epoch, ends_epoch):
                 with optimizer.averaged():
                     on_evaluation(progress.step, _evaluate(trainable, state, losses, epoch + 1, report))
 
@@ -130,35 +137,16 @@ def train(
     return state.finish()
 
 
-class _Plan:
-    """The updates of all epochs, by step. An epoch is planned when its first step comes."""
+def _steps(trainable: Trainable, epochs: int, done: int) -> Iterator[tuple[int, Update, bool]]:
+    """The epoch (from 0) and the update of each step after the first `done`, and whether the step ends its epoch.
 
-    def __init__(self, trainable: Trainable, epochs: int) -> None:
-        self.trainable = trainable
-        self.epochs = epochs
-        self.ends = [0]  # of the epochs planned so far, in steps
-        self.updates: list[Update] = []  # of the last of these epochs
-
-    def at(self, step: int) -> tuple[int, Update] | None:
-        """The epoch of a step, both from 0, and the update that the step trains on; None after the last epoch.
-
-        Steps must not fall from call to call.
-        """
-        while step >= self.ends[-1]:
-            if (epoch := len(self.ends) - 1) == self.epochs:
-                return None
-            self.updates = list(self.trainable.plan(epoch))
-            self.ends.append(self.ends[-1] + len(self.updates))
-        return len(self.ends) - 2, self.updates[step - self.ends[-2]]
-
-    def total_steps(self) -> int:
-        """Steps of all epochs, which are all planned for it."""
-        return sum(len(self.trainable.plan(epoch)) for epoch in range(self.epochs))
-
-    def evaluation_due(self, steps: int, every: int | None) -> bool:
-        """Whether to evaluate after so many steps: at the end of an epoch or every so many steps, and at the end."""
-        ended = steps == self.ends[-1]
-        return ended if every is None else steps % every == 0 or (ended and self.at(steps) is None)
+    An epoch is planned when its first step comes.
+    """
+    for epoch in range(epochs):
+        updates = trainable.plan(epoch)
+        for place in range(done, len(updates)):
+            yield epoch, updates[place], place == len(updates) - 1
+        done = max(done - len(updates), 0)
 
 
 def _evaluate(

@@ -16,7 +16,7 @@ from minbert.tokenizer import Tokenizer
 from multitask.data.examples import Rows
 from multitask.data.tokenize_and_truncate import Tokens
 from multitask.runtime import distributed
-from multitask.training.source import BatchLoss, Encoded, Inputs, Source
+from multitask.training.source import BatchLoss, Inputs, Source
 
 MASKED, REPLACED = 0.8, 0.1  # of the tokens to predict; the rest stay as they are
 
@@ -66,9 +66,9 @@ class MaskedSource(Source):
         seen[fate < MASKED] = self.tokenizer.mask_token_id
         return ids.index_copy(0, places, seen), places
 
-    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> BatchLoss:
-        places, words = (part.to(encoded.hidden.device, non_blocking=True) for part in targets)
-        scores = self.head(collect(encoded.hidden, places), self.word_embeddings.weight).float()
+    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
+        places, words = (part.to(hidden.device, non_blocking=True) for part in targets)
+        scores = self.head(collect(hidden, places), self.word_embeddings.weight).float()
         count = int(distributed.total(torch.tensor(len(words)), len(rows)))
         # A batch of very short sentences may have no token to predict; its loss is then 0.
         loss = F.cross_entropy(scores, words, reduction="sum") / max(count, 1)

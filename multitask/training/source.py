@@ -35,14 +35,6 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """What the encoder makes of a source's inputs, for this rank's rows."""
-
-    hidden: Tensor  # [tokens, hidden], all sequences end to end
-    embeddings: Tensor  # [sequences, hidden] fp32, pooled
-
-
-@dataclass(frozen=True)
 class BatchLoss:
     """What a source makes of a batch."""
 
@@ -64,10 +56,11 @@ class Source(ABC):
         """Token sequences of the rows."""
 
     @abstractmethod
-    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> BatchLoss:
+    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
         """A batch's loss, the same on every rank. Called under autocast.
 
-        `rows` are all rows of the batch; `encoded` and `targets` are of this rank's rows, those of `distributed.own`.
+        `rows` are all rows of the batch. The other arguments are of this rank's rows, those of `distributed.own`: the
+        states [tokens, hidden] of all sequences end to end, their embeddings [sequences, hidden] fp32, and the targets.
         """
 
 
@@ -86,8 +79,8 @@ class TaskSource(Source):
         ids, types = self.data.sequences(rows)
         return Inputs(ids, types, None)
 
-    def loss(self, encoded: Encoded, targets: Any, rows: Rows) -> BatchLoss:
-        outputs = distributed.gather(self.model.head(self.task, encoded.embeddings), len(rows))
+    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
+        outputs = distributed.gather(self.model.head(self.task, embeddings), len(rows))
         labels = labels_to_tensor(self.labels[rows], outputs.device)
         return BatchLoss(self.model.tasks[self.task].loss(outputs, labels), outputs=outputs)
 
@@ -105,7 +98,7 @@ def losses_of(
         tokens = hidden.split([sum(map(len, part.ids)) for part in parts])
         embeddings = pool(hidden, batch, pooling).split([len(part.ids) for part in parts])
         for item, part, *own in zip(update, parts, tokens, embeddings, strict=True):
-            found[item.source] = sources[item.source].loss(Encoded(*own), part.targets, item.rows)
+            found[item.source] = sources[item.source].loss(*own, part.targets, item.rows)
     return Losses(
         terms={name: batch.loss for name, batch in found.items()},
         tokens=sum(int(sources[item.source].lengths[item.rows].sum()) for item in update),
