@@ -4,8 +4,6 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -76,50 +74,6 @@ def test_value_and_gradient_are_finite(objective: Objective, dtype: torch.dtype)
             )
             assert [result.dtype for result in results[:2]] == [torch.float32, dtype]
             assert all(result.isfinite().all() for result in results), f"{batch}, false negatives: {mask}"
-
-
-@given(
-    seed=st.integers(0, 2**31),
-    pairs=st.integers(1, 9),
-    dim=st.integers(1, 9),
-    exponent=st.floats(-6, 4),
-    copies=st.integers(1, 3),
-    noise=st.sampled_from([0.0, 1e-4, 1.0]),
-    objective=st.sampled_from(ALL_OBJECTIVES),
-)
-@settings(max_examples=40, derandomize=True)
-def test_any_batch_gives_finite_numbers(
-    seed: int, pairs: int, dim: int, exponent: float, copies: int, noise: float, objective: Objective
-) -> None:
-    batch = random_batch(seed, pairs, dim, noise)
-    anchors, positives = ((x * 10**exponent).repeat(copies, 1)[:8] for x in (batch.anchors, batch.positives))
-    labels = labels_for(objective, len(anchors))
-    for result in value_and_gradient(objective, Batch("any", anchors, positives), torch.float32, labels=labels):
-        assert result.isfinite().all()
-
-
-@each_objective
-def test_order_of_the_pairs_does_not_matter(objective: Objective) -> None:
-    batch, order, false = random_batch(5), torch.tensor([3, 0, 5, 1, 4, 2]), some_false_negatives(6)
-    labels = labels_for(objective, 6)
-    value, of_anchors, of_positives = value_and_gradient(objective, batch, labels=labels, false_negatives=false)
-    shuffled = value_and_gradient(
-        objective,
-        Batch("shuffled", batch.anchors[order], batch.positives[order]),
-        labels=None if labels is None else labels[order],
-        false_negatives=false[order][:, order],
-    )
-    torch.testing.assert_close(shuffled, (value, of_anchors[order], of_positives[order]))
-
-
-@each_objective
-def test_norms_of_the_embeddings_do_not_matter(objective: Objective) -> None:
-    batch, labels = random_batch(5), labels_for(objective, 6)
-    norms = torch.tensor([[0.01], [0.5], [1.0], [2.0], [30.0], [400.0]], dtype=torch.float64)
-    value, of_anchors, of_positives = value_and_gradient(objective, batch, labels=labels)
-    scaled = Batch("scaled", batch.anchors * norms, batch.positives * norms.flip(0))
-    expected = (value, of_anchors / norms, of_positives / norms.flip(0))
-    torch.testing.assert_close(value_and_gradient(objective, scaled, labels=labels), expected)
 
 
 @each_objective

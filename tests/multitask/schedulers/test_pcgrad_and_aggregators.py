@@ -144,15 +144,11 @@ def test_rounding_adds_no_dimension(method, gradients):
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["equal", "random", "offset"])
-def test_scalar_products_of_millions_are_exact(kind):
+@pytest.mark.parametrize("spread", [0, 1])
+def test_scalar_products_of_millions_are_exact(spread):
     """In float32 they were wrong by 0.2% to 6% on some processors."""
     parameters = 600_003  # no multiple of a block
-    matrix = torch.randn(3, parameters, generator=torch.Generator().manual_seed(0))
-    if kind == "equal":
-        matrix = matrix[:, :1].expand(3, parameters)
-    elif kind == "offset":
-        matrix += 10
+    matrix = 10 + spread * torch.randn(3, parameters, generator=torch.Generator().manual_seed(0))
     exact = [[math.fsum((first.double() * second.double()).tolist()) for second in matrix] for first in matrix]
     # Sums of n numbers in float64 are wrong by at most n unit roundoffs of the sum of their sizes.
     sizes = gramian_of(matrix.abs())

@@ -148,17 +148,6 @@ def test_sampled_tasks_come_in_random_order():
     assert chisquare(list(orders.values())).pvalue > 0.01
 
 
-def test_sampling_sees_all_rows_equally_often(problem):
-    sampled = problem("proportional", epochs=40)
-    updates = [update for epoch in range(40) for update in sampled.plan(epoch)]
-    assert {len(update[0].rows) for update in updates} == {SIZE}
-    assert len(updates) == 40 * -(-3 * min(SIZES.values()) // SIZE)
-    for name, size in SIZES.items():
-        seen = np.bincount(rows_of(updates, name), minlength=size)
-        assert seen.max() - seen.min() <= 1
-        assert seen.min() > 0
-
-
 # The registry.
 
 
