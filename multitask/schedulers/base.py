@@ -1,7 +1,7 @@
 """The scheduler `average`, which is the base class of all others, and their registry by name."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -12,11 +12,10 @@ from multitask.data.examples import Rows
 from multitask.runtime.device import generator_states, restore_generators
 from multitask.schedulers.config import ScheduledTraining
 from multitask.schedulers.task_gradients import TaskGradients
-from multitask.tasks.task import Task
 from multitask.training.trainable import Batch, Losses, Trainable, Update
 
-SCHEDULERS: dict[str, Callable[[ScheduledTraining, Mapping[str, Task], torch.device], "Scheduler"]] = {}
-"""Builds a scheduler, for each name; `register` adds to it."""
+SCHEDULERS: dict[str, Callable[[ScheduledTraining, torch.device], "Scheduler"]] = {}
+"""Builds a scheduler, with its own parameters on the device, for each name; `register` adds to it."""
 
 _Kind = TypeVar("_Kind", bound="type[Scheduler]")
 
@@ -25,7 +24,7 @@ def register(name: str) -> Callable[[_Kind], _Kind]:
     """Class decorator: register a scheduler under a name, for `build_scheduler`."""
 
     def add(kind: _Kind) -> _Kind:
-        SCHEDULERS[name] = kind.build
+        SCHEDULERS[name] = lambda config, device: kind(config)
         return kind
 
     return add
@@ -42,21 +41,18 @@ class Scheduler(nn.Module):
     A scheduler is a module, because it may have parameters and state. The stage makes it part of the module that it
     trains, so that its parameters are optimised and its state is saved with the run.
 
-    `weights` has a factor for each task, by which its loss is multiplied first.
+    Raises InputError if it does not fit the configured tasks.
     """
 
-    def __init__(self, weights: Mapping[str, float]) -> None:
+    def __init__(self, config: ScheduledTraining) -> None:
         super().__init__()
-        self.weights = dict(weights)
+        self.config = config
+        # Each task's loss is multiplied by its factor first.
+        self.weights = dict(zip(config.tasks, config.task_weights or [1.0] * len(config.tasks), strict=True))
 
-    @classmethod
-    def build(cls, config: ScheduledTraining, tasks: Mapping[str, Task], device: torch.device) -> Self:  # noqa: ARG003
-        """Build the scheduler for a configuration. Raises InputError if it does not fit the configured tasks."""
-        return cls(task_weights(config))
-
-    def epoch_sizes(self, sizes: Mapping[str, int], config: ScheduledTraining, epoch: int) -> dict[str, int]:
+    def epoch_sizes(self, sizes: Mapping[str, int], epoch: int) -> dict[str, int]:
         """How many rows of each task an epoch (from 0) has, given the sizes of the training sets."""
-        return dict.fromkeys(sizes, config.epoch_size or min(sizes.values()))
+        return dict.fromkeys(sizes, self.config.epoch_size or min(sizes.values()))
 
     def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
         """Arrange each task's batches as the updates of an epoch."""
@@ -84,12 +80,7 @@ class Scheduler(nn.Module):
         return gradients.conflicts()
 
 
-def task_weights(config: ScheduledTraining) -> dict[str, float]:
-    """The factor of each task's loss."""
-    return dict(zip(config.tasks, config.task_weights or [1.0] * len(config.tasks), strict=True))
-
-
-def build_scheduler(config: ScheduledTraining, tasks: Mapping[str, Task], device: torch.device) -> Scheduler:
+def build_scheduler(config: ScheduledTraining, device: torch.device) -> Scheduler:
     """Build the scheduler that a configuration names, with its own parameters on the device.
 
     Raises:
@@ -100,4 +91,4 @@ def build_scheduler(config: ScheduledTraining, tasks: Mapping[str, Task], device
         raise InputError("fusion is not a scheduler but a stage; run `multitask fuse` instead of `multitask finetune`")
     if config.scheduler not in SCHEDULERS:
         raise InputError(f'unknown scheduler "{config.scheduler}"; expected one of: {", ".join(sorted(SCHEDULERS))}')
-    return SCHEDULERS[config.scheduler](config, tasks, device)
+    return SCHEDULERS[config.scheduler](config, device)

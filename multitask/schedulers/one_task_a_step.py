@@ -1,17 +1,14 @@
 """Schedulers that train on one task in each step: in turn, or drawn at random by the sizes of the training sets."""
 
 from collections.abc import Mapping, Sequence
-from typing import Self
 
 import numpy as np
-import torch
 
 from minbert.errors import InputError
 from multitask.data.examples import Rows
 from multitask.runtime.random_streams import generator
 from multitask.schedulers.base import Scheduler, register
 from multitask.schedulers.config import ScheduledTraining
-from multitask.tasks.task import Task
 from multitask.training.trainable import Batch, Update
 
 
@@ -19,11 +16,10 @@ from multitask.training.trainable import Batch, Update
 class SingleTask(Scheduler):
     """One task only. An epoch is the task's whole training set (report, section 4.2)."""
 
-    @classmethod
-    def build(cls, config: ScheduledTraining, tasks: Mapping[str, Task], device: torch.device) -> Self:
+    def __init__(self, config: ScheduledTraining) -> None:
         if len(config.tasks) != 1:
             raise InputError(f"scheduler single trains one task; name only one of {', '.join(config.tasks)}")
-        return super().build(config, tasks, device)
+        super().__init__(config)
 
 
 @register("batch_round_robin")
@@ -41,8 +37,8 @@ class BatchRoundRobin(Scheduler):
 class EpochRoundRobin(Scheduler):
     """Each epoch trains on all of the first task's data, then all of the second's, and so on (report, section 4.2)."""
 
-    def epoch_sizes(self, sizes: Mapping[str, int], config: ScheduledTraining, epoch: int) -> dict[str, int]:
-        return {name: config.epoch_size or size for name, size in sizes.items()}
+    def epoch_sizes(self, sizes: Mapping[str, int], epoch: int) -> dict[str, int]:
+        return {name: self.config.epoch_size or size for name, size in sizes.items()}
 
     def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
         return [(Batch(name, rows),) for name, parts in batches.items() for rows in parts]
@@ -57,13 +53,14 @@ class ProportionalSampling(Scheduler):
     Source: Stickland & Murray 2019, "BERT and PALs" (arXiv 1902.02671), section 3.3.
     """
 
-    def exponent(self, config: ScheduledTraining, epoch: int) -> float:
+    def exponent(self, epoch: int) -> float:
         """The exponent alpha in an epoch (from 0)."""
-        return config.scheduling.sampling_alpha
+        return self.config.scheduling.sampling_alpha
 
-    def epoch_sizes(self, sizes: Mapping[str, int], config: ScheduledTraining, epoch: int) -> dict[str, int]:
-        chances = np.array(list(sizes.values()), float) ** self.exponent(config, epoch)
-        balanced = sum(super().epoch_sizes(sizes, config, epoch).values())
+    def epoch_sizes(self, sizes: Mapping[str, int], epoch: int) -> dict[str, int]:
+        config = self.config
+        chances = np.array(list(sizes.values()), float) ** self.exponent(epoch)
+        balanced = sum(super().epoch_sizes(sizes, epoch).values())
         steps = -(-balanced // config.batch_size)
         # Drawing each task's number of steps here and their order later equals drawing the tasks one by one.
         draws = generator(config.seed, "task of each step", epoch).multinomial(steps, chances / chances.sum())
@@ -81,5 +78,5 @@ class AnnealedSampling(ProportionalSampling):
     The source is that of `proportional`.
     """
 
-    def exponent(self, config: ScheduledTraining, epoch: int) -> float:
-        return 1 - 0.8 * epoch / max(config.epochs - 1, 1)
+    def exponent(self, epoch: int) -> float:
+        return 1 - 0.8 * epoch / max(self.config.epochs - 1, 1)

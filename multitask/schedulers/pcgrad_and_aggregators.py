@@ -4,7 +4,7 @@ The aggregators are those of torchjd; `METHODS` names the paper of each.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,9 @@ from torch import Tensor
 
 from minbert.errors import InputError
 from multitask.runtime import distributed
-from multitask.schedulers.base import SCHEDULERS, Scheduler, task_weights
+from multitask.schedulers.base import SCHEDULERS, Scheduler
 from multitask.schedulers.config import ScheduledTraining, SchedulerConfig
 from multitask.schedulers.task_gradients import TaskGradients, gramian_of
-from multitask.tasks.task import Task
 from multitask.training.trainable import Losses, Trainable, Update
 
 if TYPE_CHECKING:  # its import takes a second, which other schedulers should not cost
@@ -41,8 +40,8 @@ class Aggregation(Scheduler):
     `scale` is a factor of the aggregated gradient, `own_scale` of the gradients of parameters that belong to one task.
     """
 
-    def __init__(self, weights: Mapping[str, float], aggregator: "Aggregator", scale: float, own_scale: float) -> None:
-        super().__init__(weights)
+    def __init__(self, config: ScheduledTraining, aggregator: "Aggregator", scale: float, own_scale: float) -> None:
+        super().__init__(config)
         self.aggregator = aggregator
         self.scale = scale
         self.own_scale = own_scale
@@ -169,7 +168,7 @@ METHODS = {
 }
 
 
-def _build(name: str, config: ScheduledTraining, _tasks: Mapping[str, Task], _device: torch.device) -> Aggregation:
+def _build(name: str, config: ScheduledTraining, _device: torch.device) -> Aggregation:
     method, tasks = METHODS[name], len(config.tasks)
     if tasks < 2:
         raise InputError(
@@ -185,7 +184,7 @@ def _build(name: str, config: ScheduledTraining, _tasks: Mapping[str, Task], _de
         aggregator(torch.zeros(tasks, 1, dtype=torch.float64))
     averaged = 1 / tasks
     scale = averaged if method.sums and config.scheduling.reduction == "mean" else 1.0
-    return method.kind(task_weights(config), aggregator, scale, scale if method.sums else averaged)
+    return method.kind(config, aggregator, scale, scale if method.sums else averaged)
 
 
 SCHEDULERS.update({name: partial(_build, name) for name in METHODS})

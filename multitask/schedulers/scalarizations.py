@@ -14,9 +14,8 @@ from torch import Tensor
 
 from multitask.data.examples import Rows
 from multitask.runtime.device import generator_states, restore_generators
-from multitask.schedulers.base import SCHEDULERS, Scheduler, task_weights
+from multitask.schedulers.base import SCHEDULERS, Scheduler
 from multitask.schedulers.config import ScheduledTraining
-from multitask.tasks.task import Task
 from multitask.training.trainable import Batch, Losses, Trainable, Update
 
 if TYPE_CHECKING:  # its import takes a second, which other schedulers should not cost
@@ -29,8 +28,8 @@ class Scalarization(Scheduler):
     The factor `scale` of the combined loss gives gradients the scale that they have with `average`, for clipping.
     """
 
-    def __init__(self, weights: Mapping[str, float], scalarizer: "Scalarizer", scale: float) -> None:
-        super().__init__(weights)
+    def __init__(self, config: ScheduledTraining, scalarizer: "Scalarizer", scale: float) -> None:
+        super().__init__(config)
         self.scalarizer: Any = scalarizer
         self.scale = scale
 
@@ -134,12 +133,12 @@ SCALARIZERS = {
 }
 
 
-def _build(name: str, config: ScheduledTraining, _tasks: Mapping[str, Task], device: torch.device) -> Scalarization:
+def _build(name: str, config: ScheduledTraining, device: torch.device) -> Scalarization:
     from torchjd import scalarization
 
     method, tasks = SCALARIZERS[name], len(config.tasks)
     scalarizer = getattr(scalarization, method.name)(**method.arguments(tasks, config))
-    return method.kind(task_weights(config), scalarizer, method.scale(tasks)).to(device)
+    return method.kind(config, scalarizer, method.scale(tasks)).to(device)
 
 
 SCHEDULERS.update({name: partial(_build, name) for name in SCALARIZERS})

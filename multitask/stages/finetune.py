@@ -78,7 +78,7 @@ class Finetuning(SourceTraining):
         self.training = training
         self.dev = dev
         self.config = config
-        self.scheduler = build_scheduler(config, model.tasks, runtime.device)
+        self.scheduler = build_scheduler(config, runtime.device)
         module = nn.ModuleDict({"encoder": model.encoder, "heads": model.heads, "scheduler": self.scheduler})
         sources = {name: TaskSource(model, name, split) for name, split in training.items()}
         super().__init__(module, model.encoder, model.pooling, sources, runtime)
@@ -109,7 +109,7 @@ class Finetuning(SourceTraining):
 
     def plan(self, epoch: int) -> Sequence[Update]:
         config, sizes = self.config, self.sizes
-        *before, takes = (self.scheduler.epoch_sizes(sizes, config, number) for number in range(epoch + 1))
+        *before, takes = (self.scheduler.epoch_sizes(sizes, number) for number in range(epoch + 1))
         batches = {}
         for name, size in sizes.items():
             rows = rows_from(size, sum(taken[name] for taken in before), takes[name], config.seed, name)

@@ -97,8 +97,8 @@ def losses_of(
         hidden = encoder.forward_packed(batch, runtime.recompute)
         tokens = hidden.split([sum(map(len, part.ids)) for part in parts])
         embeddings = pool(hidden, batch, pooling).split([len(part.ids) for part in parts])
-        for item, part, *own in zip(update, parts, tokens, embeddings, strict=True):
-            found[item.source] = sources[item.source].loss(*own, part.targets, item.rows)
+        for item, part, states, pooled in zip(update, parts, tokens, embeddings, strict=True):
+            found[item.source] = sources[item.source].loss(states, pooled, part.targets, item.rows)
     return Losses(
         terms={name: batch.loss for name, batch in found.items()},
         tokens=sum(int(sources[item.source].lengths[item.rows].sum()) for item in update),

@@ -42,7 +42,7 @@ def tasks_preset(tasks_file: Path, start: str | None, settings: FinetuneConfig, 
         raise InputError(f"{tasks_file}: a table compares two or more tasks; for one use `multitask finetune`")
     settings = replace(settings, tasks=tuple(tasks), epoch_size=settings.epoch_size or min(sizes))
     recipes = replace(SAMPLE, start=Weights(start) if start else SAMPLE.start, data=tasks_file, multitask=settings)
-    return Preset(OWN_TASKS, recipes, (_table(recipes, tasks, _fitting(settings, tasks, schedulers)),))
+    return Preset(OWN_TASKS, recipes, (_table(recipes, tasks, _fitting(settings, schedulers)),))
 
 
 def _table(recipes: Recipes, tasks: Mapping[str, Task], schedulers: Sequence[str]) -> Experiment:
@@ -78,20 +78,20 @@ def _note(settings: FinetuneConfig, tasks: Mapping[str, Task]) -> str:
     )
 
 
-def _fitting(settings: FinetuneConfig, tasks: Mapping[str, Task], names: Sequence[str]) -> list[str]:
+def _fitting(settings: FinetuneConfig, names: Sequence[str]) -> list[str]:
     """The schedulers of these names, each once. Raises InputError for one that is unknown or not installed."""
     if "all" in names:
-        return [name for name in SCHEDULERS if _problem(settings, tasks, name) is None]
+        return [name for name in SCHEDULERS if _problem(settings, name) is None]
     for name in names:
-        if problem := _problem(settings, tasks, name):
+        if problem := _problem(settings, name):
             raise problem
     return list(dict.fromkeys(names))
 
 
-def _problem(settings: FinetuneConfig, tasks: Mapping[str, Task], name: str) -> InputError | None:
+def _problem(settings: FinetuneConfig, name: str) -> InputError | None:
     """Why a scheduler cannot train the tasks."""
     try:
-        build_scheduler(replace(settings, scheduler=name), tasks, torch.device("cpu"))
+        build_scheduler(replace(settings, scheduler=name), torch.device("cpu"))
     except InputError as error:
         return error
     return None

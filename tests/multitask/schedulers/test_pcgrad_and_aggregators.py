@@ -14,7 +14,6 @@ from multitask.schedulers.config import SchedulerConfig
 from multitask.schedulers.pcgrad_and_aggregators import METHODS
 from multitask.schedulers.task_gradients import gramian_of
 from multitask.stages.settings.finetune import FinetuneConfig
-from tests.conftest import COURSE_TASKS
 
 from .toy import OWN, SHARED, TASKS, UPDATE, Toy, cosines, needs
 
@@ -31,7 +30,7 @@ def name(request) -> str:
 
 def build(name: str, weights: tuple[float, ...] | None = None, **scheduling):
     config = FinetuneConfig(TASKS, scheduler=name, task_weights=weights, scheduling=SchedulerConfig(**scheduling))
-    return build_scheduler(config, COURSE_TASKS, CPU)
+    return build_scheduler(config, CPU)
 
 
 def conflicting() -> Toy:
@@ -136,7 +135,7 @@ ITERATIVE = {"cagrad", "fairgrad", "nash_mtl"}
 def test_rounding_adds_no_dimension(method, gradients):
     needs(method)
     config = FinetuneConfig(tuple(map(str, range(len(gradients)))), scheduler=method)
-    scheduler = build_scheduler(config, {}, CPU)
+    scheduler = build_scheduler(config, CPU)
     torch.manual_seed(1)
     found = scheduler._aggregate(gradients.clone())
     torch.manual_seed(1)
@@ -172,4 +171,4 @@ def test_missing_packages_are_named(monkeypatch):
 
 def test_one_task_has_nothing_to_aggregate():
     with pytest.raises(InputError, match="to train reviews alone, use single"):
-        build_scheduler(FinetuneConfig(scheduler="pcgrad", tasks=("reviews",)), COURSE_TASKS, CPU)
+        build_scheduler(FinetuneConfig(scheduler="pcgrad", tasks=("reviews",)), CPU)

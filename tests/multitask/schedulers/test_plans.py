@@ -19,7 +19,6 @@ from multitask.schedulers.config import SchedulerConfig
 from multitask.stages.finetune import Finetuning
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.stages.training_run import Start
-from tests.conftest import COURSE_TASKS
 
 from .toy import TASKS, UPDATE, Toy
 
@@ -58,22 +57,22 @@ def content(updates) -> list[tuple[tuple[str, tuple[int, ...]], ...]]:
 @pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0), (0.5, 2.0, 1.0)], ids=str)
 def test_average_takes_the_gradient_of_the_weighted_mean(weights):
     toy = Toy()
-    losses = Scheduler(dict(zip(TASKS, weights, strict=True))).backward(toy, UPDATE)
+    losses = Scheduler(FinetuneConfig(TASKS, task_weights=weights)).backward(toy, UPDATE)
     np.testing.assert_allclose(toy.shared(), np.array(weights) @ toy.matrix() / 3)
     assert list(losses.terms) == list(TASKS)
     assert not any(term.requires_grad for term in losses.terms.values())
 
 
 def test_average_has_a_batch_of_every_task_in_each_step_and_ends_with_the_smallest_task():
-    scheduler = Scheduler({"a": 1.0, "b": 1.0})
+    scheduler = Scheduler(FinetuneConfig(("a", "b")))
     updates = scheduler.arrange({"a": ROWS, "b": ROWS[::-1]}, np.random.default_rng(0))
     assert content(updates) == [
         (("a", (0, 1)), ("b", (4,))),
         (("a", (2, 3)), ("b", (2, 3))),
         (("a", (4,)), ("b", (0, 1))),
     ]
-    assert scheduler.epoch_sizes({"a": 100, "b": 30}, FinetuneConfig(), 0) == {"a": 30, "b": 30}
-    assert scheduler.epoch_sizes({"a": 100, "b": 30}, FinetuneConfig(epoch_size=50), 3) == {"a": 50, "b": 50}
+    assert scheduler.epoch_sizes({"a": 100, "b": 30}, 0) == {"a": 30, "b": 30}
+    assert Scheduler(FinetuneConfig(epoch_size=50)).epoch_sizes({"a": 100, "b": 30}, 3) == {"a": 50, "b": 50}
 
 
 @pytest.mark.parametrize("weights", [(1.0,), (1.0, 0.0, 1.0), (1.0, float("nan"), 1.0)], ids=str)
@@ -111,9 +110,8 @@ def counts(name: str, epoch: int | None = None, epochs: int = 60, **scheduling) 
     sizes = {"sentiment": 100, "paraphrase": 900, "similarity": 400}
     scheduling = SchedulerConfig(**scheduling)
     config = FinetuneConfig(tuple(SIZES), scheduler=name, epochs=epochs, batch_size=10, scheduling=scheduling)
-    scheduler = build_scheduler(config, COURSE_TASKS, CPU)
     draws = [(e, 0) for e in range(epochs)] if epoch is None else [(epoch, seed) for seed in range(60)]
-    taken = [scheduler.epoch_sizes(sizes, replace(config, seed=seed), e) for e, seed in draws]
+    taken = [build_scheduler(replace(config, seed=seed), CPU).epoch_sizes(sizes, e) for e, seed in draws]
     assert all(sum(each.values()) == 300 for each in taken)  # three times the smallest set
     return np.array([[each[name] // 10 for name in sizes] for each in taken]).sum(0), np.array(list(sizes.values()))
 
@@ -138,7 +136,7 @@ def test_tasks_are_drawn_by_size_to_the_power(alpha, arguments):
 
 
 def test_sampled_tasks_come_in_random_order():
-    scheduler = build_scheduler(FinetuneConfig(tuple(SIZES), scheduler="proportional"), COURSE_TASKS, CPU)
+    scheduler = build_scheduler(FinetuneConfig(tuple(SIZES), scheduler="proportional"), CPU)
     orders = Counter()
     for seed in range(600):
         updates = scheduler.arrange({"a": ROWS[:2], "b": ROWS[:1]}, np.random.default_rng(seed))
@@ -165,5 +163,5 @@ def test_plans_are_functions_of_configuration_and_epoch(problem, name):
 )
 def test_an_unknown_name_is_refused(name, told):
     with pytest.raises(InputError) as caught:
-        build_scheduler(FinetuneConfig(tuple(SIZES), scheduler=name), COURSE_TASKS, CPU)
+        build_scheduler(FinetuneConfig(tuple(SIZES), scheduler=name), CPU)
     assert told in str(caught.value)

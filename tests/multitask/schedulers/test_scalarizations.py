@@ -10,7 +10,6 @@ from multitask.schedulers import build_scheduler
 from multitask.schedulers.config import SchedulerConfig
 from multitask.schedulers.scalarizations import SCALARIZERS
 from multitask.stages.settings.finetune import FinetuneConfig
-from tests.conftest import COURSE_TASKS
 
 from .toy import OWN, SHARED, TASKS, UPDATE, Toy
 
@@ -33,7 +32,7 @@ def softmax(x: np.ndarray) -> np.ndarray:
 def build(name: str):
     scheduling = SchedulerConfig(stch_mu=0.2)
     config = FinetuneConfig(TASKS, scheduler=name, task_weights=tuple(FACTORS), scheduling=scheduling)
-    return build_scheduler(config, COURSE_TASKS, torch.device("cpu")).double()
+    return build_scheduler(config, torch.device("cpu")).double()
 
 
 def losses_of(toy: Toy) -> np.ndarray:

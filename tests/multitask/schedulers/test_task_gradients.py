@@ -23,7 +23,7 @@ PAIRS = [("sentiment", "paraphrase", 0, 1), ("sentiment", "similarity", 0, 2), (
 @pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0), (0.5, 2.0, 3.0)], ids=str)
 def test_conflicts_are_cosines_and_norms(name, weights):
     toy = Toy()
-    scheduler = build_scheduler(FinetuneConfig(TASKS, scheduler=name, task_weights=weights), COURSE_TASKS, CPU)
+    scheduler = build_scheduler(FinetuneConfig(TASKS, scheduler=name, task_weights=weights), CPU)
     scheduler.backward(toy, UPDATE)
     seen = {key: value.item() for key, value in scheduler.conflicts(toy, UPDATE).items()}
     matrix = toy.matrix()
@@ -35,7 +35,7 @@ def test_conflicts_are_cosines_and_norms(name, weights):
 @pytest.mark.parametrize("name", ["average", "pcgrad"])
 def test_looking_leaves_no_trace(name):
     toy = Toy(dropout=0.5)
-    scheduler = build_scheduler(FinetuneConfig(TASKS, scheduler=name), COURSE_TASKS, CPU)
+    scheduler = build_scheduler(FinetuneConfig(TASKS, scheduler=name), CPU)
     scheduler.backward(toy, UPDATE)
     gradients = {key: value.clone() for key, value in toy.gradients().items() if value is not None}
     before = torch.get_rng_state()
