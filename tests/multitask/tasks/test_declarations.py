@@ -82,52 +82,40 @@ class_weights = "balanced"
         prediction_file="file",
         prediction_column="Column",
     )
-    reviews = Source(str(tmp_path / "reviews.csv"))
-    assert stars == Regression(
-        name="stars", text=("review",), label="stars", train=reviews, range=(1.0, 5.0), metric="rmse"
-    )
-    assert marks == MultiLabel(
-        name="marks",
-        text=("review",),
-        label=("price", "quality"),
-        labels=("price", "quality"),
-        label_separator=",",
-        train=reviews,
-        class_weights="balanced",
-    )
+    reviews: Any = {"text": ("review",), "train": Source(str(tmp_path / "reviews.csv"))}
+    assert stars == Regression(name="stars", label="stars", range=(1.0, 5.0), metric="rmse", **reviews)
+    columns = ("price", "quality")
+    named = MultiLabel(name="marks", label=columns, label_separator=",", class_weights="balanced", **reviews)
+    assert marks == named
+    assert marks.labels == columns
     assert default_tasks(path) == ("topic", "stars", "marks")
     assert files_folder(path) == tmp_path
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_defaults_of_each_kind(kind, tmp_path):
-    text = '["a", "b"]' if kind in ("pair_classification", "pair_regression", "cosine") else '"a"'
-    path = declare(tmp_path, f'[tasks.x]\nkind = "{kind}"\ntext = {text}\nlabel = "c"\ntrain = "t.csv"')
-    task = load_tasks(path)["x"]
-    assert task.kind == kind
-    assert task.metric == {
-        "classification": "accuracy",
-        "pair_classification": "accuracy",
-        "multilabel": "macro_f1",
-    }.get(kind, "pearson")
-    assert (task.dev, task.test, task.weight, task.dev_share, task.id) == (None, None, 1.0, 0.1, None)
-    assert isinstance(task, Cosine) == (getattr(task, "range", None) == (0, 1))
+def test_defaults_of_each_kind():
+    metrics = {"classification": "accuracy", "pair_classification": "accuracy", "multilabel": "macro_f1"}
+    for kind in KINDS:
+        pair = kind.startswith("pair_") or kind == "cosine"
+        task = task_of("x", {"kind": kind, "text": ["a", "b"] if pair else "a", "label": "c"})
+        assert (task.kind, task.metric) == (kind, metrics.get(kind, "pearson"))
+        assert (task.dev, task.test, task.weight, task.dev_share, task.id) == (None, None, 1.0, 0.1, None)
+        assert isinstance(task, Cosine) == (getattr(task, "range", None) == (0, 1))
 
 
 def test_sources(tmp_path):
     (tmp_path / "saved").mkdir()
+    whole, hub = str(tmp_path / "all.csv"), "hf:glue/mrpc"
     sources = {
-        'file = "all.csv"': [Source(str(tmp_path / "all.csv"), split) for split in ("train", "dev", "test")],
-        'file = "all.csv"\ndev = "dev.csv"': [
-            Source(str(tmp_path / "all.csv"), "train"),
-            Source(str(tmp_path / "dev.csv")),
-            Source(str(tmp_path / "all.csv"), "test"),
+        'file = "all.csv"': [Source(whole, split) for split in ("train", "dev", "test")],
+        'file = "all.csv"\ndev = "d.csv"': [
+            Source(whole, "train"),
+            Source(str(tmp_path / "d.csv")),
+            Source(whole, "test"),
         ],
-        'train = "all.csv"\nsplit = "fit"': [Source(str(tmp_path / "all.csv"), "fit"), None, None],
-        'train = "hf:trec"': [Source("hf:trec", "train"), None, None],
-        'train = "hf:glue/mrpc"\ndev = { file = "hf:glue/mrpc", split = "validation" }': [
-            Source("hf:glue/mrpc", "train"),
-            Source("hf:glue/mrpc", "validation"),
+        'train = "all.csv"\nsplit = "fit"': [Source(whole, "fit"), None, None],
+        f'train = "{hub}"\ndev = {{ file = "{hub}", split = "validation" }}': [
+            Source(hub, "train"),
+            Source(hub, "validation"),
             None,
         ],
         'train = "hf:saved"': [Source(f"hf:{tmp_path / 'saved'}", "train"), None, None],
@@ -183,14 +171,8 @@ def test_a_model_keeps_everything_but_where_the_rows_come_from(tmp_path):
     path = declare(tmp_path, TOPIC + 'labels = [1, "b"]\nmetric = "matthews"\nweight = 3\nid = "i"\nseparator = ";"\n')
     task = load_tasks(path)["topic"]
     kept = json.loads(json.dumps(task.declaration()))
-    assert kept == {
-        "kind": "classification",
-        "text": ["q"],
-        "label": "c",
-        "labels": ["1", "b"],
-        "metric": "matthews",
-        "id": "i",
-    }
+    kind = {"kind": "classification", "text": ["q"], "label": "c"}
+    assert kept == {**kind, "labels": ["1", "b"], "metric": "matthews", "id": "i"}
     again = task_of("topic", kept)
     assert again == Classification(name="topic", text=("q",), label="c", labels=("1", "b"), metric="matthews", id="i")
     assert again.declaration() == kept
