@@ -27,12 +27,11 @@ def check(options: Check) -> int:
 
 def fetch(options: Fetch) -> None:
     """Download data sets; print the files and the terms of use."""
-    sources = published.load_sources()
-    for path in published.fetch(sources, options.folder, options.sets):
+    sources = published.load_sources(options.sets or ())
+    for path in published.fetch(sources, options.folder):
         print(path)
-    for source in sources:
-        if not options.sets or source.name in options.sets:
-            print(f"terms of {source.name}: {source.terms}")
+    for name, terms in {source.name: source.terms for source in sources}.items():
+        print(f"terms of {name}: {terms}")
 
 
 def domains(options: Domains) -> None:

@@ -36,36 +36,34 @@ class PublishedFile:
     checksum: str  # hex digits of the SHA-256 (64), or of git's blob id (40)
 
 
-def load_sources() -> list[PublishedFile]:
-    """The published files, in the order of `sources.toml`."""
+def load_sources(names: Sequence[str] = ()) -> list[PublishedFile]:
+    """The published files of the named data sets, or of all. Raises InputError if a name is unknown."""
     sets = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
+    if unknown := [name for name in names if name not in sets]:
+        raise InputError(f"no data set is called {', '.join(unknown)}; expected some of {', '.join(sets)}")
     return [
         PublishedFile(
             name, entry["terms"], file["file"], entry["base_url"] + file.get("remote", file["file"]), file["checksum"]
         )
         for name, entry in sets.items()
         for file in entry["files"]
+        if not names or name in names
     ]
 
 
 def fetch(
     sources: Sequence[PublishedFile],
     destination: Path,
-    names: Sequence[str] | None = None,
-    *,
     timeout_seconds: float = 30.0,
     pause_seconds: float = 1.0,
 ) -> list[Path]:
-    """Download files of the named data sets (None: all) that the folder does not contain yet; returns all their paths.
+    """Download the files that the folder does not contain yet; returns the paths of all.
 
     Raises:
-        InputError: a name is unknown, the folder contains a file of the same name with other content, or the server
-            refuses, keeps failing, or keeps sending a file with the wrong checksum.
+        InputError: the folder contains a file of the same name with other content, or the server refuses, keeps
+            failing, or keeps sending a file with the wrong checksum.
     """
-    known = list(dict.fromkeys(source.name for source in sources))
-    if unknown := [name for name in names or () if name not in known]:
-        raise InputError(f"no data set is called {', '.join(unknown)}; expected some of {', '.join(known)}")
-    wanted = {destination / source.file: source for source in sources if names is None or source.name in names}
+    wanted = {destination / source.file: source for source in sources}
     # Check all before any download, so that a file in the way is reported at once.
     missing = {path: source for path, source in wanted.items() if not _is_present(source, path)}
     for path, source in missing.items():

@@ -22,14 +22,6 @@ def refuse(problem: str) -> NoReturn:
     raise InputError(problem)
 
 
-def warn_incomplete(name: str, action: str, lack: str, count: int, first: Sequence[int], unit: str = "line") -> None:
-    """Log one warning that counts a file's incomplete rows, if there are any, and names the first ones."""
-    if count:
-        shown = ", ".join(map(str, first)) + (", ..." if count > len(first) else "")
-        rows, on = ("row", unit) if count == 1 else ("rows", f"{unit}s")
-        LOGGER.warning("%s: %s %d %s %s (%s %s)", name, action, count, rows, lack, on, shown)
-
-
 def quote(value: object) -> str:
     """A value as error messages show it: text in quotes, without control characters; long text is cut."""
     return json.dumps(plain(value), ensure_ascii=False) if isinstance(value, str) else plain(str(value))

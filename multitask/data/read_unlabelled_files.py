@@ -9,7 +9,7 @@ from pathlib import Path
 
 from minbert.errors import InputError
 from multitask.data.examples import Examples
-from multitask.data.problems import OnProblem, refuse, warn_incomplete
+from multitask.data.problems import OnProblem, refuse
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Source
 
@@ -52,7 +52,7 @@ def read_texts(path: Path, layout: Layout, limit: int | None = None, on_problem:
             rows.append(texts)
         else:
             incomplete.append(line)
-    warn_incomplete(str(path), "left out", "without a sentence", len(incomplete), incomplete[:5])
+    table.warn("left out", "without a sentence", incomplete)
     if not rows:
         raise InputError(f"{path}: no usable row; expected at least one with a sentence")
     return Examples(tuple(map(list, zip(*rows, strict=True))), None, (), None, str(path), len(incomplete))

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from minbert.errors import InputError
-from multitask.data.problems import checked, listed, plain, quote, reason
+from multitask.data.problems import LOGGER, checked, listed, plain, quote, reason
 from multitask.data.text_lines import suffixes
 from multitask.runs.run_hash import hash_of_file
 
@@ -166,6 +166,14 @@ class Table:
     def place(self, number: int) -> str:
         """File and row, as messages begin."""
         return f"{self.name}:{number}" if self.by_line else f"{self.name}: row {number}"
+
+    def warn(self, action: str, lack: str, numbers: Sequence[int]) -> None:
+        """Log one warning that counts incomplete rows, if there are any, and names the first ones."""
+        if numbers:
+            rows, on = ("row", "line") if len(numbers) == 1 else ("rows", "lines")
+            on = on if self.by_line else rows
+            shown = listed(numbers[:5]) + (", ..." if len(numbers) > 5 else "")
+            LOGGER.warning("%s: %s %d %s %s (%s %s)", self.name, action, len(numbers), rows, lack, on, shown)
 
     def require(self, columns: Sequence[str]) -> None:
         """Raise InputError unless the table has all of these columns."""

@@ -35,7 +35,8 @@ def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     """
     wide = "\n".encode(encoding) != b"\n"  # as in UTF-16, in which a byte does not tell where a line ends
     compressed = bool(suffixes(path)[1])
-    with checked(path, _open) as file:
+    opened: Any = checked(path, gzip.open if compressed else lambda path: path.open("rb"))
+    with opened as file:
         decoded = io.TextIOWrapper(file, encoding, newline="\n") if wide else None
         number = size = 0
         while True:
@@ -52,10 +53,6 @@ def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
             if size > UNSUSPECTED and compressed:
                 refuse_expansion(path, size, file.fileobj.tell(), UNSUSPECTED)
             yield _decode(raw, f"{path}:{number}", "utf-8" if wide else encoding, first=number == 1)
-
-
-def _open(path: Path) -> Any:
-    return gzip.open(path) if suffixes(path)[1] else path.open("rb")
 
 
 def _decode(raw: bytes, place: str, encoding: str, first: bool) -> str:

@@ -64,11 +64,18 @@ def tokenise(
     if not path.is_file():
         with exclusive(path.with_suffix(".lock")):
             if not path.is_file():  # another process may have made it while this one waited
+                inputs = texts if second is None else list(zip(texts, second, strict=True))
+                ids, types, cut = tokenizer.encode_and_count_cut(inputs, length)
+                offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
+                arrays: dict[str, Any] = {"ids": _joined(ids), "offsets": offsets, "cut": np.array(cut)}
                 with atomic_file(path) as temporary, temporary.open("wb") as file:
-                    encoded: Any = _encoded(texts, second, tokenizer, length)
-                    np.savez(file, **encoded)
+                    np.savez(file, **(arrays if second is None else {**arrays, "types": _joined(types)}))
     arrays = read_arrays(path)
     return Tokens(arrays["ids"], arrays.get("types"), arrays["offsets"], int(arrays["cut"]))
+
+
+def _joined(rows: Sequence[Ids]) -> Ids:
+    return np.concatenate([np.empty(0, np.int32), *rows])
 
 
 def _hash(texts: Sequence[str]) -> str:
@@ -76,18 +83,3 @@ def _hash(texts: Sequence[str]) -> str:
     for text in texts:
         digest.update(json.dumps(text).encode())  # in quotes, so that the texts' bounds count
     return digest.hexdigest()
-
-
-def _encoded(
-    texts: Sequence[str], second: Sequence[str] | None, tokenizer: Tokenizer, max_length: int
-) -> dict[str, NDArray[Any]]:
-    """The arrays of `Tokens` by their names; types of joint encodings only."""
-    inputs = texts if second is None else list(zip(texts, second, strict=True))
-    ids, types, cut = tokenizer.encode_and_count_cut(inputs, max_length)
-    none = np.empty(0, np.int32)
-    found: dict[str, NDArray[Any]] = {
-        "ids": np.concatenate([none, *ids]),
-        "offsets": np.cumsum([0, *map(len, ids)], dtype=np.int64),
-        "cut": np.array(cut),
-    }
-    return found if second is None else {**found, "types": np.concatenate([none, *types])}

@@ -13,7 +13,7 @@ import pyarrow
 from tqdm import tqdm
 
 from minbert.errors import InputError
-from multitask.data.problems import STANDARD_INPUT, quote, warn_incomplete
+from multitask.data.problems import STANDARD_INPUT, quote
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Dialect, Row, Source, Table
 from multitask.data.text_lines import suffixes
@@ -99,8 +99,7 @@ def predict_file(
             write(rows)
             count += len(rows)
             bar.update(len(rows))
-    unit = "line" if table.by_line else "row"
-    warn_incomplete(table.name, "predicted", "with an empty text", len(empty), sorted(empty)[:5], unit)
+    table.warn("predicted", "with an empty text", sorted(empty))
     return count
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from minbert.errors import InputError
 from multitask.data.contamination import hash_sentences
 from multitask.data.examples import Examples, Rows
-from multitask.data.problems import OnProblem, quote, refuse, warn_incomplete
+from multitask.data.problems import OnProblem, quote, refuse
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Dialect, Row, Source, Table
 from multitask.tasks.kinds import Labelled, Regression, rows_by_label
@@ -170,7 +170,7 @@ def examples_of(task: Task, table: Table, source: str, labelled: bool, on_proble
     if not rows:
         raise InputError(f"{table.name}: no usable row; expected at least one with a text{' and a label' * labelled}")
     action = ("left out", "without a label or a sentence") if labelled else ("kept", "with an empty sentence")
-    warn_incomplete(source, *action, len(incomplete), incomplete[:5])
+    table.warn(*action, incomplete)
     values, classes = task.encode_labels(labels) if labelled else (None, ())
     return Examples(
         sentences=tuple(map(list, zip(*rows, strict=True))),

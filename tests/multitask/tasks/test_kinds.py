@@ -198,6 +198,7 @@ def test_regressions_learn_shares_of_their_range(kind, generator):
     task = declared(kind, range=[-1, 3])
     outputs, labels = generator.normal(size=ROWS).astype(np.float32), generator.uniform(-1, 3, ROWS).astype(np.float32)
     loss = task.loss(torch.from_numpy(outputs), torch.from_numpy(labels))
+    assert task.decide(task.estimate(outputs)).dtype == np.float32
     assert loss.item() == pytest.approx(np.mean((outputs - (labels + 1) / 4) ** 2), rel=1e-5)
     np.testing.assert_allclose(task.decide(task.estimate(outputs)), np.clip(outputs * 4 - 1, -1, 3), rtol=1e-5)
 

@@ -165,13 +165,16 @@ def test_several_tasks_may_read_one_file_and_a_blank_label_counts_for_its_task_o
     assert caplog.messages[0] == f"{path}: left out 2 rows without a label or a sentence (lines 2, 5)"
 
 
-def test_one_two_and_text_are_the_same_classes_in_every_format(tmp_path):
+def test_one_two_and_text_are_the_same_classes_in_every_format(tmp_path, caplog):
     written = [1, 1.0, "1", " 1.00", 2, "two"]
     csv_file = write(tmp_path, "q,c\n" + "".join(f"q{i},{value}\n" for i, value in enumerate(written)))
     table = pyarrow.table({"q": [f"q{i}" for i in range(6)], "c": list(map(str, written)), "i": [7, 7, 0, 0, 0, 0]})
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
     with pytest.raises(InputError, match=r'x\.parquet: row 2: id "7" is already in row 1; expected each id once'):
         read(tmp_path / "x.parquet", topic(id="i"))
+    pyarrow.parquet.write_table(pyarrow.table({"q": ["x", ""], "c": ["a", "b"]}), tmp_path / "y.parquet")
+    read(tmp_path / "y.parquet", topic())
+    assert caplog.messages == [f"{tmp_path / 'y.parquet'}: left out 1 row without a label or a sentence (row 2)"]
     json_path = json_file(tmp_path, [{"q": f"q{i}", "c": value} for i, value in enumerate(written)])
     for path in (csv_file, json_path, tmp_path / "x.parquet"):
         examples = read(path, topic())
