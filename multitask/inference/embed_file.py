@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from tqdm import tqdm
@@ -33,28 +34,32 @@ def embed_file(encoder: Embedder, source: Path, output: Path, column: str | None
     Raises:
         InputError: no sentence, a missing column, or a value that is not text.
     """
-    # A first pass, because the array's header has its size.
-    count = sum(1 for _ in _sentences(source, column, warn=True))
-    if not count:
-        raise InputError(f"{source}: no sentence; expected one sentence per line")
     sentences = _sentences(source, column)
-    with atomic_file(output) as temporary, temporary.open("wb") as file, tqdm(total=count, disable=None) as bar:
-        width = 0
+    with atomic_file(output) as temporary, temporary.open("wb") as file, tqdm(unit="sentence", disable=None) as bar:
+        count = width = 0
         while block := list(islice(sentences, SENTENCES_PER_BLOCK)):
             embeddings = encoder.encode(block, normalize=normalize)
-            if not width:
+            if not count:
                 width = embeddings.shape[1]
-                header = {"descr": np.lib.format.dtype_to_descr(embeddings.dtype), "fortran_order": False}
-                np.lib.format.write_array_header_1_0(file, {**header, "shape": (count, width)})
+                _write_header(file, 0, width)
             file.write(embeddings.tobytes())
+            count += len(block)
             bar.update(len(block))
+        if not count:
+            raise InputError(f"{source}: no sentence; expected one sentence per line")
+        file.seek(0)
+        _write_header(file, count, width)  # which is as long as before: NumPy leaves room for the number of rows
     return count, width
 
 
-def _sentences(source: Path, column: str | None, warn: bool = False) -> Iterator[str]:
-    """The sentences of a file; `warn` logs how many blank lines of a text file were skipped."""
-    text_file = suffixes(source)[0] in ("", ".txt")
-    if column is None and not text_file:
+def _write_header(file: BinaryIO, count: int, width: int) -> None:
+    header = {"descr": "<f4", "fortran_order": False, "shape": (count, width)}
+    np.lib.format.write_array_header_1_0(file, header)
+
+
+def _sentences(source: Path, column: str | None) -> Iterator[str]:
+    """The sentences of a file; logs how many blank lines of a text file were skipped."""
+    if column is None and suffixes(source)[0] not in ("", ".txt"):
         raise InputError(f"{source}: a table; name the column of its sentences with --column")
     blank = 0
     for table, number, row in _rows(source, column):
@@ -65,7 +70,7 @@ def _sentences(source: Path, column: str | None, warn: bool = False) -> Iterator
             yield text
         else:
             blank += 1
-    if blank and warn:
+    if blank:
         LOGGER.warning("%s: skipped %d blank lines, so rows of the array are not line numbers", source, blank)
 
 

@@ -41,11 +41,11 @@ def write_prediction_files(
     tested = [name for name in loaded.tasks if name not in declared or declared[name].test is not None]
     rows: dict[Split, dict[str, LabelledData]] = {"dev": load_split(loaded, data, "dev")}
     rows["test"] = load_split(loaded, data, "test", tested) if tested else {}
-    predictions = {split: estimate(loaded, sets, runtime) for split, sets in rows.items()}
+    found = [(split, estimate(loaded, sets, runtime), sets) for split, sets in rows.items()]
     return [
         path
-        for split, sets in rows.items()
+        for split, predictions, sets in found  # all are there before the first is written
         for path in write_predictions(
-            loaded.tasks, predictions[split], {name: d.examples for name, d in sets.items()}, split, output
+            loaded.tasks, predictions, {name: d.examples for name, d in sets.items()}, split, output
         )
     ]

@@ -1,6 +1,5 @@
 """The application: models with their queues, the middleware, errors as JSON, and the routes."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -51,7 +50,7 @@ def create_app(
             await model.embed(["The first batch is slow."], normalize=False)  # so it is not a user's
         yield
         for model in served.values():
-            await asyncio.to_thread(model.batcher.close)
+            await model.batcher.close()
         logger.info("stopped; %d requests were answered, %d were not", *metrics.totals())
 
     app = FastAPI(

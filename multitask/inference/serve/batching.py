@@ -2,7 +2,8 @@
 
 A batch takes whatever waits when the previous batch is done, so a request to an idle service is computed at once, and
 batches grow with the load. Requests take turns: a long request is spread over several batches, and a short one never
-waits for all of a long one.
+waits for all of a long one. The event loop alone changes the queue, so nothing is locked; one thread splits texts into
+tokens, and another computes.
 """
 
 import asyncio
@@ -10,8 +11,8 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from threading import Condition, Thread
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -26,11 +27,12 @@ from multitask.models.multitask_model import MultitaskModel
 
 TEXTS_PER_TURN = 32  # a request with many texts must not hold up the others
 TURNS_PER_BATCH = 2  # neither must one with long texts: a turn is over after half a batch
-CHARACTERS_PER_TOKEN = 4  # roughly
 LONGEST_RETRY = 60  # seconds
 
 Input = str | tuple[str, str]
 """A text, or a pair of texts that the encoder reads as one input."""
+Tokens = tuple[Ids, Ids]
+"""Token ids of an input, and their types."""
 Answer = TypeVar("Answer")
 
 
@@ -43,32 +45,29 @@ class QueueFull(HTTPException):
 
 @dataclass(eq=False)
 class Job:
-    """A request in the queue. If its future is done (cancelled or failed), the rest of it need not be computed."""
+    """A request in the queue. If its answer is there (cancelled or failed), the rest of it need not be computed."""
 
-    left: deque[Input]  # what waits
+    left: deque[Any]  # what waits: `Input`, and `Tokens` once it is in the queue
     size: int  # number of all inputs
     finish: Callable[[Tensor, int], Any]
-    future: asyncio.Future[Any]
+    answer: asyncio.Future[Any]
     embeddings: list[Tensor] = field(default_factory=list)  # [inputs of a turn, hidden] each
     tokens: int = 0
 
-    def turn(self, most_characters: int) -> list[Input]:
+    def turn(self, most_tokens: int) -> list[Tokens]:
         """Take the inputs of the next turn, at least one."""
         taken = [self.left.popleft()]
-        characters = _characters(taken[0])
-        while self.left and len(taken) < TEXTS_PER_TURN:
-            if (characters := characters + _characters(self.left[0])) > most_characters:
-                break
+        tokens = len(taken[0][0])
+        while self.left and len(taken) < TEXTS_PER_TURN and (tokens := tokens + len(self.left[0][0])) <= most_tokens:
             taken.append(self.left.popleft())
         return taken
 
 
 class Turn(NamedTuple):
-    """Inputs of a request in a batch: their token ids and types."""
+    """Inputs of a request in a batch."""
 
     job: Job
-    ids: list[Ids]
-    types: list[Ids]
+    inputs: list[Tokens]
 
 
 class Batcher:
@@ -88,26 +87,32 @@ class Batcher:
         self.waiting = 0  # inputs
         self._jobs: deque[Job] = deque()
         self._closed = False
-        self._changed = Condition()  # guards the three above
+        self._changed = asyncio.Event()  # one of the three above
         self._seconds_per_input = 0.0
-        self._thread = Thread(target=self._work, name="batches", daemon=True)
+        self._tokenising = ThreadPoolExecutor(1, "tokens")
+        self._computing = ThreadPoolExecutor(1, "batches", initializer=self._set_up_thread)
+
+    def _set_up_thread(self) -> None:
+        torch.set_grad_enabled(False)
+        # Autocast keeps the weights that it converted until the context ends, so one context serves all batches.
+        self.model.runtime.autocast().__enter__()
 
     def start(self) -> None:
         """Start computing for requests of the running event loop."""
-        self._loop = asyncio.get_running_loop()
-        self._thread.start()
+        self._worker = asyncio.get_running_loop().create_task(self._work())
 
     @property
     def computes(self) -> bool:
-        """Whether the thread lives."""
-        return self._thread.is_alive()
+        """Whether waiting inputs will be computed."""
+        return not self._worker.done()
 
-    def close(self) -> None:
-        """Compute what waits, then stop. Blocks until then."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-        self._thread.join()
+    async def close(self) -> None:
+        """Compute what waits, then stop."""
+        self._closed = True
+        self._changed.set()
+        await self._worker
+        self._tokenising.shutdown()
+        self._computing.shutdown()
 
     async def run(self, inputs: list[Input], finish: Callable[[Tensor, int], Answer]) -> Answer:
         """Queue inputs and wait for the answer. If this is cancelled, the inputs leave the queue.
@@ -120,99 +125,72 @@ class Batcher:
         Raises:
             QueueFull: the queue has no room for the inputs.
         """
-        job = Job(deque(inputs), len(inputs), finish, self._loop.create_future())
-        with self._changed:
-            if self._closed or self.waiting + job.size > self.most_waiting:
-                raise QueueFull(min(max(math.ceil(self.waiting * self._seconds_per_input), 1), LONGEST_RETRY))
-            self.waiting += job.size
-            self._jobs.append(job)
-            self._changed.notify()
+        if self._closed or self.waiting + len(inputs) > self.most_waiting:
+            raise QueueFull(min(max(math.ceil(self.waiting * self._seconds_per_input), 1), LONGEST_RETRY))
+        loop = asyncio.get_running_loop()
+        job = Job(deque(inputs), len(inputs), finish, loop.create_future())
+        self.waiting += job.size
+        encode = self.model.tokenizer.encode_and_count_cut
         try:
-            return await job.future
-        except asyncio.CancelledError:
-            with self._changed:
-                if job in self._jobs:
-                    self._jobs.remove(job)
-                    self.waiting -= len(job.left)
-            raise
+            ids, types, _ = await loop.run_in_executor(self._tokenising, encode, inputs, self.model.max_length)
+            job.left = deque(zip(ids, types, strict=True))
+            self._jobs.append(job)
+            self._changed.set()
+            return await job.answer
+        finally:
+            self.waiting -= len(job.left)
+            job.left.clear()
+            self._changed.set()
 
-    def _work(self) -> None:
-        # Autocast keeps the weights that it converted until the context ends, so one context serves all batches.
-        with torch.no_grad(), self.model.runtime.autocast():
-            while batch := self._next_batch():
-                start, count = time.monotonic(), sum(len(turn.ids) for turn in batch)
-                try:
-                    self._settle(self._compute(batch))
-                except BaseException as error:  # such as too little memory, or a panic of Rust code
-                    self._settle([(turn.job, error) for turn in batch])
-                self._seconds_per_input += ((time.monotonic() - start) / count - self._seconds_per_input) / 8
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self.waiting or not self._closed:
+            if not (batch := self._next_batch()):
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            start, count = time.monotonic(), sum(len(turn.inputs) for turn in batch)
+            for job, outcome in await loop.run_in_executor(self._computing, self._compute, batch):
+                if job.answer.done():
+                    continue
+                if isinstance(outcome, BaseException):
+                    job.answer.set_exception(outcome)
+                else:
+                    job.answer.set_result(outcome)
+            self._seconds_per_input += ((time.monotonic() - start) / count - self._seconds_per_input) / 8
 
     def _next_batch(self) -> list[Turn]:
-        """Waits until there is something to compute; empty when the queue is closed and nothing waits."""
+        """What is computed next; it leaves the queue."""
         batch: list[Turn] = []
         room = self.tokens_per_batch
-        while room > 0 and (found := self._next_inputs(wait=not batch)):
-            job, inputs = found
-            try:
-                ids, types, _ = self.model.tokenizer.encode_and_count_cut(inputs, self.model.max_length)
-            except BaseException as error:
-                self._settle([(job, error)])
+        while room > 0 and self._jobs:
+            job = self._jobs.popleft()
+            if job.answer.done() or not job.left:
                 continue
-            batch.append(Turn(job, ids, types))
-            room -= sum(map(len, ids))
+            turn = Turn(job, job.turn(self.tokens_per_batch // TURNS_PER_BATCH))
+            batch.append(turn)
+            self.waiting -= len(turn.inputs)
+            room -= sum(len(ids) for ids, _ in turn.inputs)
+            if job.left:
+                self._jobs.append(job)
         return batch
-
-    def _next_inputs(self, wait: bool) -> tuple[Job, list[Input]] | None:
-        """The request whose turn it is, and the inputs of its turn, which leave the queue."""
-        with self._changed:
-            while True:
-                while self._jobs:
-                    job = self._jobs.popleft()
-                    if job.future.done():
-                        self.waiting -= len(job.left)
-                        continue
-                    inputs = job.turn(self.tokens_per_batch // TURNS_PER_BATCH * CHARACTERS_PER_TOKEN)
-                    self.waiting -= len(inputs)
-                    if job.left:
-                        self._jobs.append(job)
-                    return job, inputs
-                if self._closed or not wait:
-                    return None
-                self._changed.wait()
 
     def _compute(self, batch: list[Turn]) -> list[tuple[Job, Any]]:
         """Compute a batch; returns the requests that it completes, each with its answer or an exception."""
-        ids, types = [each for turn in batch for each in turn.ids], [each for turn in batch for each in turn.types]
-        packed = PackedBatch.from_sequences(ids, types)
-        self.metrics.inputs.inc(len(ids))
+        try:
+            ids, types = zip(*(each for turn in batch for each in turn.inputs), strict=True)
+            packed = PackedBatch.from_sequences(ids, types)
+            embeddings = self.model.embed(packed.to(self.model.runtime.device))
+        except BaseException as error:  # such as too little memory, or a panic of Rust code
+            return [(turn.job, _told(error)) for turn in batch]
+        sizes = [len(turn.inputs) for turn in batch]
+        self.metrics.inputs.inc(sum(sizes))
         self.metrics.tokens.observe(len(packed.input_ids))
-        embeddings = self.model.embed(packed.to(self.model.runtime.device))
-        for turn, part in zip(batch, embeddings.split([len(turn.ids) for turn in batch]), strict=True):
+        for turn, part in zip(batch, embeddings.split(sizes), strict=True):
             turn.job.embeddings.append(part)
-            turn.job.tokens += sum(map(len, turn.ids))
+            turn.job.tokens += sum(len(ids) for ids, _ in turn.inputs)
         jobs = dict.fromkeys(turn.job for turn in batch)
         return [(job, _finished(job)) for job in jobs if sum(map(len, job.embeddings)) == job.size]
-
-    def _settle(self, outcomes: list[tuple[Job, Any]]) -> None:
-        """Hand answers, or the exceptions that took their place, to the event loop."""
-
-        def settle() -> None:
-            for job, outcome in outcomes:
-                if job.future.done():
-                    continue
-                if isinstance(outcome, Exception):
-                    job.future.set_exception(outcome)
-                elif isinstance(outcome, BaseException):  # no handler of the service's errors takes it
-                    job.future.set_exception(RuntimeError(f"{type(outcome).__name__}: {outcome}"))
-                else:
-                    job.future.set_result(outcome)
-
-        if outcomes:
-            self._loop.call_soon_threadsafe(settle)
-
-
-def _characters(each: Input) -> int:
-    return len(each) if isinstance(each, str) else sum(map(len, each))
 
 
 def _finished(job: Job) -> Any:
@@ -220,4 +198,9 @@ def _finished(job: Job) -> Any:
     try:
         return job.finish(torch.cat(job.embeddings), job.tokens)
     except BaseException as error:
-        return error
+        return _told(error)
+
+
+def _told(error: BaseException) -> Exception:
+    """An exception that the service's handlers take, which a panic of Rust code is not."""
+    return error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")

@@ -18,6 +18,9 @@ from tests.multitask.inference.serve.conftest import Gated
 WORDS = ["time", "band", "good", "movie", "film", "man", "woman", "the", "a", "of"]
 
 
+Finish = Callable[[Tensor, int], Tensor]
+
+
 def texts(count: int, seed: int = 0) -> list[str]:
     random = np.random.default_rng(seed)
     return [" ".join(random.choice(WORDS, random.integers(1, 20))) for _ in range(count)]
@@ -49,15 +52,16 @@ def queue(model: Gated, test: Callable[[Batcher], Awaitable[None]]) -> None:
         await test(batcher)
         model.gate.set()
         await first
-        await asyncio.to_thread(batcher.close)
+        await batcher.close()
         assert batcher.waiting == 0
 
     asyncio.run(run())
 
 
-async def submitted(batcher: Batcher, *requests: list[str]) -> list[asyncio.Task[Tensor]]:
-    tasks = [asyncio.create_task(batcher.run(list(inputs), embeddings)) for inputs in requests]
-    await asyncio.sleep(0)  # until they are in the queue
+async def submitted(batcher: Batcher, *requests: list[str], finish: Finish = embeddings) -> list[asyncio.Task[Tensor]]:
+    tasks = [asyncio.create_task(batcher.run(list(inputs), finish)) for inputs in requests]
+    while len(batcher._jobs) < len([task for task in tasks if not task.done()]):  # until all are split into tokens
+        await asyncio.sleep(0.001)
     return tasks
 
 
@@ -97,8 +101,7 @@ def test_equal_requests_of_half_a_batch_end_one_after_another(gated):
         return found
 
     async def test(batcher: Batcher) -> None:
-        tasks = [asyncio.create_task(batcher.run(list(request), finish)) for _ in range(9)]
-        await asyncio.sleep(0)
+        tasks = await submitted(batcher, *[request] * 9, finish=finish)
         gated.gate.set()
         await asyncio.gather(*tasks)
 

@@ -193,7 +193,7 @@ def test_the_health_is_that_of_the_thread_that_computes(model):
     app = create_app({"tiny": model}, LIMITS)
     with TestClient(app) as client:
         assert (client.get("/healthz").status_code, client.get("/healthz").text) == (200, "ok")
-        app.state.service.models["tiny"].batcher.close()
+        client.portal.call(app.state.service.models["tiny"].batcher.close)
         answer = client.get("/healthz")
         assert (answer.status_code, answer.json()) == (503, {"error": "tiny does not compute any more"})
 
