@@ -19,7 +19,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from minbert.packing import PackedBatch
 from multitask.inference.shown_outputs import shown_outputs
@@ -99,8 +98,9 @@ def integrated_gradients(
         explained: for each task the name of the number to explain, see `explained_number`.
         steps: points of the quadrature.
     """
-    own = with_shared_weights(model)
-    return {name: _integrate(own, texts, name, number, steps) for name, number in explained.items()}
+    return {
+        name: _integrate(with_shared_weights(model), texts, name, number, steps) for name, number in explained.items()
+    }
 
 
 def _integrate(model: MultitaskModel, texts: Sequence[str], task: str, number: str, steps: int) -> Effects:
@@ -110,11 +110,11 @@ def _integrate(model: MultitaskModel, texts: Sequence[str], task: str, number: s
     total = torch.zeros_like(row)
     at_once = max(1, TOKENS_PER_BATCH[model.runtime.device.type] // len(ids))
     for share, weight in zip((places + 0.5).split(at_once), weights.split(at_once), strict=True):
-        points = (baseline + share[:, None, None] * (row - baseline)).requires_grad_()
+        points = baseline + share[:, None, None] * (row - baseline)
         with torch.enable_grad():
             numbers = _numbers_of_embeddings(model, task, number, types, points)
-            (gradients,) = torch.autograd.grad(numbers @ weight.double(), points)
-        total += gradients.sum(dim=0)
+            (gradients,) = torch.autograd.grad(numbers @ weight.double(), model.encoder.embeddings.word.weight)
+        total += gradients.view_as(points).sum(dim=0)
     with torch.no_grad():
         ends = _numbers_of_embeddings(model, task, number, types, torch.stack([row, baseline])).tolist()
     effects: list[float | None] = [None] * len(words_of(texts))
@@ -159,7 +159,7 @@ def _numbers_of_embeddings(
     ids = np.split(np.arange(copies * tokens).reshape(copies, tokens), np.cumsum([*map(len, types)])[:-1], axis=1)
     sequences = [row for each in ids for row in each], [np.array(each) for each in types for _ in range(copies)]
     batch = PackedBatch.from_sequences(*sequences)
-    table = {"encoder.embeddings.word.weight": embeddings.flatten(0, 1)}
-    outputs = functional_call(model, table, (batch.to(embeddings.device), {task: copies}))[task]
+    model.encoder.embeddings.word.weight = nn.Parameter(embeddings.flatten(0, 1))
+    outputs = model.head(task, model.embed(batch.to(embeddings.device)))
     declared, shown = model.tasks[task], shown_outputs(model.tasks[task], outputs.double())
     return shown[:, declared.names.index(number)] if isinstance(declared, Labelled) else shown

@@ -60,7 +60,8 @@ def queue(model: Gated, test: Callable[[Batcher], Awaitable[None]]) -> None:
 
 async def submitted(batcher: Batcher, *requests: list[str], finish: Finish = embeddings) -> list[asyncio.Task[Tensor]]:
     tasks = [asyncio.create_task(batcher.run(list(inputs), finish)) for inputs in requests]
-    while len(batcher._jobs) < len([task for task in tasks if not task.done()]):  # until all are split into tokens
+    before = len(batcher._jobs)
+    while len(batcher._jobs) < before + len([task for task in tasks if not task.done()]):  # all are split into tokens
         await asyncio.sleep(0.001)
     return tasks
 
@@ -145,7 +146,7 @@ def test_a_request_that_fails_does_not_fail_its_neighbours(gated, kind):
         raise kind("not finite")
 
     async def test(batcher: Batcher) -> None:
-        failing = asyncio.create_task(batcher.run(["time"], fail))
+        (failing,) = await submitted(batcher, ["time"], finish=fail)
         (fine,) = await submitted(batcher, texts(3))
         gated.gate.set()
         with pytest.raises(RuntimeError, match="not finite"):  # the service answers with 500
