@@ -129,10 +129,6 @@ class Predict(Computing, _BestOn, Data):
     """Format of standard input."""
     separator: str | None = None
     """What separates the fields. Default: a comma in .csv and a tab in .tsv."""
-    quotes: bool = True
-    """Whether fields may stand in quotes; if not, quotes are ordinary characters."""
-    line_breaks: bool = False
-    """Let quoted fields contain line breaks."""
 
     def __post_init__(self) -> None:
         if self.input is None and (self.task or self.text or self.probabilities):

@@ -26,12 +26,7 @@ def _predict_input(options: Predict, source: Path) -> None:
     named = tasks_for(model, None, options.task)
     declared = chosen_tasks(options.tasks_file, tuple(named)) if options.tasks_file else model.tasks
     dialect = common_format([declared[n] for n in named], form if str(source) == "-" else suffixes(source)[0])
-    dialect = replace(
-        dialect,
-        separator=options.separator or dialect.separator,
-        quotes=options.quotes and dialect.quotes,
-        line_breaks=options.line_breaks or dialect.line_breaks,
-    )
+    dialect = replace(dialect, separator=options.separator or dialect.separator)
     reading = Reading(options.text, form, dialect)
     with replaced_files_named(output):
         predict_file(model, options.task, source, output, model.runtime, reading, options.probabilities, options.prefix)

@@ -27,7 +27,6 @@ from multitask.stages.training_run import Start, train_run
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.kinds import Cosine
 from multitask.tasks.read_examples import load_rows, load_training_rows
-from multitask.training.loop import LoopConfig
 from multitask.training.regularisation import Compute, build_regularisers
 from multitask.training.source import SourceTraining, TaskSource
 from multitask.training.trainable import Batch, Evaluation, Losses, Update
@@ -59,8 +58,7 @@ def train_tasks(models: Sequence[Weights], data: Path, config: FinetuneConfig, r
     """Fine-tune into a run's folder."""
     begin = Start.load(models[0], config.pooling, config.seed)
     problem = Finetuning.load(begin, data, config, run.runtime)
-    loop = LoopConfig(config.epochs, config.optimizer, config.patience, watch_every=config.conflicts_every)
-    train_run(run, begin, problem, loop, config.seed)
+    train_run(run, begin, problem, config, config.conflicts_every)
 
 
 class Finetuning(SourceTraining):

@@ -26,7 +26,6 @@ from multitask.training.contrastive_source import (
     contrastive_batches,
     load_contrastive,
 )
-from multitask.training.loop import LoopConfig
 from multitask.training.source import losses_of
 from multitask.training.trainable import Batch, Losses, Update
 
@@ -41,10 +40,7 @@ def train_both(models: Sequence[Weights], data: Path, config: FuseConfig, run: O
     begin = Start.load(models[0], supervised.pooling, supervised.seed)
     problem = Fusing.load(begin, data, supervised, run.runtime)
     problem.add_views(begin, data, config)
-    loop = LoopConfig(
-        supervised.epochs, supervised.optimizer, supervised.patience, watch_every=supervised.conflicts_every
-    )
-    train_run(run, begin, problem, loop, supervised.seed)
+    train_run(run, begin, problem, supervised, supervised.conflicts_every)
 
 
 class Fusing(Finetuning):

@@ -26,7 +26,6 @@ from multitask.stages.run_stage import OpenRun, run_stage
 from multitask.stages.settings.mlm import STAGE, MlmConfig, ShapeConfig
 from multitask.stages.training_run import Start, train_run
 from multitask.tasks.sources import training_sentences
-from multitask.training.loop import LoopConfig
 from multitask.training.masked_words import MaskedSource
 from multitask.training.source import SourceTraining, losses_of
 from multitask.training.trainable import Batch, Evaluation, Update
@@ -53,8 +52,7 @@ def train_masked(models: Sequence[Weights], data: Path, config: MlmConfig, run: 
     else:
         head = MaskedLanguageHead.of_checkpoint(begin.folder, begin.encoder.config)
     problem = MaskedTraining(begin, head, training, dev, config, run.runtime)
-    loop = LoopConfig(config.epochs, config.optimizer, evaluate_every=config.evaluate_every)
-    train_run(run, begin, problem, loop, config.seed)
+    train_run(run, begin, problem, config)
 
 
 class MaskedTraining(SourceTraining):

@@ -42,7 +42,6 @@ from multitask.training.contrastive_source import (
     load_contrastive,
 )
 from multitask.training.gradient_cache import backward_in_chunks
-from multitask.training.loop import LoopConfig
 from multitask.training.masked_words import MaskedSource
 from multitask.training.source import SourceTraining
 from multitask.training.trainable import Batch, Evaluation, Losses, Update
@@ -72,10 +71,7 @@ def train_contrastively(models: Sequence[Weights], data: Path, config: PretrainC
         examples = load_rows(task, "dev")
         dev = LabelledData.tokenised(examples, begin.tokenizer, config.max_length, joint=False)
     problem = Pretraining(module, begin, sources, dev, config, run.runtime, has_positives)
-    loop = LoopConfig(
-        config.epochs, config.optimizer, evaluate_every=config.evaluate_every, watch_every=config.probe_every
-    )
-    train_run(run, begin, problem, loop, config.seed)
+    train_run(run, begin, problem, config, config.probe_every)
 
 
 class HeldOut:

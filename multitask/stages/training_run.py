@@ -111,15 +111,19 @@ def tensorboard_log(folder: Path | None) -> Iterator[Callable[[int, dict[str, An
         yield log
 
 
-def train_run(run: OpenRun, begin: Start, problem: Trainable, loop: LoopConfig, seed: int) -> None:
+def train_run(run: OpenRun, begin: Start, problem: Trainable, config: Any, watch_every: int | None = None) -> None:
     """Train into a run's folder, and store with the model what it and its start weights were trained on.
+
+    The configuration has a seed, epochs, an optimizer and maybe patience or the steps between evaluations.
 
     Raises:
         TrainingError: training diverged.
         Interrupted: a signal stopped the run; it can be resumed.
     """
     if rank := distributed.rank():  # all ranks begin with the same weights, but each draws its own dropout
-        seed_everything(torch_seed(seed, "dropout of a rank", rank))
+        seed_everything(torch_seed(config.seed, "dropout of a rank", rank))
+    patience, evaluate_every = (getattr(config, name, None) for name in ("patience", "evaluate_every"))
+    loop = LoopConfig(config.epochs, config.optimizer, patience, evaluate_every, watch_every)
     events = run.folder if run.options.tensorboard and distributed.is_first() else None
     with tensorboard_log(events) as on_evaluation:
         train(problem, loop, run.folder, run.runtime, run.options.save_every, on_evaluation)

@@ -5,7 +5,6 @@ import json
 import math
 import shutil
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,8 +22,7 @@ from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.models.model_folder import resolve_pooling
 from multitask.runtime.random_streams import torch_seed
 from multitask.stages import mlm as stage
-from multitask.stages import training_run
-from multitask.stages.mlm import MaskedTraining, mlm
+from multitask.stages.mlm import mlm
 from multitask.stages.settings.mlm import MlmConfig, ShapeConfig
 from multitask.tasks.sources import training_sentences
 from multitask.training.config import MaskingConfig, OptimizerConfig
@@ -41,24 +39,6 @@ disable_progress_bar()
 @pytest.fixture
 def run(run_stage):
     return lambda config=CONFIG, **arguments: run_stage(mlm, config, **arguments)
-
-
-@pytest.fixture
-def trained(run, monkeypatch):
-    """What a run trained, as it was at the end: the artefact keeps the best state only."""
-    made: list[MaskedTraining] = []
-    train = training_run.train
-
-    def remember(problem: MaskedTraining, *rest: Any) -> None:
-        made.append(problem)
-        train(problem, *rest)
-
-    def call(config: MlmConfig = CONFIG, **changes: Any) -> MaskedTraining:
-        monkeypatch.setattr(training_run, "train", remember)
-        run(config, folder=f"trained-{len(made)}", **changes)
-        return made[-1]
-
-    return call
 
 
 @pytest.fixture
@@ -125,9 +105,8 @@ def test_training_sentences_of_pairs_are_all_first_then_all_second_ones(data):
 # Evaluation.
 
 
-def test_the_kept_model_has_the_recorded_dev_metrics_in_transformers(run, trained):
-    problem = trained()
-    artefact = run()
+def test_the_kept_model_has_the_recorded_dev_metrics_in_transformers(run, begun):
+    problem, artefact = begun(), run()
     assert resolve_pooling("auto", artefact.model_folder()) == "mean"
     (line,) = artefact.history()
     source = problem.dev
@@ -162,17 +141,13 @@ def test_dev_batches_count_by_their_words_to_predict(begun, monkeypatch):
     assert problem.evaluate().metrics["mlm"]["loss"] == pytest.approx(sum(losses) / sum(words), rel=1e-6)
 
 
-def test_evaluations_use_no_randomness(run, trained):
+def test_evaluations_use_no_randomness(run, begun):
     config = replace(CONFIG, epochs=2)
-    once = trained(config)
-    often = trained(replace(config, evaluate_every=1))
     assert len(run(replace(config, evaluate_every=1)).history()) == 8
     assert len(run(config).history()) == 2
-    state = once.module.state_dict()
-    assert all(torch.equal(tensor, state[name]) for name, tensor in often.module.state_dict().items())
-    before = torch.get_rng_state()
-    often.module.eval()
-    assert often.evaluate() == often.evaluate()
+    problem, before = begun(), torch.get_rng_state()
+    problem.module.eval()
+    assert problem.evaluate() == problem.evaluate()
     assert torch.equal(torch.get_rng_state(), before)
 
 

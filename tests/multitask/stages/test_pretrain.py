@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from shutil import copytree
 
 import numpy as np
 import pytest
@@ -18,9 +17,8 @@ from minbert.files import sha256_of_file
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import load_tokenizer
-from multitask.data.examples import LabelledData
+from multitask.data.examples import Examples, LabelledData
 from multitask.evaluation.gradient_probe import probe
-from multitask.evaluation.task_scores import labels_of
 from multitask.models.model_folder import resolve_pooling
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -28,7 +26,7 @@ from multitask.objectives import build_objective
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runtime.device import start
 from multitask.stages.mlm import mlm
-from multitask.stages.pretrain import HeldOut, Pretraining, pretrain
+from multitask.stages.pretrain import HeldOut, Pretraining, metrics_of_embeddings, pretrain
 from multitask.stages.settings.mlm import MlmConfig
 from multitask.stages.settings.pretrain import HELD_OUT, PretrainConfig
 from multitask.tasks.declarations import load_tasks
@@ -342,46 +340,37 @@ def test_the_auxiliary_loss_begins_with_the_head_of_an_mlm_run_and_keeps_none(ru
     assert not MaskedLanguageHead.of_checkpoint(folder, found.begin.encoder.config).bias.any()
 
 
-def test_alignment_is_of_similar_pairs_and_uniformity_of_different_sentences(problem, tiny_encoder, data, tmp_path):
-    data = Path(copytree(data, tmp_path / "with-rows-twice"))
-    header, *lines = (data / "sts-dev.csv").read_text(encoding="utf-8").splitlines()
-    twice = [line.replace("\t", "\tagain-", 1) for line in lines[:8]]  # the second column is the id
-    (data / "sts-dev.csv").write_text("\n".join([header, *lines, *twice]) + "\n", encoding="utf-8")
-    found = problem(pretrain, replace(CONFIG, select="similarity", pooling="mean"), data=data)
-    found.module.eval()
-    with torch.no_grad():
-        measured = found.evaluate().metrics["similarity"]
-    dev = load_rows(load_tasks(data)["similarity"], "dev")
-    tiny = SentenceEncoder.load(tiny_encoder, pooling="mean", device="cpu", precision="fp32")
-    place = {text: tiny.encode([text])[0] for column in dev.sentences for text in column}
-    unit = {text: vector / np.linalg.norm(vector) for text, vector in place.items()}
-    pairs = zip(*dev.sentences, labels_of(dev), strict=True)
-    aligned = [np.square(unit[one] - unit[other]).sum() for one, other, gold in pairs if gold >= 4]
-    spread = [math.exp(-2 * np.square(one - other).sum()) for one, other in combinations(unit.values(), 2)]
-    assert 0 < len(aligned) < len(dev)
-    assert len(unit) == 2 * len(dev) - 16
-    assert measured["alignment"] == pytest.approx(np.mean(aligned), rel=1e-3)
-    assert measured["uniformity"] == pytest.approx(math.log(np.mean(spread)), abs=1e-4)
-
-
 @pytest.mark.parametrize(
-    ("pairs", "most", "measured"),
+    ("pairs", "scores", "has_positives", "measured"),
     [
-        (["A film.,A movie.,3.9", "A dog.,A cat.,1"], 5, {"uniformity"}),
-        (["A film.,A film.,5", "A film.,A film.,4"], 5, {"alignment"}),
-        (["A film.,A movie.,90", "A film.,A cat.,10"], 100, set()),
+        ([(0, 1), (2, 3), (1, 2), (0, 1)], [5, 4, 1, 4.5], True, {"alignment", "uniformity"}),
+        ([(0, 1), (2, 3)], [3.9, 1], True, {"uniformity"}),
+        ([(0, 0), (0, 0)], [5, 4], True, {"alignment"}),
+        ([(0, 1), (0, 2)], [90, 10], False, set()),
     ],
-    ids=["without positive pairs", "with one sentence", "with scores of another range"],
+    ids=["all", "without positive pairs", "with one sentence", "with scores of another range"],
 )
-def test_a_measure_is_left_out_if_its_sentences_are_missing(pairs, most, measured, problem, data, tmp_path):
-    data = Path(copytree(data, tmp_path / "few"))
-    (data / "train.csv").write_text("a,b,c\nA film.,A movie.,4\nA film.,A cat.,1\n")
-    (data / "dev.csv").write_text("\n".join(["a,b,c", *pairs, ""]))
-    declared = ['text = ["a", "b"]', 'label = "c"', f"range = [0, {most}]", 'train = "train.csv"', 'dev = "dev.csv"']
-    (data / "tasks.toml").write_text("\n".join(["[tasks.similarity]", 'kind = "cosine"', *declared, ""]))
-    found = problem(pretrain, replace(CONFIG, select="similarity"), data=data / "tasks.toml")
+def test_alignment_is_of_similar_pairs_and_uniformity_of_different_sentences(
+    pairs, scores, has_positives, measured, tiny_encoder
+):
+    texts = ["A film.", "A movie.", "A dog.", "Two cats run."]
+    columns = tuple([texts[pair[side]] for pair in pairs] for side in (0, 1))
+    examples = Examples(columns, np.float32(scores), (), None, "dev.csv")
+    encoder, tokenizer = BertModel.from_pretrained(str(tiny_encoder)), load_tokenizer(str(tiny_encoder))
+    dev = LabelledData.tokenised(examples, tokenizer, None, joint=False)
     with torch.no_grad():
-        assert found.evaluate().metrics["similarity"].keys() == {"pearson", "spearman", *measured}
+        found = metrics_of_embeddings(encoder, "mean", dev, RUNTIME, has_positives)
+    assert found.keys() == {"pearson", "spearman", *measured}
+    tiny = SentenceEncoder.load(tiny_encoder, pooling="mean", device="cpu", precision="fp32")
+    unit = dict(zip(texts, tiny.encode(texts, normalize=True), strict=True))
+    if "alignment" in measured:
+        near = [
+            np.square(unit[one] - unit[other]).sum() for one, other, s in zip(*columns, scores, strict=True) if s >= 4
+        ]
+        assert found["alignment"] == pytest.approx(np.mean(near), rel=1e-3, abs=1e-6)
+    if "uniformity" in measured:
+        spread = [math.exp(-2 * np.square(one - other).sum()) for one, other in combinations(unit.values(), 2)]
+        assert found["uniformity"] == pytest.approx(math.log(np.mean(spread)), abs=1e-4)
 
 
 # From a fine-tuned model.
