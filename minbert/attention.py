@@ -24,27 +24,27 @@ FLASH_STEP, FLASH_WIDEST = 8, 256
 def attend_in_grid(
     query_key_value: Tensor, head_size: int, mask: Tensor | None, dropout: float, training: bool
 ) -> Tensor:
-    """Attention within each row of a padded grid.
+    """Attention within each row of a padded grid, [batch, seq, 3 * width] -> [batch, seq, width].
 
-    Args:
-        query_key_value: queries, keys and values side by side, [batch, seq, 3 * width]; width is heads * head size.
-        head_size: width of one head.
-        mask: [batch, 1, 1, seq] bool, True at tokens; None if nothing is padded.
-        dropout: probability of dropping an attention weight; 0 outside training.
-        training: whether the model is in training mode.
-
-    Returns:
-        Contexts of all heads side by side, [batch, seq, width].
+    The inputs are queries, keys and values side by side; width is heads * head size. The mask is [batch, 1, 1, seq]
+    bool, True at tokens, or None if nothing is padded. Dropout is that of attention weights, 0 outside training.
     """
     # Training without gradients, as gradient caching does first, must draw and round like training with them.
     if query_key_value.device.type == "cpu" and (training or torch.is_grad_enabled()):
         return attend_with_gradient(query_key_value, head_size, mask, dropout)
-    batch, seq, _ = query_key_value.shape
-    query, key, value = query_key_value.view(batch, seq, 3, -1, head_size).permute(
-        2, 0, 3, 1, 4
-    )  # [batch, heads, seq, size]
+    query, key, value = _by_head(query_key_value, head_size)
     context = scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
-    return context.transpose(1, 2).reshape(batch, seq, -1)
+    return context.transpose(1, 2).flatten(2)
+
+
+def _by_head(query_key_value: Tensor, head_size: int) -> Tensor:
+    """[batch, seq, 3 * width] -> queries, keys and values of all heads, [3, batch, heads, seq, size]."""
+    return query_key_value.unflatten(-1, (3, -1, head_size)).permute(2, 0, 3, 1, 4)
+
+
+def _side_by_side(context: Tensor, batch: int) -> Tensor:
+    """[batch * heads, seq, size] -> [batch, seq, width]."""
+    return context.unflatten(0, (batch, -1)).transpose(1, 2).flatten(2)
 
 
 def attend_in_narrow_grid(query_key_value: Tensor, head_size: int) -> Tensor:
@@ -52,14 +52,10 @@ def attend_in_narrow_grid(query_key_value: Tensor, head_size: int) -> Tensor:
 
     The scores' rows are too short to fill a vector register, so the softmax runs over the first dimension instead.
     """
-    batch, seq, _ = query_key_value.shape
-    query, key, value = (
-        query_key_value.view(batch, seq, 3, -1, head_size).permute(2, 0, 3, 1, 4).reshape(3, -1, seq, head_size)
-    )  # [batch * heads, seq, size]
+    query, key, value = _by_head(query_key_value, head_size).flatten(1, 2)  # [batch * heads, seq, size]
     scores = torch.baddbmm(key.new_zeros(()), key, query.mT, beta=0, alpha=head_size**-0.5)
     weights = scores.transpose(0, 1).softmax(0)  # [key, batch * heads, query]
-    context = torch.bmm(weights.permute(1, 2, 0), value)
-    return context.view(batch, -1, seq, head_size).transpose(1, 2).reshape(batch, seq, -1)
+    return _side_by_side(torch.bmm(weights.permute(1, 2, 0), value), len(query_key_value))
 
 
 def attend_with_gradient(query_key_value: Tensor, head_size: int, mask: Tensor | None, dropout: float) -> Tensor:
@@ -69,9 +65,7 @@ def attend_with_gradient(query_key_value: Tensor, head_size: int, mask: Tensor |
     the softmax is in fp32, and the matrix products are in the precision of the inputs.
     """
     batch, seq, _ = query_key_value.shape
-    query, key, value = (
-        query_key_value.view(batch, seq, 3, -1, head_size).permute(2, 0, 3, 1, 4).reshape(3, -1, seq, head_size)
-    )  # [batch * heads, seq, size]
+    query, key, value = _by_head(query_key_value, head_size).flatten(1, 2)  # [batch * heads, seq, size]
     scale = head_size**-0.5
     if mask is None:
         scores = torch.baddbmm(query.new_zeros(()), query, key.mT, beta=0, alpha=scale)
@@ -80,8 +74,7 @@ def attend_with_gradient(query_key_value: Tensor, head_size: int, mask: Tensor |
         unseen = unseen.expand(-1, len(query) // batch, -1, -1).reshape(-1, 1, seq)  # [batch * heads, 1, seq]
         scores = torch.baddbmm(unseen, query, key.mT, alpha=scale)
     weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype)  # [batch * heads, query, key]
-    context = torch.bmm(drop(weights, dropout), value)
-    return context.view(batch, -1, seq, head_size).transpose(1, 2).reshape(batch, seq, -1)
+    return _side_by_side(torch.bmm(drop(weights, dropout), value), batch)
 
 
 def attend_packed(
@@ -131,13 +124,6 @@ def attend_by_flash(query_key_value: Tensor, offsets: Tensor, longest: int, head
     """Compute `attend_packed` in one call, without grids and masks.
 
     torch's public function for it, `torch.nn.attention.varlen.varlen_attn`, calls the same operator without dropout.
-
-    Args:
-        query_key_value: [total_tokens, 3 * width].
-        offsets: [sentences + 1] int64, where each sentence begins, and the end of the last.
-        longest: number of tokens of the longest sentence.
-        head_size: width of one head.
-        dropout: probability of dropping an attention weight; 0 outside training.
 
     Source: Dao 2023, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", arXiv
     2307.08691.

@@ -14,16 +14,8 @@ from minbert.files import atomic_file, file_size, refuse_expanding_archive, refu
 
 logger = logging.getLogger("minbert")
 
-DTYPES = (
-    torch.float64,
-    torch.float32,
-    torch.float16,
-    torch.bfloat16,
-    torch.int64,
-    torch.int32,
-    torch.uint8,
-    torch.bool,
-)
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+DTYPES = (*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool)
 SHOWN = 20
 """How many tensors that do not fit an error lists."""
 
@@ -48,12 +40,8 @@ def load_weights(model: Mapping[str, Tensor], initializer_range: float, path: Pa
     """Read a weights file into the state dict of `BertModel`, in fp32.
 
     The tensors of prediction heads are ignored. Without a pooler (checkpoints of masked language models have none), a
-    new one is initialised at random from a fixed seed, with a warning.
-
-    Args:
-        model: the state dict of the model to load, for its shapes; it may be on meta.
-        initializer_range: standard deviation of a new pooler's weights.
-        path: the weights file.
+    new one is initialised at random from a fixed seed, with a warning. Of `model`, a state dict, only names and shapes
+    are read.
 
     Raises:
         InputError: tensors are missing, unexpected or misshaped, and one message lists them; or a weight is not finite.
@@ -65,7 +53,7 @@ def load_weights(model: Mapping[str, Tensor], initializer_range: float, path: Pa
         weight = torch.randn(model["pooler.weight"].shape, generator=generator)
         found["pooler.dense.weight"] = weight * initializer_range
         found["pooler.dense.bias"] = torch.zeros(len(weight))
-    shapes = {name: tensor.shape for name, tensor in _stored(model).items()}
+    shapes = {name: tensor.shape for name, tensor in under_their_names(model).items()}
     problems = [f"missing {name}" for name in shapes if name not in found]
     problems += [f"unexpected {name}" for name in found if name not in shapes]
     problems += [
@@ -82,10 +70,10 @@ def load_weights(model: Mapping[str, Tensor], initializer_range: float, path: Pa
 
 def save_weights(model: Mapping[str, Tensor], path: Path, head: Mapping[str, Tensor] | None = None) -> None:
     """Write the state dict of a `BertModel`, and `head` under its own names, as safetensors, atomically."""
-    write_tensors({**(head or {}), **{name: part.clone() for name, part in _stored(model).items()}}, path)
+    write_tensors({**(head or {}), **{name: part.clone() for name, part in under_their_names(model).items()}}, path)
 
 
-def _stored(model: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def under_their_names(model: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors of a `BertModel` under Hugging Face's names."""
     stored: dict[str, Tensor] = {}
     for ours, tensor in model.items():

@@ -150,12 +150,8 @@ def atomic_file(path: Path, needed: int = 0) -> Iterator[Path]:
 
     On success, what was written there is flushed to disk and replaces `path`; on error it is removed.
 
-    Args:
-        path: the file to write.
-        needed: how many bytes it will have, if that is known.
-
     Raises:
-        DiskFullError: the disk is full, or fewer bytes are free than needed.
+        DiskFullError: the disk is full, or has fewer free bytes than needed.
         OSError: another error of the disk, with the name of the file.
     """
     with _disk_errors_named(path, needed):
@@ -169,6 +165,8 @@ def atomic_file(path: Path, needed: int = 0) -> Iterator[Path]:
             for file in (new, *new.rglob("*")):
                 if file.is_file():
                     _flush_to_disk(file)
+            if new.is_file():  # safetensors lets only the user read it
+                new.chmod(0o666 & ~_umask())
             if new.is_dir() and path.exists():
                 # Two renames: a kill between them leaves the old folder in the temporary one, never a mixture.
                 path.replace(Path(folder, "old"))
@@ -227,3 +225,9 @@ def _flush_to_disk(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -141,11 +141,8 @@ class BertModel(nn.Module):
     def save(self, folder: Path, head: Mapping[str, Tensor] | None = None) -> None:
         """Write `config.json` and `model.safetensors` as `from_pretrained` and transformers' AutoModel read them.
 
-        transformers knows no layers of different sizes: its AutoModel refuses a pruned encoder's folder.
-
-        Args:
-            folder: where to write.
-            head: tensors to write in addition to the encoder's, under the names given.
+        `head` has further tensors by name. transformers knows no layers of different sizes: its AutoModel refuses a
+        pruned encoder's folder.
         """
         save_weights(self.state_dict(), folder / "model.safetensors", head)
         write_json(folder / "config.json", self.config.to_dict())

@@ -6,7 +6,8 @@ short with very long sentences.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -70,7 +71,7 @@ class PackedBatch:
         else:
             starts, blocks = _similar_length_blocks(lengths)
             slots = torch.from_numpy(np.repeat(starts, lengths) + positions)
-            fillers = torch.zeros(_grid_size(blocks), dtype=torch.int64)
+            fillers = torch.zeros(sum(block.sentences * block.width for block in blocks), dtype=torch.int64)
             fillers[slots] = torch.arange(total)
         return cls(
             input_ids=torch.from_numpy(np.concatenate(sequences).astype(np.int64)),
@@ -93,22 +94,14 @@ class PackedBatch:
         if device == self.input_ids.device:
             return self
 
-        def move(tensor: Tensor) -> Tensor:
-            pinned = tensor.pin_memory() if device.type == "cuda" and tensor.device.type == "cpu" else tensor
+        def move(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            pinned = value.pin_memory() if device.type == "cuda" and value.device.type == "cpu" else value
             return pinned.to(device, non_blocking=True)
 
-        return PackedBatch(
-            move(self.input_ids),
-            move(self.position_ids),
-            move(self.token_type_ids),
-            move(self.sentence_ids),
-            move(self.offsets),
-            None if self.slots is None else move(self.slots),
-            None if self.fillers is None else move(self.fillers),
-            blocks=tuple(
-                AttentionBlock(b.sentences, b.width, None if b.mask is None else move(b.mask)) for b in self.blocks
-            ),
-        )
+        blocks = tuple(replace(block, mask=move(block.mask)) for block in self.blocks)
+        return PackedBatch(**{name: move(value) for name, value in vars(self).items()} | {"blocks": blocks})
 
 
 def _equal_length_blocks(lengths: NDArray[np.int64]) -> tuple[AttentionBlock, ...]:
@@ -135,11 +128,6 @@ def _similar_length_blocks(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64
         slot += len(members) * width
         first = last
     return starts, tuple(blocks)
-
-
-def _grid_size(blocks: Sequence[AttentionBlock]) -> int:
-    """Number of token slots in all blocks, padding included."""
-    return sum(block.sentences * block.width for block in blocks)
 
 
 class _Fill(torch.autograd.Function):
@@ -181,26 +169,14 @@ class _Collect(torch.autograd.Function):
 
 
 def fill_grids(tokens: Tensor, slots: Tensor, fillers: Tensor) -> Tensor:
-    """Copy tokens into the slots of grids.
+    """Copy tokens into the slots of grids, [total_tokens, ...] -> [grid_size, ...].
 
     Padding is filled with some token too, which is cheaper than zeros. Attention must mask it; it gets no gradient.
-
-    Args:
-        tokens: [total_tokens, ...].
-        slots: [total_tokens] int64, distinct: the slot of each token.
-        fillers: [grid_size] int64: the token of each slot.
-
-    Returns:
-        [grid_size, ...].
+    Slots must be distinct.
     """
     return _Fill.apply(tokens, slots, fillers)  # type: ignore[no-untyped-call]
 
 
 def collect(source: Tensor, places: Tensor) -> Tensor:
-    """`out[i] = source[places[i]]`. Places must be distinct, so the gradient needs no accumulation.
-
-    Args:
-        source: [size, ...].
-        places: [n] int64.
-    """
+    """`out[i] = source[places[i]]`. Places must be distinct, so the gradient needs no accumulation."""
     return _Collect.apply(source, places)  # type: ignore[no-untyped-call]

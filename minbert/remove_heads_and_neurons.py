@@ -48,9 +48,7 @@ class Units:
 def masked(encoder: BertModel, factors: Units) -> Iterator[None]:
     """Multiply every unit's result by its factor within the block, on the padded and the packed path.
 
-    Args:
-        encoder: the encoder.
-        factors: fp32, on the encoder's device; 1 has no effect, 0 silences a unit. They may require gradients.
+    The factor 1 has no effect, and 0 silences a unit. Factors are fp32 and on the encoder's device.
     """
 
     def scale(factor: Tensor, repeats: int) -> Callable[[nn.Module, tuple[Tensor]], tuple[Tensor]]:
@@ -73,9 +71,7 @@ def masked(encoder: BertModel, factors: Units) -> Iterator[None]:
 def without_units(encoder: BertModel, kept: Units) -> BertModel:
     """A copy with the kept units only. It computes what the encoder computes with all other units masked to 0.
 
-    Args:
-        encoder: the encoder; it is not changed.
-        kept: bool, True for units to keep; at least one head in each layer.
+    `kept` is bool, with at least one head in each layer.
     """
     config = encoder.config
     state = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}

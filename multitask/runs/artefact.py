@@ -93,14 +93,8 @@ class Artefact:
     ) -> Iterator["Artefact"]:
         """The artefact of a run, while no other process may build it; waits for one that does. A kill frees the lock.
 
-        The caller checks whether it is done, and otherwise builds and finishes it.
-
-        Args:
-            runs: folder of all artefacts.
-            key: everything that decides the run's bits.
-            name: a label for people; not part of the hash.
-            labels: what people call the inputs; written to inputs.json, but not part of the hash.
-            keep: whether a person asked for the run, so that `gc` leaves it alone.
+        The caller checks whether it is done, and otherwise builds and finishes it. `name` and `labels` are for people
+        and not part of the key. With `keep`, because a person asked for the run, `gc` leaves it alone.
 
         Raises:
             InputError: a name that cannot stand in a folder's name, or the run is complete but damaged.
@@ -120,7 +114,8 @@ class Artefact:
                 yield found
                 return
             artefact = cls.find(runs, key) or cls(runs / f"{key.stage}-{name}-{digest}")
-            artefact.refuse_links()
+            for path in (artefact.folder, *artefact.folder.rglob("*")):
+                refuse_link(path)
             artefact._prepare(key, labels, keep)
             try:
                 yield artefact
@@ -134,7 +129,8 @@ class Artefact:
             self.check()
             shutil.rmtree(self.folder / "state", ignore_errors=True)  # left by a kill right after DONE
         else:
-            self.drop_half_written()
+            for leftover in list(self.folder.rglob(".*.tmp")):  # of a kill
+                shutil.rmtree(leftover, ignore_errors=True)
             versions = {"format": FORMAT_VERSION, "stage": key.stage, "version": key.version, "key": key.digest()}
             write_json(self.folder / "config.json", asdict(key.config))
             named = {"labels": dict(labels), "machine": machine_name(str(key.inputs.get("device")))}
@@ -179,21 +175,10 @@ class Artefact:
         """Whether the run is complete."""
         return (self.folder / DONE).is_file()
 
-    def refuse_links(self) -> None:
-        """Raise InputError if the run's folder, or anything in it, is a link."""
-        for path in (self.folder, *self.folder.rglob("*")):
-            refuse_link(path)
-
-    def drop_half_written(self) -> None:
-        """Remove the temporary folders that a kill left."""
-        for leftover in list(self.folder.rglob(".*.tmp")):
-            shutil.rmtree(leftover, ignore_errors=True)
-
     def finish(self, seconds: float = 0.0) -> None:
         """Mark the run complete; only then is the state that it could be resumed from removed.
 
-        Args:
-            seconds: wall time of this process; a training that was resumed has counted more.
+        `seconds` is the wall time of this process; a training that was resumed has counted more.
 
         Raises:
             FileNotFoundError: a file was removed meanwhile. The same run begins anew, from no saved state.
@@ -229,8 +214,7 @@ class Artefact:
     def check(self, whole: bool = False) -> None:
         """Raise InputError if a file of the complete run is missing or has other bytes than when the run ended.
 
-        Args:
-            whole: read every file, even one whose size and time of change are as they were.
+        Files whose size and time of change are as they were are read only if `whole` is set.
         """
         for path in self.folder.rglob("*"):
             refuse_link(path)
@@ -265,10 +249,7 @@ class Artefact:
         return found
 
     def model_folder(self, best_on: str | None = None) -> Path:
-        """The kept model with the best dev score.
-
-        Args:
-            best_on: a score, e.g. `overall` or a task; the leading one when left out.
+        """The kept model that is best on a dev score, e.g. `overall` or a task; the leading score when left out.
 
         Raises:
             InputError: the run is not complete, is damaged, or keeps no such model.
@@ -318,10 +299,7 @@ def last_run(runs: Path) -> Path:
 def locate_model(name: str | Path, revision: str | None = None, best_on: str | None = None) -> Path:
     """A model folder from what a user names: a run's folder, or a checkpoint as `resolve` takes it.
 
-    Args:
-        name: of the run or checkpoint.
-        revision: of a hub id.
-        best_on: of a run's kept models the one that is best on this score; the leading score when left out.
+    `revision` is that of a hub id. Of a run's models, it is the one that is best on the score `best_on`.
     """
     if is_run(name):
         if revision is not None:

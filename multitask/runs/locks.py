@@ -18,17 +18,10 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 @contextmanager
 def exclusive(path: Path, waiting: str | None = None) -> Iterator[None]:
-    """Hold the lock file alone within the block; wait while others hold it.
+    """Hold the lock file alone within the block; wait while others hold it, and then log `waiting`.
 
-    Where the file system has no locks, a warning says so.
-
-    Args:
-        path: the lock file; it is not deleted afterwards.
-        waiting: message to log if others hold the lock.
-
-    Raises:
-        InputError: the lock file is a link.
-        OSError: it may neither be written nor be read.
+    Where the file system has no locks, a warning says so. Raises InputError if the lock file is a link, and OSError if
+    it may neither be written nor be read.
     """
     with _opened(path) as file:
         if not _lock(path, file, fcntl.LOCK_EX | fcntl.LOCK_NB):

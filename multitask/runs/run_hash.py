@@ -68,12 +68,7 @@ def _hash_of_file(path: Path, _state: tuple[int, ...]) -> str:
 
 
 def changed_settings(config: Any, defaults: Any = None) -> dict[str, Any]:
-    """The settings of a configuration that differ from the defaults, nested ones as a dict each.
-
-    Args:
-        config: a dataclass.
-        defaults: a configuration of the same class; the class's own defaults when left out.
-    """
+    """The settings of a dataclass that differ from the defaults (by default the class's), nested ones as dicts."""
     defaults = type(config)() if defaults is None else defaults
     found: dict[str, Any] = {}
     for field in fields(config):

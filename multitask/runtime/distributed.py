@@ -83,16 +83,7 @@ def own(rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def gather(mine: Tensor, rows: int, dim: int = 0) -> Tensor:
-    """All ranks' values in the order of the batch's rows, with gradient.
-
-    Args:
-        mine: values of this rank's rows, [..., own rows, ...].
-        rows: number of rows in the whole batch.
-        dim: dimension of the rows.
-
-    Returns:
-        [..., rows, ...]
-    """
+    """All ranks' values in the order of the batch's rows, with gradient, [..., own rows, ...] -> [..., rows, ...]."""
     if ranks() == 1:
         return mine
     whole: Tensor = _Gather.apply(mine.movedim(dim, 0), rows)  # type: ignore[no-untyped-call]

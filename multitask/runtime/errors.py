@@ -8,8 +8,7 @@ class TrainingError(Exception):
 class Interrupted(Exception):  # noqa: N818 - a request from outside, not an error
     """A signal asked the run to stop. Its state is saved, and the same command resumes it.
 
-    Args:
-        signal_number: number of the signal; the exit code is 128 plus this number, as shells expect.
+    The exit code is 128 plus the signal's number, as shells expect.
     """
 
     def __init__(self, signal_number: int) -> None:

@@ -11,10 +11,7 @@ import numpy as np
 def generator(seed: int, use: str, *keys: int | str) -> np.random.Generator:
     """The random stream of a use, e.g. `generator(seed, "batch order", task, epoch)`.
 
-    Args:
-        seed: of the run, or a constant for draws that are the same in every run.
-        use: what is drawn.
-        keys: which of several streams of this use.
+    The seed is that of the run, or a constant for draws that are the same in every run.
     """
     return np.random.default_rng(_entropy(seed, use, keys))
 

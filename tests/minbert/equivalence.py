@@ -3,7 +3,6 @@
 The gradient is that of a random projection of all hidden states and pooler outputs, with respect to every parameter.
 """
 
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
 import minbert
+from minbert.checkpoint import under_their_names
 from minbert.download_checkpoint import BUNDLED, resolve
 
 BATCH = 8
@@ -25,7 +25,7 @@ TEXT = (
 Sequences = Sequence[NDArray[np.integer]]
 Inputs = tuple[Sequences, Sequences]  # token ids and token types, one array per sentence
 Case = tuple[nn.Module, Inputs]
-Run = Callable[[nn.Module, Inputs], tuple[Tensor, Tensor]]
+Run = Callable[..., tuple[Tensor, Tensor]]
 
 
 def random_reference(
@@ -57,8 +57,8 @@ def random_reference(
 def random_inputs(reference: nn.Module, lengths: Sequence[int]) -> Inputs:
     """Token ids (without padding's id) and token types of sentences of the given lengths."""
     generator = np.random.default_rng(0)
-    ids = [generator.integers(2, reference.config.vocab_size, length) for length in lengths]
-    return ids, [generator.integers(0, reference.config.type_vocab_size, length) for length in lengths]
+    types = [generator.integers(0, reference.config.type_vocab_size, length) for length in lengths]
+    return random_sentences(lengths, reference.config.vocab_size), types
 
 
 def composed_sentences(count: int) -> list[str]:
@@ -78,10 +78,10 @@ def transfer(reference: nn.Module) -> minbert.BertModel:
 @torch.no_grad()
 def value_differences(reference: nn.Module, model: minbert.BertModel, inputs: Inputs) -> dict[str, tuple[float, float]]:
     """For each path, the largest absolute difference of hidden states at real tokens and of pooler outputs."""
-    expected = [_run_padded(reference, batch) for batch in _batches(inputs)]
+    expected = [run_padded(reference, *batch) for batch in _batches(inputs)]
     differences = {}
     for path, run in PATHS.items():
-        pairs = [(theirs, run(model, batch)) for theirs, batch in zip(expected, _batches(inputs), strict=True)]
+        pairs = [(theirs, run(model, *batch)) for theirs, batch in zip(expected, _batches(inputs), strict=True)]
         hidden, pooler = (max(_distance(theirs[part], ours[part]) for theirs, ours in pairs) for part in (0, 1))
         differences[path] = hidden, pooler
     return differences
@@ -89,7 +89,7 @@ def value_differences(reference: nn.Module, model: minbert.BertModel, inputs: In
 
 def gradient_differences(reference: nn.Module, model: minbert.BertModel, inputs: Inputs) -> dict[str, float]:
     """For each path, the largest difference of a parameter's gradient, relative to the reference's largest entry."""
-    _differentiate(reference, _run_padded, inputs)
+    _differentiate(reference, run_padded, inputs)
     differences = {}
     for path, run in PATHS.items():
         _differentiate(model, run, inputs)
@@ -101,7 +101,7 @@ def _differentiate(model: nn.Module, run: Run, inputs: Inputs) -> None:
     model.zero_grad()
     generator = torch.Generator().manual_seed(0)
     for batch in _batches(inputs):
-        values = run(model, batch)
+        values = run(model, *batch)
         torch.autograd.backward(values, [torch.randn(value.shape, generator=generator) for value in values])
 
 
@@ -113,25 +113,34 @@ def _batches(inputs: Inputs) -> Iterator[Inputs]:
         yield [sequences[i] for i in chosen], [token_types[i] for i in chosen]
 
 
-def _run_padded(model: nn.Module, inputs: Inputs) -> tuple[Tensor, Tensor]:
+def random_sentences(lengths: Sequence[int], vocabulary: int) -> list[NDArray[np.int64]]:
+    """Token ids of sentences of these lengths, without padding's ids."""
+    generator = np.random.default_rng(sum(lengths))
+    return [generator.integers(2, vocabulary, length) for length in lengths]
+
+
+def run_padded(model: nn.Module, sequences: Sequences, token_types: Sequences | None = None) -> tuple[Tensor, Tensor]:
     """Hidden states of real tokens [total_tokens, hidden] and pooler outputs [sentences, hidden]."""
 
     def pad(rows: Sequences, value: int) -> Tensor:
         return nn.utils.rnn.pad_sequence([torch.from_numpy(row).long() for row in rows], True, value)
 
-    sequences, token_types = inputs
     mask = pad([np.ones(len(sequence)) for sequence in sequences], 0)
-    out = model(pad(sequences, model.config.pad_token_id), attention_mask=mask, token_type_ids=pad(token_types, 0))
+    types = None if token_types is None else pad(token_types, 0)
+    out = model(pad(sequences, model.config.pad_token_id), attention_mask=mask, token_type_ids=types)
     return out.last_hidden_state[mask.bool()], out.pooler_output
 
 
-def _run_packed(model: minbert.BertModel, inputs: Inputs) -> tuple[Tensor, Tensor]:
-    batch = minbert.PackedBatch.from_sequences(*inputs)
+def run_packed(
+    model: minbert.BertModel, sequences: Sequences, token_types: Sequences | None = None, unpadded: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The same by the packed path."""
+    batch = minbert.PackedBatch.from_sequences(sequences, token_types, unpadded)
     hidden = model.forward_packed(batch)
     return hidden, model.pool(hidden[batch.offsets[:-1]])
 
 
-PATHS = {"padded": _run_padded, "packed": _run_packed}
+PATHS = {"padded": run_padded, "packed": run_packed}
 
 
 def _distance(theirs: Tensor, ours: Tensor) -> float:
@@ -139,32 +148,14 @@ def _distance(theirs: Tensor, ours: Tensor) -> float:
 
 
 def _gradient_differences(reference: nn.Module, model: minbert.BertModel) -> Iterator[float]:
+    ours = under_their_names({name: parameter.grad for name, parameter in model.named_parameters()})
     for name, parameter in reference.named_parameters():
         # The exact gradient of a key's bias is zero, because softmax ignores a constant added to all scores. What we
         # compute is rounding noise, so its error is relative to the gradient of the query's bias.
         measure_by = reference.get_parameter(name.replace("key.bias", "query.bias"))
         scale = measure_by.grad.abs().max().item()
         assert scale > 0, f"{name} has no gradient to compare"
-        yield _distance(parameter.grad, _gradient(model, name)) / scale
-
-
-def _gradient(model: minbert.BertModel, name: str) -> Tensor:
-    """Our gradient of the parameter that transformers calls `name`. We hold query, key and value in one parameter."""
-    third = None
-    if match := re.search(r"self\.(query|key|value)", name):
-        third = ("query", "key", "value").index(match[1])
-        name = name.replace(match[0], "query_key_value")
-    for theirs, ours in (
-        ("_embeddings", ""),
-        ("attention.output.LayerNorm", "attention_norm"),
-        ("output.LayerNorm", "output_norm"),
-        ("LayerNorm", "norm"),
-        ("encoder.layer", "layers"),
-        (".dense", ""),
-    ):
-        name = name.replace(theirs, ours)
-    gradient = model.get_parameter(name).grad
-    return gradient if third is None else gradient.chunk(3)[third]
+        yield _distance(parameter.grad, ours[name]) / scale
 
 
 def bundled_case(sentences: Sequence[str]) -> Case:

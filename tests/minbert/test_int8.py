@@ -8,16 +8,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, gelu
 
-from minbert.config import BertConfig
 from minbert.int8 import Int8Linear, Range, products_are_exact, to_int8
 from minbert.model import BertModel
 from minbert.packing import PackedBatch
+from tests.minbert.test_inference_layer import CONFIG, batch_of
 
 pytestmark = pytest.mark.skipif(not products_are_exact(), reason="products of 8-bit integers overflow here")
-CONFIG = BertConfig(
-    vocab_size=100, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
-    max_position_embeddings=40,
-)  # fmt: skip
 
 
 def range_of(x: Tensor) -> Range:
@@ -83,29 +79,20 @@ def test_gelu_is_part_of_the_product():
     assert (levels - expected.clamp(0, 255)).abs().max() <= 1
 
 
-def batch_of(sequences: list[list[int]]) -> PackedBatch:
-    return PackedBatch.from_sequences([np.array(ids) for ids in sequences])
-
-
-def sentences(seed: int, count: int) -> list[list[int]]:
-    draw = np.random.default_rng(seed)
-    return [draw.integers(5, 100, draw.integers(2, 30)).tolist() for _ in range(count)]
-
-
 @pytest.fixture(scope="module")
 def models() -> tuple[BertModel, BertModel]:
     """The same weights in fp32 and in 8 bits."""
     torch.manual_seed(0)
     whole, rounded = BertModel(CONFIG).eval(), BertModel(CONFIG).eval()
     rounded.load_state_dict(whole.state_dict())
-    to_int8(rounded, batch_of(sentences(1, 20)))
+    to_int8(rounded, batch_of(1, 20))
     return whole, rounded
 
 
 @pytest.mark.parametrize("autocast", [False, True])
 @torch.no_grad()
 def test_states_are_close_to_those_in_fp32(models, autocast):
-    batch = batch_of(sentences(2, 10))
+    batch = batch_of(2, 10)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         whole, rounded = (model.forward_packed(batch).float() for model in models)
     assert all(isinstance(layer.output, Int8Linear) for layer in models[1].layers)
@@ -115,7 +102,9 @@ def test_states_are_close_to_those_in_fp32(models, autocast):
 
 @torch.no_grad()
 def test_a_sentence_does_not_depend_on_its_batch(models):
-    several = sentences(3, 5)
-    together = models[1].forward_packed(batch_of(several)).split([len(ids) for ids in several])
-    for ids, states in zip(several, together, strict=True):
-        torch.testing.assert_close(models[1].forward_packed(batch_of([ids])), states, rtol=0, atol=0.02)
+    several = batch_of(3, 5)
+    lengths = several.offsets.diff().tolist()
+    together = models[1].forward_packed(several).split(lengths)
+    for ids, states in zip(several.input_ids.split(lengths), together, strict=True):
+        alone = models[1].forward_packed(PackedBatch.from_sequences([ids.numpy()]))
+        torch.testing.assert_close(alone, states, rtol=0, atol=0.02)

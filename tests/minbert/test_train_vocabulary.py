@@ -12,7 +12,6 @@ from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
 from minbert.train_vocabulary import train_tokenizer
 
-FAMILIES = ("bert", "roberta")
 SIZE = 500
 
 
@@ -22,7 +21,7 @@ def sentences(sample_data: Path) -> list[str]:
     return [*lines, "Zoë paid £5, naïvely.", "Zoë paid £5, naïvely!"]
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=["bert", "roberta"])
 def family(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import threading
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from minbert.errors import InputError
 from minbert.files import write_json
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runs import artefact as artefacts
-from multitask.runs import run_hash
 from multitask.runs.artefact import KEEP, LOCKS, Artefact, last_run
 from multitask.runs.run_hash import RunKey
 from multitask.stages.settings.pretrain import PretrainConfig
@@ -67,12 +67,6 @@ def test_equal_identities_share_a_folder_whatever_they_are_called(tmp_path):
 )
 def test_a_different_identity_has_a_different_folder(tmp_path, changes):
     assert place(tmp_path, **changes).digest != place(tmp_path).digest
-
-
-def test_a_new_format_is_a_different_identity(tmp_path, monkeypatch):
-    old = place(tmp_path)
-    monkeypatch.setattr(run_hash, "FORMAT_VERSION", run_hash.FORMAT_VERSION + 1)
-    assert place(tmp_path).digest != old.digest
 
 
 def test_a_new_option_with_a_default_finds_the_old_run_done(tmp_path):
@@ -161,14 +155,9 @@ def test_the_lock_is_held_by_one_at_a_time(tmp_path):
     assert len(list(tmp_path.glob("finetune-*"))) == 1  # whatever each of them calls it
 
 
-def test_the_lock_is_free_after_an_error(tmp_path):
-    with pytest.raises(KeyError), building(tmp_path):
-        raise KeyError
-    with building(tmp_path) as artefact:
-        assert not artefact.done
-
-
 def test_a_state_that_a_kill_left_behind_a_done_run_is_removed(tmp_path):
+    with pytest.raises(KeyError), building(tmp_path):
+        raise KeyError  # frees the lock
     artefact = place(tmp_path)
     artefact.finish()
     (artefact.folder / "state").mkdir()
@@ -179,50 +168,23 @@ def test_a_state_that_a_kill_left_behind_a_done_run_is_removed(tmp_path):
 # Links, and files that go while a run is computed.
 
 
-def outside(tmp_path: Path) -> Path:
-    """A folder that is none of a run's business, with a file of the name that a saved state has."""
-    (home := tmp_path / "home").mkdir()
-    (home / "state.pt").write_text("mine")
-    return home
+def tree(folder: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
-@pytest.mark.parametrize("name", ["checkpoints", "state", "config.json", "events/now"])
-def test_a_link_in_an_unfinished_run_is_refused_and_its_target_stays(tmp_path, name):
-    artefact, home = place(tmp_path), outside(tmp_path)
-    (artefact.folder / "events").mkdir()
-    (artefact.folder / name).unlink(missing_ok=True)
-    (artefact.folder / name).symlink_to(home)
-    with pytest.raises(InputError, match=f"{artefact.folder / name}: a link"):
-        place(tmp_path)
-    assert (home / "state.pt").read_text() == "mine"
-
-
-def test_a_run_folder_that_is_a_link_is_not_written_through(tmp_path):
-    artefact = place(tmp_path, keep=False)
-    elsewhere = artefact.folder.rename(tmp_path / "elsewhere")
-    artefact.folder.symlink_to(elsewhere)
-    before = {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")}
-    with pytest.raises(InputError, match=f"{artefact.folder}: a link"):
-        place(tmp_path)
-    assert {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")} == before
-
-
-def test_a_link_in_a_complete_run_is_refused(tmp_path):
-    artefact, home = complete(tmp_path), outside(tmp_path)
-    (artefact.folder / "state").symlink_to(home)
-    with pytest.raises(InputError, match="state: a link"):
-        place(tmp_path)
-    (artefact.folder / "state").unlink()
-    (artefact.folder / "checkpoints").rename(tmp_path / "moved")
-    (artefact.folder / "checkpoints").symlink_to(tmp_path / "moved")
-    with pytest.raises(InputError, match="checkpoints: a link"):
-        artefact.model_folder()
-
-
-def test_locks_in_a_folder_elsewhere_are_refused(tmp_path):
-    (tmp_path / LOCKS).symlink_to(outside(tmp_path))
-    with pytest.raises(InputError, match=f"{tmp_path / LOCKS}: a link"):
-        place(tmp_path)
+@pytest.mark.parametrize("name", [".", "checkpoints", "state", "config.json", "events/now", f"../{LOCKS}"])
+@pytest.mark.parametrize("done", [False, True])
+def test_a_link_in_place_of_what_is_a_runs_own_is_refused_and_its_target_stays(tmp_path, name, done):
+    artefact = complete(tmp_path / "runs") if done else place(tmp_path / "runs", keep=False)
+    path = Path(os.path.normpath(artefact.folder / name))
+    path.parent.mkdir(exist_ok=True)
+    home = tmp_path / "home"
+    path.rename(home) if path.exists() else home.mkdir()
+    path.symlink_to(home)
+    before = tree(home)
+    with pytest.raises(InputError, match=f"{path}: a link"):
+        place(tmp_path / "runs")
+    assert tree(home) == before
 
 
 @pytest.mark.parametrize("lost", ["inputs.json", "config.json", "checkpoints", "checkpoints/step-0000001", "."])
@@ -272,13 +234,6 @@ def test_the_last_run_is_the_complete_one_with_a_model_that_ended_last(tmp_path)
     assert last_run(tmp_path) == found[1].folder
 
 
-def test_a_run_without_models_says_what_to_pass(tmp_path):
-    artefact = place(tmp_path, stage="evaluate")
-    artefact.finish()
-    with pytest.raises(InputError, match="keeps no model; pass a run of finetune or pretrain"):
-        artefact.model_folder()
-
-
 # Damage to complete runs.
 
 
@@ -296,33 +251,24 @@ FILES = ["checkpoints/step-0000001/model.safetensors", "best.json", "config.json
 
 
 @pytest.mark.parametrize("file", FILES)
-@pytest.mark.parametrize("damage", ["flipped", "longer", "empty", "missing"])
+@pytest.mark.parametrize("damage", ["flipped", "flipped at the old time", "longer", "empty", "missing"])
 def test_damage_to_any_file_of_a_complete_run_is_refused_wherever_it_is_used(tmp_path, file, damage):
     artefact = complete(tmp_path)
     path = artefact.folder / file
-    content = path.read_bytes()
-    damaged = {"flipped": bytes([content[0] ^ 1]) + content[1:], "longer": content + b" ", "empty": b""}
-    if damage == "missing":
-        path.unlink()
-    else:
-        path.write_bytes(damaged[damage])
+    content, before = path.read_bytes(), path.stat()
+    path.unlink()
+    if damage != "missing":
+        flipped = bytes([content[0] ^ 1]) + content[1:]
+        path.write_bytes({"longer": content + b" ", "empty": b""}.get(damage, flipped))
     what = f"{path}: {'missing' if damage == 'missing' else 'changed'} since the run was complete; delete"
-    for use in (artefact.check, artefact.model_folder, lambda: place(tmp_path), lambda: artefact.check(whole=True)):
-        with pytest.raises(InputError) as caught:
+    uses = [artefact.check, artefact.model_folder, lambda: place(tmp_path), lambda: artefact.check(whole=True)]
+    if damage == "flipped at the old time":  # only reading it whole finds this
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        uses.pop(0)()
+        uses = uses[-1:]
+    for use in uses:
+        with pytest.raises(InputError, match=re.escape(what)):
             use()
-        assert what in str(caught.value)
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_damage_that_leaves_size_and_time_is_found_by_the_whole_check(tmp_path, file):
-    artefact = complete(tmp_path)
-    path = artefact.folder / file
-    before = path.stat()
-    path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    artefact.check()
-    with pytest.raises(InputError, match="changed since the run was complete"):
-        artefact.check(whole=True)
 
 
 def test_a_copy_has_new_times_and_the_same_bytes(tmp_path):
@@ -343,27 +289,19 @@ def test_what_is_added_later_and_the_mark_of_a_person_are_nobodys_damage(tmp_pat
 def test_a_list_of_hashes_that_is_none_is_refused(tmp_path, content):
     artefact = complete(tmp_path)
     (artefact.folder / "DONE").write_text(content)
-    with pytest.raises(InputError, match=r"DONE: .*; delete") as caught:
-        artefact.model_folder()
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["../../outside/evil", "..", ".", "/etc", "a/b", "", "a\nb"])
-def test_the_best_checkpoint_is_one_of_the_run(tmp_path, name):
-    artefact = place(tmp_path)
-    artefact.finish()
-    write_json(artefact.folder / "best.json", {"overall": name})
-    with pytest.raises(InputError, match=r"best\.json: .* is no name of a checkpoint"):
+    with pytest.raises(InputError, match=r"^[^\n]*DONE: [^\n]*; delete[^\n]*$"):
         artefact.model_folder()
 
 
-@pytest.mark.parametrize("content", [[], {"overall": 1}, {"overall": ["step-1"]}, "step-1"])
-def test_the_best_checkpoints_are_names_by_score(tmp_path, content):
+NO_NAMES = ["../../outside/evil", "..", ".", "/etc", "a/b", "", "a\nb", 1, ["step-1"]]
+
+
+@pytest.mark.parametrize("content", [*({"overall": name} for name in NO_NAMES), [], "step-1"])
+def test_the_best_checkpoints_are_names_of_the_runs_own(tmp_path, content):
     artefact = place(tmp_path)
-    artefact.finish()
     write_json(artefact.folder / "best.json", content)
-    with pytest.raises(InputError, match=r"best\.json: .*expected"):
-        artefact.model_folder()
+    with pytest.raises(InputError, match=r"best\.json: "):
+        artefact.kept_models()
 
 
 LINE = {"step": 1, "epoch": 1, "training": {"a": 1.5}, "dev": {}, "scores": {"a": 1}, "tokens": 1, "seconds": 0.5}
@@ -374,15 +312,12 @@ def test_history_is_the_lines_of_the_metrics(tmp_path):
     assert Artefact(tmp_path).history() == [LINE, LINE | {"step": 2}]
 
 
-@pytest.mark.parametrize("content", ["", "1", "[]", "{}", json.dumps(LINE)[:-2], json.dumps(LINE | {"step": "1"})])
+OTHER_SCORES = f"{json.dumps(LINE)}\n{json.dumps(LINE | {'scores': {'b': 1}})}\n"
+DAMAGED = ["", "1", "[]", "{}", json.dumps(LINE)[:-2], json.dumps(LINE | {"step": "1"}), OTHER_SCORES]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
 def test_metrics_that_are_damaged_are_refused(tmp_path, content):
     (tmp_path / "metrics.jsonl").write_text(content)
-    with pytest.raises(InputError, match=r"metrics\.jsonl:(1:)? ") as caught:
-        Artefact(tmp_path).history()
-    assert "\n" not in str(caught.value)
-
-
-def test_metrics_with_other_scores_in_a_line_are_refused(tmp_path):
-    (tmp_path / "metrics.jsonl").write_text(f"{json.dumps(LINE)}\n{json.dumps(LINE | {'scores': {'b': 1}})}\n")
-    with pytest.raises(InputError, match=r"metrics\.jsonl:2: other scores .*; expected a$"):
+    with pytest.raises(InputError, match=r"^[^\n]*metrics\.jsonl:([12]:)? [^\n]*$"):
         Artefact(tmp_path).history()
