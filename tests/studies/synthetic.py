@@ -121,7 +121,6 @@ def write_store(
     falls: Falls = flat,
     probe: Probe = blind,
     seeds: Mapping[str, int] | int = 3,
-    without: Callable[[Row], bool] = lambda row: False,
 ) -> Path:
     """A record of some tables and all artefacts behind it.
 
@@ -132,7 +131,6 @@ def write_store(
         falls: how far their scores fall.
         probe: what was seen in training.
         seeds: how many, of all tables or by key.
-        without: rows that were not run.
     """
     runs.mkdir(parents=True, exist_ok=True)
     found: list[RecordedRun] = []
@@ -142,7 +140,7 @@ def write_store(
             artefact = simulate(SIMULATION, RunOptions(runs=runs)).folder.name
             found += [RecordedRun(table.key, table.rows[0].key, seed, (artefact,)) for seed in range(2)]
             continue
-        rows = [row for row in table.rows if row.key != "ensemble-test" and not without(row)]
+        rows = [row for row in table.rows if row.key != "ensemble-test"]
         found += [add_run(runs, table, row, s, quality, falls, probe) for row in rows for s in range(count)]
     tables = tuple(TABLES[key] for key in TABLES if key in keys)
     Record("sample", "some-weights", "data", ("Beware.",), tables, tuple(found)).write(runs)

@@ -118,9 +118,3 @@ def test_the_long_tables_share_their_trainings() -> None:
         load_preset("small", tables=[key]).experiments[0].models for key in ("objectives-long", "decoupled-long")
     )
     assert [row for row in objectives if objectives[row] == decoupled.get(row)] == ["infonce", "met"]
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_named_tables_take_the_place_of_a_presets_own(name: PresetName) -> None:
-    assert keys(name, "2") == ["2"]
-    assert keys(name, "objectives", "2") == ["2", "objectives"]

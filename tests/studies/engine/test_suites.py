@@ -19,11 +19,10 @@ from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
 from multitask.evaluation.suite_sets import SETS
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
-from multitask.stages.evaluate import evaluate_on_suites
 from multitask.stages.settings.evaluate import SuitesConfig
 from studies.engine.engines import Engine
 from studies.engine.experiments import GROUPS, RETRIEVAL, STS, TRANSFER, suites_experiment
-from studies.engine.grid import Grid, plan
+from studies.engine.grid import Grid
 from studies.engine.presets import Preset
 from studies.engine.recipes import Recipes
 from studies.engine.record import Record
@@ -98,18 +97,6 @@ def test_scores_are_those_of_the_command(preset: Preset, runs: Path, monkeypatch
             assert arrays[f"{name}_predictions"].mean() == pytest.approx(evaluation["scores"][name], abs=1e-9)
 
 
-def test_a_checkpoint_has_the_scores_of_the_command(preset: Preset, tmp_path: Path) -> None:
-    name, folder = preset.recipes.start.name, preset.recipes.suites_data
-    assert folder is not None
-    options = RunOptions("cpu", "fp32", tmp_path)
-    scored = evaluate_on_suites(preset.recipes.start, folder, SuitesConfig(("sts",)), options)
-    expected = evaluate_suites(["sts"], KnownEncoder.load(name, device="cpu", precision="fp32"), folder)["sts"]
-    found = read_json(scored.folder / "evaluation.json")
-    for task, result in expected.tasks.items():
-        assert found["scores"][task] == pytest.approx(expected.main(result.scores), abs=1e-6)
-    assert {of["rows_seen"] for of in found["overlap"].values()} == {0}
-
-
 def test_columns_are_the_means_of_the_suites_and_their_tasks(results: TableResults) -> None:
     assert results.table.score_columns == (*GROUPS, *chain(*GROUPS.values()))
     means = {column: results.mean("row", column) for column in results.table.score_columns}
@@ -138,22 +125,6 @@ def test_scores_on_what_was_trained_on_are_marked(preset: Preset, runs: Path, re
     assert marked["clean"] != pytest.approx(evaluation["scores"]["MR"], abs=1e-12)
     (table,) = scores_as_data(PresetResults.read(runs, "sample")).tables
     assert table.lines.groupby("task").seen.first()[["MR", TRANSFER, STS]].tolist() == [True, True, False]
-
-
-def test_pages_show_the_table_without_torch_models(runs: Path, tmp_path: Path) -> None:
-    page = write_report(runs, "sample", tmp_path / "report").read_text(encoding="utf-8")
-    columns = ("SICKRelatedness Spearman correlation", "TREC accuracy")
-    for text in (*columns, "A note. Scores are SentEval", f"1 of {2 * ROWS}"):
-        assert text in page
-    assert "SST2 accuracy" in (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
-    latex = (tmp_path / "report" / "tables" / "suites.tex").read_text(encoding="utf-8")
-    assert "& STS & Transfer" in latex
-    assert not [name for names in GROUPS.values() for name in names if name in latex]  # no page is that wide
-
-
-def test_a_second_run_and_its_plan_have_nothing_to_do(preset: Preset, runs: Path) -> None:
-    found = plan(Grid(preset.experiments, 1, RunOptions("cpu", "fp32", runs)))
-    assert [(stage, state) for stage, _, _, state in found[1:-1]] == [("pretrain", "cached"), ("  suites", "cached")]
 
 
 def test_a_limit_is_another_evaluation(preset: Preset, recipes: Recipes, tmp_path: Path) -> None:

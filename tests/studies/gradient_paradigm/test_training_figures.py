@@ -8,8 +8,7 @@ import pytest
 from multitask.runs.artefact import Artefact
 from multitask.stages.settings.pretrain import HELD_OUT as IN_LOG
 from studies.gradient_paradigm import training_figures
-from studies.gradient_paradigm.tables_of_losses import LABELS, NON_CONTRASTIVE
-from studies.gradient_paradigm.training_figures import HELD_OUT, component_sweeps, decoupling_section, long_section
+from studies.gradient_paradigm.training_figures import HELD_OUT, component_sweeps, decoupling_section
 from studies.report.figures import Points
 from studies.report.preset_results import PresetResults
 from studies.report.run_results import RunResult
@@ -56,17 +55,6 @@ def test_decoupled_losses_have_curves_norms_metrics_and_the_gap_to_sts(tmp_path:
     gap = drawn[-2]
     assert list(gap) == ["InfoNCE"]
     assert [value for _, value, *_ in gap["InfoNCE"]] == pytest.approx([1 / 3, 31 / 30, 52 / 30])
-
-
-def test_long_trainings_are_drawn_as_published_and_with_three_components(tmp_path: Path, drawn: Drawn) -> None:
-    runs = write_store(tmp_path, ["objectives-long"], seeds=2)
-    for seed in (0, 1):
-        measure_dev_set(runs / f"pretrain-objectives-long-infonce-{seed}", seed / 10)
-    assert long_section(PresetResults.read(runs, "sample")) is not None
-    plain = ["InfoNCE", "MET", "Gradient form", *(LABELS[name] for name in NON_CONTRASTIVE)]
-    modified = ["InfoNCE", *(f"{LABELS[name]}, modified" for name in NON_CONTRASTIVE)]
-    assert [set(of) for of in drawn] == [set(plain), set(modified), {"InfoNCE"}, {"InfoNCE"}]
-    assert [value for _, value, *_ in drawn[-1]["InfoNCE"]] == [-2.0, -2.25, -2.5]
 
 
 def measure_dev_set(folder: Path, aligned: float) -> None:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from studies.engine.table import Row
 from studies.report import figures
-from studies.report.figures import Interval, Picture, intervals, lines, over_seeds, standalone
+from studies.report.figures import Interval, Picture, intervals, over_seeds, standalone
 from studies.report.pictures import sweeps, table_picture
 from studies.report.run_results import RunResult
 from studies.report.sections import Section, conflicts
@@ -31,26 +31,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
     monkeypatch.setattr(figures, "render", kept)
     return found
-
-
-@pytest.mark.parametrize(("bars", "graded"), [(True, False), (False, True)])
-def test_seven_lines_look_different(bars: bool, graded: bool, drawn: list[Figure]) -> None:
-    points = [(0, 0.2, 0.1, 0.3), (1, 0.3, 0.2, 0.4)]
-    lines({"panel": dict.fromkeys("abcdefg", points)}, "x", "title", bars=bars, graded=graded)
-    (axes,) = drawn[0].axes
-    looks = [(of.get_color(), of.get_marker()) for of in axes.lines if of.get_marker() not in ("_", "None")]
-    assert len(set(looks)) == len(looks) == 7
-    assert len({tuple(figures.line_style(place).values()) for place in range(56)}) == 56
-
-
-def test_a_logarithmic_axis_has_no_band_that_reaches_below_zero(drawn: list[Figure]) -> None:
-    seeds = [[(1, 1.0), (2, 1.0), (3, 1.0)], [(1, 1.1), (2, 1.1), (3, 90.0)]]  # 45.5 ± 62.9 at the end
-    ends = []
-    for scale in ("linear", "log"):
-        lines({"": {"a": over_seeds(seeds)}}, "step", "title", scale=("linear", scale))
-        (band,) = drawn[-1].axes[0].collections
-        ends.append(max(x for path in band.get_paths() for x in path.vertices[:, 0]))
-    assert ends == [3, 2]
 
 
 def test_seeds_that_end_early_shorten_the_mean() -> None:
@@ -105,11 +85,6 @@ def test_marks_stand_where_the_numbers_are(drawn: list[Figure]) -> None:
     assert 0.25 < height < 0.35  # inches of a row, however many there are
     told = {text.get_text() for text in figure.legends[0].get_texts()}
     assert told == {"mean and 95% interval", "each seed", "published"}
-
-
-def test_each_pictured_column_has_a_panel(drawn: list[Figure]) -> None:
-    table_picture(table({}, {"a": 0.5, "b": 0.6}, columns=7))
-    assert [axes.get_xlabel() for axes in drawn[0].axes] == ["C0", "C1", "C2", "C3", "C4", "C6"]
 
 
 def test_a_sweep_has_a_line_for_each_loss(drawn: list[Figure]) -> None:

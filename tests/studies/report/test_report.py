@@ -188,17 +188,6 @@ def test_tables_hold_the_means_and_deviations_of_the_runs_and_the_published_scor
     assert "Other_1 (reference)" in table
 
 
-def test_a_significant_difference_to_the_reference_has_a_mark(reported: Path, results: TableResults) -> None:
-    table, differences = tables_below(pages(reported)[1], "Table 3")[:2]
-    gap = fmean(read_scores(reported, "good", "sentiment")) - fmean(read_scores(reported, "other", "sentiment"))
-    assert re.match(rf"\+{gap:.3f}\\\* \[\+0.\d+, \+0.\d+\], p [<=] 0.0", differences["Good"][1])  # 0.8 against 0.2
-    assert r"\*" in table["Good"][2]
-    assert r"\*" not in differences["Good"][2] + table["Good"][4]  # 0.7 against 0.7
-    least, most = results.significant_from("sentiment") or (0, 0)
-    assert table["*Significant from*"][2] in (f"{least:.3f} to {most:.3f}", f"{least:.3f}")
-    assert list(differences) == ["Row", "---", "Good", "Alone"]  # neither the reference row nor a row without runs
-
-
 def test_the_file_of_curves_has_every_number_that_trainings_wrote(reported: Path) -> None:
     found = parquet.read_table(reported.parent / "report" / "curves.parquet").to_pylist()
     assert {line["table"] for line in found} == {"3", "one", "figure2"}

@@ -10,7 +10,7 @@ import pytest
 from studies.engine.record import Record
 from studies.report import preset_results
 from studies.report.preset_results import PresetResults
-from studies.report.report import _warnings, _write_study
+from studies.report.report import _write_study
 from studies.report.scores_as_data import scores_as_data
 from studies.study import all_studies
 from tests.studies.gradient_paradigm.published import as_published, falls_as_published, probed_as_published
@@ -66,11 +66,6 @@ def test_the_page_has_every_claim_and_stands_alone(results: PresetResults, repor
     assert sorted(figures) == sorted(path.relative_to(report).as_posix() for path in (report / "study").iterdir())
     assert len(page.figures) == len(figures) > 10
     assert not re.search(r"\bnan\b|#010203", html)
-
-
-def test_tables_with_different_seeds_are_no_rows_with_fewer_seeds(tmp_path: Path) -> None:
-    runs = write_store(tmp_path, ["objectives", "decoupled"], seeds={"objectives": 2, "decoupled": 3})
-    assert not any("fewer seeds" in warning for warning in _warnings(PresetResults.read(runs, "sample")))
 
 
 def test_labels_decide_nothing(store: Path, results: PresetResults, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from multitask.evaluation.resampled_scores import resampled_scores
-from studies.engine.experiments import GROUPS, STS, TRANSFER
+from studies.engine.experiments import GROUPS
 from studies.engine.table import Row
 from studies.report import run_results
 from studies.report.preset_results import PresetResults
@@ -90,23 +90,3 @@ def test_what_is_left_is_compared_with_random_draws(tmp_path: Path, monkeypatch:
         assert list(panels) == list(GROUPS)
         for of in panels.values():
             assert (of[good].hollow, of[good].low > 0, of[other].hollow) == (False, True, True)
-
-
-def test_a_half_finished_table_has_a_curve_for_every_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = []
-    monkeypatch.setattr(figures, "lines", lambda panels, *_, **__: drawn.append(panels))
-    runs = write_store(
-        tmp_path / "runs",
-        [OWN],
-        as_harmless,
-        seeds=4,
-        without=lambda row: row.key == WHOLE or row.point["criterion"] == "random",
-    )
-    found = PresetResults.read(runs, "sample")
-    assert [section.key for build in SECTIONS if (section := build(found))] == [OWN]
-    (panels,) = drawn
-    assert {STS, TRANSFER, *GROUPS[STS], *GROUPS[TRANSFER]} < set(panels)
-    by_score, at_random = panels[STS].values()
-    assert [place for place, *_ in by_score] == list(range(1, 8))
-    assert by_score[-1][1] == found.tables[0].mean(pruned(0.99, "score"), STS)
-    assert at_random == []

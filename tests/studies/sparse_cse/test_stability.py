@@ -10,7 +10,7 @@ from minbert.remove_heads_and_neurons import Units
 from multitask.runtime.options import RunOptions
 from multitask.stages.prune import prune
 from multitask.stages.settings.prune import PruneConfig
-from studies.sparse_cse.stability import agreements, main, stability
+from studies.sparse_cse.stability import agreements, stability
 
 
 def units(heads: list[float], neurons: list[float]) -> Units:
@@ -55,15 +55,3 @@ def test_scores_are_those_of_the_stage_and_all_comparisons_are_made(
         expected = torch.from_numpy(arrays["neuron_scores"])
     assert torch.allclose(torch.stack(seen[0][0].neurons), expected, rtol=1e-5)
     assert not torch.allclose(torch.stack(seen[0][1].neurons), expected, rtol=1e-5)  # other batches
-
-
-def test_the_command_prints_the_table_or_one_line(
-    tiny_encoder: Path, small_data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    where = ["--start", str(tiny_encoder), "--data", str(small_data), "--train-limit", "16"]
-    assert main([*where, "--seeds", "2"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split()[:3] == ["differs", "units", "pairs"]
-    assert len(lines) == 1 + 2 * (2 + 3)
-    assert main([*where, "--seeds", "1"]) == 2
-    assert capsys.readouterr().err == "error: --seeds 1: expected at least 2\n"
