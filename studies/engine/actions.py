@@ -45,7 +45,7 @@ def plan_tables(options: PlanTables) -> int:
     """Print the plan."""
     computing, preset = options.computing, options.load()
     running = RunOptions(computing.device, computing.precision, options.runs, threads=options.threads)
-    check_preset(preset, options.seeds)
+    check_preset(preset)
     *stages, [total] = plan(Grid(preset.experiments, options.seeds, running))
     print(aligned(stages, left=2))
     print(total)

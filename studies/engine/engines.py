@@ -129,17 +129,7 @@ def local_engine(workers: int | None, device: Device, threads: int = 1) -> Engin
     """Processes on this machine: one for each GPU, or as many as asked for, spread evenly over the GPUs.
 
     Without a GPU they share the cores: up to eight processes, since two of one thread each do more than one of two.
-
-    Args:
-        workers: number of processes.
-        device: where jobs compute.
-        threads: of each job.
-
-    Raises:
-        InputError: less than one worker.
     """
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers {workers}: expected at least 1")
     count = torch.cuda.device_count() if device != "cpu" else 0
     workers = workers or count or min(max(torch.get_num_threads() // threads, 1), 8)
     if workers == 1:
@@ -162,8 +152,7 @@ class Worker:
 class Processes(Engine):
     """Jobs in processes of their own, which begin with the first job and are used again. One that dies fails its job.
 
-    Args:
-        gpus: for each process what CUDA_VISIBLE_DEVICES becomes; unchanged where None.
+    `gpus` has for each process what CUDA_VISIBLE_DEVICES becomes; unchanged where None.
     """
 
     def __init__(self, gpus: Sequence[str | None]) -> None:
@@ -252,11 +241,8 @@ def _end_with_parent() -> None:
 class Ray(Engine):
     """Jobs on the cluster that `ray start` began (or that RAY_ADDRESS names), else on one that it starts here.
 
-    Start weights in folders, data and runs must have the same paths on all machines.
-
-    Args:
-        options: device and precision, resolved here so that they are the same everywhere. So this machine must have the
-            same kind of device as the others.
+    Start weights in folders, data and runs must have the same paths on all machines. Device and precision are resolved
+    here, so that they are the same everywhere: this machine must have the same kind of device as the others.
     """
 
     slots = 100_000  # the cluster keeps what it has no room for

@@ -46,11 +46,7 @@ def experiment(
 
 
 def read_tables(module: str) -> dict[str, dict[str, Any]]:
-    """The tables that the file `tables.toml` next to a module describes, by key, as arguments of `experiment`.
-
-    Args:
-        module: the module's `__file__`.
-    """
+    """The tables that `tables.toml` next to a module's `__file__` describes, by key, as arguments of `experiment`."""
     text = Path(module).with_name("tables.toml").read_text(encoding="utf-8")
     return {key: {"key": key, **table} for key, table in tomllib.loads(text).items()}
 

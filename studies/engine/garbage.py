@@ -58,11 +58,7 @@ def collect(runs: Path, named: Sequence[str] = (), delete: bool = False) -> dict
     """What nobody needs, with its size in bytes: runs that grids made, complete or not, and logs that no record names.
 
     No experiment runs from the look at the records to the last removal, and nobody builds a run that is removed.
-
-    Args:
-        runs: folder of all runs.
-        named: names or keys of runs that people made by hand and that may go too.
-        delete: whether it is removed.
+    `named` has names or keys of runs that people made by hand and that may go too.
 
     Raises:
         InputError: a damaged record, a name of no run or of a needed one, a link where logs or locks should be, or

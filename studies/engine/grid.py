@@ -111,15 +111,9 @@ class Grid:
 
 
 def compute_grid(grid: Grid, engine: Engine, report: Callable[[Outcomes], object]) -> Outcomes:
-    """Compute the missing stages.
+    """Compute the missing stages; returns the run or the failure of every stage.
 
-    Args:
-        grid: the stages that rows need.
-        engine: computes them.
-        report: called after every stage with all outcomes so far.
-
-    Returns:
-        The run of every computed stage, and the failure of every other stage.
+    `report` is called after every stage with all outcomes so far.
 
     Raises:
         Interrupted: a signal asked to stop; the same call resumes.

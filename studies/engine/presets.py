@@ -192,17 +192,9 @@ def load_preset(
     tables: Sequence[str] | None = None,
     suites_data: Path | None = None,
 ) -> Preset:
-    """A preset with its tables.
+    """A preset with other start weights, data or tables than its own if they are given.
 
-    Args:
-        name: the preset's name.
-        start: other start weights: a folder, a run or a hub id.
-        data: another data folder.
-        tables: keys of the tables. By default the preset's own tables, or all tables that are not run on request.
-        suites_data: another folder of SentEval's data.
-
-    Raises:
-        InputError: a key that no table has.
+    Without keys it has its own tables, or all that are not run on request. Raises InputError for an unknown key.
     """
     recipes = PRESETS[name]
     recipes = replace(

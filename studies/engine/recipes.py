@@ -117,11 +117,8 @@ class Recipes:
     def given(self, rate: int = 2, epochs: int = 5, start: Node | None = None) -> Node:
         """Pre-training on the three given sets ("3 given"): in every epoch Quora with labels, then the others without.
 
-        Args:
-            rate: learning rate as a multiple of the default one. Table 10's best is the double, and its row is also
-                that of Tables 2 and 5.
-            epochs: section 5.3's five where a table does not say otherwise.
-            start: the preset's weights when left out.
+        The learning rate is a multiple of the default one: Table 10's best is the double, and its row is also that of
+        Tables 2 and 5. Epochs are section 5.3's where a table does not say otherwise.
         """
         return self.pretrain(start or self.start, self._trained(self.supervised, rate, epochs))
 

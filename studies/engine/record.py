@@ -88,24 +88,20 @@ class Record:
     def with_tables_of(self, earlier: "Record", folder: Path, order: Sequence[str]) -> "Record":
         """The record plus the tables that only an earlier record has, if it has the same start weights and data.
 
-        Args:
-            earlier: a record of the same preset.
-            folder: of all artefacts. Tables whose artefacts are incomplete are left out.
-            order: keys of all tables.
+        Tables that are not in `order`, the keys of all tables, and those whose runs are incomplete are left out.
         """
         if (earlier.start, earlier.data, earlier.format_version) != (self.start, self.data, self.format_version):
             return self
         own = {table.key for table in self.tables}
-        kept = {
-            table.key
-            for table in earlier.tables
-            if table.key in order
-            and table.key not in own
-            and all(Artefact(folder / name).done for name in earlier.artefacts(table.key))
-        }
+
+        def kept(key: str) -> bool:
+            done = (Artefact(folder / name).done for name in earlier.artefacts(key))
+            return key in order and key not in own and all(done)
+
+        others = {table.key for table in earlier.tables if kept(table.key)}
         place = {key: number for number, key in enumerate(order)}
-        tables = [*self.tables, *(table for table in earlier.tables if table.key in kept)]
-        runs = [*self.runs, *(run for run in earlier.runs if run.table in kept)]
+        tables = [*self.tables, *(table for table in earlier.tables if table.key in others)]
+        runs = [*self.runs, *(run for run in earlier.runs if run.table in others)]
         tables.sort(key=lambda table: place.get(table.key, len(place)))
         runs.sort(key=lambda run: place.get(run.table, len(place)))
         return replace(self, tables=tuple(tables), runs=tuple(runs))
@@ -131,11 +127,7 @@ class Record:
 
     @classmethod
     def read(cls, folder: Path, preset: str) -> "Record":
-        """Read a preset's record.
-
-        Raises:
-            InputError: there is none, another version wrote it, or it is damaged.
-        """
+        """A preset's record. Raises InputError if there is none, another version wrote it, or it is damaged."""
         what = "--tasks-file FILE" if preset == OWN_TASKS else preset
         path, command = cls.path(folder, preset), f"`multitask experiments run {what}`"
         if not path.is_file():

@@ -27,23 +27,16 @@ logger = logging.getLogger("multitask")
 
 
 def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) -> Record:
-    """Compute every row with every seed. What is in the folder of runs already is not computed again.
+    """Compute every row with every seed, from 0. What is in the folder of runs already is not computed again.
 
-    Args:
-        preset: what to run.
-        seeds: the number of seeds, from 0. A seed applies to all stages of a row.
-        options: where to compute and to write; its name is replaced by the rows' keys.
-        engine: computes the stages.
-
-    Returns:
-        The record of these tables, with the errors of failed rows. The record that is written also keeps the tables of
-        earlier runs that this run leaves out.
+    Returns the record of these tables, with the errors of failed rows. The record that is written also keeps the tables
+    of earlier runs that this run leaves out.
 
     Raises:
         InputError: the data folder or the start weights are missing.
         Interrupted: a signal asked to stop; the same call resumes.
     """
-    check_preset(preset, seeds)
+    check_preset(preset)
     grid = Grid(preset.experiments, seeds, options)
     order = [experiment.table.key for experiment in all_experiments(preset.recipes)]
     rows = [(e.table.key, row, seed) for e in preset.experiments for row in e.models for seed in range(seeds)]
@@ -70,14 +63,12 @@ def run_preset(preset: Preset, seeds: int, options: RunOptions, engine: Engine) 
         return record_so_far(compute_grid(grid, engine, record_so_far))
 
 
-def check_preset(preset: Preset, seeds: int) -> None:
+def check_preset(preset: Preset) -> None:
     """Raise one error for missing files before the first stage, instead of one error for each row."""
     data = preset.recipes.data
     if data.suffix != ".toml" and not data.is_dir():
         remedy = "pass a data folder with --data" if preset.name == "sample" else "run `multitask data fetch` first"
         raise InputError(f"{data}: no such folder; {remedy}")
-    if seeds < 1:
-        raise InputError(f"--seeds {seeds}: expected at least 1")
     locate_model(preset.recipes.start.name, preset.recipes.start.revision)
     scored = (of.evaluation(model) for of in preset.experiments for model in of.models.values())
     for stage, config, folder in dict.fromkeys((node.stage, node.config, node.data) for node in scored):
@@ -88,8 +79,7 @@ def check_preset(preset: Preset, seeds: int) -> None:
 def write_best_predictions(preset: Preset, record: Record, options: RunOptions, output: Path) -> list[Path]:
     """Write prediction files: of the best model of all tasks, and of the best model of the course's reviews.
 
-    Returns:
-        The files written. A group of tasks has none if no run succeeded, or if a file is missing; a warning says so.
+    Returns the files. A group of tasks has none if no run succeeded, or if a file is missing; a warning says so.
     """
     paths: list[Path] = []
     for tasks in (record.tasks,) if preset.name == OWN_TASKS else (MAIN_TASKS, ("reviews",)):

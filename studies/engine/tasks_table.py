@@ -22,15 +22,8 @@ from studies.engine.table import OWN_TASKS, Row
 def tasks_preset(tasks_file: Path, start: str | None, settings: FinetuneConfig, schedulers: Sequence[str]) -> Preset:
     """The table of a tasks file. Reads all training and dev sets, to find their problems before any training.
 
-    Args:
-        tasks_file: declares the tasks.
-        start: start weights: a folder, a run or a hub id; None: all-MiniLM-L6-v2.
-        settings: of all rows. Without a size of an epoch, all rows take that of the smallest training set.
-        schedulers: names of schedulers, or `all` for all that are installed.
-
-    Raises:
-        InputError: a file or declaration that is not valid, less than two tasks, or a scheduler that does not exist or
-            is not installed.
+    Without a size of an epoch in the settings, all rows take that of the smallest training set. Raises InputError for a
+    file that is not valid, less than two tasks, or a scheduler that does not exist or is not installed.
     """
     tasks: dict[str, Task] = {}
     sizes = []

@@ -105,9 +105,6 @@ def with_column(path: Path, name: str, value: str | None) -> None:
         lambda path: with_column(path, "seed", "0"),
         lambda path: rewritten(path, version=99),
         lambda path: rewritten(path, version="one"),
-        lambda path: rewritten(path, tables=[]),
-        lambda path: with_column(path, "task", "other"),
-        lambda path: with_column(path, "point", "[1]"),
     ],
 )
 def test_other_files_are_one_clear_line(damage: Any, path: Path) -> None:

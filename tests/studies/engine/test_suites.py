@@ -162,7 +162,7 @@ def test_a_missing_file_is_told_once_before_anything_runs(
     lines = [(Row(f"{place}", f"Row {place}"), model) for place, model in enumerate(models)]
     table = suites_experiment(partial, "suites", "Suites", "A note.", lines)
     with caplog.at_level(logging.WARNING, "multitask"):
-        check_preset(replace(preset, recipes=partial, experiments=(table,)), 1)
+        check_preset(replace(preset, recipes=partial, experiments=(table,)))
         Grid((table,), 1, RunOptions("cpu", "fp32", tmp_path)).found()
     assert caplog.messages == [f"{folder / 'quora-dev.csv'}: no such file; QuoraRetrieval is left out"]
 
