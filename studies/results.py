@@ -140,11 +140,6 @@ class TableScores:
         return self.cells.xs(place, level="place")
 
     @property
-    def preset(self) -> str:
-        """Name of the preset that was run."""
-        return str(self.lines.preset.iloc[0])
-
-    @property
     def start(self) -> str:
         """The preset's start weights."""
         return self.description.start or str(self.lines.start.iloc[0])

@@ -93,8 +93,3 @@ class Table:
     def tasks(self, column: str) -> tuple[str, ...]:
         """The tasks of which a column is the mean."""
         return {OVERALL: self.columns, **self.groups}.get(column, (column,))
-
-    @property
-    def has_published(self) -> bool:
-        """Whether the paper gives any score for the table."""
-        return any(row.published for row in self.rows)

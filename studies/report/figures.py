@@ -97,13 +97,12 @@ def lines(
     *,
     ylabel: str = "",
     places: Sequence[str] = (),
-    bars: bool = False,
     graded: bool = False,
     scale: tuple[str, str] = ("linear", "linear"),
     size: tuple[float, float] = (2.8, 2.1),
     level: float | None = None,
 ) -> Markup:
-    """Panels of lines with bands or bars between their bounds, by their titles and names, and one legend above all.
+    """Panels of lines with bands between their bounds, by their titles and names, and one legend above all.
 
     Args:
         panels: a panel's title -> a line's name -> its points.
@@ -111,7 +110,6 @@ def lines(
         title: alternative text.
         ylabel: what the values are.
         places: names of the places 0, 1 and so on; otherwise places are numbers.
-        bars: draw bars instead of bands.
         graded: colour the lines by their order, for values of a parameter.
         scale: of both axes. A logarithmic axis has no band where it would reach below 0.
         size: inches of a panel.
@@ -131,7 +129,7 @@ def lines(
             axes.set(title=fill(heading, 40), xscale=scale[0], yscale=scale[1])
             for name in of:
                 style = {"markersize": 3.5, "linewidth": 1.2, **line_style(names.index(name), colours)}
-                _line(axes, of[name], name, style, bars)
+                _line(axes, of[name], name, style)
             if level is not None:
                 axes.axhline(level, **DASHED)
             if places:
@@ -149,11 +147,8 @@ def lines(
     return render(draw, (size[0] * wide, 0.5 + 0.2 * -(-len(names) // columns) + size[1] * high), title)
 
 
-def _line(axes: Axes, points: Points, name: str, style: dict[str, Any], bars: bool) -> None:
+def _line(axes: Axes, points: Points, name: str, style: dict[str, Any]) -> None:
     x, y, low, high = np.array(points, float).T if len(points) else np.empty((4, 0))
-    if bars:
-        axes.errorbar(x, y, yerr=[y - low, high - y], label=name, capsize=2, **style)
-        return
     axes.plot(x, y, label=name, **style)
     drawn = low > 0 if axes.get_yscale() == "log" else None
     axes.fill_between(x, low, high, drawn, color=style["color"], alpha=0.16, linewidth=0)

@@ -10,13 +10,12 @@ import pandas
 from minbert.files import read_arrays
 from multitask.evaluation.statistics import Values
 from studies.engine.experiments import GROUPS, STS, TRANSFER
-from studies.engine.table import key_of
 from studies.report.figures import Picture, Points, intervals, lines, matrices
 from studies.report.preset_results import PresetResults
 from studies.report.run_results import RunResult
 from studies.report.sections import Section, as_intervals, table_section
 from studies.report.table_results import TableResults, compared
-from studies.sparse_cse.tables import CRITERIA, ENCODER_SHARES, ENCODERS, SCORE_SHARES, SCORES, SHARES, WHOLE, pruned
+from studies.sparse_cse.tables import CRITERIA, SCORE_SHARES, SCORES, SHARES, WHOLE, pruned
 
 START, OWN = "sparsity", "sparsity-own"
 PRUNED = {
@@ -50,7 +49,8 @@ def curves_section(key: str, results: PresetResults) -> Section | None:
 
 
 def scores_section(results: PresetResults) -> Section | None:
-    """The start weights pruned by each score, less pruned at random."""
+    """The start weights pruned by each score, less at random: a panel for each column, a figure for each share."""
+    found = results.finished_tables.get("sparsity-scores")
     pairs = {
         share: {
             name: (pruned(share, criterion), pruned(share, "random"))
@@ -59,20 +59,18 @@ def scores_section(results: PresetResults) -> Section | None:
         }
         for share in SCORE_SHARES
     }
-    return _against_random("sparsity-scores", pairs, results)
-
-
-def encoders_section(results: PresetResults) -> Section | None:
-    """Each encoder pruned by the score, less pruned at random."""
-
-    def left(encoder: str, share: float, criterion: str) -> str:
-        return key_of({"encoder": encoder, "share": share, "criterion": criterion})
-
-    pairs = {
-        share: {of.name: (left(key, share, "score"), left(key, share, "random")) for key, of in ENCODERS.items()}
-        for share in ENCODER_SHARES
-    }
-    return _against_random("sparsity-encoders", pairs, results)
+    if found is None or not len(tests := against_random(found, pairs)):
+        return None
+    drawn = []
+    for share, of in tests.groupby(level=1, sort=False):
+        panels = {column: as_intervals(g.droplevel([0, 1])) for column, g in of.groupby(level=0, sort=False)}
+        title = f"{found.table.title}: {share:.0%} removed, less at random"
+        caption = (
+            f"{share:.0%} removed, less at random, with uncorrected 95% intervals. Filled: significant after "
+            f"correction for the {len(tests)} differences of these figures."
+        )
+        drawn.append(Picture(intervals(panels, title, dict.fromkeys(panels, 0.0)), title, caption))
+    return table_section(found, drawn)
 
 
 def against_random(found: TableResults, pairs: Mapping[float, Mapping[str, tuple[str, str]]]) -> pandas.DataFrame:
@@ -88,25 +86,6 @@ def against_random(found: TableResults, pairs: Mapping[float, Mapping[str, tuple
             if (gain := found.difference({row: 1, other: -1}, column)) is not None
         }
     )
-
-
-def _against_random(
-    key: str, pairs: Mapping[float, Mapping[str, tuple[str, str]]], results: PresetResults
-) -> Section | None:
-    """A panel of differences for each column, a figure for each share."""
-    found = results.finished_tables.get(key)
-    if found is None or not len(tests := against_random(found, pairs)):
-        return None
-    drawn = []
-    for share, of in tests.groupby(level=1, sort=False):
-        panels = {column: as_intervals(g.droplevel([0, 1])) for column, g in of.groupby(level=0, sort=False)}
-        title = f"{found.table.title}: {share:.0%} removed, less at random"
-        caption = (
-            f"{share:.0%} removed, less at random, with uncorrected 95% intervals. Filled: significant after "
-            f"correction for the {len(tests)} differences of these figures."
-        )
-        drawn.append(Picture(intervals(panels, title, dict.fromkeys(panels, 0.0)), title, caption))
-    return table_section(found, drawn)
 
 
 def pruned_section(key: str, results: PresetResults) -> Section | None:
@@ -146,7 +125,6 @@ SECTIONS = (
     partial(curves_section, START),
     partial(curves_section, OWN),
     scores_section,
-    encoders_section,
     partial(pruned_section, START),
     partial(pruned_section, OWN),
 )

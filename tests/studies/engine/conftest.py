@@ -28,6 +28,12 @@ def options(runs: Path) -> RunOptions:
     return RunOptions("cpu", "fp32", runs)
 
 
+def files(runs: Path) -> dict[str, bytes]:
+    """What does not depend on the machine in the files of all runs."""
+    paths = [path for path in runs.glob("*-*-*/**/*") if path.suffix in (".safetensors", ".npz", ".json")]
+    return {str(path.relative_to(runs)): path.read_bytes() for path in paths if path.name != "inputs.json"}
+
+
 @pytest.fixture(scope="session")
 def computed(recipes: Recipes, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The runs of the grid, which no test may change."""

@@ -22,7 +22,7 @@ from studies.engine.engines import Engine, Failed, Job, Processes, Ray, local_en
 from studies.engine.recipes import Recipes
 from studies.engine.record import Record
 from studies.engine.run import run_preset
-from tests.studies.engine.conftest import options, two_rows
+from tests.studies.engine.conftest import files, options, two_rows
 
 
 @pytest.fixture
@@ -36,11 +36,6 @@ def job(recipes: Recipes, tmp_path: Path) -> Job:
 def quick(processes: ForkServerContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that need not import torch again."""
     monkeypatch.setattr(engines, "get_context", lambda _: processes)
-
-
-def files(runs: Path) -> dict[str, bytes]:
-    paths = [path for path in runs.glob("*-*-*/**/*") if path.suffix in (".safetensors", ".npz", ".json")]
-    return {str(path.relative_to(runs)): path.read_bytes() for path in paths if path.name != "inputs.json"}
 
 
 @pytest.mark.slow

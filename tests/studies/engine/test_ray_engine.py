@@ -14,13 +14,9 @@ from studies.engine.presets import Preset
 from studies.engine.recipes import Recipes
 from studies.engine.run import run_preset
 from studies.engine.table import Row
+from tests.studies.engine.conftest import files
 
 pytestmark = [pytest.mark.ray, pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")]
-
-
-def files(runs: Path) -> dict[str, bytes]:
-    paths = [path for path in runs.glob("*-*-*/**/*") if path.suffix in (".safetensors", ".npz", ".json")]
-    return {str(path.relative_to(runs)): path.read_bytes() for path in paths if path.name != "inputs.json"}
 
 
 def test_a_lost_node_costs_nothing_but_time(recipes: Recipes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

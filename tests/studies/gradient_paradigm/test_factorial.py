@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from multitask.evaluation.statistics import SampledScores, Spread, contrast
 from studies.gradient_paradigm.factorial import effect, effects_of_components, factorial_section, subsets
 from studies.gradient_paradigm.tables_of_losses import NON_CONTRASTIVE
 from studies.report.preset_results import PresetResults
@@ -29,23 +27,6 @@ def test_effects_are_twice_the_coefficients_of_a_least_squares_fit(factors):
     for subset, coefficient in zip(subsets(factors)[1:], fitted[1:], strict=True):
         found = sum(weight * means[cell] for cell, weight in effect(factors, subset).items())
         assert found == pytest.approx(2 * coefficient)
-
-
-def test_where_only_seeds_vary_the_interval_of_an_effect_is_that_of_the_regression():
-    cells = [frozenset(subset) for subset in subsets(FACTORS)]
-    values = np.random.default_rng(1).normal(0.7, 0.02, size=(len(cells), 3))  # [cells, seeds]
-    scores = {cell: SampledScores(row, np.tile(row, (40_000, 1))) for cell, row in zip(cells, values, strict=True)}
-    terms = [(weight, scores[cell]) for cell, weight in effect(FACTORS, ("a", "b")).items()]
-    found = contrast(terms, Spread.pooled(list(values)))
-
-    signs = [{f: 1 if f in cell else -1 for f in FACTORS} for cell in cells for _ in range(3)]
-    design = np.array([[np.prod([sign[f] for f in of]) for of in subsets(FACTORS)] for sign in signs])
-    fitted, squares, *_ = np.linalg.lstsq(design, values.ravel(), rcond=None)
-    place, freedom = subsets(FACTORS).index(("a", "b")), len(signs) - len(cells)
-    error = np.sqrt(squares[0] / freedom * np.linalg.inv(design.T @ design)[place, place])
-    half = 2 * stats.t.ppf(0.975, freedom) * error
-    assert found.value == pytest.approx(2 * fitted[place])
-    assert found.interval() == pytest.approx((found.value - half, found.value + half), abs=0.0005)
 
 
 def test_effects_are_contrasts_of_the_means_and_cover_what_the_models_were_made_with(tmp_path):

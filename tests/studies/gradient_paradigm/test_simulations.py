@@ -77,17 +77,6 @@ def test_ratio_maps_are_the_closed_forms_at_the_means(simulations, angles):
                 assert simulations.ratio_dissipated[name][row, column] == (remaining < 0.01)
 
 
-def test_draws_are_independent_standard_normals():
-    positive, negative = (x.numpy() for x in standard_normals(SimulationConfig(batches=2000)))
-    assert positive.shape == (2000,)
-    assert negative.shape == (2000, 127)
-    for sample in (positive, negative):
-        deviation = 1 / math.sqrt(sample.size)
-        assert abs(sample.mean()) < 4 * deviation
-        assert abs(sample.var() - 1) < 4 * math.sqrt(2) * deviation
-    assert abs(np.corrcoef(positive, negative[:, 0])[0, 1]) < 4 / math.sqrt(2000)
-
-
 def test_what_is_said_without_torch_is_so():
     assert list(NAMES) == list(DISSIPATIONS)
     assert set(RATIO_MAPS) < set(RATIOS) == set(WEIGHTS) == set(closed_forms.DISSIPATIONS)

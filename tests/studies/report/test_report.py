@@ -287,15 +287,6 @@ def test_an_ensemble_chosen_by_its_dev_scores_is_not_compared(store: Path) -> No
     assert "good" not in found.against_reference.index.get_level_values(0)
 
 
-def test_alignment_and_uniformity_are_columns_of_the_rows_that_have_them(store: Path) -> None:
-    for seed, (near, spread) in enumerate(((0.2, -3.0), (0.4, -2.5))):
-        change(store, seed, geometry={"alignment": near, "uniformity": spread})
-    _, shown = first_table(store)
-    assert shown["Row"][-2:] == ["Alignment", "Uniformity"]
-    assert shown["Good"][-2:] == ["0.300 ± 0.141", f"{markup.MINUS}2.750 ± 0.354"]
-    assert shown["Other_1 (reference)"][-2:] == ["–", "–"]
-
-
 def test_scores_on_examples_of_the_training_are_marked_and_shown_without_them(store: Path) -> None:
     for seed in (0, 1):
         overlap = {"sentiment": {"rows": SUITE_EXAMPLES, "rows_seen": seed, "clean": 0.25}}

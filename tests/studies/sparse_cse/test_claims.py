@@ -15,7 +15,7 @@ from studies.report.table_results import TableResults
 from studies.sparse_cse import figures
 from studies.sparse_cse.figures import OWN, SECTIONS
 from studies.sparse_cse.study import STUDY
-from studies.sparse_cse.tables import ENCODERS, WHOLE, pruned
+from studies.sparse_cse.tables import SCORES, WHOLE, pruned
 from tests.studies.synthetic import Quality, without_rows, write_store
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
@@ -80,10 +80,10 @@ def test_what_is_left_is_compared_with_random_draws(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(figures, "intervals", lambda panels, *_: drawn.append(panels))
 
     def quality(key: str, row: Row, task: str) -> float:
-        return 0.9 if "infonce-4x256" in row.point.values() and row.point.get("criterion") != "random" else 0.6
+        return 0.9 if row.point.get("criterion") == "highest" else 0.6
 
-    good, other = ENCODERS["infonce-4x256"].name, ENCODERS["align_uniform"].name
-    found = results(tmp_path, quality, "sparsity-encoders", seeds=5)
+    good, other = SCORES["highest"][0], SCORES["signed"][0]
+    found = results(tmp_path, quality, "sparsity-scores", seeds=5)
     [section] = [section for build in SECTIONS if (section := build(found))]
     assert len(section.pictures) == len(drawn) == 2  # shares
     for panels in drawn:
