@@ -30,17 +30,16 @@ class ProgressReport:
         self.steps = steps
         self.epochs = epochs
         self.runtime = runtime
-        self.busy = False
-        self.before = progress.step, progress.tokens  # of earlier processes
-        self.began = self.told = self.stepped = time.monotonic()
-        self.seconds = 0.0  # of steps, without evaluations
+        self.before = progress.step, progress.tokens, progress.seconds  # of earlier processes
+        self.began = self.told = time.monotonic()
         # None: a bar on a terminal only.
         self.bar: tqdm[Any] = tqdm(
             total=steps, initial=progress.step, unit="step", disable=None if distributed.is_first() else True
         )
 
     def __enter__(self) -> Self:
-        self._warn_if_busy()
+        if self.runtime.device.type == "cpu":
+            _warn_if_busy()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -48,22 +47,16 @@ class ProgressReport:
 
     def step(self, loss: float | None) -> None:
         """Report a step, with the mean loss since the last evaluation; None before any is read."""
-        now = time.monotonic()
-        self.seconds += now - self.stepped
-        self.stepped = now
         self.bar.set_postfix_str(self._state(loss), refresh=False)
         self.bar.update()
-        if now - self.told > SECONDS_BETWEEN_LINES:
-            self._warn_if_busy()
-            if self.bar.disable:
-                self._tell(f"step {self.progress.step} of {self.steps}: {self._state(loss)}, {self._time_left()}")
+        if self.bar.disable and time.monotonic() - self.told > SECONDS_BETWEEN_LINES:
+            self._tell(f"step {self.progress.step} of {self.steps}: {self._state(loss)}, {self._time_left()}")
 
     def evaluation(self, epoch: int, loss: float | None, scores: Mapping[str, float]) -> None:
         """Report an evaluation in an epoch, from 1, with the mean loss of the steps before it."""
         place = f"epoch {epoch} of {self.epochs}, step {self.progress.step} of {self.steps}"
         scored = ", ".join(f"{name} {score:.4f}" for name, score in scores.items()) or "not scored"
         self._tell(f"{place}: {scored}; {self._state(loss)}, {self._time_left()}")
-        self.stepped = time.monotonic()
 
     def end(self) -> None:
         """Warn where the leading checkpoint scores below the start weights' embeddings."""
@@ -78,7 +71,7 @@ class ProgressReport:
                     )
 
     def _state(self, loss: float | None) -> str:
-        speed = (self.progress.tokens - self.before[1]) / max(self.seconds, 1e-9)
+        speed = (self.progress.tokens - self.before[1]) / max(self.progress.seconds - self.before[2], 1e-9)
         return ("" if loss is None else f"loss {loss:.3f}, ") + f"{speed:,.0f} tokens/s"
 
     def _time_left(self) -> str:
@@ -96,14 +89,13 @@ class ProgressReport:
             print(line, file=sys.stderr, flush=True)
         self.bar.refresh()
 
-    def _warn_if_busy(self) -> None:
-        """Warn once where programs want more cores than there are, and fewer threads would make this one faster."""
-        if self.busy or self.runtime.device.type != "cpu" or not hasattr(os, "getloadavg"):
-            return
-        cores, threads, load = os.cpu_count() or 1, torch.get_num_threads(), os.getloadavg()[0]
-        if threads > 1 and load >= 1.5 * cores:  # this training alone makes a load of one a thread
-            self.busy = True
-            logger.warning(
-                f"this machine is busy (load {load:.1f}, {cores} cores), which makes a training with {threads} threads "
-                "slow; OMP_NUM_THREADS=1 is faster then"
-            )
+
+def _warn_if_busy() -> None:
+    """Warn where programs want more cores than there are, and fewer threads would make this one faster."""
+    cores, threads = os.cpu_count() or 1, torch.get_num_threads()
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if threads > 1 and load >= 1.5 * cores:  # this training alone makes a load of one a thread
+        logger.warning(
+            f"this machine is busy (load {load:.1f}, {cores} cores), which makes a training with {threads} threads "
+            "slow; OMP_NUM_THREADS=1 is faster then"
+        )

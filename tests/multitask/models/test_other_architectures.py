@@ -223,20 +223,3 @@ def test_a_hub_model_is_fetched_without_its_pickles(hub, distilled, monkeypatch)
     hub.requested.clear()
     np.testing.assert_array_equal(load_encoder("someone/distilled", **EXACT).encode(SENTENCES), embeddings)
     assert hub.requested == []
-
-
-def test_a_hub_model_whose_parts_all_lie_in_folders(hub, distilled, tmp_path):
-    shutil.copytree(distilled, tmp_path / "model" / "0_Transformer")
-    modules = [("Transformer", "0_Transformer"), ("Pooling", "1_Pooling")]
-    write_json(
-        tmp_path / "model" / "modules.json",
-        [
-            {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for index, (kind, path) in enumerate(modules)
-        ],
-    )
-    write_json(tmp_path / "model" / "1_Pooling" / "config.json", {"embedding_dimension": 24, "pooling_mode": "mean"})
-    hub.repositories["someone/nested"] = {"main": files_of(tmp_path / "model")}
-    for name in ("someone/nested", tmp_path / "model"):
-        embeddings = load_encoder(name, **EXACT).encode(SENTENCES)
-        np.testing.assert_allclose(embeddings, by_hand(distilled, "mean"), atol=1e-5)

@@ -97,34 +97,16 @@ def test_changed_parameters_are_those_that_differ_from_the_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "message"),
+    "text",
     [
-        ("infonse", {}, 'unknown objective "infonse"; expected one of: align_uniform, arccon, .*vicreg'),
-        ("infonce", {"tau": 1}, 'has no parameter "tau"; it takes temperature: a number above 0; hard_negative_weight'),
-        ("cosine", {"name": "x"}, 'cosine has no parameter "name"; it takes none'),
-        ("infonce", {"temperature": 0}, "infonce: temperature is 0; expected a number above 0"),
-        ("infonce", {"temperature": "low"}, 'temperature is "low"; expected a number'),
-        ("infonce", {"temperature": None}, "temperature is none; expected a number"),
-        ("infonce", {"temperature": math.nan}, "temperature is nan; expected a number above 0"),
-        ("infonce", {"hard_negative_weight": math.inf}, "hard_negative_weight is inf; expected a number"),
-        ("mpt", {"margin": 2.5}, "margin is 2.5; expected a number at least 0 and at most 2"),
-        ("vicreg", {"weight": 0.05, "power": 2}, "vicreg: weight and power are two forms"),
-        ("mixed", {"ratio_of": "dcl"}, 'ratio_of is "dcl"; expected "infonce" or "arccon" or "mpt" or "met" or "mat"'),
+        *("", "infonse", "vicreg:", "vicreg:0.3", "vicreg:ratio=", "vicreg:ratio=1,", "vicreg:ratio=1,ratio=2"),
+        *("infonce:tau=1", "cosine:name=x", "infonce:temperature=0", "infonce:temperature=low", "mpt:margin=2.5"),
+        *("infonce:temperature=none", "infonce:temperature=nan", "infonce:hard_negative_weight=inf"),
+        *("vicreg:weight=0.05,power=2", "mixed:ratio_of=dcl"),
     ],
 )
-def test_what_is_wrong_is_named_with_what_is_valid(name: str, given: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message) as caught:
-        build_objective(name, **given)
-    assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match=message):
-        ObjectiveConfig.of(name, **given).build()
-
-
-@pytest.mark.parametrize(
-    "text", ["", "infonse", "vicreg:", "vicreg:0.3", "vicreg:ratio=", "vicreg:ratio=1,", "vicreg:ratio=1,ratio=2"]
-)
-def test_malformed_texts_are_refused(text: str) -> None:
-    with pytest.raises(InputError):
+def test_what_no_objective_has_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(InputError, match=r"^[^\n]*$"):
         ObjectiveConfig.parse(text)
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from minbert.config import BertConfig
 from minbert.model import BertModel
 from minbert.remove_heads_and_neurons import Units, masked, without_units
 from minbert.tokenizer import load_tokenizer
@@ -15,12 +14,11 @@ from multitask.data.examples import LabelledData
 from multitask.runtime.device import start
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
-from multitask.training.importance_scores import SOURCE, AlignUniformSource, magnitude, random_scores, sensitivity
+from multitask.training.importance_scores import SOURCE, AlignUniformSource, magnitude, sensitivity
 from multitask.training.source import losses_of
 from multitask.training.trainable import Batch
 
 RUNTIME = start("cpu", "fp32")
-SHAPE = BertConfig(num_hidden_layers=3, hidden_size=48, num_attention_heads=6, intermediate_size=10)
 
 
 @pytest.fixture(scope="module")
@@ -143,12 +141,3 @@ def test_magnitude_is_the_norm_of_what_removal_takes_away(tiny_encoder):
     for i, j in units_of(encoder)[::5]:
         smaller = without_units(encoder, with_factor(encoder, (i, j), 0.0).map(torch.Tensor.bool))
         assert scores[i][j].item() == pytest.approx((squares(encoder) - squares(smaller)) ** 0.5, rel=1e-4)
-
-
-def test_random_scores_follow_the_seed():
-    one, again, other = (torch.cat(random_scores(SHAPE, seed).tensors) for seed in (1, 1, 2))
-    assert torch.equal(one, again)
-    assert not torch.equal(one, other)
-    assert len(one) == 3 * 6 + 3 * 10
-    assert len(one.unique()) == len(one)
-    assert 0 <= one.min() < 0.2 < 0.8 < one.max() <= 1
