@@ -1,5 +1,6 @@
 """A cache of embeddings: each different sentence is embedded once and kept on disk for later evaluations."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -10,7 +11,6 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from minbert.files import atomic_folder
-from multitask.data.tokenize_and_truncate import cache_folder
 from multitask.models.sentence_encoder import Embedder
 from multitask.runs.locks import exclusive
 
@@ -31,8 +31,9 @@ class EmbeddingTable:
 
 
 def default_cache() -> Path:
-    """Folder of cached embeddings, in `$MULTITASK_CACHE` or the user's cache folder, next to the cached tokens."""
-    return cache_folder() / "embeddings"
+    """Folder of cached embeddings, in `$MULTITASK_CACHE` or the user's cache folder."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("MULTITASK_CACHE") or Path(base) / "minbert-multitask") / "embeddings"
 
 
 def embed(

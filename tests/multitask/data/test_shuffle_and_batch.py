@@ -90,8 +90,5 @@ def test_a_limit_draws_rows_from_anywhere_but_always_the_same(size, limit):
     assert set(rows.tolist()) <= set(range(size))
     assert drawn_rows(size, limit).tolist() == rows.tolist()
     assert drawn_rows(size, None).tolist() == list(range(size))
-
-
-def test_a_limit_draws_evenly_from_a_sorted_file():
-    parts = np.bincount(drawn_rows(8544, 480) // 854, minlength=10)
-    assert (abs(parts[:10] - 48) < 25).all()
+    tenths = np.bincount(drawn_rows(8544, 480) // 854, minlength=10)  # a file may be sorted
+    assert (abs(tenths[:10] - 48) < 25).all()
