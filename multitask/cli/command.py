@@ -17,26 +17,17 @@ TRAIN, USE, DATA, STUDIES = "Train a model", "Use a model", "Data", "Studies"
 
 @dataclass(frozen=True)
 class Command:
-    """One command.
+    """One command."""
 
-    Args:
-        name: as it is typed.
-        options: a settings class. Its docstring is the command's help; its fields are the options.
-        run: carries the command out, given the options; may return the exit code. `module:function`, which is imported
-            when the options have been read, or a function.
-        section: heading in the list of all commands.
-        common: names of the options that `--help` shows; empty: all of them.
-        extra: the optional packages that it needs.
-        stage: the stage that it runs, if any; `--config` takes its runs.
-    """
-
-    name: str
-    options: type[Any]
+    name: str  # as it is typed
+    options: type[Any]  # a settings class: its docstring is the command's help, its fields are the options
     run: str | Callable[[Any], int | None]
-    section: str = USE
-    common: tuple[str, ...] = ()
-    extra: str = ""
-    stage: Stage | None = None
+    """Carries the command out, given the options; may return the exit code. A function, or `module:function`, which is
+    imported when the options have been read."""
+    section: str = USE  # heading in the list of all commands
+    common: tuple[str, ...] = ()  # names of the options that `--help` shows; empty: all of them
+    extra: str = ""  # the optional packages that it needs
+    stage: Stage | None = None  # the stage that it runs; `--config` takes its runs
 
     @property
     def distributed(self) -> bool:

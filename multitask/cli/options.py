@@ -22,20 +22,13 @@ FLAGS_TO_DEPTH = 2
 
 @dataclass(frozen=True)
 class Option:
-    """One option.
+    """One option."""
 
-    Args:
-        path: the fields that lead to it, its own name last.
-        kind: the type of its value, or of each of several values.
-        default: its default; MISSING if a value must be given.
-        section: what the class that declares it is about, as a heading.
-    """
-
-    path: tuple[str, ...]
-    kind: Any
-    default: Any
+    path: tuple[str, ...]  # the fields that lead to it, its own name last
+    kind: Any  # the type of its value, or of each of several values
+    default: Any  # MISSING if a value must be given
     help: str
-    section: str = ""
+    section: str = ""  # what the class that declares it is about, as a heading
     positional: bool = False
     several: bool = False
     may_be_none: bool = False

@@ -21,19 +21,12 @@ ENTRY_POINTS = "multitask.stages"
 
 @dataclass(frozen=True)
 class ModelInput:
-    """A model that a stage starts from.
+    """A model that a stage starts from."""
 
-    Args:
-        option: the command line's option, with `_` for `-`.
-        revision: the option for its revision, if it is a hub id.
-        help: what it is for.
-        default: a model's name; None: the stage can do without this model.
-    """
-
-    option: str
-    revision: str
+    option: str  # the command line's option, with `_` for `-`
+    revision: str  # the option for its revision, if it is a hub id
     help: str
-    default: str | None = None
+    default: str | None = None  # a model's name; None: the stage can do without this model
 
 
 START = ModelInput(
@@ -54,46 +47,33 @@ def with_seed(config: Any, seed: int) -> Any:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage; `multitask.stages.run_stage` runs it.
+    """One stage; `multitask.stages.run_stage` runs it. Functions are named as `module:function`."""
 
-    Args:
-        name: the stage's name, as in folder names and on the command line.
-        config: class of its configuration, a frozen dataclass whose fields all have defaults.
-        compute: `module:function`, a function that takes models (`Weights`), data folder, configuration and `OpenRun`,
-            and writes into the run's folder.
-        reads: `module:function` of what it reads, from configuration and data folder to hashes and declarations as JSON
-            types; part of the key. None: no data.
-        help: the command's help.
-        version: raise it when a default or the computation changes, so that no old run is taken for a new one.
-        with_seed: gives a configuration another seed; None where a seed changes nothing.
-        inputs: the models that it starts from; without any it takes as many as it is given, and their data.
-        computing: what of `Runtime.describe` decides its bits; the rest is not part of the key.
-        summary: `module:function` of what the command prints of a finished run.
-        command: whether it is a command of its own with the options of `inputs`, configuration and `RunOptions`.
-        common: names of the configuration's options that the command's `--help` shows; the rest is in `--help-all`.
-        distributed: whether it runs under torchrun.
-        check: `module:function` that raises InputError where a configuration's data folder lacks something, before
-            anything is computed.
-        scores: whether its artefact holds scores, so that it needs no evaluation.
-        gpu_share: how much of a GPU it uses, for engines that share GPUs.
-    """
-
-    name: str
-    config: type[Any]
+    name: str  # as in folder names and on the command line
+    config: type[Any]  # class of its configuration, a frozen dataclass whose fields all have defaults
     compute: str
+    """Takes models (`Weights`), data folder, configuration and `OpenRun`, and writes into the run's folder."""
     reads: str | None = None
+    """What it reads, from configuration and data folder to hashes and declarations as JSON types; part of the key."""
     help: str = ""
     version: int = 1
+    """Raise it when a default or the computation changes, so that no old run is taken for a new one."""
     with_seed: Callable[[Any, int], Any] | None = with_seed
+    """Gives a configuration another seed; None where a seed changes nothing."""
     inputs: tuple[ModelInput, ...] = (START,)
+    """The models that it starts from; without any it takes as many as it is given, and their data."""
     computing: Sequence[str] = TRAINING
-    summary: str | None = None
+    """What of `Runtime.describe` decides its bits; the rest is not part of the key."""
+    summary: str | None = None  # what the command prints of a finished run
     command: bool = True
+    """Whether it is a command of its own, with the options of `inputs`, configuration and `RunOptions`."""
     common: tuple[str, ...] = ()
-    distributed: bool = False
+    """The configuration's options that the command's `--help` shows; the rest is in `--help-all`."""
+    distributed: bool = False  # whether it runs under torchrun
     check: str | None = None
-    scores: bool = False
-    gpu_share: float = 1.0
+    """Raises InputError where a configuration's data folder lacks something, before anything is computed."""
+    scores: bool = False  # whether its artefact holds scores, so that it needs no evaluation
+    gpu_share: float = 1.0  # how much of a GPU it uses, for engines that share GPUs
 
 
 _REGISTERED: dict[str, Stage] = {}

@@ -218,12 +218,6 @@ def test_what_is_replaced_is_named(run, tmp_path, caplog):
     (tmp_path / "out" / "sst-dev-output.csv").write_text("of another model")
     assert call(*arguments) == 0
     assert f"{tmp_path / 'out' / 'sst-dev-output.csv'}: replaced" in caplog.text
-    answers = tmp_path / "answers.csv"
-    answers.write_text("mine")
-    (tmp_path / "in.txt").write_text("A gem.\n")
-    one = ["--task", "sentiment", "--input", tmp_path / "in.txt", "--output", answers]
-    assert call("predict", "--model", run, *one, *CPU) == 0
-    assert f"{answers}: replaced" in caplog.text
 
 
 def test_a_file_that_is_scored_needs_no_data(run, data, with_other_data, tmp_path):
