@@ -8,7 +8,7 @@ from multitask.inference.export import (
     export_sentence_transformers,
     export_transformers,
 )
-from multitask.inference.export_heads import export_onnx_with_heads, report_text
+from multitask.inference.export_heads import export_onnx_with_heads
 from multitask.inference.model_card import model_card
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
@@ -40,4 +40,4 @@ def _export_tasks(options: Export) -> None:
     model = MultitaskModel.load(folder, "cpu", "fp32")
     trained_on = TrainedOn.of_folder(folder, options.model)
     data = options.tasks_file or options.data
-    print(report_text(export_onnx_with_heads(model, options.output, trained_on, data, options.int8)))
+    print(export_onnx_with_heads(model, options.output, trained_on, data, options.int8))

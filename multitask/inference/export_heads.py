@@ -7,7 +7,6 @@ separately reads two sequences for each row, one after the other.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from multitask.data.problems import aligned
 from multitask.evaluation.task_predictions import estimate, load_split
 from multitask.evaluation.task_scores import MultitaskScores, score
 from multitask.inference.export import (
+    CHECKED,
     ONNX_PACKAGES,
     ONNX_TOLERANCE,
     PaddedEmbeddings,
@@ -34,7 +34,6 @@ from multitask.inference.export import (
 from multitask.inference.shown_outputs import shown_outputs
 from multitask.models.multitask_model import MultitaskModel, estimate_rows
 from multitask.runtime.device import start
-from multitask.runtime.random_streams import generator
 from multitask.tasks.kinds import Labelled, MultiLabel, PairClassification, Regression
 from multitask.tasks.task import Task
 
@@ -43,27 +42,15 @@ DESCRIPTION = "tasks.json"
 INPUTS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
 """The file's inputs, and the names of the same values in an `Encoding` of the library tokenizers."""
 
-CHECKED_ROWS = 200
+CHECKED_ROWS = 200  # of each task, if there are dev sets
 ROWS_PER_CALL = 32
-EXAMPLE = ["One.", "Two dogs run over a field.", "A cat sleeps.", "Nobody wakes it."]  # of sequences, for the export
 
 Columns = Sequence[Sequence[str]]  # the texts of some rows: one column, or two of pairs
 
 
-@dataclass(frozen=True)
-class ExportReport:
-    """What an export was checked with."""
-
-    rows: int  # that were compared, of all tasks
-    difference: float  # the largest one in fp32: of probabilities, or of shares of a regression's range
-    scores: MultitaskScores | None  # ours on the dev sets, if they were given
-    int8_scores: MultitaskScores | None
-    sizes: tuple[int, ...]  # of the fp32 file, and of the int8 file if it is one, in bytes
-
-
 def export_onnx_with_heads(
     model: MultitaskModel, folder: Path, trained_on: TrainedOn, data: Path | None = None, int8: bool = False
-) -> ExportReport:
+) -> str:
     """Write a folder with model.onnx, the tokenizer's files and tasks.json, which says how to use them.
 
     model.onnx maps `input_ids`, `attention_mask` and `token_type_ids`, all [sequences, tokens] int64, to one output for
@@ -74,9 +61,12 @@ def export_onnx_with_heads(
         model: in eval mode; on the CPU, in fp32.
         folder: is written atomically.
         trained_on: what the model was trained on.
-        data: a tasks file, or the folder of the course's files. The rows that are compared come from its dev sets;
-            without it they are generated.
+        data: a tasks file, or the folder of the course's files, of whose dev sets rows are compared.
         int8: write the weights in int8 with a scale for each channel, and quantise activations when they are computed.
+
+    Returns:
+        A report for the terminal: the rows that were compared and the largest difference in fp32 (of probabilities, or
+        of shares of a regression's range), and the scores of an int8 file next to those of fp32.
 
     Raises:
         InputError: the packages onnx, onnxscript and onnxruntime are not installed, or `data` does not fit the model.
@@ -92,31 +82,28 @@ def export_onnx_with_heads(
     scores = score(model.tasks, estimate(model, dev, runtime), examples) if dev else None
     with export_folder(folder, trained_on) as temporary:
         path = temporary / MODEL
-        _write(model, path)
+        batch = model.tokenizer(CHECKED, model.max_length)
+        write_onnx(_WithHeads(model), {name: getattr(batch, name) for name in INPUTS}, list(model.tasks), path)
         model.tokenizer.save(temporary)
         write_json(temporary / DESCRIPTION, {"weights": "int8" if int8 else "fp32", **description(model)})
-        compared = _rows_to_compare(model, examples)
+        compared: dict[str, Columns] = {
+            name: [c[:CHECKED_ROWS] for c in examples[name].sentences]
+            if name in examples
+            else [CHECKED, CHECKED[::-1]][: len(task.text)]
+            for name, task in model.tasks.items()
+        }
         difference = _compare(model, temporary, compared)
-        int8_scores, sizes = None, [path.stat().st_size]
+        rows, sizes = sum(len(columns[0]) for columns in compared.values()), [path.stat().st_size / 1e6]
+        report = [f"checked: {rows} rows; the largest difference is {difference:.1e}"]
         if int8:
             _quantise(path)
-            int8_scores = _scores(model.tasks, temporary, examples)
-            sizes.append(path.stat().st_size)
-    rows = sum(len(columns[0]) for columns in compared.values())
-    return ExportReport(rows, difference, scores, int8_scores, tuple(sizes))
-
-
-def report_text(report: ExportReport) -> str:
-    """The report as lines for the terminal, with the scores of an int8 file next to those of fp32."""
-    lines = [f"checked: {report.rows} rows; the largest difference is {report.difference:.1e}"]
-    if report.scores is not None and report.int8_scores is not None:
-        rows = [["task", "fp32", "int8", "loss"]]
-        for name, before in report.scores.tasks.items():
-            after = report.int8_scores.tasks[name]
-            rows.append([name, f"{before:.4f}", f"{after:.4f}", f"{before - after:+.4f}"])
-        before, after = (size / 1e6 for size in report.sizes)
-        lines += [aligned(rows), f"{MODEL}: {before:.1f} MB in fp32, {after:.1f} MB in int8"]
-    return "\n".join(lines)
+            sizes.append(path.stat().st_size / 1e6)
+            if scores is not None:
+                after = _scores(model.tasks, temporary, examples).tasks
+                table = [[n, f"{s:.4f}", f"{after[n]:.4f}", f"{s - after[n]:+.4f}"] for n, s in scores.tasks.items()]
+                report += [aligned([["task", "fp32", "int8", "loss"], *table])]
+                report += [f"{MODEL}: {sizes[0]:.1f} MB in fp32, {sizes[1]:.1f} MB in int8"]
+    return "\n".join(report)
 
 
 def description(model: MultitaskModel) -> dict[str, Any]:
@@ -174,12 +161,6 @@ def _estimates(task: Task, output: NDArray[np.float32]) -> NDArray[np.float64]:
     return values[:, 1] if isinstance(task, PairClassification) and task.log_odds else values
 
 
-def _write(model: MultitaskModel, path: Path) -> None:
-    batch = model.tokenizer(EXAMPLE, model.max_length)
-    inputs = {name: getattr(batch, name) for name in INPUTS}
-    write_onnx(_WithHeads(model), inputs, list(model.tasks), path)
-
-
 def _quantise(path: Path) -> None:
     """Replace an fp32 file by one with int8 weights."""
     import onnx
@@ -199,11 +180,7 @@ def _is_no_advice(record: logging.LogRecord) -> bool:
 
 
 class ExportedModel:
-    """A folder of an export, as a program without this project uses it.
-
-    Args:
-        folder: that `export_onnx_with_heads` wrote.
-    """
+    """A folder of an export, as a program without this project uses it."""
 
     def __init__(self, folder: Path) -> None:
         from onnxruntime import InferenceSession
@@ -217,33 +194,14 @@ class ExportedModel:
 
     def outputs(self, task: str, columns: Columns) -> NDArray[np.float32]:
         """A task's output for every row, in their order: probabilities [rows, labels], or values [rows]."""
-        rows = list(zip(*columns, strict=True))
-        order = np.argsort([sum(map(len, row)) for row in rows], kind="stable")
-        parts = [order[first : first + ROWS_PER_CALL] for first in range(0, len(rows), ROWS_PER_CALL)]
-        found = np.concatenate([self._call(task, [rows[row] for row in part]) for part in parts])
-        return found[np.argsort(order)]
-
-    def _call(self, task: str, rows: Sequence[tuple[str, ...]]) -> NDArray[np.float32]:
+        rows, found = list(zip(*columns, strict=True)), []
         joint = self.description["tasks"][task]["input"] == "joint_pair"
-        encoded = self.tokenizer.encode_batch(list(rows) if joint else [text for row in rows for text in row])
-        inputs = {name: np.array([getattr(e, part) for e in encoded]) for name, part in INPUTS.items()}
-        return self.session.run([task], inputs)[0]
-
-
-def _rows_to_compare(model: MultitaskModel, examples: Mapping[str, Examples]) -> dict[str, Columns]:
-    if examples:
-        return {name: [column[:CHECKED_ROWS] for column in rows.sentences] for name, rows in examples.items()}
-    first, second = _generated_sentences(model, 0), _generated_sentences(model, 1)
-    return {name: [first, second] if task.pair else [first] for name, task in model.tasks.items()}
-
-
-def _generated_sentences(model: MultitaskModel, column: int) -> list[str]:
-    """Sentences of random tokens; the first one is too long for the model."""
-    tokenizer = model.tokenizer
-    draw = generator(0, "sentences that an export is checked with", column)
-    lengths = [tokenizer.max_length + 1, *draw.integers(1, min(tokenizer.max_length, 64), CHECKED_ROWS - 1)]
-    ids = np.setdiff1d(np.arange(tokenizer.vocabulary_size), tokenizer.special_ids)
-    return [tokenizer.backend.decode(draw.choice(ids, length).tolist()).strip() for length in lengths]
+        for first in range(0, len(rows), ROWS_PER_CALL):
+            part = rows[first : first + ROWS_PER_CALL]
+            encoded = self.tokenizer.encode_batch(part if joint else [text for row in part for text in row])
+            inputs = {name: np.array([getattr(e, of) for e in encoded]) for name, of in INPUTS.items()}
+            found.append(self.session.run([task], inputs)[0])
+        return np.concatenate(found)
 
 
 def _compare(model: MultitaskModel, folder: Path, rows: Mapping[str, Columns]) -> float:

@@ -107,24 +107,22 @@ def test_a_text_file_has_a_sentence_a_line_or_a_pair_with_a_tab(model, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("rows", "tasks", "reading", "message"),
+    ("row", "tasks", "columns", "message"),
     [
-        (ROWS, ["topic", "same"], Reading(columns=("one",)), "same reads 2 columns of text"),
-        (ROWS, ["topic"], Reading(columns=("body",)), "i.jsonl: no column body; the columns are"),
-        (ROWS, ["topics"], Reading(), 'no task "topics"'),
-        ([*ROWS, {**ROWS[0], "question": 3}], ["topic"], Reading(), "i.jsonl:6: question is 3; expected text"),
-        (
-            [*ROWS, {**ROWS[0], "topic": "mine"}],
-            ["topic"],
-            Reading(),
-            "i.jsonl: has the column topic already; name the predictions",
-        ),
+        ({}, ["topic", "same"], ("one",), "same reads 2 columns of text"),
+        ({}, ["topic"], ("body",), "i.jsonl: no column body; the columns are"),
+        ({}, ["topics"], (), 'no task "topics"'),
+        ({"question": 3}, ["topic"], (), "i.jsonl:6: question is 3"),
+        ({"topic": "mine"}, ["topic"], (), "i.jsonl:6: has the column topic already"),
     ],
 )
-def test_a_file_that_cannot_be_predicted_is_named_and_leaves_nothing(model, tmp_path, rows, tasks, reading, message):
-    write(tmp_path / "i.jsonl", rows)
+def test_a_file_that_cannot_be_predicted_is_named_and_leaves_nothing(
+    model, tmp_path, monkeypatch, row, tasks, columns, message
+):
+    monkeypatch.setattr(read_tables, "ROWS_PER_BATCH", 1)  # so that the last row is not known when the file is opened
+    write(tmp_path / "i.jsonl", [*ROWS, {**ROWS[0], **row}])
     with pytest.raises(InputError, match=message):
-        predict_file(model, tasks, tmp_path / "i.jsonl", tmp_path / "o.csv", CPU, reading)
+        predict_file(model, tasks, tmp_path / "i.jsonl", tmp_path / "o.csv", CPU, Reading(columns=columns))
     assert [path.name for path in tmp_path.iterdir()] == ["i.jsonl"]
 
 
@@ -133,27 +131,26 @@ def test_a_column_that_the_first_rows_lack_is_never_dropped(model, tmp_path, out
     write(tmp_path / "i.jsonl", [ROWS[0], {**ROWS[1], "extra": "1"}])
     predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output, CPU)
     assert [row["extra"] or None for row in read(tmp_path / output)] == [None, "1"]
-    (tmp_path / output).unlink()
     monkeypatch.setattr(read_tables, "ROWS_PER_BATCH", 1)  # the columns are those of the first so many rows
-    write(tmp_path / "i.jsonl", [ROWS[0], {**ROWS[1], "extra": "1"}])
     with pytest.raises(InputError, match="a row has the column extra"):
         predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output, CPU)
-    assert not (tmp_path / output).exists()
     predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl", CPU)
     assert read(tmp_path / "o.jsonl")[1]["extra"] == "1"
 
 
-def test_what_a_format_cannot_hold_is_refused(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(read_tables, "ROWS_PER_BATCH", 1)
-    write(tmp_path / "i.jsonl", [*ROWS, {**ROWS[0], "topic": "mine"}])  # of a later row
-    with pytest.raises(InputError, match=r"i.jsonl:6: has the column topic already"):
-        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl", CPU)
-    write(tmp_path / "i.jsonl", [{**ROWS[0], "note": note} for note in (1, 2, "three")])
-    with pytest.raises(InputError, match="no common type in parquet"):
-        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.parquet", CPU)
-    write(tmp_path / "i.jsonl", [{**ROWS[0], "note": 10**30}])
-    with pytest.raises(InputError, match="no common type in parquet"):
-        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.parquet", CPU)
+@pytest.mark.parametrize(
+    ("notes", "output", "message"),
+    [
+        ([1, 2, "three"], "o.parquet", "no common type in parquet"),
+        ([10**30], "o.parquet", "no common type in parquet"),
+        ([float("inf")], "o.jsonl", "note is Infinity, which JSON cannot hold"),
+    ],
+)
+def test_what_a_format_cannot_hold_is_refused(model, tmp_path, notes, output, message):
+    write(tmp_path / "i.jsonl", [{**ROWS[0], "note": note} for note in notes])
+    with pytest.raises(InputError, match=message):
+        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / output, CPU)
+    assert not (tmp_path / output).exists()
 
 
 def test_standard_input_may_be_a_pipe(model, tmp_path):
@@ -264,11 +261,6 @@ def test_nested_values_stay_json_in_csv_and_numbers_that_are_none_are_no_json(mo
 
     row = json.loads((tmp_path / "o.jsonl").read_text(), parse_constant=no_number)
     assert (row["price"], row["parts"]) == (None, [1.5, None])
-    (tmp_path / "o.jsonl").unlink()
-    write(tmp_path / "i.jsonl", [{"question": "Who?", "price": float("inf")}])
-    with pytest.raises(InputError, match="price is Infinity, which JSON cannot hold"):
-        predict_file(model, ["topic"], tmp_path / "i.jsonl", tmp_path / "o.jsonl", CPU)
-    assert not (tmp_path / "o.jsonl").exists()
 
 
 def test_empty_texts_are_counted_and_their_rows_named(model, tmp_path, caplog):
@@ -289,9 +281,8 @@ def test_empty_texts_are_counted_and_their_rows_named(model, tmp_path, caplog):
 
 
 def declaration(name: str, kind: str, label: str, more: str = "") -> str:
-    return (
-        f'[tasks.{name}]\nkind = "{kind}"\ntext = "question"\nlabel = "{label}"\ntrain = "x.csv"\ndev = "x.csv"\n{more}'
-    )
+    head = f'[tasks.{name}]\nkind = "{kind}"\ntext = "question"\nlabel = "{label}"\n'
+    return f'{head}train = "x.csv"\ndev = "x.csv"\n{more}'
 
 
 def test_a_task_without_a_test_set_has_a_file_for_its_dev_set_only(tiny_encoder: Path, tmp_path: Path) -> None:
@@ -314,59 +305,34 @@ def test_a_task_without_a_test_set_has_a_file_for_its_dev_set_only(tiny_encoder:
         assert list(answers["topic"]) == [p.label for p in loaded.predict("topic", ["Who?", "Why?"])]
 
 
-def spreadsheet_model(tiny_encoder: Path, folder: Path) -> str:
-    """A saved model whose tasks file declares the format that spreadsheets write in much of Europe."""
-    whole = model_of_every_kind(tiny_encoder)
-    text = topic_of_a_spreadsheet(folder)
-    declared = replace(load_tasks(folder / "tasks.toml")["topic"], labels=whole.tasks["topic"].labels)
-    model = MultitaskModel(whole.encoder, whole.tokenizer, {"topic": declared}, "mean", whole.heads_config)
-    model.save(folder / text)
-    return str(folder / text)
-
-
-def topic_of_a_spreadsheet(folder: Path) -> str:
+def test_a_file_is_read_as_the_models_declaration_or_a_tasks_file_says(tiny_encoder, tmp_path, caplog):
+    """The format is the one that spreadsheets write in much of Europe."""
     written = 'encoding = "cp1252"\ndecimal = ","\nmissing = ["n/a"]\nseparator = ";"\n'
-    (folder / "tasks.toml").write_text(declaration("topic", "classification", "type", written))
-    return "model"
-
-
-def test_a_file_is_read_as_the_models_declaration_or_a_tasks_file_says(tiny_encoder, tmp_path, capsys, caplog):
-    model = spreadsheet_model(tiny_encoder, tmp_path)
-    source = tmp_path / "new.csv"
-    source.write_text("question;type\nCafé?;ABBR\nn/a;DESC\nWhy?;DESC\n", encoding="cp1252")
-    assert (
-        main(["predict", "--model", model, "--input", str(source), "--output", str(tmp_path / "o.jsonl"), *FP32]) == 0
+    (tmp_path / "tasks.toml").write_text(declaration("topic", "classification", "type", written))
+    whole = model_of_every_kind(tiny_encoder)
+    whole.save(tmp_path / "plain")
+    declared = replace(load_tasks(tmp_path / "tasks.toml")["topic"], labels=whole.tasks["topic"].labels)
+    MultitaskModel(whole.encoder, whole.tokenizer, {"topic": declared}, "mean", whole.heads_config).save(
+        tmp_path / "model"
     )
-    assert [row["question"] for row in read(tmp_path / "o.jsonl")] == ["Café?", "n/a", "Why?"]
+    (tmp_path / "new.csv").write_text("question;type\nCaf\u00e9?;ABBR\nn/a;DESC\nWhy?;DESC\n", encoding="cp1252")
+    (tmp_path / "new.txt").write_text("Caf\u00e9; Tee?\n", encoding="utf-8")
+
+    def run(command: str, model: str, source: str, output: str, *more: str) -> int:
+        files = ["--model", tmp_path / model, "--input", tmp_path / source, "--output", tmp_path / output]
+        return main([command, *map(str, files), *more, *FP32])
+
+    assert run("predict", "model", "new.csv", "o.jsonl") == 0
+    assert [row["question"] for row in read(tmp_path / "o.jsonl")] == ["Caf\u00e9?", "n/a", "Why?"]
     assert "predicted 1 row with an empty text (line 3)" in caplog.text
-    assert (
-        main(["evaluate", "--model", model, "--input", str(source), "--output", str(tmp_path / "s.json"), *FP32]) == 0
-    )
+    assert run("evaluate", "model", "new.csv", "s.json") == 0
     assert "left out 1 row without a label or a sentence (line 3)" in caplog.text
-    model_of_every_kind(tiny_encoder).save(tmp_path / "plain")
-    for command in ("predict", "evaluate"):
-        arguments = [command, "--model", str(tmp_path / "plain"), "--task", "topic", "--input", str(source), *FP32]
-        arguments += ["--output", str(tmp_path / "of-plain.json")] * (command == "evaluate")
-        assert main(arguments) == 2
-        assert main([*arguments, "--tasks-file", str(tmp_path / "tasks.toml")]) == 0
-    # Only delimited text is like the training rows.
-    (tmp_path / "new.txt").write_text("Café; Tee?\n", encoding="utf-8")
-    assert (
-        main(
-            [
-                "predict",
-                "--model",
-                model,
-                "--input",
-                str(tmp_path / "new.txt"),
-                "--output",
-                str(tmp_path / "o.jsonl"),
-                *FP32,
-            ]
-        )
-        == 0
-    )
-    assert read(tmp_path / "o.jsonl")[0]["text"] == "Café; Tee?"
+    for command, output in (("predict", "o.csv"), ("evaluate", "of-plain.json")):
+        assert run(command, "plain", "new.csv", output, "--task", "topic") == 2
+        tasks = str(tmp_path / "tasks.toml")
+        assert run(command, "plain", "new.csv", output, "--task", "topic", "--tasks-file", tasks) == 0
+    assert run("predict", "model", "new.txt", "o.jsonl") == 0  # only delimited text is like the training rows
+    assert read(tmp_path / "o.jsonl")[0]["text"] == "Caf\u00e9; Tee?"
 
 
 def test_a_missing_text_is_an_empty_one_everywhere(model, tmp_path, caplog):

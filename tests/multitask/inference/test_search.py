@@ -81,12 +81,10 @@ def test_nothing_to_find():
     assert paraphrase_mining(nothing) == paraphrase_mining(CORPUS[:1]) == paraphrase_mining(CORPUS[0]) == []
 
 
-def test_refusals():
-    with pytest.raises(InputError, match="embeddings of size 12 and 5 cannot be compared"):
-        search(QUERIES, CORPUS[:, :5])
-    with pytest.raises(InputError, match="embeddings of size 12 and 5 cannot be compared"):
-        similarity(QUERIES, CORPUS[:, :5])
-    with pytest.raises(InputError, match="top_k is 0; expected at least 1"):
-        search(QUERIES, CORPUS, 0)
-    with pytest.raises(InputError, match="max_pairs is 0; expected at least 1"):
-        paraphrase_mining(CORPUS, 0)
+def test_embeddings_of_two_encoders_and_none_of_k_are_refused():
+    for call in (lambda: search(QUERIES, CORPUS[:, :5]), lambda: similarity(QUERIES, CORPUS[:, :5])):
+        with pytest.raises(InputError, match="size 12 and 5"):
+            call()
+    for call in (lambda: search(QUERIES, CORPUS, 0), lambda: paraphrase_mining(CORPUS, 0)):
+        with pytest.raises(InputError, match="expected at least 1"):
+            call()

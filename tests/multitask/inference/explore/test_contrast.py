@@ -37,17 +37,10 @@ def test_views_are_those_of_the_probe(encoder):
     torch.testing.assert_close(found.weights, expected.weights)
 
 
-def test_views_differ_by_dropout_only(encoder):
-    first, second = dropout_views(encoder, SENTENCES, 0.1, seed=0)
-    assert not torch.equal(first, second)
-    assert torch.equal(second, dropout_views(encoder, SENTENCES, 0.1, seed=0)[1])
-    plain = torch.from_numpy(encoder.encode(SENTENCES))
-    for view in dropout_views(encoder, SENTENCES, 0.0, seed=0):
-        torch.testing.assert_close(view, plain)
-
-
 def test_the_encoder_stays_in_eval_mode_with_its_own_dropout(encoder):
     before = encoder.encode(SENTENCES)
+    for view in dropout_views(encoder, SENTENCES, 0.0, seed=0):
+        torch.testing.assert_close(view, torch.from_numpy(before))
     state, rates = torch.get_rng_state(), [m.p for m in encoder.model.modules() if isinstance(m, torch.nn.Dropout)]
     dropout_views(encoder, SENTENCES, 0.5, seed=0)
     assert not any(module.training for module in encoder.model.modules())

