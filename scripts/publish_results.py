@@ -116,21 +116,10 @@ def _shown_by(section: str, tables: Collection[str]) -> bool:
     return figure is not None and figure["section"] in tables and "\n|" not in section
 
 
-def main(arguments: list[str]) -> int:
-    try:
-        if len(arguments) < 2:
-            raise InputError("expected a report's folder and at least one name; see the module's first lines")
-        report = Path(arguments[0])
-        for name in arguments[1:]:
-            if name == CLAIMS:
-                publish_claims(report, PAGES)
-            else:
-                publish_tables(report, name, PAGES)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    _, folder, *names = sys.argv
+    for name in names:
+        if name == CLAIMS:
+            publish_claims(Path(folder), PAGES)
+        else:
+            publish_tables(Path(folder), name, PAGES)

@@ -11,7 +11,6 @@ report/results.parquet.
 """
 
 import re
-import sys
 from functools import partial
 from html import unescape
 from itertools import count, takewhile
@@ -117,15 +116,6 @@ def _origin(table: TableScores, name: str) -> str:
     )
 
 
-def main() -> int:
-    try:
-        for page in refresh(PAGES):
-            print(page.relative_to(ROOT))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    for page in refresh(PAGES):
+        print(page.relative_to(ROOT))

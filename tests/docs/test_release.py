@@ -14,8 +14,8 @@ from tests.conftest import ROOT
 
 def pins(file: Path) -> dict[str, str]:
     """Versions by the packages' normalised names."""
-    lines = (line.partition("==") for line in file.read_text(encoding="utf-8").splitlines() if "==" in line)
-    return {re.sub("[-_.]+", "-", name.lower()): version for name, _, version in lines}
+    found = re.findall(r"^([\w.-]+)==([^\s\\]+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub("[-_.]+", "-", name.lower()): version for name, version in found}
 
 
 def test_version_is_that_of_changelog_and_citation() -> None:
@@ -32,6 +32,17 @@ def test_shared_packages_of_the_docs_environment_have_the_same_versions() -> Non
     shared = docs.keys() & project.keys()
     assert shared  # Jinja2 at least
     assert {name: docs[name] for name in shared} == {name: project[name] for name in shared}
+
+
+def test_the_lock_file_has_every_pinned_version_but_torch() -> None:
+    expected = pins(ROOT / "requirements.txt")
+    assert expected.pop("torch")
+    assert pins(ROOT / "requirements.lock") == expected, "run scripts/lock_requirements.sh"
+
+
+def test_every_package_of_the_lock_file_has_a_hash() -> None:
+    entries = (ROOT / "requirements.lock").read_text().replace("\\\n", "").splitlines()
+    assert [entry for entry in entries if not re.fullmatch(r"\S+==\S+(\s+--hash=sha256:[0-9a-f]{64})+", entry)] == []
 
 
 def test_sample_is_copied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
