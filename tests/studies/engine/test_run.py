@@ -50,7 +50,7 @@ READ = {"2", "reviews", "simulations", "gradient", "decoupled", "shapes", "objec
 """Tables that a test below reads."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def preset(recipes: Recipes) -> Preset:
     together = recipes.finetune(recipes.start)
     broken = recipes.finetune(recipes.start, replace(recipes.multitask, heads=BROKEN))
@@ -119,17 +119,24 @@ def test_a_changed_setting_recomputes_only_what_depends_on_it(recipes: Recipes, 
     assert stages(tmp_path) == {"finetune": 3, "pretrain": 2, "evaluate": 3}
 
 
-def test_a_failing_row_is_recorded_with_its_log_and_does_not_stop_the_others(preset: Preset, tmp_path: Path) -> None:
-    record = run(preset, tmp_path)
+@pytest.fixture(scope="module")
+def done(preset: Preset, tmp_path_factory: pytest.TempPathFactory) -> tuple[Record, Path]:
+    """The preset, computed; no test changes the runs."""
+    runs = tmp_path_factory.mktemp("done")
+    return run(preset, runs), runs
+
+
+def test_a_failing_row_is_recorded_with_its_log_and_does_not_stop_the_others(done: tuple[Record, Path]) -> None:
+    record, runs = done
     assert [label for label, _ in record.failures] == ["Broken", "After the broken one"]
     for _, failed in record.failures:
         assert failed.model is None
         assert failed.error is not None
         assert "sharing=shared needs pairs=embeddings" in failed.error
         assert failed.log is not None
-        assert "sharing=shared needs pairs=embeddings" in (tmp_path / failed.log).read_text()
+        assert "sharing=shared needs pairs=embeddings" in (runs / failed.log).read_text()
     assert all(run.error is None for run in record.runs if run.table == "2")
-    assert Record.read(tmp_path, "sample") == record
+    assert Record.read(runs, "sample") == record
 
 
 def test_what_is_computed_of_an_unfinished_row_is_recorded(
@@ -180,15 +187,16 @@ def test_seeds_are_separate_runs_and_more_seeds_keep_the_old_ones(recipes: Recip
         assert [config["seed"] for config in configs] == [seed, seed]
 
 
-def test_an_evaluation_repeats_the_best_epochs_scores_and_keeps_its_predictions(preset: Preset, tmp_path: Path) -> None:
-    [together] = run(preset_of(preset.recipes, preset.experiments[0]), tmp_path).of_row("1", "together")
+def test_an_evaluation_repeats_the_best_epochs_scores_and_keeps_its_predictions(done: tuple[Record, Path]) -> None:
+    record, runs = done
+    [together] = record.of_row("1", "together")
     assert together.model is not None
     assert together.evaluation is not None
-    history = [json.loads(line) for line in (tmp_path / together.model / "metrics.jsonl").read_text().splitlines()]
-    evaluation = json.loads((tmp_path / together.evaluation / "evaluation.json").read_text())
+    history = [json.loads(line) for line in (runs / together.model / "metrics.jsonl").read_text().splitlines()]
+    evaluation = json.loads((runs / together.evaluation / "evaluation.json").read_text())
     np.testing.assert_equal(evaluation["metrics"], max(history, key=lambda line: line["scores"]["overall"])["dev"])
     assert evaluation["overall"] == pytest.approx(np.mean(list(evaluation["scores"].values())))
-    with np.load(tmp_path / together.evaluation / "predictions.npz") as arrays:
+    with np.load(runs / together.evaluation / "predictions.npz") as arrays:
         right = arrays["sentiment_predictions"] == arrays["sentiment_labels"]
         pearson = np.corrcoef(arrays["similarity_predictions"], arrays["similarity_labels"])[0, 1]
     assert evaluation["scores"]["sentiment"] == pytest.approx(right.mean())
@@ -414,14 +422,22 @@ def test_a_log_that_cannot_be_written_hides_no_outcome(tmp_path: Path, capsys: p
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("number", "traceback"), [(errno.EIO, False), (errno.ENOENT, True)])
-def test_a_disk_that_fails_is_one_line_of_a_row_and_a_missing_file_of_the_code_has_its_traceback(
-    preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, traceback: bool
+@pytest.mark.parametrize(
+    ("error", "said", "traceback"),
+    [
+        (MemoryError("out of memory"), "MemoryError: out of memory", True),
+        (OSError(errno.EIO, "what is wrong", "some/file"), "some/file: what is wrong", False),
+        (OSError(errno.ENOENT, "what is wrong", "some/file"), "some/file: what is wrong", True),  # a file of the code
+    ],
+    ids=str,
+)
+def test_an_error_is_one_line_of_each_row_and_has_its_traceback_in_the_log_unless_a_disk_failed(
+    preset: Preset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str, traceback: bool
 ) -> None:
-    def fails(*_: object) -> None:
-        raise OSError(number, "what is wrong", "some/file")
+    def fail(*_: object) -> None:
+        raise error
 
-    monkeypatch.setattr(engines, "run_stage", fails)
+    monkeypatch.setattr(engines, "run_stage", fail)
     record = run(preset, tmp_path)
-    assert {run.error for _, run in record.failures} == {"some/file: what is wrong"}
+    assert [run.error for _, run in record.failures] == [said] * 6
     assert {"Traceback" in log.read_text() for log in (tmp_path / "logs").iterdir()} == {traceback}
