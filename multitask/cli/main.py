@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING
 from importlib.metadata import entry_points, version
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from minbert.errors import InputError
@@ -23,7 +24,6 @@ from multitask.cli.stage_commands import stage_commands
 from multitask.data.problems import plain
 from multitask.runs.artefact import last_run
 from multitask.runtime.errors import Interrupted, TrainingError
-from multitask.runtime.lazy import function_named
 
 logger = logging.getLogger("multitask")
 
@@ -67,7 +67,7 @@ def error_line(error: Exception) -> str:
 
 def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == ["--print-completion"]:
-        print(function_named("multitask.cli.completion:script")(PROG, every_command(), arguments[1:]))
+        print(resolve_name("multitask.cli.completion:script")(PROG, every_command(), arguments[1:]))
         return 0
     if arguments == ["--version"]:
         print(f"{PROG} {version('minbert-multitask')}")
@@ -134,7 +134,7 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
         built = build(command.options, options, defaults | changed)
         if save_to and os.environ.get("RANK", "0") == "0":  # torchrun starts one process a rank
             write_settings(Path(save_to), prog, changed, defaults)
-        run = function_named(command.run) if isinstance(command.run, str) else command.run
+        run = resolve_name(command.run) if isinstance(command.run, str) else command.run
         return run(built) or 0
     except ModuleNotFoundError as error:
         if not command.extra:

@@ -1,11 +1,11 @@
 """The commands of stages: train, or find the run that is there, and print its folder."""
 
+from pkgutil import resolve_name
 from typing import Any
 
 from multitask.inference.data_of_run import data_for
 from multitask.runs.artefact import Weights
 from multitask.runtime import distributed
-from multitask.runtime.lazy import function_named
 from multitask.stages.run_stage import run_stage
 
 
@@ -20,5 +20,5 @@ def train(options: Any) -> None:
     artefact = run_stage(stage, weights, data, options.config, options.options)
     if distributed.is_first():  # once however many ranks there are
         if stage.summary is not None:
-            print(function_named(stage.summary)(artefact))
+            print(resolve_name(stage.summary)(artefact))
         print(artefact.folder)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from operator import itemgetter
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +25,6 @@ from multitask.evaluation.training_overlap import Main, Scores, ScoresWithOverla
 from multitask.models.config import Pooling
 from multitask.models.sentence_encoder import Embedder, SentenceEncoder, load_encoder
 from multitask.runs.artefact import is_run, locate_model
-from multitask.runtime.lazy import function_named
 from multitask.runtime.options import Device, EmbeddingPrecision
 
 SuiteName = TaskSuite | Literal["geometry"]
@@ -51,8 +51,8 @@ def _sts(data: LabelledRows, table: EmbeddingTable, _seed: int) -> Measured:
 
 
 def _transfer(data: LabelledRows, table: EmbeddingTable, seed: int) -> Measured:
-    predictions = function_named(f"{__package__}.transfer_scores:predict_classes")(data, table, seed)  # scikit-learn
-    scores = function_named(f"{__package__}.transfer_scores:transfer_scores")
+    predictions = resolve_name(f"{__package__}.transfer_scores:predict_classes")(data, table, seed)  # scikit-learn
+    scores = resolve_name(f"{__package__}.transfer_scores:transfer_scores")
     labels, classes = data.labels[data.scored], len(np.unique(data.labels))
     return lambda rows: scores(predictions[rows], labels[rows], classes), (labels, predictions)
 

@@ -5,9 +5,8 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Literal, get_args
-
-from multitask.runtime.lazy import function_named
 
 TaskSuite = Literal["sts", "transfer", "retrieval"]
 
@@ -33,7 +32,7 @@ class DataSet:
 
     def read(self, paths: Sequence[Path]) -> Any:
         """The data in the files. Raises InputError for a malformed file."""
-        return function_named(f"{__package__}.suite_data:{self.reader}")(paths, **self.table)
+        return resolve_name(f"{__package__}.suite_data:{self.reader}")(paths, **self.table)
 
 
 @dataclass(frozen=True)

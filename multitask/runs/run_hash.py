@@ -44,12 +44,7 @@ class RunKey:
     def digest(self) -> str:
         """The hash, 16 hex digits."""
         identity = [FORMAT_VERSION, self.stage, self.version, changed_settings(self.config), self.inputs]
-        return hash_of(identity)
-
-
-def hash_of(value: Any) -> str:
-    """The hash of a value of JSON types, 16 hex digits."""
-    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+        return sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def hash_of_file(path: Path) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import torch
@@ -16,7 +17,6 @@ from multitask.runs.artefact import Artefact, Weights, is_run, locate_model
 from multitask.runs.run_hash import RunKey
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime, make_deterministic, start, use_threads
-from multitask.runtime.lazy import function_named
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage
 
@@ -75,7 +75,7 @@ def run_stage(
             logger.info("already computed")
             return artefact
         started = time.monotonic()
-        function_named(stage.compute)(weights, data, config, OpenRun(artefact, runtime, options))
+        resolve_name(stage.compute)(weights, data, config, OpenRun(artefact, runtime, options))
         distributed.from_first(lambda: artefact.finish(time.monotonic() - started))
     return artefact
 
@@ -114,7 +114,7 @@ def key_of(stage: Stage, parents: Sequence[Identity], data: Path, config: Any, r
 
     Parents are the models that it starts from; a planned run is its key.
     """
-    read = function_named(stage.reads)(config, data) if stage.reads else {}
+    read = resolve_name(stage.reads)(config, data) if stage.reads else {}
     computing = {name: value for name, value in runtime.describe().items() if name in stage.computing}
     return RunKey(stage.name, stage.version, config, {"parents": list(parents), **read, **computing})
 

@@ -2,6 +2,7 @@
 
 from dataclasses import field
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field
@@ -11,7 +12,6 @@ from minbert.settings import AtLeastZero, Count, settings
 from multitask.cli.command import STUDIES, Command, Group
 from multitask.cli.options import POSITIONAL
 from multitask.cli.stage_commands import TASKS_FILE
-from multitask.runtime.lazy import function_named
 from multitask.runtime.options import MAX_THREADS, Computing
 from multitask.schedulers.config import SchedulerConfig
 from multitask.stages.settings.finetune import FinetuneConfig
@@ -73,7 +73,7 @@ class Tables:
         for name in ("untrained", "scheduler", "seed"):
             if getattr(self.finetune, name) != getattr(SETTINGS, name):
                 raise InputError(f"{name} is not for a table; it takes --tasks, --schedulers and --seeds")
-        return function_named("studies.engine.tasks_table:tasks_preset")(
+        return resolve_name("studies.engine.tasks_table:tasks_preset")(
             tasks_file, self.start, self.finetune, self.schedulers
         )
 

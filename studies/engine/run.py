@@ -5,12 +5,12 @@ import shutil
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 
 from minbert.errors import InputError
 from minbert.files import atomic_file
 from multitask.runs.artefact import Artefact, locate_model, lock_file
 from multitask.runs.locks import shared
-from multitask.runtime.lazy import function_named
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import run_stage
@@ -73,7 +73,7 @@ def check_preset(preset: Preset) -> None:
     scored = (of.evaluation(model) for of in preset.experiments for model in of.models.values())
     for stage, config, folder in dict.fromkeys((node.stage, node.config, node.data) for node in scored):
         if check := stage_named(stage).check:
-            function_named(check)(config, folder)
+            resolve_name(check)(config, folder)
 
 
 def write_best_predictions(preset: Preset, record: Record, options: RunOptions, output: Path) -> list[Path]:
