@@ -1,14 +1,13 @@
 """How stable SparseCSE's score is: agreement of the units' ranks over seeds, halves of the data and batch sizes.
 
-    python -m studies.sparse_cse.stability --data FOLDER [--start all-minilm-l6-v2] [--seeds 5] [--train-limit 250]
+    found = stability("all-minilm-l6-v2", Path("FOLDER"), PruneConfig(train_limit=250), seeds=3, options=RunOptions())
+    found.groupby(["differs", "units"], sort=False).mean()
 
 If the ranks change with other pairs of the same kind, the score cannot show which units are harmful. Ranks are
 compared by Spearman's correlation, of heads and of neurons separately. The table also has the share of the lowest tenth
 that both rankings have; chance alone gives a tenth.
 """
 
-import argparse
-import sys
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -104,28 +103,3 @@ def _shared(first: Values, second: Values) -> float:
     count = max(round(SHARE * len(first)), 1)
     lowest = [set(np.argsort(values, kind="stable")[:count].tolist()) for values in (first, second)]
     return len(lowest[0] & lowest[1]) / count
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print number of pairs, means and lowest values. Returns the exit code."""
-    parser = argparse.ArgumentParser("python -m studies.sparse_cse.stability", description=__doc__)
-    parser.add_argument("--start", default="all-minilm-l6-v2", help="the encoder: a folder, a run or a hub id")
-    parser.add_argument("--data", type=Path, default=Path("data/sample"), help="folder with the similarity pairs")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--train-limit", type=int, default=250, help="score on this many pairs")
-    given = parser.parse_args(arguments)
-    try:
-        config = PruneConfig(train_limit=given.train_limit)
-        found = stability(given.start, given.data, config, given.seeds, RunOptions())
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    of = found.groupby(["differs", "units"], sort=False)
-    about = {"pairs": ("shared", "size"), "correlation": ("correlation", "mean"), "lowest": ("correlation", "min")}
-    shared = {"lowest tenth in common": ("shared", "mean"), "at least": ("shared", "min")}
-    print(of.agg(**about, **shared).reset_index().to_string(index=False, float_format="%.3f"))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

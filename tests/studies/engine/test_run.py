@@ -16,7 +16,6 @@ import pytest
 import torch
 
 from benchmarks.reliability.faulty_files import FAULTS, FaultyFiles
-from minbert.config import BertConfig
 from minbert.errors import DiskFullError, InputError
 from multitask.cli.main import main
 from multitask.models.config import HeadsConfig
@@ -26,11 +25,10 @@ from multitask.runtime.errors import Interrupted
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage
 from multitask.stages.run_stage import run_stage
-from multitask.stages.settings.mlm import ShapeConfig
 from studies.engine import engines
 from studies.engine.engines import Engine
 from studies.engine.experiments import Experiment, experiment
-from studies.engine.presets import PRESETS, Preset, PresetName, load_preset
+from studies.engine.presets import PRESETS, Preset, load_preset
 from studies.engine.recipes import Node, Recipes
 from studies.engine.record import Record
 from studies.engine.run import run_preset, write_best_predictions
@@ -280,29 +278,6 @@ def test_rows_that_begin_from_scratch_are_not_labelled_with_the_start_weights(
     tables = {of.description.table: of for of in scores_as_data(PresetResults.read(runs, "sample")).tables}
     assert set(tables["shapes"].rows.start) == {RANDOM_WEIGHTS}
     assert set(tables["objectives"].rows.start) == {tables["shapes"].start} == {preset.recipes.start.name}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "family"), [("paradigm", "bert"), ("paradigm-roberta", "roberta")])
-def test_the_presets_of_the_gradient_paper_run_to_their_end_in_small(
-    recipes: Recipes, tmp_path: Path, name: PresetName, family: str
-) -> None:
-    shape = ShapeConfig(24, 1, 2, 32, family)
-    own, masked = PRESETS[name], replace(recipes.masked, from_scratch=True, shape=shape)
-    views = replace(own.views, train_limit=32, probe_held_out=16)
-    here = replace(recipes, masked=masked, views=views, losses=own.losses)
-    chosen = load_preset(name).experiments
-    small = shortened([e for e in all_experiments(here) if e.table.key in {of.table.key for of in chosen}])
-    record = run(preset_of(here, *small), tmp_path)
-    assert [run_.error for _, run_ in record.failures] == []
-    assert {run_.table for run_ in record.runs if run_.evaluation} == {of.table.key for of in chosen}
-    for run_ in record.runs:
-        folder = tmp_path / str(run_.model)
-        config = json.loads((folder / "config.json").read_text())
-        assert (config["freeze_embeddings"], config["optimizer"]["schedule"]) == (True, "linear")
-        assert config["batch_size"] == own.views.batch_size
-        stored = BertConfig.from_file(Artefact(folder).model_folder() / "config.json")
-        assert stored.model_type == family
 
 
 @pytest.mark.slow
