@@ -19,4 +19,4 @@ class Simulate:
     """A label in the run's folder name."""
 
 
-COMMAND = Command("simulate", Simulate, "studies.gradient_paradigm.run_simulate:run", STUDIES, stage=STAGE)
+COMMAND = Command("simulate", Simulate, "studies.gradient_paradigm.study:run_simulate", STUDIES, stage=STAGE)
