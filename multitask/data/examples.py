@@ -41,6 +41,12 @@ class Examples:
     def __len__(self) -> int:
         return len(self.sentences[0])
 
+    @property
+    def gold(self) -> NDArray[np.float32]:
+        """The labels, of rows that were read with labels."""
+        assert self.labels is not None, "these rows were read without labels"
+        return self.labels
+
     def take(self, rows: Rows) -> "Examples":
         """Some of the rows, in this order."""
         return replace(

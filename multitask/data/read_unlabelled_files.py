@@ -16,18 +16,17 @@ from multitask.data.tables import Source
 
 @dataclass(frozen=True)
 class Layout:
-    """How unlabelled rows are written: the file's name in a data folder, its format, and the sentences' columns."""
+    """How unlabelled rows are written: the file's name in a data folder, which says its format, and its columns."""
 
     file: str
-    form: str
     columns: tuple[str, ...]
 
 
-TRIPLETS = Layout("nli_triplets.csv", ".csv", ("sent0", "sent1", "hard_neg"))
+TRIPLETS = Layout("nli_triplets.csv", ("sent0", "sent1", "hard_neg"))
 """A premise, a sentence that it entails, and one that contradicts it."""
-PAIRS = Layout("positive_pairs.tsv", ".tsv", ("sentence1", "sentence2"))
+PAIRS = Layout("positive_pairs.tsv", ("sentence1", "sentence2"))
 """Two sentences with the same meaning."""
-SENTENCES = Layout("sentences.txt", ".txt", ("text",))
+SENTENCES = Layout("sentences.txt", ("text",))
 """One sentence per line; blank lines are left out."""
 CAPTIONS_FILE = "captions.txt"
 NEWS_FILE = "news.txt"
@@ -40,7 +39,7 @@ def read_texts(path: Path, layout: Layout, limit: int | None = None, on_problem:
         InputError: the file is missing, has no usable row up to the limit, lacks a column, or is not UTF-8; with the
             default `on_problem` also a malformed row.
     """
-    table = open_table(Source(str(path)), on_problem=on_problem, form=layout.form)
+    table = open_table(Source(str(path)), on_problem=on_problem, form=Path(layout.file).suffix)
     table.require(layout.columns)
     rows: list[list[str]] = []
     incomplete: list[int] = []

@@ -207,8 +207,7 @@ def read_trec(paths: Sequence[Path]) -> LabelledRows:
 def read_quora(paths: Sequence[Path]) -> RetrievalData:
     """The course's dev pairs of Quora questions; duplicates are relevant to each other."""
     rows = load_rows(load_tasks(paths[0].parent)["paraphrase"], "dev", labelled=True)
-    assert rows.labels is not None, "labelled rows have labels"
-    return RetrievalData.of_pairs(zip(*rows.sentences, rows.labels == 1, strict=True), paths[0])
+    return RetrievalData.of_pairs(zip(*rows.sentences, rows.gold == 1, strict=True), paths[0])
 
 
 def read_related(paths: Sequence[Path], **table: Any) -> RetrievalData:

@@ -58,14 +58,8 @@ def mean_of(scores: Iterable[float]) -> float:
 def score(tasks: Mapping[str, Task], estimates: Estimates, examples: Mapping[str, Examples]) -> MultitaskScores:
     """Scores of the tasks' estimates on labelled examples."""
     return MultitaskScores.of(
-        tasks, {name: tasks[name].metrics(values, labels_of(examples[name])) for name, values in estimates.items()}
+        tasks, {name: tasks[name].metrics(values, examples[name].gold) for name, values in estimates.items()}
     )
-
-
-def labels_of(examples: Examples) -> NDArray[np.float32]:
-    """The labels of examples that have them."""
-    assert examples.labels is not None, "labelled splits have labels"
-    return examples.labels
 
 
 @dataclass(frozen=True)
@@ -87,7 +81,7 @@ class TaskEvaluation:
         """Score estimates of labelled examples by a model that was trained on `trained_on`."""
 
         def overlap(name: str, values: NDArray[Any]) -> ScoresWithOverlap:
-            labels = labels_of(examples[name])
+            labels = examples[name].gold
             return ScoresWithOverlap.of(
                 lambda rows: tasks[name].metrics(values[rows], labels[rows]), examples[name].sentences, trained_on
             )
@@ -101,7 +95,7 @@ class TaskEvaluation:
         answers = {}
         for name, values in self.estimates.items():
             ranks = self.tasks[name].metric == "average_precision"
-            answers[name] = labels_of(self.examples[name]), values if ranks else self.tasks[name].decide(values)
+            answers[name] = self.examples[name].gold, values if ranks else self.tasks[name].decide(values)
         mains = {name: (self.tasks[name].metric, itemgetter(self.tasks[name].metric)) for name in self.overlap}
         write_evaluation(folder, self.overlap, mains, answers, {"unknown": self.unknown, **more})
 

@@ -21,7 +21,7 @@ from minbert.files import read_json, write_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
 from multitask.evaluation.task_predictions import Estimates, estimate, located, tokenised, tune, write_predictions
-from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, labels_of, score
+from multitask.evaluation.task_scores import MultitaskScores, TaskEvaluation, score
 from multitask.evaluation.text_tables import ensemble_table
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, Weights, locate_model
@@ -122,9 +122,9 @@ def combine(models: Sequence[Weights], data: Path, config: EnsembleConfig, run: 
     if config.method in SOUPS:
         votes, combined = _soup(config, members, scores, examples, runtime, run.folder)
     else:
-        votes = {name: _vote(config, task, answers, labels_of(dev[name])) for name, task in tasks.items()}
+        votes = {name: _vote(config, task, answers, dev[name].gold) for name, task in tasks.items()}
         combined = {split: _blended(votes, answers, split, rows) for split, rows in examples.items()}
-    tasks = {name: task.tuned(combined["dev"][name], labels_of(dev[name])) for name, task in tasks.items()}
+    tasks = {name: task.tuned(combined["dev"][name], dev[name].gold) for name, task in tasks.items()}
     for split in examples:
         write_predictions(tasks, combined[split], examples[split], split, run.folder / "predictions")
     TaskEvaluation.of(tasks, combined["dev"], dev, seen).write(run.folder, _described(config, scores, votes))

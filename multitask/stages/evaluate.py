@@ -14,7 +14,7 @@ from multitask.evaluation.embedding_geometry import geometry
 from multitask.evaluation.embedding_suites import SUITES, KnownEncoder, evaluate_suites
 from multitask.evaluation.suite_sets import SETS, missing_files
 from multitask.evaluation.task_predictions import load_split
-from multitask.evaluation.task_scores import evaluate, labels_of, write_evaluation
+from multitask.evaluation.task_scores import evaluate, write_evaluation
 from multitask.models.multitask_model import load_model, tasks_to_score
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Weights, is_run, locate_model
@@ -83,7 +83,7 @@ def _geometry(model: Path, pairs: Examples, options: RunOptions) -> dict[str, An
     """The geometry of a model's embeddings of some pairs, as JSON types."""
     encoder = SentenceEncoder.load(model, device=options.device, precision=options.precision)
     first, second = (list(column) for column in pairs.sentences)
-    return geometry((first, second), labels_of(pairs), embed(encoder, [*first, *second], cache=None))
+    return geometry((first, second), pairs.gold, embed(encoder, [*first, *second], cache=None))
 
 
 def score_suites(models: Sequence[Weights], folder: Path, config: SuitesConfig, run: OpenRun) -> None:

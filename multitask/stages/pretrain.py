@@ -19,7 +19,6 @@ from multitask.data.examples import LabelledData, Rows
 from multitask.evaluation.embedding_geometry import DIGITS, alignment_of_positives, uniformity_in_chunks
 from multitask.evaluation.embedding_scores import unit_vectors
 from multitask.evaluation.gradient_probe import probe
-from multitask.evaluation.task_scores import labels_of
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.model_folder import heads_files
 from multitask.models.pooling import PoolingMethod, pool
@@ -259,7 +258,7 @@ def metrics_of_embeddings(
         return torch.cat([first, second, cosine[:, None]], 1)  # [rows, 2 * hidden + 1]
 
     computed = compute_in_batches(data.lengths, embed, runtime)
-    gold = labels_of(data.examples)
+    gold = data.examples.gold
     metrics = correlation_metrics(computed[:, -1], gold)
     if not has_positives:
         return metrics

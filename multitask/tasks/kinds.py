@@ -97,7 +97,6 @@ class Labelled(Task):
         return 1 if self.pair and self.log_odds else len(self.labels)
 
     def learned(self, training: Examples) -> Self:
-        assert training.labels is not None, "training rows have labels"
         names = self.names or training.classes
         if len(names) > MOST_CLASSES:
             raise self.problem(
@@ -107,12 +106,12 @@ class Labelled(Task):
         if len(names) < 2:
             found = f"only the label {plain(names[0])}" if names else "no label"
             raise self.problem(f"{training.source} has {found}; expected two or more")
-        counts = rows_by_label(training.labels, len(names))
+        counts = rows_by_label(training.gold, len(names))
         if missing := [name for name, count in zip(names, counts, strict=True) if not count]:
             raise self.problem(f"no training row of {training.source} has the label {listed(missing)}")
         weights = self.class_weights
         if weights == "balanced":
-            several = training.labels.ndim == 2
+            several = training.gold.ndim == 2
             others = np.maximum(len(training) - counts, 1)
             weights = tuple((others / counts if several else len(training) / (len(names) * counts)).tolist())
         return replace(self, labels=names, class_weights=weights)
@@ -290,10 +289,9 @@ class Regression(Task):
         return np.array(labels, np.float32), ()
 
     def learned(self, training: Examples) -> Self:
-        assert training.labels is not None, "training rows have labels"
         if self.range is not None:
             return self
-        low, high = float(training.labels.min()), float(training.labels.max())
+        low, high = float(training.gold.min()), float(training.gold.max())
         if low == high:
             raise self.problem(f"all labels of {training.source} are {low:g}; nothing to learn")
         return replace(self, learned_range=(low, high))

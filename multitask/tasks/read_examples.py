@@ -90,11 +90,10 @@ def held_out(examples: Examples, share: float) -> tuple[Rows, Rows]:
     hash of a text decides whether it is held out, so the same rows are drawn every time, and tasks that read the same
     texts hold out nearly the same ones.
     """
-    assert examples.labels is not None, "training rows have labels"
     columns = np.sort(np.stack([hash_sentences(texts) for texts in examples.sentences], axis=1), axis=1)
     different, first, group = np.unique(columns, axis=0, return_index=True, return_inverse=True)
     key = different.sum(axis=1)  # of a pair it may overflow: it is a hash too
-    stratum = _strata(examples.labels[first], numbers=not examples.classes)
+    stratum = _strata(examples.gold[first], numbers=not examples.classes)
     sizes = np.bincount(stratum)
     order = np.lexsort((key, stratum))
     quantile = np.empty(len(order))

@@ -116,8 +116,7 @@ def pairs_of_labels(task: Task, partners: int, train_limit: int | None) -> tuple
         )
     _, examples = load_training_rows(task)
     examples = examples.take(drawn_rows(len(examples), train_limit))
-    assert examples.labels is not None, "training rows have labels"
-    labels = examples.labels.astype(np.int64)
+    labels = examples.gold.astype(np.int64)
     draws = generator(0, "partners of a label", len(labels), partners)
     first, second = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for label in np.unique(labels):

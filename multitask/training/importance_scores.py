@@ -35,11 +35,10 @@ class AlignUniformSource(Source):
     """
 
     def __init__(self, data: LabelledData, uniformity_weight: float) -> None:
-        assert data.examples.labels is not None, "scoring data has labels"
         self.data = data
         self.uniformity_weight = uniformity_weight
         self.lengths = data.lengths
-        self.positive = data.examples.labels >= POSITIVE
+        self.positive = data.examples.gold >= POSITIVE
         numbers: dict[str, int] = {}
         self.identities = np.array([[numbers.setdefault(t, len(numbers)) for t in c] for c in data.examples.sentences])
 

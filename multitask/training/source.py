@@ -68,11 +68,10 @@ class TaskSource(Source):
     """Supervised training of one task's head on its labelled data."""
 
     def __init__(self, model: MultitaskModel, task: str, data: LabelledData) -> None:
-        assert data.examples.labels is not None, "training data has labels"
         self.model = model
         self.task = task
         self.data = data
-        self.labels = data.examples.labels
+        self.labels = data.examples.gold
         self.lengths = data.lengths
 
     def inputs(self, rows: Rows) -> Inputs:

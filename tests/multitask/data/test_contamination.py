@@ -1,7 +1,5 @@
 """Training sentences and pairs are found again in any case, spacing or tokenisation, and no others are."""
 
-import csv
-import os
 import shutil
 import unicodedata
 from collections.abc import Sequence
@@ -41,7 +39,6 @@ from multitask.training.config import OptimizerConfig
 from multitask.training.contrastive_source import ContrastiveSource
 from multitask.training.source import TaskSource
 
-SHARED_DATA = os.environ.get("MINBERT_SHARED_DATA")
 Columns = Sequence[Sequence[str]]
 
 
@@ -207,7 +204,7 @@ def options(tmp_path: Path) -> RunOptions:
 
 
 def task_sentences(data: Path, task: str, split: Split = "train") -> tuple[list[str], ...]:
-    return tuple(map(list, load_rows(task_named(data, task), split, labelled=True).sentences))
+    return load_rows(task_named(data, task), split, labelled=True).sentences
 
 
 def sentences_of(trained: TrainedOn, *columns: Sequence[str]) -> int:
@@ -237,6 +234,9 @@ def test_only_rows_that_come_up_count(tiny_encoder, data, options, monkeypatch):
     assert len(asked["sentiment"]) == 24
     assert not known_of(run.model_folder()).sentences_seen(task_sentences(data, "sentiment", "dev")[0]).any()
     assert known_of(str(run.folder)).unknown == (f"the training data of {tiny_encoder} is not recorded",)
+    stopped = replace(tuned, epochs=99, patience=1, optimizer=OptimizerConfig(learning_rate=0.0))
+    run = finetune(str(tiny_encoder), data, stopped, options)  # ends after its second epoch
+    assert known_of(run.folder).sentences_seen(task_sentences(data, "sentiment")[0]).tolist() == seen.tolist()
     config = PretrainConfig(sources=("quora",), quora_share=0.25, epochs=2, batch_size=8, select="last")
     run = pretrain(str(tiny_encoder), data, config, options)
     seen = known_of(run.folder).pairs_seen(*task_sentences(data, "paraphrase"))
@@ -311,36 +311,3 @@ def test_a_killed_run_does_not_know_its_sentences_until_it_is_complete(tiny_enco
     assert "records no sentences; run its command again" in known_of(checkpoint).unknown[0]
     trained = known_of(finetune(str(tiny_encoder), data, config, options).folder)
     assert trained.sentences_seen(task_sentences(data, "sentiment")[0]).all()
-
-
-def test_a_training_that_stops_early_has_seen_the_rows_of_its_steps_only(tiny_encoder, data, options):
-    config = FinetuneConfig(tasks=("sentiment",), epochs=1, epoch_size=4, batch_size=4)
-    once = known_of(finetune(str(tiny_encoder), data, config, options).folder)
-    stopped = replace(config, epochs=99, patience=1, optimizer=OptimizerConfig(learning_rate=0.0))
-    run = finetune(str(tiny_encoder), data, stopped, options)
-    assert [line["step"] for line in run.history()] == [1, 2]
-    rows = task_sentences(data, "sentiment")[0]
-    assert (once.sentences_seen(rows).sum(), known_of(run.folder).sentences_seen(rows).sum()) == (4, 8)
-
-
-# Real data.
-
-
-def senteval(path: str) -> list[list[str]]:
-    assert SHARED_DATA is not None
-    with Path(SHARED_DATA, "senteval", path).open(encoding="utf-8", newline="") as file:
-        return list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-
-
-@pytest.mark.skipif(SHARED_DATA is None, reason="MINBERT_SHARED_DATA names no folder of real data")
-def test_the_courses_training_data_is_found_in_the_evaluation_sets():
-    """STS-B, which the course has split anew; MR, whose snippets SST cut into sentences."""
-    course = Path(str(SHARED_DATA), "cs224n")
-    similarity = record(task_sentences(course, "similarity"))
-    for split, pairs, first_sentences in (("dev", 1038, 1086), ("test", 951, 1036)):
-        rows = senteval(f"STS/STSBenchmark/sts-{split}.csv")
-        assert similarity.pairs_seen([row[5] for row in rows], [row[6] for row in rows]).sum() == pairs
-        assert similarity.sentences_seen([row[5] for row in rows]).sum() == first_sentences
-    sentiment = record(task_sentences(course, "sentiment"))
-    reviews = [row[0] for name in ("neg", "pos") for row in senteval(f"MR/rt-polarity.{name}")]
-    assert (len(reviews), sentiment.sentences_seen(reviews).sum()) == (10662, 6840)
