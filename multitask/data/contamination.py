@@ -107,14 +107,10 @@ class TrainedOn:
 
     @classmethod
     def of_folder(cls, folder: Path, name: str) -> Self:
-        """Everything that the model in a folder was trained on, over all trainings before it.
+        """Everything that the model in a run's or a model's folder was trained on, over all trainings before it.
 
-        Args:
-            folder: a run's folder (also of an ensemble) or a model's.
-            name: the user's name of the model. It is shown in `unknown`, and identifies published checkpoints.
-
-        Raises:
-            InputError: a damaged record.
+        `name` is the user's name of the model, which `unknown` shows and which identifies published checkpoints.
+        Raises InputError if the record is damaged.
         """
         run = folder.resolve().parent.parent if folder.resolve().parent.name == "checkpoints" else folder
         for place in (folder, run):

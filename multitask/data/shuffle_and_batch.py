@@ -29,14 +29,8 @@ def drawn_rows(size: int, limit: int | None) -> Rows:
 def epoch_rows(size: int, take: int, epoch: int, seed: int, source: str) -> Rows:
     """The rows of one epoch: the next `take` rows of an endless stream of new permutations of all `size` rows.
 
-    A set larger than `take` is thus sampled differently in each epoch, and is seen whole after size / take epochs.
-
-    Args:
-        size: rows in the set.
-        take: rows in an epoch.
-        epoch: from 0.
-        seed: of the run.
-        source: name of the set; each has its own order.
+    A set larger than `take` is thus sampled differently in each epoch (from 0), and is seen whole after size / take
+    epochs. Each source has its own order.
     """
     return rows_from(size, epoch * take, take, seed, source)
 

@@ -17,7 +17,7 @@ from multitask.data.read_unlabelled_files import PAIRS, SENTENCES, TRIPLETS, rea
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.kinds import Labelled, Regression, rows_by_label
 from multitask.tasks.read_examples import label_hints, read_examples
-from multitask.tasks.task import SPLITS, Task
+from multitask.tasks.task import Task
 
 SHOWN = 10
 """Lines of problems that are shown of one file, however many tasks read it."""
@@ -64,14 +64,13 @@ class DataReport:
 
     def add_task(self, task: Task) -> None:
         """Read the files of a task."""
-        sources = {split: source for split in SPLITS if (source := getattr(task, split)) is not None}
-        missing = [source for source in sources.values() if not source.exists()]
-        if self.declared:
-            for source in missing:
-                self._problems.setdefault(source.file, {})[f"tasks.{task.name}: {source.file}: no such file"] = None
-        elif len(missing) < len(sources):
-            self.absent += (Path(source.file).name for source in missing)
-        for split, source in sources.items():
+        missing = [source for source in task.sources.values() if not source.exists()]
+        for source in missing:
+            if self.declared:
+                self._problems.setdefault(source.file, {})[str(task.problem(f"{source.file}: no such file"))] = None
+            elif len(missing) < len(task.sources):
+                self.absent.append(Path(source.file).name)
+        for split, source in task.sources.items():
             if source in missing:
                 continue
             with self._problems_of(source.file) as problems:
@@ -143,10 +142,7 @@ class DataReport:
 def check_data(data: Path, tokenizer: Tokenizer, max_length: int | None = None) -> DataReport:
     """Read all files of a tasks file, or all known files of a folder: the course's tasks, triplets, pairs and texts.
 
-    Args:
-        data: the tasks file or data folder. A task without any file in the folder is skipped.
-        tokenizer: counts tokens.
-        max_length: sentences with more tokens would be cut; None for the encoder's limit.
+    Sentences with more tokens than `max_length` (None: the encoder's limit) are counted as cut.
 
     Raises:
         InputError: the folder is missing or holds none of the known files, or the tasks file is not valid.

@@ -40,7 +40,7 @@ def load_tasks(data: str | Path) -> dict[str, Task]:
         tasks = {name: _declared(name, table, root, dialects) for name, table in tables.items()}
     except InputError as error:
         raise InputError(f"{declared}: {error}") from None
-    read = {source.file for task in tasks.values() for split in SPLITS if (source := getattr(task, split))}
+    read = {source.file for task in tasks.values() for source in task.sources.values()}
     if unread := [file for file in dialects if str(root / file) not in read]:
         raise InputError(f"{declared}: files.{plain(unread[0])}: no task reads this file")
     return tasks
@@ -101,15 +101,13 @@ def _declared(name: str, table: Any, root: Path, dialects: Mapping[str, Dialect]
     task = task_of(name, values)
     if task.train is None:
         raise task.problem("train is missing; expected a file, or hf: and the name of a data set")
-    train, dev, test = (_located(task, split, root, dialects) for split in SPLITS)
-    return replace(task, train=train, dev=dev, test=test)
+    located: dict[str, Any] = {split: _located(task, split, root, dialects) for split in task.sources}
+    return replace(task, **located)
 
 
-def _located(task: Task, split: Split, root: Path, dialects: Mapping[str, Dialect]) -> Source | None:
+def _located(task: Task, split: Split, root: Path, dialects: Mapping[str, Dialect]) -> Source:
     """Where a split's rows come from, with its path below the tasks file's folder."""
-    source: Source | None = getattr(task, split)
-    if source is None:
-        return None
+    source = task.source(split)
     if not source.file.startswith(HUB):
         return Source(str(root / source.file), source.split, dialects.get(source.file))
     local = root / source.file.removeprefix(HUB)

@@ -33,15 +33,10 @@ STRATUM = 10
 
 
 def load_rows(task: Task, split: Split, labelled: bool | None = None) -> Examples:
-    """The rows of a split. If no development file is declared, a share of the training rows is held out as one.
+    """The rows of a split, with labels unless it is `test`. Without a development file, training rows are held out.
 
-    Args:
-        task: with everything that its training rows decide, unless `split` is `train`.
-        split: name of the split.
-        labelled: whether to read labels; by default of all but the test rows.
-
-    Raises:
-        InputError: a missing or malformed file.
+    The task has everything that its training rows decide, unless `split` is `train`. Raises InputError if a file is
+    missing or malformed.
     """
     labelled = split != "test" if labelled is None else labelled
     if split == "test" or task.dev is not None:

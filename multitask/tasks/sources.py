@@ -25,13 +25,7 @@ PAIRED = {"nli": TRIPLETS, "pairs": PAIRS}
 def training_sentences(name: str, data: Path, limit: int | None = None) -> list[str]:
     """The sentences of a text file, at most `limit`, or of a task (of pairs: all first ones, then all second ones).
 
-    Args:
-        name: of the source: a text file or a task.
-        data: the data folder, or a tasks file.
-        limit: read at most this many sentences of a text file.
-
-    Raises:
-        InputError: the name is unknown, or the file is missing or malformed.
+    Raises InputError if the name is unknown, or the file is missing or malformed.
     """
     if path := text_file(name, files_folder(data)):
         if name in (CAPTIONS_FILE, NEWS_FILE) and not path.is_file():

@@ -111,11 +111,16 @@ class Task(Dialect, ABC):
         """An error of the task's declaration."""
         return InputError(f"tasks.{self.name}: {text}")
 
+    @property
+    def sources(self) -> dict[Split, Source]:
+        """Where the rows of the declared splits come from."""
+        return {split: source for split in SPLITS if (source := getattr(self, split)) is not None}
+
     def source(self, split: Split) -> Source:
         """Where the rows of a split come from. Raises InputError if it is not declared."""
-        if (source := {"train": self.train, "dev": self.dev, "test": self.test}[split]) is None:
+        if split not in self.sources:
             raise self.problem(f"no {split} file is declared")
-        return source
+        return self.sources[split]
 
     def declaration(self, tuned: bool = True) -> dict[str, Any]:
         """What a trained model keeps of it, as JSON types; what is chosen on the dev set only if `tuned`."""

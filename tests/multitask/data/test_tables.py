@@ -121,11 +121,8 @@ def test_rows_are_numbered_by_their_first_line(tmp_path):
     path = write(tmp_path, b'\xef\xbb\xbftext,label\r\n\r\na,1\r\n"b\nc",2\r\nd,3\r\n')
     table = open_table(Source(str(path)), Dialect(line_breaks=True))
     assert table.columns == ("text", "label")
-    assert [(table.place(number), row["text"]) for number, row in table.rows] == [
-        (f"{path}:3", "a"),
-        (f"{path}:4", "b\nc"),
-        (f"{path}:6", "d"),
-    ]
+    found = {table.place(number): row["text"] for number, row in table.rows}
+    assert found == {f"{path}:3": "a", f"{path}:4": "b\nc", f"{path}:6": "d"}
 
 
 def test_two_stray_quotes_do_not_swallow_rows(tmp_path):
@@ -213,14 +210,11 @@ def test_what_cannot_be_read_is_refused(tmp_path):
         rows_of(tmp_path / "x.parquet")
 
 
-@pytest.mark.parametrize("name", [".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("name", [".csv", ".jsonl"])
 def test_one_file_may_have_all_splits(tmp_path, name):
-    rows = [
-        {"text": f"text {i}", "split": ("train", "dev", "train", 3)[i % 4] if name != ".parquet" else "train"}
-        for i in range(9)
-    ]
+    rows = [{"text": f"text {i}", "split": ("train", "dev", "train", 3)[i % 4]} for i in range(9)]
     path = write(tmp_path, contents(name, rows), f"x{name}")
-    for split in {str(row["split"]) for row in rows}:
+    for split in ("train", "dev", "3"):
         found = open_table(Source(str(path), split)).rows
         assert [row["text"] for _, row in found] == [row["text"] for row in rows if str(row["split"]) == split]
 
@@ -229,8 +223,7 @@ def test_one_file_may_have_all_splits(tmp_path, name):
 
 
 def test_a_workbook_is_read_as_text_with_the_numbers_of_its_rows(tmp_path):
-    openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
+    book = pytest.importorskip("openpyxl").Workbook()
     for row in (["text ", "label", "n"], ["a", 4, 0.5], [None, None, None], ["n/a", True, None]):
         book.active.append(row)
     book.save(tmp_path / "x.xlsx")
@@ -241,9 +234,8 @@ def test_a_workbook_is_read_as_text_with_the_numbers_of_its_rows(tmp_path):
         (4, {"text": "n/a", "label": "True", "n": ""}),
     ]
     marked = open_table(Source(str(tmp_path / "x.xlsx")), Dialect(decimal=","))  # its numbers have no mark of their own
-    assert [marked.dialect.label_field(v) for _, row in marked.rows for v in row.values()] == [
-        v for _, row in open_table(Source(str(tmp_path / "x.xlsx"))).rows for v in row.values()
-    ]
+    labels = [marked.dialect.label_field(value) for _, row in marked.rows for value in row.values()]
+    assert labels == ["a", "4", "0.5", "n/a", "True", ""]
     with pytest.raises(InputError, match=r"y\.xlsx: damaged"):
         open_table(Source(str(write(tmp_path, "text,label\n", "y.xlsx"))))
 
@@ -275,10 +267,8 @@ def saved(tmp_path):
     datasets = pytest.importorskip("datasets")
     kinds = datasets.Features({"text": datasets.Value("string"), "type": datasets.ClassLabel(names=["HUM", "LOC"])})
     splits = {
-        name: datasets.Dataset.from_dict(
-            {"text": [f"{name} {i}" for i in range(count)], "type": labels}, features=kinds
-        )
-        for name, count, labels in (("train", 3, [1, 0, 1]), ("validation", 2, [-1, 0]))
+        name: datasets.Dataset.from_dict({"text": [f"{name} {i}" for i in range(len(types))], "type": types}, kinds)
+        for name, types in {"train": [1, 0, 1], "validation": [-1, 0]}.items()
     }
     datasets.DatasetDict(splits).save_to_disk(tmp_path / "all")
     splits["train"].save_to_disk(tmp_path / "one")
@@ -288,10 +278,8 @@ def saved(tmp_path):
 def test_a_saved_data_set_has_its_splits_and_names_of_classes(saved, monkeypatch):
     table = open_table(Source(f"hf:{saved / 'all'}", "train"))
     assert table.columns == ("text", "type")
-    assert [row for _, row in table.rows] == [
-        {"text": "train 0", "type": "LOC"},
-        {"text": "train 1", "type": "HUM"},
-        {"text": "train 2", "type": "LOC"},
+    assert [tuple(row.values()) for _, row in table.rows] == [
+        (f"train {i}", name) for i, name in enumerate(("LOC", "HUM", "LOC"))
     ]
     unknown = [row["type"] for _, row in open_table(Source(f"hf:{saved / 'all'}", "validation")).rows]
     assert unknown == [None, "HUM"]  # -1 says that the label is not known

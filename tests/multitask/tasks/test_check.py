@@ -97,10 +97,7 @@ def test_every_problem_of_every_file_is_listed(folder, tokenizer):
 
 
 def test_a_missing_or_foreign_folder_is_refused(tmp_path, tokenizer):
-    for folder, told in (
-        (tmp_path / "absent", "no such folder"),
-        (tmp_path, "no data file; expected some of ids-sst-"),
-    ):
+    for folder, told in ((tmp_path / "absent", "no such folder"), (tmp_path, "no data file; expected some of ids-")):
         with pytest.raises(InputError, match=told):
             check_data(folder, tokenizer)
 

@@ -1,6 +1,7 @@
 """Tasks files: every field arrives, nothing wrong is accepted, and a declaration survives its model."""
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -63,25 +64,16 @@ class_weights = "balanced"
 """,
     )
     topic, stars, marks = load_tasks(path).values()
-    assert topic == PairClassification(
-        name="topic",
-        text=("premise", "hypothesis"),
-        label="type",
-        labels=("no", "1", "2", "0.5", "True"),
-        train=Source(str(tmp_path / "data/train.jsonl")),
-        dev=Source(str(tmp_path / "dev.parquet"), "valid"),
-        test=Source("/somewhere/test.csv"),
-        dev_share=0.2,
-        metric="macro_f1",
-        weight=2.0,
-        id="number",
-        separator=";",
-        line_breaks=True,
-        quotes=False,
-        class_weights=(1, 2, 3.5, 4, 5),
-        prediction_file="file",
-        prediction_column="Column",
-    )
+    wrote = tomllib.loads(path.read_text())["tasks"]["topic"]
+    assert (type(topic), topic.kind) == (PairClassification, wrote.pop("kind"))
+    assert topic.sources == {
+        "train": Source(str(tmp_path / "data/train.jsonl")),
+        "dev": Source(str(tmp_path / "dev.parquet"), "valid"),
+        "test": Source("/somewhere/test.csv"),
+    }
+    kept = {name: getattr(topic, name) for name in wrote.keys() - {"train", "dev", "test"}}
+    lists = {"text": ("premise", "hypothesis"), "labels": ("no", "1", "2", "0.5", "True")}
+    assert kept == {name: wrote[name] for name in kept} | lists | {"class_weights": (1, 2, 3.5, 4, 5)}
     reviews: Any = {"text": ("review",), "train": Source(str(tmp_path / "reviews.csv"))}
     assert stars == Regression(name="stars", label="stars", range=(1.0, 5.0), metric="rmse", **reviews)
     columns = ("price", "quality")
