@@ -25,14 +25,9 @@ class ModelData(NamedTuple):
 
 
 def data_for(model: str | Path, given: Path | None) -> ModelData:
-    """The data that a model is used with; logs their path.
+    """The data that a model is used with, by default those that its run was trained with; logs their path.
 
-    Args:
-        model: a run, a checkpoint of one, or any other model, whose data are the sample if none are given.
-        given: a tasks file or a folder; None: those that the run was trained with.
-
-    Raises:
-        InputError: none are given, and those of the run are gone or have changed.
+    A model outside a run has the sample. Raises InputError if the run's own data are gone or have changed.
     """
     found = _find(model, given)
     LOGGER.info("data: %s", found.path)
@@ -49,9 +44,7 @@ def _find(model: str | Path, given: Path | None) -> ModelData:
         same = given.resolve() == recorded.resolve() or bool(inputs.get("dev"))
         return ModelData(given, own=same and given.exists() and changed_file(inputs, given) is None)
     remedy = "name the data with --data or --tasks-file"
-    if not recorded.exists():
-        raise InputError(f"{recorded}: {run} was trained with it, and it is not here; {remedy}")
-    if file := changed_file(inputs, recorded):
+    if file := changed_file(inputs, recorded) if recorded.exists() else recorded:
         if not file.exists():
             raise InputError(f"{file}: no such file, and {run} was trained with it; {remedy}")
         raise InputError(f"{file}: changed since {run} was trained with it; {remedy}")

@@ -24,15 +24,8 @@ ADVICE = r"(; |, or | \(or )set \w+( = \w+)? in the tasks file \(--tasks-file\)\
 def embed_file(encoder: Embedder, source: Path, output: Path, column: str | None, normalize: bool) -> tuple[int, int]:
     """Write the embeddings of a file's sentences as a NumPy array [sentences, hidden] fp32; returns its shape.
 
-    Args:
-        encoder: embeds.
-        source: a text file with a sentence a line, of which blank lines are skipped; or a table.
-        output: the .npy file.
-        column: of a table, the column of the sentences.
-        normalize: scale every embedding to length 1.
-
-    Raises:
-        InputError: no sentence, a missing column, or a value that is not text.
+    The file has a sentence a line, and blank lines are skipped; or it is a table with this `column` of sentences.
+    `normalize` scales every embedding to length 1. Raises InputError for no sentence, a missing column, or no text.
     """
     sentences = _sentences(source, column)
     with atomic_file(output) as temporary, temporary.open("wb") as file, tqdm(unit="sentence", disable=None) as bar:

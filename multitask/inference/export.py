@@ -135,11 +135,7 @@ def export_onnx(encoder: SentenceEncoder, folder: Path, normalize: bool, trained
     [batch, hidden] fp32. Batches may have any size, and sequences any length up to the longest sentence. If ONNX
     Runtime is installed, its embeddings are compared with ours before the folder appears.
 
-    Args:
-        encoder: on the CPU, in fp32.
-        folder: is written atomically, with what the model was trained on.
-        normalize: scale embeddings to length 1.
-        trained_on: what the model was trained on.
+    The encoder is on the CPU, in fp32. `normalize` scales embeddings to length 1.
 
     Raises:
         InputError: onnx and onnxscript are not installed, or the folder may not be replaced.
@@ -169,11 +165,7 @@ def require(packages: Sequence[str]) -> None:
 def write_onnx(module: nn.Module, inputs: Mapping[str, Tensor], outputs: Sequence[str], path: Path) -> None:
     """Write a module as an ONNX file that takes any sizes of batch and sequence.
 
-    Args:
-        module: its forward takes the inputs in their order.
-        inputs: an example of each, [batch, seq].
-        outputs: names of what forward returns, in its order.
-        path: the file to write.
+    `inputs` are examples, [batch, seq], and `outputs` names of what its forward takes and returns, in their order.
     """
     axes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns that torchvision's operators are missing

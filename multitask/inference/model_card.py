@@ -26,10 +26,7 @@ SUB_SAMPLING = ("train_limit", "epoch_size")  # options with which a stage uses 
 def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normalize: bool) -> str:
     """The card as Markdown with YAML front matter, the format of the Hugging Face hub.
 
-    Args:
-        name, revision: of the exported model: a run's folder, a model folder, or a checkpoint.
-        encoder: the exported model.
-        normalize: whether the exported model scales embeddings to length 1.
+    `name` and `revision` are those of the exported model: a run, a model folder, or a checkpoint.
     """
     folder = locate_model(name, revision)
     stages, roots = _chain(Path(name).resolve())

@@ -29,18 +29,11 @@ ROWS_PER_BLOCK = 8192
 
 @dataclass(frozen=True)
 class Reading:
-    """How a file is read.
+    """How a file is read. A text file has a sentence a line, or the two of a pair with a tab between them."""
 
-    Args:
-        columns: the columns of the sentences; empty: those that each task's declaration names. A text file has a
-            sentence a line, or the two sentences of a pair with a tab between them.
-        form: the format of standard input, as a suffix such as `.csv`.
-        dialect: how it is written; None: as the tasks' own files are.
-    """
-
-    columns: tuple[str, ...] = ()
-    form: str = ".txt"
-    dialect: Dialect | None = None
+    columns: tuple[str, ...] = ()  # of the sentences; empty: those that each task's declaration names
+    form: str = ".txt"  # the format of standard input
+    dialect: Dialect | None = None  # how it is written; None: as the tasks' own files are
 
 
 def predict_file(
@@ -55,20 +48,10 @@ def predict_file(
 ) -> int:
     """Add predictions to the rows of a file. Tasks that read the same columns share one pass of the encoder.
 
-    Args:
-        model: in eval mode.
-        tasks: names of tasks; empty: all tasks of the model.
-        source: the file to read; `-` for standard input.
-        output: the file to write, in the format of its name; `-` for standard output.
-        runtime: device and precision.
-        reading: how the file is read.
-        probabilities: also add a column with the probability of each class.
-        prefix: of the names of the added columns.
-
-    Returns the number of rows.
-
-    Raises:
-        InputError: no such task, a missing column, a value that is not text, or an added column that the file has.
+    `tasks` are all tasks of the model if none are named. `-` stands for standard input and output. `probabilities` adds
+    a column with the probability of each class, too; names of added columns begin with `prefix`. Returns the number of
+    rows. Raises InputError for no such task, a missing column, a value that is not text, or an added column that the
+    file has.
     """
     check_output(output)
     named = tasks_for(model, None, tasks)
@@ -95,7 +78,9 @@ def predict_file(
                 texts = [_texts(table, number, row, columns) for number, row in block]
                 empty |= {n for (n, _), row in zip(block, texts, strict=True) if not all(map(str.strip, row))}
                 for name, answers in predict_rows(model, texts, together, runtime).items():
-                    _add(rows, added[name], [added_values(model.tasks[name], a, probabilities) for a in answers])
+                    for row, answer in zip(rows, answers, strict=True):
+                        values = added_values(model.tasks[name], answer, probabilities)
+                        row.update(zip(added[name], values, strict=True))
             write(rows)
             count += len(rows)
             bar.update(len(rows))
@@ -108,11 +93,6 @@ def common_format(tasks: Sequence[Task], form: str) -> Dialect:
     first, *others = [task.file_format.of_form(form) for task in tasks]
     same = {n: value for n, value in first.changed().items() if all(getattr(o, n) == value for o in others)}
     return Dialect(**same)
-
-
-def _add(rows: Sequence[Row], columns: Sequence[str], values: Sequence[Sequence[Any]]) -> None:
-    for row, added in zip(rows, values, strict=True):
-        row.update(zip(columns, added, strict=True))
 
 
 def _check_header(table: Table, new: Sequence[str]) -> None:

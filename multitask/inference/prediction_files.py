@@ -22,17 +22,8 @@ def write_prediction_files(
 ) -> list[Path]:
     """Write a model's predictions on its tasks' dev and test sets, in file order; returns the files written.
 
-    A task that declares no test set has no test file.
-
-    Args:
-        model: a run's folder or a model folder.
-        data: a tasks file, or the folder of the course's files.
-        output: folder for the prediction files.
-        best_on: of a run's models, the one that is best on this score.
-        device, precision: of the matrix products.
-
-    Raises:
-        InputError: no such model, a missing or malformed file, or predictions that are not finite.
+    A task that declares no test set has no test file. `best_on` chooses the one of a run's models that is best on this
+    score. Raises InputError for no such model, a missing or malformed file, or predictions that are not finite.
     """
     folder = locate_model(model, best_on=best_on)
     runtime = start(device, precision)

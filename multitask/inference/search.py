@@ -39,10 +39,7 @@ class SentencePair(NamedTuple):
 def similarity(first: Embeddings, second: Embeddings) -> NDArray[np.float32]:
     """Cosines of every row with every row, [first, hidden] and [second, hidden] -> [first, second].
 
-    The cosine with a zero vector is 0.
-
-    Raises:
-        InputError: embeddings of different sizes.
+    The cosine with a zero vector is 0. Raises InputError for embeddings of different sizes.
     """
     first, second = _rows(first), _rows(second)
     _check_sizes(first, second)
@@ -53,14 +50,8 @@ def similarity(first: Embeddings, second: Embeddings) -> NDArray[np.float32]:
 def search(queries: Embeddings, corpus: Embeddings, top_k: int = 10, chunk: int = CHUNK) -> Neighbours:
     """The `top_k` rows of the corpus with the highest cosine to each query, or all rows if the corpus has fewer.
 
-    Args:
-        queries: [queries, hidden].
-        corpus: [corpus, hidden].
-        top_k: number of rows for each query, at least 1.
-        chunk: number of queries, and of rows of the corpus, that are compared at a time.
-
-    Raises:
-        InputError: embeddings of different sizes, or a `top_k` below 1.
+    `chunk` queries are compared with as many rows of the corpus at a time. Raises InputError for embeddings of
+    different sizes, or a `top_k` below 1.
     """
     queries, corpus = _rows(queries), _rows(corpus)
     _check_sizes(queries, corpus)
@@ -81,13 +72,7 @@ def search(queries: Embeddings, corpus: Embeddings, top_k: int = 10, chunk: int 
 def paraphrase_mining(embeddings: Embeddings, max_pairs: int = 10_000, chunk: int = CHUNK) -> list[SentencePair]:
     """The pairs of different rows with the highest cosines, best first; each pair once.
 
-    Args:
-        embeddings: [rows, hidden].
-        max_pairs: largest number of pairs, at least 1.
-        chunk: number of rows that are compared with as many rows at a time.
-
-    Raises:
-        InputError: a `max_pairs` below 1.
+    `chunk` rows are compared with as many at a time. Raises InputError for a `max_pairs` below 1.
     """
     embeddings = _rows(embeddings)
     most = _at_least_one("max_pairs", max_pairs)

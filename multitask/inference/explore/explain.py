@@ -11,10 +11,10 @@ Attribution for Deep Networks", arXiv 1703.01365.
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -33,14 +33,8 @@ STEPS = 50
 """Points of the quadrature (Gauss-Legendre)."""
 
 Module = TypeVar("Module", bound=nn.Module)
-
-
-class Word(NamedTuple):
-    """A word of a row, without the spaces around it."""
-
-    column: int  # 0, or 1 in the second sentence of a pair
-    start: int
-    end: int
+Word = tuple[int, re.Match[str]]
+"""A word of a row: its column, which is 1 in the second sentence of a pair, and its place there."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +48,13 @@ class Effects:
 
 def words_of(texts: Sequence[str]) -> list[Word]:
     """The words of a row's texts in order, as they are separated by spaces."""
-    return [
-        Word(column, found.start(), found.end())
-        for column, text in enumerate(texts)
-        for found in re.finditer(r"\S+", text)
-    ]
+    return [(column, found) for column, text in enumerate(texts) for found in re.finditer(r"\S+", text)]
 
 
 def without(texts: Sequence[str], word: Word) -> Sentence:
     """The row without a word: a sentence, or the two of a pair."""
-    left = list(texts)
-    text = left[word.column]
-    left[word.column] = f"{text[: word.start].rstrip()} {text[word.end :].lstrip()}".strip()
+    (column, found), left = word, list(texts)
+    left[column] = f"{left[column][: found.start()].rstrip()} {left[column][found.end() :].lstrip()}".strip()
     return left[0] if len(left) == 1 else (left[0], left[1])
 
 
@@ -88,22 +77,13 @@ def occlusion(whole: Prediction, partial: Sequence[Prediction], words: int) -> E
 
 
 def integrated_gradients(
-    model: MultitaskModel, texts: Sequence[str], explained: Mapping[str, str], steps: int = STEPS
-) -> dict[str, Effects]:
-    """Attribute numbers of several tasks' predictions for a row to its words.
+    model: MultitaskModel, texts: Sequence[str], task: str, number: str, steps: int = STEPS
+) -> Effects:
+    """Attribute a number of a task's prediction for a sentence or pair to its words; see `explained_number`.
 
-    Args:
-        model: in eval mode. Other threads may use it meanwhile.
-        texts: a sentence, or the two of a pair.
-        explained: for each task the name of the number to explain, see `explained_number`.
-        steps: points of the quadrature.
+    The model is in eval mode; other threads may use it meanwhile.
     """
-    return {
-        name: _integrate(with_shared_weights(model), texts, name, number, steps) for name, number in explained.items()
-    }
-
-
-def _integrate(model: MultitaskModel, texts: Sequence[str], task: str, number: str, steps: int) -> Effects:
+    model = with_shared_weights(model)
     ids, blank, types, owners = _tokens(model, texts, task)
     row, baseline = (model.encoder.embeddings.word(part.to(model.runtime.device)).detach() for part in (ids, blank))
     places, weights = (torch.from_numpy(part).to(row) / 2 for part in np.polynomial.legendre.leggauss(steps))
@@ -145,7 +125,7 @@ def _tokens(
             blank.append(token if sequence is None else model.tokenizer.pad_token_id)
             column = sequence if jointly else number
             # A token of RoBERTa may begin with the space in front of its word, so its last character decides.
-            inside = (i for i, word in enumerate(words) if word.column == column and word.start < end <= word.end)
+            inside = (i for i, (own, word) in enumerate(words) if own == column and word.start() < end <= word.end())
             owners.append(-1 if sequence is None else next(inside, -1))
     return torch.tensor(ids), torch.tensor(blank), [encoding.type_ids for encoding in encodings], owners
 

@@ -44,13 +44,8 @@ class DevSet:
 def load_dev_sets(models: Mapping[str, MultitaskModel], data: Path, most: int | None) -> dict[str, DevSet]:
     """The dev sets of all tasks of `data`, or of those that the models have, with their predictions.
 
-    Args:
-        models: by name, in eval mode.
-        data: a tasks file, or the folder of the course's files.
-        most: largest number of rows of a task, the first ones of its file; None: all.
-
-    Raises:
-        InputError: a missing or malformed file, or a model whose tasks differ from the tasks of `data`.
+    `most` is the largest number of rows of a task, the first ones of its file. Raises InputError for a missing or
+    malformed file, or a model whose tasks differ from the tasks of `data`.
     """
     declared = load_tasks(data)
     wanted = {name for model in models.values() for name in model.tasks} & declared.keys() or default_tasks(data)

@@ -29,13 +29,9 @@ class Map:
 def draw_map(embeddings: NDArray[np.float32], method: Method) -> Map:
     """The first sentences in a plane, by their embeddings scaled to length 1. A second call gives the same bits.
 
-    Args:
-        embeddings: [sentences, hidden].
-        method: `pca` for the plane of the two principal components; `umap` for a plane that keeps neighbours together,
-            but neither distances nor directions (McInnes et al. 2018, arXiv 1802.03426).
-
-    Raises:
-        InputError: fewer than 3 sentences, or umap-learn is not installed.
+    `pca` gives the plane of the two principal components; `umap` one that keeps neighbours together, but neither
+    distances nor directions (McInnes et al. 2018, arXiv 1802.03426). Raises InputError for fewer than 3 sentences, or
+    if umap-learn is not installed.
     """
     if len(embeddings) < 3:
         raise InputError(f"{len(embeddings)} different sentences; expected at least 3 for a map")

@@ -101,11 +101,12 @@ class Predict(View):
         if by_occlusion:
             effects = {task: occlusion(whole, others, len(words)) for task, (whole, *others) in found.items()}
         else:
-            explained = {task: explained_number(predictions[0]) for task, predictions in found.items()}
-            work = partial(integrated_gradients, model.model, texts, explained)
-            effects = await answer_in_time(request, explorer.compute(work))
+            effects = {}
+            for task, (whole, *_) in found.items():
+                work = partial(integrated_gradients, model.model, texts, task, explained_number(whole))
+                effects[task] = await answer_in_time(request, explorer.compute(work))
         tasks = [(model.model.tasks[task], predictions[0], effects[task]) for task, predictions in found.items()]
-        return {"tasks": tasks, "words": [(word.column, texts[word.column][word.start : word.end]) for word in words]}
+        return {"tasks": tasks, "words": [(column, word.group()) for column, word in words]}
 
 
 class Neighbours(View):

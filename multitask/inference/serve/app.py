@@ -34,11 +34,8 @@ def create_app(
 ) -> FastAPI:
     """The service as an ASGI application. Its models compute from the start to the end of its lifespan.
 
-    Args:
-        models: by name, in eval mode; at least one. The first is the default.
-        limits: what is accepted.
-        token: that requests have to bear; None: everyone may ask.
-        hosts: the host names that requests may be for, without ports; None: any.
+    The first of the models, which are in eval mode, is the default. With a `token` requests have to bear it. With
+    `hosts` they have to be for one of these host names, without ports.
     """
     metrics = Metrics()
     served = {name: ServedModel(name, model, limits, metrics) for name, model in models.items()}
@@ -70,12 +67,7 @@ def create_app(
             Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
             Middleware(Guard, limits=limits, token=token),
         ],
-        exception_handlers={
-            HTTPException: _refused,
-            RequestValidationError: _not_understood,
-            InputError: _wrong_input,
-            Exception: _failed,
-        },
+        exception_handlers=dict.fromkeys((HTTPException, RequestValidationError, InputError, Exception), _refused),
     )
     app.state.service = Service(served, limits, metrics)
     app.include_router(router)
@@ -83,13 +75,19 @@ def create_app(
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return problem(error.status_code, str(error.detail), error.headers)
+    """An error as an answer; the server's log has the details of unexpected ones."""
+    match error:
+        case HTTPException():
+            return problem(error.status_code, str(error.detail), error.headers)
+        case InputError():
+            return problem(422, str(error))
+        case RequestValidationError():
+            return _not_understood(error)
+    return problem(500, "internal error")
 
 
-async def _not_understood(_: Request, error: Exception) -> Response:
+def _not_understood(error: RequestValidationError) -> Response:
     """The first problem, and its place in the body."""
-    assert isinstance(error, RequestValidationError)
     first = max(error.errors(), key=lambda found: len(found["loc"]))  # of a field's alternatives, what came furthest
     if first["type"] == "json_invalid":
         return problem(400, f"the body is not JSON from character {first['loc'][-1]} on")
@@ -97,11 +95,3 @@ async def _not_understood(_: Request, error: Exception) -> Response:
     name, *inside = first["loc"][1:] or ["body"]
     place = [str(name), *(str(part) for part in inside if isinstance(part, int))]
     return problem(422, f"{'.'.join(place)}: {first['msg']}")
-
-
-async def _wrong_input(_: Request, error: Exception) -> Response:
-    return problem(422, str(error))
-
-
-async def _failed(_: Request, _error: Exception) -> Response:
-    return problem(500, "internal error")  # the server's log has the details

@@ -71,13 +71,7 @@ class Turn(NamedTuple):
 
 
 class Batcher:
-    """Computes the embeddings of requests' inputs in a thread of its own.
-
-    Args:
-        model: in eval mode.
-        most_waiting: largest number of inputs in the queue.
-        metrics: counts batches.
-    """
+    """Computes the embeddings of requests' inputs, of which at most `most_waiting` wait. The model is in eval mode."""
 
     def __init__(self, model: MultitaskModel, most_waiting: int, metrics: Metrics) -> None:
         self.model = model
@@ -115,15 +109,10 @@ class Batcher:
         self._computing.shutdown()
 
     async def run(self, inputs: list[Input], finish: Callable[[Tensor, int], Answer]) -> Answer:
-        """Queue inputs and wait for the answer. If this is cancelled, the inputs leave the queue.
+        """Queue inputs, at least one, and wait for the answer. If this is cancelled, the inputs leave the queue.
 
-        Args:
-            inputs: at least one.
-            finish: maps the embeddings, [inputs, hidden] fp32 on the device, and the number of tokens to the answer.
-                Called in the computing thread, without gradients.
-
-        Raises:
-            QueueFull: the queue has no room for the inputs.
+        `finish` maps the embeddings, [inputs, hidden] fp32 on the device, and the number of tokens to the answer. It is
+        called in the computing thread. Raises QueueFull.
         """
         if self._closed or self.waiting + len(inputs) > self.most_waiting:
             raise QueueFull(min(max(math.ceil(self.waiting * self._seconds_per_input), 1), LONGEST_RETRY))

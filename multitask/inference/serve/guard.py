@@ -25,13 +25,7 @@ LOOPBACK = ("127.0.0.1", "::1", "[::1]", "localhost")
 
 
 class Guard:
-    """Refuses requests without the token, and bodies that are too large.
-
-    Args:
-        app: the application.
-        limits: largest size of a body.
-        token: what the Authorization header has to bear; None: everyone may ask.
-    """
+    """Refuses requests without the token, and bodies that are too large. Without a token everyone may ask."""
 
     def __init__(self, app: ASGIApp, limits: Limits, token: str | None) -> None:
         self.app = app
@@ -45,8 +39,7 @@ class Guard:
         headers = Headers(scope=scope)
         length = headers.get("content-length", "0")
         if not self._may_ask(scope["path"], headers.get("authorization", "")):
-            # Browsers ask for a password, which the page's visitor has to know; programs send the token as it is.
-            how = "Basic" if scope["path"] == "/" else "Bearer"
+            how = "Basic" if scope["path"] == "/" else "Bearer"  # a browser asks its user for a password
             refusal = problem(401, "expected the header Authorization: Bearer TOKEN", {"WWW-Authenticate": how})
             await refusal(scope, receive, send)
         elif length.isdecimal() and int(length) > self.limits.body:

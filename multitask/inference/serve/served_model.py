@@ -22,11 +22,7 @@ from multitask.runtime.options import Device, Precision
 
 
 def load_served(name: str | Path, device: Device, precision: Precision) -> MultitaskModel:
-    """A fine-tuned model, or an encoder as a model without tasks, which only embeds.
-
-    Raises:
-        InputError: no such model, or a damaged one.
-    """
+    """A fine-tuned model, or an encoder as a model without tasks. Raises InputError for no model or a damaged one."""
     folder = locate_model(name)
     model = load_model(folder, {})
     if not (folder / DESCRIPTION).is_file():
@@ -36,14 +32,7 @@ def load_served(name: str | Path, device: Device, precision: Precision) -> Multi
 
 
 class ServedModel:
-    """A model and its queue.
-
-    Args:
-        name: for the metrics.
-        model: in eval mode.
-        limits: of the queue.
-        metrics: counts batches.
-    """
+    """A model in eval mode, and its queue."""
 
     def __init__(self, name: str, model: MultitaskModel, limits: Limits, metrics: Metrics) -> None:
         self.model = model
@@ -51,12 +40,7 @@ class ServedModel:
         metrics.waiting.labels(name).set_function(lambda: self.batcher.waiting)
 
     async def predict(self, rows: Sequence[Sentence], tasks: Sequence[str] | None) -> dict[str, list[Prediction]]:
-        """Predict tasks for rows, as `MultitaskModel.predict_all`.
-
-        Raises:
-            InputError: no such task, or a row is not what the task reads.
-            QueueFull: too many texts wait.
-        """
+        """Predict tasks for rows, as `MultitaskModel.predict_all`. Raises QueueFull if too many texts wait."""
         columns = columns_of(rows)
         names = list(dict.fromkeys(tasks_for(self.model, len(columns), tasks)))
         joint = {name for name in names if self.model.reads_jointly(name)}

@@ -33,15 +33,17 @@ def model(tiny_encoder) -> MultitaskModel:
 def attribute(model, texts, steps=500):
     """With so many steps because the kinks of ReLU and of bounded values slow the quadrature's convergence."""
     found = model.predict_all([texts[0] if len(texts) == 1 else tuple(texts)])
-    explained = {task: explained_number(prediction) for task, (prediction,) in found.items()}
-    return found, integrated_gradients(model, texts, explained, steps)
+    return found, {
+        task: integrated_gradients(model, texts, task, explained_number(prediction), steps)
+        for task, (prediction,) in found.items()
+    }
 
 
 @pytest.mark.parametrize("texts", [["  A   gem, truly.\nFunny "], ["one two", "three"], ["", " "]])
 def test_a_row_without_a_word_has_the_others(texts):
     words = words_of(texts)
     everything = [(column, text) for column, each in enumerate(texts) for text in each.split()]
-    assert [(word.column, texts[word.column][word.start : word.end]) for word in words] == everything
+    assert [(column, word.group()) for column, word in words] == everything
     for number, word in enumerate(words):
         left = without(texts, word)
         found = [left] if isinstance(left, str) else left
@@ -100,8 +102,8 @@ def test_effects_equal_a_midpoint_sum_over_the_padded_encoder(model):
     (gradient,) = torch.autograd.grad(probabilities[:, chosen].sum(), path)
     tokens = (gradient.mean(dim=0) * (row - baseline)).sum(dim=1)
     encoding = own.tokenizer.backend.encode(TEXT)
-    for word, effect in zip(words_of([TEXT]), found["mood"].words, strict=True):
-        inside = [word.start <= start and end <= word.end and end > 0 for start, end in encoding.offsets]
+    for (_, word), effect in zip(words_of([TEXT]), found["mood"].words, strict=True):
+        inside = [word.start() <= start and end <= word.end() and end > 0 for start, end in encoding.offsets]
         assert effect == pytest.approx(tokens[inside].sum().item(), abs=5e-4)
 
 
