@@ -16,8 +16,8 @@ from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.train_vocabulary import train_tokenizer
 from multitask.data.contamination import Hashes, TrainedOn, hash_sentences
+from multitask.data.examples import tokenise
 from multitask.data.shuffle_and_batch import batches_by_tokens, batches_of_similar_length, drawn_rows, epoch_rows
-from multitask.data.tokenize_and_truncate import tokenise
 from multitask.models.compute_in_batches import TOKENS_PER_BATCH
 from multitask.runs.artefact import Weights
 from multitask.runtime.device import Runtime

@@ -10,10 +10,10 @@ from pathlib import Path
 from minbert.errors import InputError
 from minbert.files import write_text
 from multitask.data.contamination import hash_sentences
-from multitask.data.read_unlabelled_files import CAPTIONS_FILE, NEWS_FILE
 from multitask.data.text_lines import text_lines
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
+from multitask.tasks.sources import CAPTIONS_FILE, NEWS_FILE
 from multitask.tasks.task import Split
 
 FILES = {"main-captions": CAPTIONS_FILE, "main-news": NEWS_FILE}

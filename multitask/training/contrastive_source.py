@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from minbert.errors import InputError
 from minbert.tokenizer import Tokenizer
 from multitask.data.contamination import hash_sentences
-from multitask.data.examples import Examples, Rows
+from multitask.data.examples import Examples, Rows, tokenise
 from multitask.data.shuffle_and_batch import epoch_rows
-from multitask.data.tokenize_and_truncate import tokenise
 from multitask.objectives import Objective, alignment, uniformity, unit
 from multitask.objectives.infonce import InfoNCE
 from multitask.objectives.labelled_pairs import LabelledPairs

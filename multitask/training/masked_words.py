@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.packing import collect
 from minbert.tokenizer import Tokenizer
-from multitask.data.examples import Rows
-from multitask.data.tokenize_and_truncate import Tokens
+from multitask.data.examples import Rows, Tokens
 from multitask.runtime import distributed
 from multitask.training.source import BatchLoss, Inputs, Source
 

@@ -17,11 +17,11 @@ from minbert.errors import InputError
 from minbert.files import read_arrays, read_toml
 from minbert.tokenizer import load_tokenizer
 from multitask.data.read_tables import open_table
-from multitask.data.read_unlabelled_files import PAIRS, SENTENCES, TRIPLETS, read_texts
 from multitask.data.tables import Source
 from multitask.evaluation.suite_sets import SETS, DataSet
 from multitask.models.model_folder import stored_max_length
 from multitask.tasks.declarations import load_tasks
+from multitask.tasks.sources import PAIRS, SENTENCES, TRIPLETS, read_texts
 from tests.conftest import ROOT
 from tests.multitask.data.test_tables import NAMES, contents
 from tests.multitask.evaluation.folder import write_sts, write_transfer

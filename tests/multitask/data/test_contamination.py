@@ -18,7 +18,6 @@ from minbert.download_checkpoint import BUNDLED, resolve
 from minbert.errors import InputError
 from minbert.files import sha256_of_file
 from multitask.data.contamination import RECORD, TrainedOn, hash_sentences, normalised
-from multitask.data.read_unlabelled_files import SENTENCES, TRIPLETS, read_texts
 from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
@@ -34,6 +33,7 @@ from multitask.stages.settings.mlm import MlmConfig
 from multitask.stages.settings.pretrain import PretrainConfig
 from multitask.tasks.declarations import task_named
 from multitask.tasks.read_examples import load_rows
+from multitask.tasks.sources import SENTENCES, TRIPLETS, read_texts
 from multitask.tasks.task import Split
 from multitask.training.config import OptimizerConfig
 from multitask.training.contrastive_source import ContrastiveSource

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from minbert.files import sha256_of_file
-from multitask.data.read_unlabelled_files import PAIRS, TRIPLETS, read_texts
 from multitask.runs.artefact import Artefact
 from multitask.runtime.options import RunOptions
 from multitask.stages import training_run
 from multitask.stages.finetune import finetune
 from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.tasks.sources import PAIRS, TRIPLETS, read_texts
 from multitask.training.config import OptimizerConfig
 from multitask.training.trainable import Trainable
 

@@ -12,7 +12,7 @@ from transformers.utils.logging import disable_progress_bar
 from minbert.masked_language_head import MaskedLanguageHead
 from minbert.model import BertModel
 from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.data.tokenize_and_truncate import Tokens
+from multitask.data.examples import Tokens
 from multitask.runtime.device import start
 from multitask.training.masked_words import MaskedSource
 from multitask.training.source import losses_of

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from minbert.errors import InputError
-from multitask.data.read_unlabelled_files import PAIRS, SENTENCES, TRIPLETS, read_texts
+from multitask.tasks.sources import PAIRS, SENTENCES, TRIPLETS, read_texts
 from tests.multitask.data.test_tables import write
 
 LINES = " First one. \n\nSecond, caf\u00e9\u2028same line\r\n   \nThird".encode()

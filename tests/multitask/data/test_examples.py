@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from minbert.tokenizer import Tokenizer, load_tokenizer
-from multitask.data.examples import Examples, LabelledData
-from multitask.data.tokenize_and_truncate import tokenise
+from multitask.data.examples import Examples, LabelledData, tokenise
 
 TEXTS = ["A band seemed to have a good time.", "", "time " * 200, "ünïcödé \u4e2d\u6587 🙂"]
 SECOND = ["It was loud.", "an answer", "", "short " * 100]
