@@ -19,7 +19,7 @@ from tests.studies.synthetic import SEEDS, write_store
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
 
-STUDIED = ("simulations", "objectives", "gradient", "components")
+STUDIED = ("simulations", "objectives", "gradient")
 
 
 @pytest.fixture(scope="module")

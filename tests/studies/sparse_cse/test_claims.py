@@ -1,22 +1,22 @@
 """What pruned models say of SparseCSE: verdicts follow from the scores, and figures show them."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from multitask.evaluation.resampled_scores import resampled_scores
 from studies.engine.experiments import GROUPS
 from studies.engine.table import Row
-from studies.report import run_results
 from studies.report.preset_results import PresetResults
 from studies.report.table_results import TableResults
 from studies.sparse_cse import figures
-from studies.sparse_cse.figures import OWN, SECTIONS
+from studies.sparse_cse.figures import OWN, scores_section
 from studies.sparse_cse.study import STUDY
 from studies.sparse_cse.tables import SCORES, WHOLE, pruned
-from tests.studies.synthetic import Quality, without_rows, write_store
+from tests.studies.results_in_memory import Trained, results_of
+from tests.studies.synthetic import TABLES, Quality, without_rows, write_store
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
 
@@ -74,18 +74,19 @@ def test_a_missing_row_leaves_claims_untested(share: float, claimed: PresetResul
 
 
 def test_what_is_left_is_compared_with_random_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With few resamples, no p could stay below 5% when corrected for 90 differences."""
-    monkeypatch.setattr(run_results, "resampled_scores", partial(resampled_scores, samples=5000))
     drawn = []
     monkeypatch.setattr(figures, "intervals", lambda panels, *_: drawn.append(panels))
+    key, draws = "sparsity-scores", np.random.default_rng(0)
 
-    def quality(key: str, row: Row, task: str) -> float:
-        return 0.9 if row.point.get("criterion") == "highest" else 0.6
+    def trained(row: Row, seed: int) -> Trained:
+        quality = 0.9 if row.point.get("criterion") == "highest" else 0.6
+        return Trained({task: quality + 0.002 * draws.normal() for task in TABLES[key].columns})
 
-    good, other = SCORES["highest"][0], SCORES["signed"][0]
-    found = results(tmp_path, quality, "sparsity-scores", seeds=5)
-    [section] = [section for build in SECTIONS if (section := build(found))]
+    table = results_of(tmp_path, key, trained, seeds=5)
+    section = scores_section(SimpleNamespace(finished_tables={key: table}))  # type: ignore[arg-type]
+    assert section is not None
     assert len(section.pictures) == len(drawn) == 2  # shares
+    good, other = SCORES["highest"][0], SCORES["signed"][0]
     for panels in drawn:
         assert list(panels) == list(GROUPS)
         for of in panels.values():
