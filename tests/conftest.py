@@ -43,15 +43,6 @@ COURSE_TASKS = load_tasks(COURSE)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def token_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An empty cache instead of the user's. Child processes inherit the setting."""
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MULTITASK_CACHE", str(folder))
-        yield folder
-
-
-@pytest.fixture(scope="session", autouse=True)
 def unsynced() -> Iterator[None]:
     """Do not wait for the disk: the tests write thousands of files, and fsync only matters in a power cut."""
     with pytest.MonkeyPatch.context() as patch:

@@ -105,7 +105,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.output.resolve()
     shutil.rmtree(folder, ignore_errors=True)
-    os.environ |= {"MULTITASK_CACHE": "cache", "TOKENIZERS_PARALLELISM": "false"}
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     problems = []
     with world.quick_reports():
         trials = Trials(folder)

@@ -84,7 +84,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.output.resolve()
     shutil.rmtree(folder, ignore_errors=True)
-    os.environ |= {"MULTITASK_CACHE": "cache", "TOKENIZERS_PARALLELISM": "false"}
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     with world.quick_reports():
         _, different = try_kills(folder, options.tables, options.kills, options.at_once, options.seed)
     sys.exit(bool(different))

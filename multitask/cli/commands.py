@@ -81,9 +81,6 @@ class Evaluate(EmbeddingComputing, _Pooling, _BestOn, _Model, Data):
     details: Path | None = None
     """Folder to write confusion matrix, scores of each class, calibration with a reliability plot, and the worst
     errors."""
-    cache: bool = True
-    """Keep embeddings in the user's cache folder, or in $MULTITASK_CACHE, for the next evaluation. Only for the other
-    suites."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Seed of the transfer tasks' folds."""
     output: Path | None = None

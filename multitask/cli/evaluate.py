@@ -11,7 +11,6 @@ from multitask.data.examples import LabelledData
 from multitask.data.tables import Source
 from multitask.data.text_lines import suffixes
 from multitask.evaluation.calibration_and_errors import class_table, write_details
-from multitask.evaluation.embedding_cache import default_cache
 from multitask.evaluation.embedding_suite_pages import suite_text, write_suite
 from multitask.evaluation.embedding_suites import KnownEncoder, evaluate_suites
 from multitask.evaluation.task_predictions import load_split, tokenised
@@ -47,7 +46,7 @@ def _evaluate_tasks(options: Evaluate) -> None:
     parts = {name: asdict(task) for name, task in found.overlap.items()}
     scores = {**of, "split": options.split, **runtime.describe(), "overlap": parts, "unknown": found.unknown}
     output = options.output or _scores_folder(options) / f"evaluation-{_rows_name(options, own)}.json"
-    print(metrics_table(found.scores))
+    print(metrics_table(found.scores.metrics, found.scores.overall))
     for table in map(class_table, found.tasks.values(), found.estimates.values(), found.examples.values()):
         print(end=f"\n{table}\n" if table else "")
     if any_seen(found.overlap):
@@ -100,8 +99,7 @@ def _evaluate_suite(options: Evaluate) -> None:
     known = KnownEncoder.load(
         name, options.revision, options.best_on, options.pooling, options.device, options.precision
     )
-    cache = default_cache() if options.cache else None
-    result = evaluate_suites([options.suite], known, options.data, cache, seed=options.seed)[options.suite]
+    result = evaluate_suites([options.suite], known, options.data, seed=options.seed)[options.suite]
     print(suite_text(result))
     output = options.output or _scores_folder(options) / f"evaluation-{options.suite}.json"
     with replaced_files_named(*map(output.with_suffix, (".json", ".md", ".tex"))):

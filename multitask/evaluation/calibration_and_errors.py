@@ -1,7 +1,6 @@
 """Where a classifier is wrong and whether its probabilities can be trusted: classes, calibration, the worst errors."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +22,18 @@ BINS = 10
 SAMPLES = 2000
 LEVEL = 0.05
 
-
-@dataclass(frozen=True)
-class Calibration:
-    """How well probabilities agree with shares of right predictions.
-
-    Args:
-        error: expected calibration error: mean distance of confidence and accuracy over the rows.
-        bins: a line for each bin of equal width, with `from` and `to`, its edges, `rows`, the number of rows,
-            `confidence`, their mean probability, and `accuracy`, their share of right predictions; NaN of no rows.
-    """
-
-    error: float
-    bins: pandas.DataFrame
+Answers = NDArray[np.bool_]
 
 
-def calibration(confidence: NDArray[np.float64], right: NDArray[np.bool_], bins: int = BINS) -> Calibration:
+def calibration(confidence: NDArray[np.float64], right: Answers, bins: int = BINS) -> tuple[float, pandas.DataFrame]:
     """Compare the probability of each prediction, [rows], with whether it is right, [rows].
 
     Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", arXiv 1706.04599, equation 3.
+
+    Returns:
+        The expected calibration error: mean distance of confidence and accuracy over the rows; and a line for each bin
+        of equal width, with `from` and `to`, its edges, `rows`, the number of rows, `confidence`, their mean
+        probability, and `accuracy`, their share of right predictions; NaN of no rows.
     """
     edges = np.linspace(0, 1, bins + 1)
     place = np.clip(np.digitize(confidence, edges[1:-1], right=True), 0, bins - 1)
@@ -50,7 +42,7 @@ def calibration(confidence: NDArray[np.float64], right: NDArray[np.bool_], bins:
     mean, share = (np.bincount(place, values, minlength=bins) / filled for values in (confidence, right.astype(float)))
     error = float(np.nansum(rows * np.abs(mean - share)) / len(confidence))
     columns = {"from": edges[:-1], "to": edges[1:], "rows": rows, "confidence": mean, "accuracy": share}
-    return Calibration(error, pandas.DataFrame(columns))
+    return error, pandas.DataFrame(columns)
 
 
 def confidence_of(task: Task, estimates: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -60,9 +52,7 @@ def confidence_of(task: Task, estimates: NDArray[np.float64]) -> NDArray[np.floa
     return np.where(task.decide(estimates) > 0, estimates, 1 - estimates)
 
 
-def class_scores(
-    predicted: NDArray[np.bool_], gold: NDArray[np.bool_], labels: Sequence[str], seed: int = 0
-) -> pandas.DataFrame:
+def class_scores(predicted: Answers, gold: Answers, labels: Sequence[str], seed: int = 0) -> pandas.DataFrame:
     """Scores of every class.
 
     Args:
@@ -99,34 +89,25 @@ def _f1(hits: NDArray[Any], called: NDArray[Any], there: NDArray[Any]) -> NDArra
 
 def worst_errors(task: Task, estimates: NDArray[np.float64], examples: Examples, most: int) -> list[dict[str, Any]]:
     """The rows with the worst errors first: wrong classes by confidence, numbers by their distance from the label."""
-    labels = np.asarray(examples.labels)
-    decided = task.decide(estimates)
-    if isinstance(task, Classification):
+    labels, decided = np.asarray(examples.labels), task.decide(estimates)
+    if isinstance(task, Classification | MultiLabel):
+        measure = "confidence"
         wrong = np.where(decided == labels, -np.inf, confidence_of(task, estimates))
-    elif isinstance(task, MultiLabel):
-        wrong = np.where(decided == labels, 0, confidence_of(task, estimates)).max(axis=1)
-        wrong[wrong == 0] = -np.inf
+        wrong = wrong.reshape(len(labels), -1).max(axis=1)
     else:
-        wrong = np.abs(decided - labels)
-    order = [row for row in np.argsort(-wrong, kind="stable")[:most] if wrong[row] > -np.inf]
-    shown = written(task, estimates[order])
+        measure, wrong = "error", np.abs(decided - labels)
+    order = [row for row in np.argsort(-wrong, kind="stable")[:most].tolist() if wrong[row] > -np.inf]
+    shown = zip(order, written(task, labels[order]), written(task, decided[order]), strict=True)
     return [
         {
             "row": int(row if examples.numbers is None else examples.numbers[row]),
-            **{column: texts[int(row)] for column, texts in zip(task.text, examples.sentences, strict=True)},
-            "label": written_label(task, labels[row]),
+            **{column: texts[row] for column, texts in zip(task.text, examples.sentences, strict=True)},
+            "label": label,
             "predicted": prediction,
-            "confidence" if isinstance(task, Classification | MultiLabel) else "error": float(wrong[row]),
+            measure: float(wrong[row]),
         }
-        for row, prediction in zip(order, shown, strict=True)
+        for row, label, prediction in shown
     ]
-
-
-def written_label(task: Task, label: Any) -> Any:
-    """A label of `Examples.labels` as files show it: the name of a class, names of labels in one text, or a number."""
-    if isinstance(task, MultiLabel):
-        return "|".join(name for name, there in zip(task.names, label, strict=True) if there)
-    return task.names[int(label)] if isinstance(task, Classification) else float(label)
 
 
 def write_details(
@@ -136,14 +117,11 @@ def write_details(
     examples: Mapping[str, Examples],
     errors: int = 50,
 ) -> list[Path]:
-    """Write for each task what its scores do not tell, as files in a folder.
+    """Write for each task what its scores do not tell, as files in a folder; returns the files.
 
     `TASK-errors.csv` has the worst errors. Of classifications also: `TASK-classes.csv` (precision, recall and F1 of
     each class, with an interval), `TASK-confusion.csv` (rows: gold, columns: predicted), `TASK-calibration.json` and
     `TASK-reliability.png`.
-
-    Returns:
-        The files written.
     """
     paths = []
     for name, values in estimates.items():
@@ -160,24 +138,24 @@ def _write_classes(
 ) -> list[Path]:
     names = task.names
     predicted, gold = _by_class(task, estimates, labels)
-    right = task.decide(estimates) == labels if isinstance(task, Classification) else (predicted == gold).ravel()
+    right = task.decide(estimates) == labels
     rows = class_scores(predicted, gold, names).to_dict("records")
     paths = [_write_table(folder / f"{task.name}-classes.csv", rows)]
     if isinstance(task, Classification):
         confusion = zip(names, task.metrics(estimates, labels)["confusion"], strict=True)
         table = [{"": name, **dict(zip(names, row, strict=True))} for name, row in confusion]  # no name is empty
         paths.append(_write_table(folder / f"{task.name}-confusion.csv", table))
-    found = calibration(confidence_of(task, estimates).ravel(), right)
-    bins = found.bins.astype(object).where(found.bins.notna(), None).to_dict("records")
+    error, found = calibration(confidence_of(task, estimates).ravel(), right.ravel())
+    bins = found.astype(object).where(found.notna(), None).to_dict("records")
     numbers, picture = folder / f"{task.name}-calibration.json", folder / f"{task.name}-reliability.png"
-    write_json(numbers, {"expected_calibration_error": found.error, "temperature": task.temperature, "bins": bins})
-    draw_reliability(found, f"{task.name}: reliability of {len(right):,} predictions", picture)
+    write_json(numbers, {"expected_calibration_error": error, "temperature": task.temperature, "bins": bins})
+    _draw_reliability(found, error, f"{task.name}: reliability of {right.size:,} predictions", picture)
     return [*paths, numbers, picture]
 
 
 def _by_class(
     task: Classification | MultiLabel, estimates: NDArray[np.float64], labels: NDArray[np.float32]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+) -> tuple[Answers, Answers]:
     """Whether each row is predicted to have each label, and whether it has it, both [rows, labels]."""
     decided = task.decide(estimates)
     if isinstance(task, MultiLabel):
@@ -204,19 +182,19 @@ def _write_table(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     return path
 
 
-def draw_reliability(found: Calibration, title: str, path: Path) -> None:
-    """Draw the reliability diagram: accuracy by confidence, and the number of predictions in each bin."""
+def _draw_reliability(bins: pandas.DataFrame, error: float, title: str, path: Path) -> None:
+    """Draw accuracy by confidence, and the number of predictions in each bin."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5, 5.5), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    bins, bars = found.bins, {"align": "edge", "edgecolor": "white"}
+    bars = {"align": "edge", "edgecolor": "white"}
     width = bins["to"] - bins["from"]
     above.bar(bins["from"], bins.accuracy.fillna(0), width, label="accuracy", **bars)
     above.plot([0, 1], [0, 1], "--", color="grey", label="perfect calibration")
     above.plot(bins.confidence, bins.accuracy, "o", color="black", markersize=4, label="mean confidence")
     above.set(ylim=(0, 1), ylabel="share of right predictions", title=title)
-    above.text(0.98, 0.04, f"expected calibration error {found.error:.3f}", ha="right", transform=above.transAxes)
+    above.text(0.98, 0.04, f"expected calibration error {error:.3f}", ha="right", transform=above.transAxes)
     above.legend(loc="upper left")
     below.bar(bins["from"], bins.rows, width, color="grey", **bars)
     below.set(xlim=(0, 1), xlabel="probability of the prediction", ylabel="predictions")

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from multitask.evaluation.embedding_cache import EmbeddingTable
 from multitask.evaluation.embedding_scores import unit_vectors
+from multitask.evaluation.embedding_table import EmbeddingTable
 from multitask.objectives.alignment_uniformity import alignment
 from multitask.tasks.kinds import POSITIVE
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from multitask.evaluation.embedding_cache import EmbeddingTable, Vectors
+from multitask.evaluation.embedding_table import EmbeddingTable, Vectors
 from multitask.evaluation.suite_data import RetrievalData
 from multitask.tasks.metrics import correlation_metrics
 

@@ -17,8 +17,8 @@ GEOMETRY = ("alignment", "uniformity", "mean_cosine", "top_eigenvalue_share", "e
 
 def suite_text(result: SuiteResult) -> str:
     """Text for the terminal: settings, scores, notes."""
-    computed = f"{result.sentences:,} different sentences, {result.computed:,} embedded now"
-    work = f"{computed} ({result.seconds['embedding']:.1f} s; scoring {result.seconds['scoring']:.1f} s)"
+    seconds = f"embedding {result.seconds['embedding']:.1f} s, scoring {result.seconds['scoring']:.1f} s"
+    work = f"{result.sentences:,} different sentences ({seconds})"
     parts = [_heading(result), work, aligned(_main_table(result)), *_notes(result)]
     return "\n".join([*parts, "", aligned(_overlap(result))] if any_seen(result.tasks) else parts)
 
@@ -71,7 +71,7 @@ def _main_table(result: SuiteResult) -> list[list[str]]:
         return rows
     rows = [["Model", *(entry.column for entry in suite.sets), "Avg."]]
     for row in PUBLISHED.get(result.suite, ()):
-        rows.append([row.label, *(f"{score:.2f}" for score in (*row.scores, row.average))])
+        rows.append([row["label"], *(f"{score:.2f}" for score in (*row["scores"], row["average"]))])
     tasks = [result.tasks.get(entry.name) for entry in suite.sets]
     partial = PARTIAL if result.missing else ""
     own = [NONE if task is None else _marked(_points(result.main(task.scores)), task) for task in tasks]
@@ -113,7 +113,7 @@ def _latex_table(result: SuiteResult) -> str:
     header, *rows = [[latex(cell) for cell in row] for row in _main_table(result)]
     comments = [
         rf"% Needs \usepackage{{booktabs}}. Written by `multitask evaluate --suite {result.suite}`.",
-        *(f"% {row.label}: {row.source}" for row in PUBLISHED.get(result.suite, ())),
+        *(f"% {row['label']}: {row['source']}" for row in PUBLISHED.get(result.suite, ())),
         *(f"% {latex(note)}" for note in _notes(result)),
     ]
     frame = pandas.DataFrame(rows, columns=header)

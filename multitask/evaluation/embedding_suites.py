@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from minbert.errors import InputError
 from multitask.data.contamination import TrainedOn
-from multitask.evaluation.embedding_cache import EmbeddingTable, embed
 from multitask.evaluation.embedding_geometry import geometry
 from multitask.evaluation.embedding_scores import cosines, query_scores, sts_scores
+from multitask.evaluation.embedding_table import EmbeddingTable
 from multitask.evaluation.suite_data import LabelledRows, RetrievalData
 from multitask.evaluation.suite_sets import SETS, DataSet, TaskSuite, missing_files
 from multitask.evaluation.training_overlap import Main, Scores, ScoresWithOverlap
@@ -98,15 +98,10 @@ class KnownEncoder:
         device: Device = "auto",
         precision: EmbeddingPrecision = "auto",
     ) -> "KnownEncoder":
-        """Load an encoder. Raises InputError if there is no such model.
+        """Load a run's model, a model folder, `all-minilm-l6-v2` or a hub id. Raises InputError if there is none.
 
-        Args:
-            name: a run's folder, a model folder, `all-minilm-l6-v2` or a hub id.
-            revision: of a hub id.
-            best_on: of a run's models, take the one that is best on this score; the leading model when left out.
-            pooling: replaces the model's own, unless it is `auto`.
-            device: where to compute.
-            precision: of matrix products.
+        `best_on` takes the run's model that is best on this score, otherwise the leading one is taken. `pooling`
+        replaces the model's own, unless it is `auto`.
         """
         place = str(locate_model(name, revision, best_on)) if is_run(name) else name
         encoder = load_encoder(place, revision, pooling, device, precision)
@@ -130,7 +125,6 @@ class SuiteResult:
     # not recorded
     unknown: tuple[str, ...]
     sentences: int  # number of different sentences in all tasks that were evaluated together
-    computed: int  # how many of these were embedded now; the others came from the cache
     seconds: Mapping[str, float]  # of embedding and of scoring
     answers: Mapping[str, Answers]  # of the tasks that have any
     geometry: Scores | None = None  # of the STS Benchmark's embeddings, if it was asked for and the suite has it
@@ -160,7 +154,6 @@ def evaluate_suites(
     names: Sequence[SuiteName],
     known: KnownEncoder,
     folder: Path,
-    cache: Path | None = None,
     limit: int | None = None,
     with_geometry: bool = False,
     seed: int = 0,
@@ -171,7 +164,6 @@ def evaluate_suites(
         names: of the suites.
         known: the encoder.
         folder: SentEval's data folder.
-        cache: folder of the cache of embeddings; None for no cache.
         limit: score about this many rows of each task, the same ones every time; None for all.
         with_geometry: also measure the geometry of the STS Benchmark's embeddings.
         seed: for the folds of transfer tasks.
@@ -189,7 +181,7 @@ def evaluate_suites(
         data[name] = found if limit is None else {task: rows.sampled(limit) for task, rows in found.items()}
     begin = time.perf_counter()
     sentences = (text for tasks in data.values() for rows in tasks.values() for text in rows.sentences)
-    table = embed(known.encoder, sentences, cache, show_progress=True)
+    table = EmbeddingTable.of(known.encoder, sentences, show_progress=True)
     embedding = time.perf_counter() - begin
     results = {}
     for name, tasks in data.items():
@@ -211,7 +203,6 @@ def evaluate_suites(
             missing=missing[name],
             unknown=known.trained_on.unknown,
             sentences=len(table.vectors),
-            computed=table.computed,
             seconds={"embedding": embedding, "scoring": time.perf_counter() - begin},
             answers=answers,
             geometry=None if stsb is None else geometry(stsb.columns, stsb.labels, table),

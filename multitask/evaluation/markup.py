@@ -10,13 +10,6 @@ if TYPE_CHECKING:
 SEEN = "†"  # marks a score on rows that the model was partly trained on
 MINUS = "−"  # as wide as a plus sign, unlike a hyphen
 
-
-class Latex(str):
-    """Text that is already LaTeX."""
-
-    __slots__ = ()
-
-
 LATEX = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -49,9 +42,9 @@ LATEX = {
 }
 
 
-def latex(value: object) -> Latex:
+def latex(value: object) -> str:
     """Text as LaTeX for any engine: special characters are escaped, others become similar ASCII or a question mark."""
-    return value if isinstance(value, Latex) else Latex("".join(map(_latex_sign, str(value))))
+    return "".join(map(_latex_sign, str(value)))
 
 
 def _latex_sign(sign: str) -> str:

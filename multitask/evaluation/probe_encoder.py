@@ -28,20 +28,17 @@ def probe_checkpoint(
 ) -> list[GradientComponents]:
     """Decompose an objective's gradient on random batches. Does not change the encoder or torch's random generators.
 
+    The objective compares embeddings directly, because projections are not saved. Raises InputError if there are too
+    few different texts for one batch.
+
     Args:
-        encoder: the model. The objective compares its embeddings directly, because projections are not saved.
+        encoder: the model.
         texts: one column of sentences, each paired with itself under another dropout mask (SimCSE), or two columns,
             anchors and positives, embedded without dropout. Repeated texts are left out: they are false negatives.
         objective: an objective without labels.
         batch_size: pairs in a batch, at least 2.
         batches: the largest number of batches; there are fewer if there are too few texts.
         seed: for the choice of rows and for dropout.
-
-    Returns:
-        The components of each batch.
-
-    Raises:
-        InputError: too few different texts for one batch, or an objective with labels.
     """
     rows = _without_repetitions(texts)
     if not 2 <= batch_size <= len(rows):
@@ -58,18 +55,13 @@ def probe_checkpoint(
 
 
 def similar_pairs(folder: Path) -> list[list[str]]:
-    """Anchors and positives for `probe_checkpoint`: pairs of the similarity dev set with a high gold similarity.
-
-    Raises:
-        InputError: a missing or malformed file.
-    """
+    """Anchors and positives for `probe_checkpoint`: pairs of the similarity dev set with a high gold similarity."""
     examples = load_rows(task_named(folder, "similarity"), "dev")
     kept = np.flatnonzero(np.asarray(examples.labels) >= POSITIVE)
     return [list(texts_of(column, kept)) for column in examples.sentences]
 
 
 def _without_repetitions(texts: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """The rows without those that repeat a text of an earlier kept row."""
     seen: set[str] = set()
     rows = []
     for row in zip(*texts, strict=True):

@@ -55,7 +55,8 @@ def resampled_scores(
 
 
 def _accuracy(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    return weights @ (predictions == labels).T.astype(np.float64)
+    right = predictions == labels
+    return weights @ (right if labels.ndim == 1 else right.all(axis=2)).T.astype(np.float64)
 
 
 def _class_f1(weights: Values, labels: NDArray[Any], predictions: NDArray[Any], classes: int) -> Values:
@@ -87,10 +88,6 @@ def _class_weights(
     ones = np.ones(size) if counted is None else counted.astype(np.float64)
     indicator = csr_array((ones, (np.arange(size), numbers.astype(np.int64))), shape=(size, classes))
     return np.asarray(weights @ indicator)
-
-
-def _exact_accuracy(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
-    return weights @ (predictions == labels).all(axis=2).T.astype(np.float64)
 
 
 def _label_f1(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
@@ -186,7 +183,7 @@ SCORES: dict[tuple[Metric, int], Score] = {
     ("spearman", 1): _rank_correlation,
     ("rmse", 1): _root_of_squared_error,
     ("ndcg", 1): lambda weights, labels, predictions: weights @ predictions.T,
-    ("accuracy", 2): _exact_accuracy,
+    ("accuracy", 2): _accuracy,
     ("macro_f1", 2): _label_f1,
     ("average_precision", 2): _average_precision,
 }

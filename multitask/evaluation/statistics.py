@@ -80,11 +80,8 @@ def sides(terms: Sequence[tuple[float, Values]]) -> list[Values]:
     """What varies over seeds in Σ weight · mean: the weighted sums of the rows of positive and of negative weight.
 
     Rows of one seed may share chance, such as one random ranking for several shares of pruning. Their sum in each seed
-    has the right variance, however they depend on each other. The two sides are treated as independent. That is
-    cautious if what they share moves both the same way.
-
-    Args:
-        terms: weights and scores, [seeds] each, in the order of the seeds; rows of one side have the same seeds.
+    has the right variance, however they depend on each other; rows of one side have the same seeds, in this order. The
+    two sides are treated as independent. That is cautious if what they share moves both the same way.
     """
     found: dict[bool, Values] = {}
     for weight, scores in terms:
@@ -136,15 +133,10 @@ class Uncertain:
 
 @dataclass(frozen=True)
 class SampledScores:
-    """One row's scores.
+    """One row's scores."""
 
-    Args:
-        observed: on the dev set, [seeds].
-        resampled: on resampled dev examples, [samples, seeds].
-    """
-
-    observed: Values
-    resampled: Values
+    observed: Values  # on the dev set, [seeds]
+    resampled: Values  # on resampled dev examples, [samples, seeds]
 
     @classmethod
     def mean_of(cls, tasks: Sequence["SampledScores"]) -> Self:

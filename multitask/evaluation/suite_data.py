@@ -37,7 +37,10 @@ SAME_MEANING = 4.0
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Sentences or pairs, with gold similarities or with classes."""
+    """Sentences or pairs, with gold similarities or with classes.
+
+    `sentences` are all that are embedded (they may repeat), `scored_columns` those of the rows that are scored.
+    """
 
     columns: tuple[list[str], ...]  # [rows] sentences, or first and second sentences of pairs
     labels: NDArray[Any]  # [rows] similarities, higher is more similar; or classes from 0
@@ -45,7 +48,6 @@ class LabelledRows:
 
     @property
     def sentences(self) -> list[str]:
-        """All sentences that are embedded; they may repeat."""
         return [*chain(*self.columns)]
 
     @property
@@ -55,7 +57,6 @@ class LabelledRows:
 
     @property
     def scored_columns(self) -> tuple[list[str], ...]:
-        """The sentences of the rows that are scored."""
         return self.only(self.scored).columns
 
     def only(self, rows: Mask) -> "LabelledRows":
@@ -105,12 +106,10 @@ class RetrievalData:
 
     @property
     def sentences(self) -> list[str]:
-        """All sentences that are embedded."""
         return self.documents
 
     @property
     def scored_columns(self) -> tuple[list[str]]:
-        """The queries' sentences."""
         return ([self.documents[place] for place in self.queries],)
 
     def sampled(self, limit: int) -> "RetrievalData":
@@ -160,41 +159,29 @@ def read_table(
     label: int,
     more: bool = False,
     header: str = "",
-    range: tuple[float, float] = (0, 5),  # noqa: A002
+    bounds: Sequence[float] = (),
     classes: Sequence[str] = (),
 ) -> LabelledRows:
-    """Files of a test set, or of a training set and of a test set, perhaps with a dev set between them.
-
-    Args:
-        paths: of the files, with fields that are separated by tabs.
-        fields: number of fields; none of them may be empty.
-        sentences: which fields are sentences.
-        label: which field is the similarity or class.
-        more: whether there may be more fields.
-        header: a column that the first line must name; without it, there is no header.
-        range: lowest and highest similarity.
-        classes: names of the classes; without them, labels are similarities.
-    """
+    """Tables of test rows, or of training, perhaps dev, and test rows. suites.toml describes the arguments."""
     splits = {1: ("test",), 2: ("train", "test"), 3: ("train", "dev", "test")}[len(paths)]
     rows = []
     for path, split in zip(paths, splits, strict=True):
         for place, row in _table_rows(path, fields, more, header):
-            found = _class(place, row[label], classes) if classes else _score(place, row[label], *range)
+            found = _class(place, row[label], classes) if classes else _score(place, row[label], *bounds)
             rows.append(([row[of] for of in sentences], found, split))
     return _of_rows(rows)
 
 
 def read_classes(paths: Sequence[Path]) -> LabelledRows:
     """One file with the sentences of each class, for cross-validation."""
-    return _of_rows([([text], place, "test") for place, path in enumerate(paths) for text in _texts(_lines(path))])
+    return _of_rows([([text], place, "test") for place, path in enumerate(paths) for text in _texts(path)])
 
 
 def read_trec(paths: Sequence[Path]) -> LabelledRows:
     """Train and test files with `CLASS:subclass question` on each line, in latin-1."""
     rows = []
     for path, split in zip(paths, ("train", "test"), strict=True):
-        lines = path.read_bytes().decode("latin-1").removesuffix("\n").split("\n")  # splitlines also splits at U+0085
-        for line, text in enumerate(_texts(lines), start=1):
+        for line, text in enumerate(_texts(path, "latin-1"), start=1):
             if not (found := re.fullmatch(r"(\w+):\w+ (\S.*)", text)):
                 raise InputError(
                     f"{path}:{line}: {quote(text)} is not a class and a question; expected a line such as "
@@ -226,13 +213,12 @@ def _table_rows(path: Path, fields: int, more: bool, header: str = "") -> list[t
     return [(place, _fields(place, text, fields, more)) for place, text in lines]
 
 
-def _lines(path: Path) -> list[str]:
-    return [line.removesuffix("\n") for line in text_lines(path)] or [""]
+def _lines(path: Path, encoding: str = "utf-8") -> list[str]:
+    return [line.removesuffix("\n") for line in text_lines(path, encoding)] or [""]
 
 
-def _texts(lines: Iterable[str]) -> list[str]:
-    """Lines with one space between words."""
-    return [" ".join(line.split()) or "." for line in lines]
+def _texts(path: Path, encoding: str = "utf-8") -> list[str]:
+    return [" ".join(line.split()) or "." for line in _lines(path, encoding)]
 
 
 def _fields(place: str, text: str, count: int, more: bool = False) -> list[str]:

@@ -35,23 +35,12 @@ class DataSet:
         return resolve_name(f"{__package__}.suite_data:{self.reader}")(paths, **self.table)
 
 
-@dataclass(frozen=True)
-class PublishedRow:
-    """A row of a paper's table, scores in points in the order of the sets; `source` names the paper and the table."""
-
-    label: str
-    source: str
-    scores: tuple[float, ...]
-    average: float
-
-
 _FOUND = tomllib.loads(Path(__file__).with_name("suites.toml").read_text(encoding="utf-8"))
 SETS: Mapping[TaskSuite, Sequence[DataSet]] = {
     suite: tuple(DataSet.of(**entry) for entry in _FOUND["sets"][suite]) for suite in get_args(TaskSuite)
 }
-PUBLISHED: Mapping[str, Sequence[PublishedRow]] = {
-    suite: tuple(PublishedRow(**row) for row in rows) for suite, rows in _FOUND["published"].items()
-}
+PUBLISHED: Mapping[str, Sequence[Mapping[str, Any]]] = _FOUND["published"]
+"""Rows of papers' tables: `label`, `source` (the paper and the table), `scores` and `average` in points."""
 
 
 def missing_files(sets: Sequence[DataSet], folder: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,9 @@ from minbert.errors import InputError
 from minbert.files import write_text
 from multitask.data.examples import Examples, LabelledData
 from multitask.models.multitask_model import MultitaskModel, outputs
-from multitask.models.predictions import interpret
 from multitask.runtime.device import Runtime
 from multitask.tasks.declarations import load_tasks
-from multitask.tasks.kinds import Labelled
+from multitask.tasks.kinds import Classification, Labelled, MultiLabel
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Split, Task
 
@@ -77,8 +77,7 @@ def estimate(
 ) -> dict[str, NDArray[np.float64]]:
     """A model's estimates for all rows, in file order. The model must be in eval mode.
 
-    Raises:
-        InputError: some outputs are not finite.
+    Raises InputError if some outputs are not finite.
     """
     return {name: model.tasks[name].estimate(raw_outputs(model, name, rows, runtime)) for name, rows in data.items()}
 
@@ -91,19 +90,9 @@ def raw_outputs(model: MultitaskModel, task: str, data: LabelledData, runtime: R
 def tune(
     model: MultitaskModel, dev: Mapping[str, LabelledData], calibrate: bool, runtime: Runtime
 ) -> dict[str, NDArray[np.float64]]:
-    """Store in a model what its tasks choose on their dev sets: thresholds and, if `calibrate`, temperatures.
+    """Store in a model, in eval mode, what its tasks choose on their labelled dev sets; returns its estimates.
 
-    Args:
-        model: in eval mode.
-        dev: the tasks' labelled dev sets.
-        calibrate: whether to fit temperatures; otherwise they stay as they are.
-        runtime: device and precision.
-
-    Returns:
-        The model's estimates for all rows, in file order.
-
-    Raises:
-        InputError: some outputs are not finite.
+    These are thresholds and, if `calibrate`, temperatures. Raises InputError if some outputs are not finite.
     """
     estimates = {}
     for name, rows in dev.items():
@@ -120,22 +109,14 @@ def write_predictions(
 ) -> list[Path]:
     """Write prediction files of the rows in file order: of the course's tasks with lines `id , value`, others as csv.
 
-    Args:
-        tasks: all tasks by name.
-        estimates: of each task.
-        examples: the rows that were predicted.
-        split: name of the split.
-        folder: for the files.
-
-    Returns:
-        The files written: `{sst,para,sts,cfimdb}-{dev,test}-output.csv` of the course's tasks; of other tasks the
-        task's name is the first part.
+    Returns the files: `{sst,para,sts,cfimdb}-{dev,test}-output.csv` of the course's tasks; of other tasks the task's
+    name is the first part.
     """
     paths = []
     for name, values in estimates.items():
         task, rows = tasks[name], examples[name]
         ids = rows.ids or map(str, range(len(rows)))
-        answers = zip(ids, written(task, values), strict=True)
+        answers = zip(ids, written(task, task.decide(values)), strict=True)
         if task.prediction_file is None:
             text = pandas.DataFrame(answers, columns=["id", task.prediction_column or name]).to_csv(index=False)
         else:
@@ -146,9 +127,8 @@ def write_predictions(
     return paths
 
 
-def written(task: Task, estimates: NDArray[np.float64]) -> list[Any]:
-    """Predictions as files show them: names of classes, names of labels in one text, or numbers."""
-    return [
-        found.label if found.label is not None else "|".join(found.labels) if found.value is None else found.value
-        for found in interpret(task, estimates)
-    ]
+def written(task: Task, labels: NDArray[Any]) -> list[Any]:
+    """Labels or decisions, as files show them: names of classes, names of labels in one text, or numbers."""
+    if isinstance(task, MultiLabel):
+        return ["|".join(compress(task.names, row)) for row in labels]
+    return [task.names[int(label)] for label in labels] if isinstance(task, Classification) else labels.tolist()

@@ -19,26 +19,29 @@ from multitask.evaluation.task_predictions import Estimates, estimate, tokenised
 from multitask.evaluation.training_overlap import Main, ScoresWithOverlap
 from multitask.models.multitask_model import MultitaskModel, tasks_for
 from multitask.runtime.device import Runtime
-from multitask.tasks.metrics import LOWER_IS_BETTER
+from multitask.tasks.metrics import LOWER_IS_BETTER, Metric
 from multitask.tasks.read_examples import examples_of
-from multitask.tasks.task import Task, selecting
+from multitask.tasks.task import Task
 
 NOTHING_KNOWN = TrainedOn()
 
 
 @dataclass(frozen=True)
 class MultitaskScores:
-    """All metrics of several tasks, and each task's own score."""
+    """All metrics of several tasks, and which of them is each task's own score."""
 
     metrics: dict[str, dict[str, Any]]
-    tasks: dict[str, float]
-    selecting: dict[str, float]  # those that models may be selected on
+    measures: dict[str, Metric]
 
-    @classmethod
-    def of(cls, tasks: Mapping[str, Task], metrics: dict[str, dict[str, Any]]) -> "MultitaskScores":
-        """The scores of tasks with these metrics."""
-        scores = {name: float(found[tasks[name].metric]) for name, found in metrics.items()}
-        return cls(metrics, scores, selecting(tasks, scores))
+    @property
+    def tasks(self) -> dict[str, float]:
+        """Each task's own score."""
+        return {name: float(found[self.measures[name]]) for name, found in self.metrics.items()}
+
+    @property
+    def selecting(self) -> dict[str, float]:
+        """The scores that models may be selected on."""
+        return {name: score for name, score in self.tasks.items() if self.measures[name] not in LOWER_IS_BETTER}
 
     @property
     def overall(self) -> float:
@@ -46,20 +49,18 @@ class MultitaskScores:
 
         It leaves out scores where lower is better.
         """
-        return mean_of(self.selecting.values())
+        return _mean(self.selecting.values())
 
 
-def mean_of(scores: Iterable[float]) -> float:
-    """Mean of scores; NaN of none."""
+def _mean(scores: Iterable[float]) -> float:
     found = list(scores)
     return float(np.mean(found)) if found else math.nan
 
 
 def score(tasks: Mapping[str, Task], estimates: Estimates, examples: Mapping[str, Examples]) -> MultitaskScores:
     """Scores of the tasks' estimates on labelled examples."""
-    return MultitaskScores.of(
-        tasks, {name: tasks[name].metrics(values, examples[name].gold) for name, values in estimates.items()}
-    )
+    metrics = {name: tasks[name].metrics(values, examples[name].gold) for name, values in estimates.items()}
+    return MultitaskScores(metrics, {name: tasks[name].metric for name in metrics})
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ class TaskEvaluation:
             )
 
         parts = {name: overlap(name, values) for name, values in estimates.items()}
-        scores = MultitaskScores.of(tasks, {name: dict(part.scores) for name, part in parts.items()})
+        metrics = {name: dict(part.scores) for name, part in parts.items()}
+        scores = MultitaskScores(metrics, {name: tasks[name].metric for name in metrics})
         return cls(tasks, examples, estimates, scores, parts, trained_on.unknown)
 
     def write(self, folder: Path, more: Mapping[str, Any]) -> None:
@@ -136,14 +138,7 @@ def write_evaluation(
 ) -> None:
     """Write evaluation.json, and each task's labels and predictions, [rows, ...] each, as predictions.npz.
 
-    The arrays are called `{task}_labels` and `{task}_predictions`.
-
-    Args:
-        folder: for the files.
-        tasks: scores of each task.
-        mains: the main score of each task.
-        answers: labels and predictions of each task.
-        more: further entries of evaluation.json.
+    The arrays are called `{task}_labels` and `{task}_predictions`; `more` are further entries of evaluation.json.
     """
     arrays: dict[str, Any] = {}
     for name, (labels, predictions) in answers.items():
@@ -153,7 +148,7 @@ def write_evaluation(
     scores = {name: float(select(tasks[name].scores)) for name, (_, select) in mains.items()}
     measures = {name: metric for name, (metric, _) in mains.items()}
     evaluation = {
-        "overall": mean_of(scores[name] for name, measure in measures.items() if measure not in LOWER_IS_BETTER),
+        "overall": _mean(scores[name] for name, measure in measures.items() if measure not in LOWER_IS_BETTER),
         "scores": scores,
         "measures": measures,
         "metrics": {name: task.scores for name, task in tasks.items()},

@@ -3,13 +3,10 @@
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from multitask.data.problems import aligned
 from multitask.evaluation.training_overlap import ScoresWithOverlap, overlap_rows
-
-if TYPE_CHECKING:  # it imports torch, which the tables of a run's history do not need
-    from multitask.evaluation.task_scores import MultitaskScores
 
 
 def capitalized(name: str) -> str:
@@ -33,12 +30,12 @@ def scores_table(history: Sequence[Mapping[str, Any]]) -> str:
     return aligned(rows)
 
 
-def metrics_table(scores: "MultitaskScores") -> str:
+def metrics_table(metrics: Mapping[str, Mapping[str, Any]], overall: float) -> str:
     """All scalar metrics of every task, and the overall score."""
     rows = [["task", "metric", "value"]]
-    for task, metrics in scores.metrics.items():
-        rows += [[task, name, number(value)] for name, value in metrics.items() if isinstance(value, float)]
-    rows.append(["overall", "mean", number(scores.overall)])
+    for task, found in metrics.items():
+        rows += [[task, name, number(value)] for name, value in found.items() if isinstance(value, float)]
+    rows.append(["overall", "mean", number(overall)])
     return aligned(rows, left=2)
 
 
@@ -61,41 +58,23 @@ def probe_table(batches: Sequence[Mapping[str, float]]) -> str:
 
 
 def ensemble_table(evaluation: Mapping[str, Any]) -> str:
-    """Dev scores of an ensemble and of its members, then each member's weight on each task.
-
-    Args:
-        evaluation: contents of the ensemble's evaluation.json.
-    """
+    """Dev scores in an ensemble's evaluation.json, of it and its members, then each member's weight on each task."""
     members, method, tasks = evaluation["members"], evaluation["method"], list(evaluation["scores"])
-
-    def line(label: str, scored: Mapping[str, Any]) -> list[str]:
-        scores = scored["scores"]
-        overall = number(scored["overall"]) if len(scores) == len(tasks) else "-"
-        return [label, overall, *(number(scores[name]) if name in scores else "-" for name in tasks)]
-
-    def weights(label: str) -> list[str]:
-        given = [evaluation["weights"][name].get(label, 0) for name in tasks]
-        return [label, "", *(f"{weight:.2f}" if weight else "-" for weight in given)]
-
-    text = aligned(
-        [
-            ["dev score", "overall", *tasks],
-            *(line(label, member) for label, member in members.items()),
-            line(method, evaluation),
-            [f"weight in {method}", "", *tasks],
-            *map(weights, members),
-        ]
-    )
+    rows = [["dev score", "overall", *tasks]]
+    for label, found in (*members.items(), (method, evaluation)):
+        scores = found["scores"]
+        overall = number(found["overall"]) if len(scores) == len(tasks) else "-"
+        rows.append([label, overall, *(number(scores[name]) if name in scores else "-" for name in tasks)])
+    rows.append([f"weight in {method}", "", *tasks])
+    for label in members:
+        weights = [evaluation["weights"][name].get(label, 0) for name in tasks]
+        rows.append([label, "", *(f"{weight:.2f}" if weight else "-" for weight in weights)])
     warning = "members were chosen by these dev scores, so the ensemble's dev scores are optimistic"
-    return f"{text}\n{warning}" if evaluation["selected_on_dev"] else text
+    return aligned(rows) + (f"\n{warning}" if evaluation["selected_on_dev"] else "")
 
 
 def pruning_table(pruning: Mapping[str, Any]) -> str:
-    """Remaining heads and neurons of each layer, and the encoder's size before and after pruning.
-
-    Args:
-        pruning: contents of pruning.json.
-    """
+    """Remaining heads and neurons of each layer in pruning.json, and the encoder's size before and after pruning."""
     rows = [["layer", "heads", "neurons"]]
     for number, layer in enumerate(pruning["layers"]):
         rows.append([str(number), *("{1} of {0}".format(*layer[kind]) for kind in ("heads", "neurons"))])

@@ -19,40 +19,21 @@ Main = tuple[Metric, Callable[[Scores], float]]
 
 @dataclass(frozen=True)
 class ScoresWithOverlap:
-    """Scores of a task, and how much of it the model was trained on.
+    """Scores of a task, and how much of it the model was trained on. Scores on less than two rows are None."""
 
-    Args:
-        rows: number of scored sentences or pairs.
-        scores: on all of them.
-        sentences: number of different sentences.
-        sentences_seen: how many of these the model was trained on.
-        rows_seen: how many rows the model was trained on; pairs count if it was trained on them as a pair.
-        clean: scores on the other rows; None if less than two are left.
-        untouched: for pairs, scores on the rows whose two sentences are both new to it; None if less than two are left.
-    """
-
-    rows: int
-    scores: Scores
-    sentences: int
-    sentences_seen: int
-    rows_seen: int
-    clean: Scores | None
-    untouched: Scores | None
+    rows: int  # number of scored sentences or pairs
+    scores: Scores  # on all of them
+    sentences: int  # number of different sentences
+    sentences_seen: int  # how many of these the model was trained on
+    rows_seen: int  # how many rows it was trained on; pairs count if it was trained on them as a pair
+    clean: Scores | None  # on the other rows
+    untouched: Scores | None  # on the pairs whose two sentences are both new to it
 
     @classmethod
     def of(
-        cls,
-        scores_of: Callable[[NDArray[np.bool_]], Scores],
-        columns: Sequence[Sequence[str]],
-        trained_on: TrainedOn,
+        cls, scores_of: Callable[[NDArray[np.bool_]], Scores], columns: Sequence[Sequence[str]], trained_on: TrainedOn
     ) -> "ScoresWithOverlap":
-        """A task's scores on all scored rows, and on those that the model was not trained on.
-
-        Args:
-            scores_of: returns the scores on the rows of a mask.
-            columns: sentences of the scored rows, a list for each column.
-            trained_on: the model's training data.
-        """
+        """Score all rows, and those new to the model. `scores_of` maps a mask of rows to their scores."""
         seen = [trained_on.sentences_seen(column) for column in columns]
         pairs = trained_on.pairs_seen(*columns) if len(columns) == 2 else None
         trained = seen[0] if pairs is None else pairs
@@ -86,13 +67,7 @@ def overlap_rows(
     measures: Callable[[Scores], Mapping[str, float | None]],
     shown: Callable[[float | None], str],
 ) -> list[list[str]]:
-    """A table of how much of each task the model was trained on, and of its scores with and without these rows.
-
-    Args:
-        tasks: by name.
-        measures: of scores, by name.
-        shown: a score as text.
-    """
+    """A table of how much of each task the model was trained on, and of its scores with and without these rows."""
     header = ["task", "sentences trained on", "rows trained on", "measure", "all rows", "other rows"]
     rows = [[*header, "no sentence trained on"]]
     for name, task in tasks.items():

@@ -24,12 +24,12 @@ from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
 from minbert.errors import InputError
-from multitask.evaluation.embedding_cache import EmbeddingTable, Vectors
+from multitask.evaluation.embedding_table import EmbeddingTable, Vectors
 from multitask.evaluation.suite_data import LabelledRows, Mask
 
 FOLDS = 10
-GRID = (1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)
-TRAINING_SET_GRID = (1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+GRID: Sequence[float] = (1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)
+TRAINING_SET_GRID: Sequence[float] = (1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """For tasks that choose by cross-validation on their training set."""
 # The search ends at this gradient of the mean loss, in units of the features' length. With a looser tolerance, or in
 # fp32, the end would depend on the processor's order of summation, and so would the classes of single rows.
@@ -50,15 +50,9 @@ def transfer_scores(predictions: Labels, labels: Labels, classes: int) -> dict[s
 
 
 def predict_classes(data: LabelledRows, table: EmbeddingTable, seed: int) -> Labels:
-    """Predicted classes of the scored rows, in file order.
+    """Predicted classes of the scored rows, in file order; the data's splits decide how regularisation is chosen.
 
-    Args:
-        data: of the task; its parts decide how the regularisation is chosen.
-        table: embeddings of its sentences.
-        seed: for the folds.
-
-    Raises:
-        InputError: a class has less training rows than there are folds.
+    Raises InputError if a class has less training rows than there are folds.
     """
     features = pair_features(*(table[column] for column in data.columns)).astype(np.float64)
     # These products are so small that sharing each between BLAS threads would take many times longer.
@@ -67,17 +61,14 @@ def predict_classes(data: LabelledRows, table: EmbeddingTable, seed: int) -> Lab
 
 
 def _predicted(features: Features, data: LabelledRows, seed: int) -> Labels:
-    train, dev = data.parts == "train", data.parts == "dev"
+    train, dev, grid = data.parts == "train", data.parts == "dev", GRID
     if not train.any():
-        return _cross_validated(features, data.labels, _folds(data.labels, seed))
+        return _cross_validated(features, data.labels, _folds(data.labels, data.scored, seed))
     if dev.any():
-        accuracies = _accuracies(features, data.labels, train, [dev], GRID)
-        return _chosen(features, data.labels, train, data.scored, accuracies, GRID)
-    folds = np.full(len(train), -1)
-    folds[train] = _folds(data.labels[train], seed)
-    grid = TRAINING_SET_GRID
-    parts = [folds == fold for fold in range(FOLDS)]
-    accuracies = np.concatenate([_accuracies(features, data.labels, train & ~part, [part], grid) for part in parts])
+        accuracies = _accuracies(features, data.labels, train, [dev], grid)
+    else:
+        grid, parts = TRAINING_SET_GRID, _folds(data.labels, train, seed)
+        accuracies = np.concatenate([_accuracies(features, data.labels, train & ~part, [part], grid) for part in parts])
     return _chosen(features, data.labels, train, data.scored, accuracies, grid)
 
 
@@ -86,19 +77,16 @@ def pair_features(first: Vectors, second: Vectors | None = None) -> Vectors:
     return first if second is None else np.hstack([np.abs(first - second), first * second])
 
 
-def _folds(labels: Labels, seed: int) -> Labels:
-    """The fold of each row, [rows]. All folds have about the same shares of classes."""
-    if (smallest := np.bincount(labels).min()) < FOLDS:
+def _folds(labels: Labels, among: Mask, seed: int) -> list[Mask]:
+    """The rows of each fold, [rows] each, among some rows. All folds have about the same shares of classes."""
+    chosen, rows = labels[among], np.flatnonzero(among)
+    if (smallest := np.bincount(chosen).min()) < FOLDS:
         raise InputError(f"a class has {smallest} rows; expected at least {FOLDS}, one for each fold")
-    folds = np.empty(len(labels), np.int64)
-    splitter = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
-    for fold, (_, rows) in enumerate(splitter.split(labels, labels)):
-        folds[rows] = fold
-    return folds
+    splits = StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(chosen, chosen)
+    return [np.isin(np.arange(len(labels)), rows[part]) for _, part in splits]
 
 
-def _cross_validated(features: Features, labels: Labels, folds: Labels) -> Labels:
-    parts = [folds == fold for fold in range(FOLDS)]
+def _cross_validated(features: Features, labels: Labels, parts: Sequence[Mask]) -> Labels:
     accuracies: list[list[NDArray[np.float64]]] = [[] for _ in parts]
     for one, other in combinations(range(FOLDS), 2):
         train = ~(parts[one] | parts[other])

@@ -9,9 +9,9 @@ from minbert.errors import InputError
 from minbert.files import read_json
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples
-from multitask.evaluation.embedding_cache import embed
 from multitask.evaluation.embedding_geometry import geometry
 from multitask.evaluation.embedding_suites import SUITES, KnownEncoder, evaluate_suites
+from multitask.evaluation.embedding_table import EmbeddingTable
 from multitask.evaluation.suite_sets import SETS, missing_files
 from multitask.evaluation.task_predictions import load_split
 from multitask.evaluation.task_scores import evaluate, write_evaluation
@@ -83,7 +83,7 @@ def _geometry(model: Path, pairs: Examples, options: RunOptions) -> dict[str, An
     """The geometry of a model's embeddings of some pairs, as JSON types."""
     encoder = SentenceEncoder.load(model, device=options.device, precision=options.precision)
     first, second = (list(column) for column in pairs.sentences)
-    return geometry((first, second), pairs.gold, embed(encoder, [*first, *second], cache=None))
+    return geometry((first, second), pairs.gold, EmbeddingTable.of(encoder, [*first, *second]))
 
 
 def score_suites(models: Sequence[Weights], folder: Path, config: SuitesConfig, run: OpenRun) -> None:

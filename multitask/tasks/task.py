@@ -2,7 +2,6 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -180,8 +179,3 @@ class Task(Dialect, ABC):
     def score(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> float:
         """The task's own score of estimates."""
         return float(self.metrics(estimates, labels)[self.metric])
-
-
-def selecting(tasks: Mapping[str, Task], scores: Mapping[str, float]) -> dict[str, float]:
-    """The scores that models may be selected on."""
-    return {name: score for name, score in scores.items() if tasks[name].selects}

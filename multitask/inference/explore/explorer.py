@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pandas import DataFrame, concat
 
 from multitask.data.examples import Examples
-from multitask.evaluation.calibration_and_errors import confidence_of, written_label
+from multitask.evaluation.calibration_and_errors import confidence_of
 from multitask.evaluation.task_predictions import estimate, located, tokenised, written
 from multitask.inference.explore.map_of_sentences import Map, Method, draw_map
 from multitask.inference.serve.batching import QueueFull
@@ -69,7 +69,7 @@ def _dev_set(name: str, declared: Task, models: Mapping[str, MultitaskModel], mo
     if task.pair:
         sentences = dict.fromkeys((text for column in part.sentences for text in column), "")
     else:
-        labels = [_shown(task, written_label(task, label)) for label in np.asarray(part.labels)]
+        labels = [_shown(task, label) for label in written(task, np.asarray(part.labels))]
         sentences = dict(zip(part.sentences[0], labels, strict=True))
     return DevSet(task.text, sentences, rows, len(everything))
 
@@ -93,8 +93,8 @@ def dev_rows(task: Task, estimates: NDArray[np.float64], examples: Examples) -> 
         {
             "row": range(len(labels)),
             "texts": list(zip(*examples.sentences, strict=True)),
-            "gold": [_shown(task, written_label(task, label)) for label in labels],
-            "predicted": [_shown(task, found) for found in written(task, estimates)],
+            "gold": [_shown(task, label) for label in written(task, labels)],
+            "predicted": [_shown(task, found) for found in written(task, decided)],
             "confidence": confidence,
             "error": errors.astype(np.float64),
         }

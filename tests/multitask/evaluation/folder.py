@@ -51,14 +51,10 @@ def write_transfer(folder: Path, rows: int = 40) -> None:
     def said(words: Sequence[str]) -> str:
         return sentence(generator, str(generator.choice(words))) if generator.random() < 0.9 else sentence(generator)
 
-    for name, (negative, positive) in {
-        "MR": ("rt-polarity.neg", "rt-polarity.pos"),
-        "CR": ("custrev.neg", "custrev.pos"),
-        "SUBJ": ("subj.objective", "subj.subjective"),
-        "MPQA": ("mpqa.neg", "mpqa.pos"),
-    }.items():
-        write(folder / name / negative, [said(BAD) for _ in range(rows)])
-        write(folder / name / positive, ["", *(said(GOOD) for _ in range(rows - 1))])
+    for entry in SETS["transfer"][:4]:
+        negative, positive = entry.files
+        write(folder / negative, [said(BAD) for _ in range(rows)])
+        write(folder / positive, ["", *(said(GOOD) for _ in range(rows - 1))])
     for split in ("train", "dev", "test"):
         lines = [f"{said((BAD, GOOD)[label])} \t{label}" for label in (0, 1) for _ in range(rows)]
         write(folder / f"SST/binary/sentiment-{split}", lines)
@@ -80,7 +76,6 @@ class BagOfWords:
     def __init__(self, dim: int = 24, name: str = "bag") -> None:
         self.name = name
         self.dim = dim
-        self.identity = sha256(f"{name} {dim}".encode()).hexdigest()
         self.asked: list[str] = []
 
     def encode(
@@ -90,5 +85,5 @@ class BagOfWords:
         return np.stack([sum(map(self.word, text.split())) for text in sentences]).astype(np.float32)
 
     def word(self, text: str) -> NDArray[np.float64]:
-        seed = int.from_bytes(sha256(f"{self.identity} {text}".encode()).digest()[:8], "big")
+        seed = int.from_bytes(sha256(f"{self.name} {text}".encode()).digest()[:8], "big")
         return np.random.default_rng(seed).standard_normal(self.dim)

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from multitask.evaluation import embedding_geometry as module
-from multitask.evaluation.embedding_cache import embed
 from multitask.evaluation.embedding_geometry import (
     effective_rank,
     geometry,
@@ -15,6 +14,7 @@ from multitask.evaluation.embedding_geometry import (
     uniformity_in_chunks,
 )
 from multitask.evaluation.embedding_scores import unit_vectors
+from multitask.evaluation.embedding_table import EmbeddingTable
 from multitask.objectives.alignment_uniformity import uniformity as training_uniformity
 from tests.multitask.evaluation.folder import BagOfWords
 
@@ -49,7 +49,7 @@ def test_a_tasks_geometry_is_that_of_its_different_sentences():
     first = ["the cat runs", "a dog eats", "the cat runs", "big bird"]
     second = ["a cat runs", "a dog sings", "old man", "the cat runs"]
     gold = np.array([5, 4, 3.9, 0])
-    table = embed(BagOfWords(), [*first, *second], None)
+    table = EmbeddingTable.of(BagOfWords(), [*first, *second])
     found = geometry((first, second), gold, table)
     vectors = unit_vectors(table[list(dict.fromkeys([*first, *second]))])  # 6 different sentences of 8
     assert len(vectors) == 6

@@ -1,4 +1,4 @@
-"""STS scores equal scipy's, for each sub-set and for all together."""
+"""Scores of similarity equal scipy's, those of retrieval scikit-learn's and a brute-force ranking."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cosine
 from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import ndcg_score
 
-from multitask.evaluation.embedding_scores import cosines, sts_scores
+from multitask.evaluation.embedding_scores import cosines, query_scores, sts_scores
+from multitask.evaluation.embedding_suites import SUITES
+from multitask.evaluation.embedding_table import EmbeddingTable
+from multitask.evaluation.resampled_scores import resampled_scores
+from multitask.evaluation.suite_data import RetrievalData
 
 
 def test_cosines_are_scipys():
@@ -37,3 +42,66 @@ def test_all_mean_and_weighted_mean(seed, sizes):
         assert scores["mean"][name] == pytest.approx(sum(parts) / len(parts), abs=1e-12)
         weighted = np.average(parts, weights=[len(labels) for _, labels in each])
         assert scores["weighted_mean"][name] == pytest.approx(weighted, abs=1e-12)
+
+
+def table_of(data: RetrievalData, seed: int = 0) -> EmbeddingTable:
+    vectors = np.random.default_rng(seed).standard_normal((len(data.documents), 4)).astype(np.float32)
+    return EmbeddingTable({text: row for row, text in enumerate(data.documents)}, vectors)
+
+
+pairs = st.lists(
+    st.tuples(st.integers(0, 14).map(str), st.integers(0, 14).map(str), st.booleans()), min_size=1, max_size=60
+).filter(lambda rows: any(same and one != other for one, other, same in rows))
+
+
+@given(pairs, st.integers(0, 99))
+def test_scores_are_those_of_a_full_ranking(rows: list[tuple[str, str, bool]], seed: int) -> None:
+    data = RetrievalData.of_pairs(rows, "pairs")
+    table = table_of(data, seed)
+    ndcg, reciprocal = query_scores(data, table)
+    vectors = table.vectors.astype(np.float64)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    for place, (query, relevant) in enumerate(zip(data.queries, data.relevant, strict=True)):
+        texts = {other for one, other, same in rows if same and one == data.documents[query]}
+        texts |= {one for one, other, same in rows if same and other == data.documents[query]}
+        assert {data.documents[document] for document in relevant} == texts - {data.documents[query]}
+        others = [document for document in range(len(unit)) if document != query]
+        ranked = sorted(others, key=lambda document: -float(unit[document] @ unit[query]))
+        first = next(rank for rank, document in enumerate(ranked, 1) if document in relevant)
+        assert reciprocal[place] == pytest.approx(1 / first)
+        if len(others) > 1:
+            truth = [[float(document in relevant) for document in others]]
+            expected = ndcg_score(truth, [[float(unit[document] @ unit[query]) for document in others]], k=10)
+            assert ndcg[place] == pytest.approx(expected)
+
+
+def test_an_irrelevant_sentence_of_equal_cosine_counts_as_ranked_before() -> None:
+    data = RetrievalData.of_pairs([("q", "good", True), ("q", "bad", False)], "pairs")
+    table = EmbeddingTable({"q": 0, "good": 1, "bad": 2}, np.ones((3, 2), np.float32))
+    ndcg, reciprocal = query_scores(data, table)
+    assert reciprocal[0] == 1 / 2
+    assert ndcg[0] == pytest.approx(1 / np.log2(3))
+
+
+def test_vectors_of_one_direction_have_equal_cosines() -> None:
+    """Computed in fp64 their cosines differ in the last digits, which must not decide who ranks first."""
+    vectors = np.random.default_rng(0).standard_normal((400, 384))
+    vectors[1:61] = np.linspace(0.1, 9, 60)[:, None] * vectors[60]
+    vectors[0] += vectors[60]
+    documents = [str(row) for row in range(400)]
+    table = EmbeddingTable({text: row for row, text in enumerate(documents)}, vectors)
+    for relevant in range(1, 61):
+        data = RetrievalData(documents, np.array([0]), ((relevant,),))
+        assert query_scores(data, table)[1][0] == 1 / 60
+
+
+def test_the_suite_scores_queries_and_resamples_them() -> None:
+    data = RetrievalData.of_pairs([(str(i), str(i + 1), i % 3 == 0) for i in range(60)], "pairs")
+    scores_of, answers = SUITES["retrieval"].measure(data, table_of(data), 0)
+    rows = np.arange(len(data.queries)) % 2 == 0
+    assert answers is not None
+    labels, predictions = answers
+    ranks = query_scores(data, table_of(data))[1][rows]
+    assert scores_of(rows) == {"ndcg": predictions[rows].mean(), "mrr": ranks.mean()}
+    drawn = resampled_scores(labels, predictions[None], "ndcg", np.random.default_rng(0), samples=2000)
+    assert drawn.std() == pytest.approx(predictions.std() / np.sqrt(len(predictions)), rel=0.1)

@@ -16,7 +16,6 @@ def test_latex_text_is_plain_ascii_with_every_special_escaped(text: str) -> None
     assert escaped.isprintable()
     left = re.sub(r"\\(text\w+|ldots)\{\}|\\[&%$#_{}]|\$-\$|\$\\\w+\$|\$\^\{\\\w+\}\$|\{[\[\]*]\}", "", escaped)
     assert not set(left) & set('\\{}&%$#_^~<>|[]*"')
-    assert markup.latex(escaped) == escaped  # LaTeX already
 
 
 @pytest.mark.parametrize(

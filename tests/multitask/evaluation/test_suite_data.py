@@ -1,13 +1,14 @@
 """Readers of SentEval's folder: quirks of its files, and errors that name file and line; samples."""
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from minbert.errors import InputError
-from multitask.evaluation.suite_data import LabelledRows
+from multitask.evaluation.suite_data import LabelledRows, RetrievalData
 from multitask.evaluation.suite_sets import SETS
 from tests.multitask.evaluation.folder import write, write_sts, write_transfer
 
@@ -106,12 +107,12 @@ def test_a_malformed_line_is_named(name, file, line, text, told, tmp_path):
 @pytest.mark.parametrize("lacking", ["input", "gs"])
 def test_a_line_without_counterpart_is_named(lacking, tmp_path):
     write_sts(tmp_path)
-    path = tmp_path / f"{STS16}.{lacking}.postediting.txt"
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
-    longer = tmp_path / f"{STS16}.{'gs' if lacking == 'input' else 'input'}.postediting.txt"
-    with pytest.raises(InputError) as error:
+    shorter, longer = (
+        tmp_path / f"{STS16}.{kind}.postediting.txt" for kind in (lacking, "gs" if lacking == "input" else "input")
+    )
+    shorter.write_text("".join(shorter.read_text().splitlines(keepends=True)[:-3]))
+    with pytest.raises(InputError, match=re.escape(f"{longer}:22: a line without its counterpart")):
         read("STS16", tmp_path)
-    assert str(error.value).startswith(f"{longer}:22: a line without its counterpart")
 
 
 def test_a_set_without_any_score_is_an_error(tmp_path):
@@ -163,3 +164,41 @@ def test_a_sample_of_classes_keeps_their_shares_and_ten_rows_of_each(limit):
     texts = sample.columns[0]
     assert texts == sorted(texts, key=lambda text: int(text.split()[1]))
     assert all(labels[int(t.split()[1])] == label for t, label in zip(texts, sample.labels, strict=True))
+
+
+def test_a_sample_keeps_queries_and_what_is_relevant_to_them() -> None:
+    data = RetrievalData.of_pairs([(str(i), str(i + 1), i % 2 == 0) for i in range(400)], "pairs")
+    sample = data.sampled(20)
+    assert len(sample.queries) == 20
+    assert 20 < len(sample.documents) <= 20 + 20 + 200
+    whole = {
+        data.documents[q]: {data.documents[d] for d in r} for q, r in zip(data.queries, data.relevant, strict=True)
+    }
+    for query, relevant in zip(sample.queries, sample.relevant, strict=True):
+        assert {sample.documents[document] for document in relevant} == whole[sample.documents[query]]
+    assert data.sampled(20).documents == sample.documents
+    with pytest.raises(InputError):
+        RetrievalData.of_pairs([("one", "two", False), ("one", "one", True)], "pairs")
+
+
+def test_sets_read_duplicate_questions_and_related_sentences(tmp_path: Path) -> None:
+    write_sts(tmp_path)
+    rows = [
+        ("how to sing", "how does one sing", 1.0),
+        ("what is red", "who runs", 0.0),
+        ("how to sing", "singing", 1.0),
+    ]
+    lines = [f"{i}\tid{i}\t{one}\t{other}\t{label}" for i, (one, other, label) in enumerate(rows)]
+    write(tmp_path / "quora-dev.csv", ["\tid\tsentence1\tsentence2\tis_duplicate", *lines])
+    data = read("QuoraRetrieval", tmp_path)
+    assert len(data.documents) == 5
+    found = {
+        data.documents[q]: [data.documents[d] for d in r] for q, r in zip(data.queries, data.relevant, strict=True)
+    }
+    assert found["how to sing"] == ["how does one sing", "singing"]
+    assert found["singing"] == ["how to sing"]
+    assert "who runs" not in found
+    related = read("SICKRetrieval", tmp_path)
+    lines = (tmp_path / "SICK/SICK_test_annotated.txt").read_text().splitlines()[1:]
+    high = [line.split("\t") for line in lines if float(line.split("\t")[3]) >= 4]
+    assert len(related.queries) == len({text for fields in high for text in fields[1:3]})
