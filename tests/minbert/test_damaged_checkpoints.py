@@ -177,15 +177,12 @@ def test_tokenizer_files_of_another_kind(checkpoint, file, content):
     assert refusal(checkpoint).startswith(f"{checkpoint / file}: ")
 
 
-def test_a_folder_without_a_tokenizer(checkpoint):
-    (checkpoint / "tokenizer.json").unlink()
-    assert refusal(checkpoint) == f"{checkpoint}: no tokenizer; expected tokenizer.json or vocab.txt"
-
-
-def test_a_tokenizer_without_padding_token(checkpoint):
+def test_a_tokenizer_without_padding_token_and_none_at_all(checkpoint):
     path = checkpoint / "tokenizer.json"
     path.write_text(path.read_text(encoding="utf-8").replace("[PAD]", "[NIL]"), encoding="utf-8")
     assert "none of the tokens [PAD], <pad>" in refusal(checkpoint)
+    path.unlink()
+    assert refusal(checkpoint) == f"{checkpoint}: no tokenizer; expected tokenizer.json or vocab.txt"
 
 
 def test_a_tokenizer_that_cannot_split_a_text_is_named(checkpoint):

@@ -103,26 +103,6 @@ def test_masks_matter_and_go_away_and_the_whole_encoder_stays_as_it_is() -> None
     assert torch.equal(packed(encoder), before)
 
 
-def test_weights_that_are_left_have_the_gradient_of_the_masked_model() -> None:
-    kept, whole = AWKWARD["one layer without neurons"], model()
-    smaller = without_units(whole, kept)
-    direction = torch.randn(sum(map(len, SENTENCES)), 32)
-    with masked(whole, kept.map(torch.Tensor.float)):
-        (packed(whole) * direction).sum().backward()
-    (packed(smaller) * direction).sum().backward()
-    heads = kept.heads[0].repeat_interleave(8)
-    ours, theirs = smaller.layers[0], whole.layers[0]
-    pairs = [
-        (ours.attention.query_key_value.weight.grad, theirs.attention.query_key_value.weight.grad[heads.repeat(3)]),
-        (ours.attention.output.weight.grad, theirs.attention.output.weight.grad[:, heads]),
-        (smaller.layers[2].output.weight.grad, whole.layers[2].output.weight.grad[:, kept.neurons[2]]),
-        (smaller.layers[1].output.bias.grad, whole.layers[1].output.bias.grad),
-        (smaller.embeddings.word.weight.grad, whole.embeddings.word.weight.grad),
-    ]
-    for own, expected in pairs:
-        assert torch.allclose(own, expected, rtol=1e-4, atol=1e-4)
-
-
 def test_a_pruned_encoder_can_be_pruned_again() -> None:
     once = without_units(model(), AWKWARD["one layer without neurons"])
     kept = units([[1, 0], [0, 1, 1, 1], [1]], [[0, 1] * 10, [], [1] * 10])
