@@ -71,11 +71,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def export_transformers(encoder: SentenceEncoder, folder: Path, trained_on: TrainedOn) -> None:
-    """Write encoder and tokenizer into a folder that transformers' AutoModel and AutoTokenizer can load.
-
-    The folder keeps what the model was trained on, for evaluations. Raises InputError for a pruned encoder, and for a
-    folder that may not be replaced.
-    """
+    """Write a folder that transformers' Auto classes can load. Raises InputError for a pruned encoder."""
     with export_folder(folder, trained_on) as temporary:
         _write_encoder(encoder, temporary)
 

@@ -1,7 +1,4 @@
-"""Predict the rows of a file of any format: its columns are kept, and columns with predictions are added.
-
-The file is read, predicted and written in blocks, so it may be larger than memory.
-"""
+"""Predict the rows of a file of any format, which may be larger than memory, and add columns to its own."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -104,7 +101,6 @@ def _check_header(table: Table, new: Sequence[str]) -> None:
 
 
 def _table_of_pairs(table: Table) -> Table:
-    """The lines of a text file as two columns."""
     columns = ("sentence1", "sentence2")
 
     def rows() -> Iterator[tuple[int, Row]]:

@@ -41,10 +41,10 @@ def dropout_views(
 
 
 class Contrast(NamedTuple):
-    """What an objective does to a batch."""
+    """What an objective does to a batch: cosines of anchors (rows) with positives (columns) before and after a step."""
 
-    before: Tensor  # cosines of anchors (rows) with positives (columns), [pairs, pairs]
-    after: Tensor  # the same after a step
+    before: Tensor  # [pairs, pairs]
+    after: Tensor
     losses: tuple[float, float] | None  # before and after; None if only the objective's gradient has a meaning
     components: GradientComponents  # of the gradient before the step
 
@@ -72,14 +72,6 @@ def step(objective: Objective, anchors: Tensor, positives: Tensor, length: float
     factor = length / largest if largest > 0 else 0.0
     first, second = (unit(view.detach() - factor * gradient) for view, gradient in zip(views, gradients, strict=True))
     return first, second
-
-
-def different_sentences(sentences: Sequence[str]) -> tuple[str, ...]:
-    """The sentences, each once: a repeated one would be a false negative. Raises InputError for too few or too many."""
-    found = tuple(dict.fromkeys(sentences))
-    if not 2 <= len(found) <= MOST_SENTENCES:
-        raise InputError(f"{len(found)} different sentences; expected 2 to {MOST_SENTENCES}, one a line")
-    return found
 
 
 def fields_of(kind: type[Objective]) -> list[dict[str, Any]]:

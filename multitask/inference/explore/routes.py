@@ -19,7 +19,6 @@ from minbert.errors import InputError
 from multitask.inference.explore.contrast import (
     MOST_SENTENCES,
     contrast,
-    different_sentences,
     dropout_views,
     fields_of,
     objective_of,
@@ -43,6 +42,7 @@ from multitask.tasks.labels import class_order
 
 PAGE = 50  # rows of the table of errors
 FEW_LABELS = 50  # to choose from
+NO_ROWS = DataFrame(columns=["gold", "predicted"])
 MOST_OWN = 2000  # sentences
 NEAREST = 10
 COMPILING = 300.0
@@ -161,7 +161,9 @@ class Contrast(View):
 
     async def answer(self, request: Request, name: str) -> dict[str, Any]:
         explorer, own = _explorer(request), f"{self.objective}."
-        sentences = different_sentences(_lines(self.sentences))
+        sentences = tuple(dict.fromkeys(_lines(self.sentences)))  # a repeated one would be a false negative
+        if not 2 <= len(sentences) <= MOST_SENTENCES:
+            raise InputError(f"{len(sentences)} different sentences; expected 2 to {MOST_SENTENCES}, one a line")
         check_texts(service_of(request).limits, sentences)
         given = {key.removeprefix(own): value for key, value in self.__pydantic_extra__.items() if key.startswith(own)}
         objective = objective_of(self.objective, given)
@@ -258,6 +260,8 @@ async def page(request: Request) -> HTMLResponse:
         error, status = str(problem), 422
     except HTTPException as problem:
         error, status = problem.detail, problem.status_code
+    rows = dev_sets[given["task"]].rows.get(given["model"], NO_ROWS) if given["task"] in dev_sets else NO_ROWS
+    labels = {column: sorted(set(rows[column])) for column in NO_ROWS}
     content = _render(
         "page",
         view=view,
@@ -268,7 +272,7 @@ async def page(request: Request) -> HTMLResponse:
         error=error,
         models=models,
         corpora=[(name, f"{name}: {len(found.sentences)} dev sentences") for name, found in dev_sets.items()],
-        labels=_labels(dev_sets, given["task"], given["model"]),
+        labels={column: labels if len(labels) <= FEW_LABELS else [] for column, labels in labels.items()},
         objectives={name: (describe(name), fields_of(kind)) for name, kind in without_labels().items()},
         most=MOST_SENTENCES,
         most_own=MOST_OWN,
@@ -291,13 +295,6 @@ def _dev_set(request: Request, task: str) -> DevSet:
         known = ", ".join(dev_sets) or "none (start the page with multitask explore)"
         raise HTTPException(404, f"no dev set of {task}; there are: {known}")
     return dev_sets[task]
-
-
-def _labels(dev_sets: Mapping[str, DevSet], task: str, model: str) -> dict[str, list[str]]:
-    """The labels to choose from in the view of errors."""
-    rows = dev_sets[task].rows.get(model) if task in dev_sets else None
-    found = {column: [] if rows is None else sorted(set(rows[column])) for column in ("gold", "predicted")}
-    return {column: labels if len(labels) <= FEW_LABELS else [] for column, labels in found.items()}
 
 
 def _explorer(request: Request) -> Explorer:

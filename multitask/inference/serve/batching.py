@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from starlette.exceptions import HTTPException
@@ -63,11 +63,8 @@ class Job:
         return taken
 
 
-class Turn(NamedTuple):
-    """Inputs of a request in a batch."""
-
-    job: Job
-    inputs: list[Tokens]
+Batch = list[tuple[Job, list[Tokens]]]
+"""Requests, and the inputs of their turns."""
 
 
 class Batcher:
@@ -138,7 +135,7 @@ class Batcher:
                 self._changed.clear()
                 await self._changed.wait()
                 continue
-            start, count = time.monotonic(), sum(len(turn.inputs) for turn in batch)
+            start, count = time.monotonic(), sum(len(turn) for _, turn in batch)
             for job, outcome in await loop.run_in_executor(self._computing, self._compute, batch):
                 if job.answer.done():
                     continue
@@ -148,38 +145,37 @@ class Batcher:
                     job.answer.set_result(outcome)
             self._seconds_per_input += ((time.monotonic() - start) / count - self._seconds_per_input) / 8
 
-    def _next_batch(self) -> list[Turn]:
+    def _next_batch(self) -> Batch:
         """What is computed next; it leaves the queue."""
-        batch: list[Turn] = []
+        batch: Batch = []
         room = self.tokens_per_batch
         while room > 0 and self._jobs:
             job = self._jobs.popleft()
             if job.answer.done() or not job.left:
                 continue
-            turn = Turn(job, job.turn(self.tokens_per_batch // TURNS_PER_BATCH))
-            batch.append(turn)
-            self.waiting -= len(turn.inputs)
-            room -= sum(len(ids) for ids, _ in turn.inputs)
+            turn = job.turn(self.tokens_per_batch // TURNS_PER_BATCH)
+            batch.append((job, turn))
+            self.waiting -= len(turn)
+            room -= sum(len(ids) for ids, _ in turn)
             if job.left:
                 self._jobs.append(job)
         return batch
 
-    def _compute(self, batch: list[Turn]) -> list[tuple[Job, Any]]:
+    def _compute(self, batch: Batch) -> list[tuple[Job, Any]]:
         """Compute a batch; returns the requests that it completes, each with its answer or an exception."""
         try:
-            ids, types = zip(*(each for turn in batch for each in turn.inputs), strict=True)
+            ids, types = zip(*(each for _, turn in batch for each in turn), strict=True)
             packed = PackedBatch.from_sequences(ids, types)
             embeddings = self.model.embed(packed.to(self.model.runtime.device))
         except BaseException as error:  # such as too little memory, or a panic of Rust code
-            return [(turn.job, _told(error)) for turn in batch]
-        sizes = [len(turn.inputs) for turn in batch]
+            return [(job, _told(error)) for job, _ in batch]
+        sizes = [len(turn) for _, turn in batch]
         self.metrics.inputs.inc(sum(sizes))
         self.metrics.tokens.observe(len(packed.input_ids))
-        for turn, part in zip(batch, embeddings.split(sizes), strict=True):
-            turn.job.embeddings.append(part)
-            turn.job.tokens += sum(len(ids) for ids, _ in turn.inputs)
-        jobs = dict.fromkeys(turn.job for turn in batch)
-        return [(job, _finished(job)) for job in jobs if sum(map(len, job.embeddings)) == job.size]
+        for (job, turn), part in zip(batch, embeddings.split(sizes), strict=True):
+            job.embeddings.append(part)
+            job.tokens += sum(len(ids) for ids, _ in turn)
+        return [(job, _finished(job)) for job in dict(batch) if sum(map(len, job.embeddings)) == job.size]
 
 
 def _finished(job: Job) -> Any:

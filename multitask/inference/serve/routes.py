@@ -42,10 +42,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     404: {"model": Problem, "description": "There is no such model."},
     413: {"model": Problem, "description": "The body is too large."},
     422: {"model": Problem, "description": "The request does not fit its form, the limits, or the model's tasks."},
-    503: {
-        "model": Problem,
-        "description": "Too many texts are waiting; the header Retry-After says when to try again.",
-    },
+    503: {"model": Problem, "description": "Too many texts wait; the header Retry-After says when to try again."},
     504: {"model": Problem, "description": "The answer took too long."},
 }
 CLIENT_WENT = 499  # nobody reads it; the metrics count it
@@ -185,9 +182,6 @@ async def _gone(request: Request) -> None:
 
 def description(task: Task) -> TaskDescription:
     """A task as the service describes it."""
-    return TaskDescription(
-        kind=task.kind,
-        pair=task.pair,
-        labels=list(task.names) if isinstance(task, Labelled) else None,
-        range=task.bounds if isinstance(task, Regression) else None,
-    )
+    labels = list(task.names) if isinstance(task, Labelled) else None
+    bounds = task.bounds if isinstance(task, Regression) else None
+    return TaskDescription(kind=task.kind, pair=task.pair, labels=labels, range=bounds)
