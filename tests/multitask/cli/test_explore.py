@@ -53,9 +53,3 @@ def test_a_taken_port_is_an_error_before_a_browser_is_opened(tiny_encoder, small
         f"error: --port {port}: Address already in use; choose another, or 0 for a free one" in capsys.readouterr().err
     )
     assert (listening, opened) == ([], [])
-
-
-def test_the_same_model_twice_needs_names(tiny_encoder, small_data, capsys):
-    again = [*arguments(tiny_encoder, small_data), "--compare", f"tiny={tiny_encoder}"]
-    assert main(again) == 2
-    assert "two models are named tiny" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """What tests of stages share: data for every source, options, and what a stage hands to the training loop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -63,13 +63,13 @@ def run_stage(tiny_encoder: Path, data: Path, shared_runs: Path, tmp_path: Path)
         stage: Callable[..., Artefact],
         config: Any,
         folder: str | None = None,
-        start: Path = tiny_encoder,
+        start: Path | Sequence[Path] = tiny_encoder,
         data: Path = data,
         **changes: Any,
     ) -> Artefact:
         runs = tmp_path / folder if folder else shared_runs
         options = RunOptions(device="cpu", precision="fp32", runs=runs, **changes)
-        return stage(str(start), data, config, options)
+        return stage([start] if isinstance(start, str | Path) else start, data, config, options)
 
     return call
 

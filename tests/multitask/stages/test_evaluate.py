@@ -1,6 +1,7 @@
 """Evaluation of runs and checkpoints: scores and the geometry of embeddings by brute force, and when there is none."""
 
 import shutil
+from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 
@@ -14,28 +15,30 @@ from minbert.files import read_json
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
-from multitask.runtime.options import RunOptions
 from multitask.stages.evaluate import evaluate_on_dev, similarity_dev_set
 from multitask.stages.finetune import finetune
 from multitask.stages.settings.evaluate import EvaluateConfig
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.training.config import OptimizerConfig
+from tests.multitask.stages.conftest import Run
 
 CONFIG = FinetuneConfig(("sentiment",), epochs=1, epoch_size=16, optimizer=OptimizerConfig(learning_rate=1e-3))
 
 
-@pytest.fixture(scope="module")
-def run(tiny_encoder: Path, small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Artefact:
+@pytest.fixture
+def run(run_stage: Run, small_data: Path) -> Artefact:
     """A model of sentiment, whose embeddings are measured all the same."""
-    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path_factory.mktemp("runs"))
-    return finetune(str(tiny_encoder), small_data, CONFIG, options)
+    return run_stage(finetune, CONFIG, data=small_data)
 
 
-def test_alignment_and_uniformity_are_those_of_all_pairs(run, small_data):
-    options = RunOptions(device="cpu", precision="fp32", runs=run.folder.parent)
-    found = read_json(
-        evaluate_on_dev(str(run.folder), small_data, EvaluateConfig(), options).folder / "evaluation.json"
-    )
+@pytest.fixture
+def scored(run_stage: Run, small_data: Path) -> Callable[..., Path]:
+    """The folder with a model's scores."""
+    return lambda model, data=small_data: run_stage(evaluate_on_dev, EvaluateConfig(), start=model, data=data).folder
+
+
+def test_alignment_and_uniformity_are_those_of_all_pairs(run, scored, small_data):
+    found = read_json(scored(run.folder) / "evaluation.json")
     assert found["scores"].keys() == {"sentiment"}
     pairs = similarity_dev_set(small_data)
     assert pairs is not None
@@ -57,10 +60,8 @@ def test_alignment_and_uniformity_are_those_of_all_pairs(run, small_data):
     assert "bands" not in found["geometry"]
 
 
-def test_a_checkpoint_is_scored_by_the_cosine_of_its_embeddings(tiny_encoder, small_data, tmp_path):
-    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path)
-    scored = evaluate_on_dev(str(tiny_encoder), small_data, EvaluateConfig(), options)
-    found = read_json(scored.folder / "evaluation.json")
+def test_a_checkpoint_is_scored_by_the_cosine_of_its_embeddings(scored, tiny_encoder, small_data):
+    found = read_json(scored(tiny_encoder) / "evaluation.json")
     assert found["scores"].keys() == {"paraphrase", "similarity"}  # sentiment needs a trained head
     pairs = similarity_dev_set(small_data)
     assert pairs is not None
@@ -70,19 +71,18 @@ def test_a_checkpoint_is_scored_by_the_cosine_of_its_embeddings(tiny_encoder, sm
     assert found["overlap"]["similarity"]["rows_seen"] == 0
 
 
-def test_other_dev_rows_are_another_evaluation_and_refused_for_a_run(run, tiny_encoder, small_data, tmp_path):
-    options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / "runs")
+def test_other_dev_rows_are_another_evaluation_and_refused_for_a_run(run, scored, tiny_encoder, small_data, tmp_path):
     data = shutil.copytree(small_data, tmp_path / "data")
-    of_run, before = (evaluate_on_dev(str(m), data, EvaluateConfig(), options) for m in (run.folder, tiny_encoder))
+    of_run, before = (scored(model, data) for model in (run.folder, tiny_encoder))
     for name in ("quora-dev.csv", "ids-sst-dev.csv"):
         header, _, *rows = (data / name).read_text(encoding="utf-8").splitlines(keepends=True)
         (data / name).write_text("".join([header, *rows]), encoding="utf-8")
-    after = evaluate_on_dev(str(tiny_encoder), data, EvaluateConfig(), options)
-    assert len(np.load(after.folder / "predictions.npz")["paraphrase_labels"]) == 31
-    assert len(np.load(before.folder / "predictions.npz")["paraphrase_labels"]) == 32
-    assert of_run.done
+    after = scored(tiny_encoder, data)
+    assert len(np.load(after / "predictions.npz")["paraphrase_labels"]) == 31
+    assert len(np.load(before / "predictions.npz")["paraphrase_labels"]) == 32
+    assert (of_run / "DONE").exists()
     with pytest.raises(InputError, match=r"ids-sst-dev.csv: not the file that .* was selected on"):
-        evaluate_on_dev(str(run.folder), data, EvaluateConfig(), options)
+        scored(run.folder, data)
 
 
 def test_without_similar_pairs_nothing_is_measured(small_data, tmp_path):

@@ -23,7 +23,6 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, locate_model
 from multitask.runs.machine import processor
 from multitask.runtime.device import start
-from multitask.runtime.options import RunOptions
 from multitask.stages import training_run as stage
 from multitask.stages.finetune import finetune
 from multitask.stages.settings.finetune import FinetuneConfig
@@ -34,19 +33,10 @@ from tests.multitask.stages.conftest import history, weights
 CONFIG = FinetuneConfig(epochs=2, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3))
 
 
-def options(folder: Path, **changes) -> RunOptions:
-    return RunOptions(device="cpu", precision="fp32", runs=folder, **changes)
-
-
-@pytest.fixture(scope="module")
-def run(tiny_encoder: Path, small_data: Path, tmp_path_factory):
+@pytest.fixture
+def run(run_stage, small_data: Path):
     """Fine-tune the tiny encoder on the small data, by default into a folder of all tests' runs."""
-    shared = tmp_path_factory.mktemp("runs")
-
-    def call(config: FinetuneConfig = CONFIG, runs: Path = shared, data: Path = small_data, **changes) -> Artefact:
-        return finetune(str(tiny_encoder), data, config, options(runs, **changes))
-
-    return call
+    return lambda config=CONFIG, data=small_data, **changes: run_stage(finetune, config, data=data, **changes)
 
 
 def sums(artefact: Artefact | Path) -> dict[str, str]:
@@ -90,8 +80,8 @@ def test_the_artefact(run, tiny_encoder, small_data):
     }
 
 
-def test_recomputed_layers_give_the_same_bits(run, tmp_path):
-    recomputed = run(runs=tmp_path / "not" / "there" / "yet", recompute=True)
+def test_recomputed_layers_give_the_same_bits(run):
+    recomputed = run(folder="not/there/yet", recompute=True)
     assert recomputed.folder.name == run().folder.name
     assert sums(recomputed) == sums(run())
 
@@ -151,17 +141,17 @@ def test_one_row_of_each_class_is_enough(run, small_data, tmp_path):
     assert artefact.model_folder() == artefact.model_folder("similarity")  # the first model is kept all the same
 
 
-def test_a_run_starts_from_another(run, small_data, tmp_path):
+def test_a_run_starts_from_another(run):
     first = run(replace(CONFIG, pooling="mean"))
-    second = finetune(str(first.folder), small_data, replace(CONFIG, epochs=1), options(tmp_path))
+    second = run(replace(CONFIG, epochs=1), start=first.folder)
     inputs = json.loads((second.folder / "inputs.json").read_text())
     assert inputs["parents"] == [first.digest]
     assert MultitaskModel.load(second.model_folder()).pooling == "mean"  # what the start weights were tuned with
 
 
-def test_tensorboard_holds_the_scores(run, tmp_path):
+def test_tensorboard_holds_the_scores(run):
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    artefact = run(runs=tmp_path, tensorboard=True)
+    artefact = run(folder="logged", tensorboard=True)
     log = events.EventAccumulator(str(artefact.folder / "tensorboard")).Reload()
     for name in ("overall", "similarity"):
         logged = [(event.step, pytest.approx(event.value, abs=1e-6)) for event in log.Scalars(f"scores/{name}")]

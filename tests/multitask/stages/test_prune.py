@@ -1,6 +1,5 @@
 """The prune stage: an artefact that every other stage starts from, rewinding, the choice against a slow one."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import SentenceEncoder
 from multitask.runs.artefact import Artefact
-from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import finetune
 from multitask.stages.pretrain import pretrain
 from multitask.stages.prune import choose, drop_lowest, prune
@@ -33,6 +31,7 @@ from multitask.tasks.read_examples import load_rows
 from multitask.training.checkpoints_and_resume import RunState
 from multitask.training.config import OptimizerConfig
 from multitask.training.importance_scores import random_scores
+from tests.multitask.stages.conftest import Run
 
 HALF = PruneConfig(share=0.5, batch_size=16)
 TUNED = FinetuneConfig(
@@ -42,25 +41,11 @@ SHAPE = BertConfig(num_hidden_layers=3, hidden_size=48, num_attention_heads=6, i
 SENTENCES = ["A man is playing a guitar.", "Two dogs run.", "word " * 40]
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("runs")
-
-
-@pytest.fixture(scope="module")
-def options(runs: Path) -> RunOptions:
-    return RunOptions(device="cpu", precision="fp32", runs=runs)
-
-
-Run = Callable[..., Artefact]
-
-
-@pytest.fixture(scope="module")
-def run(tiny_encoder: Path, small_data: Path, options: RunOptions) -> Run:
-    def call(config: PruneConfig = HALF, start: object = tiny_encoder, *rewound: Path) -> Artefact:
-        return prune([str(start), *rewound], small_data, config, options)
-
-    return call
+@pytest.fixture
+def run(run_stage: Run, tiny_encoder: Path) -> Run:
+    return lambda config=HALF, start=tiny_encoder, *rewound, **arguments: run_stage(
+        prune, config, start=[start, *rewound], **arguments
+    )
 
 
 def encoder(run: Artefact | Path) -> BertModel:
@@ -125,29 +110,24 @@ def test_every_setting_gives_an_encoder_that_works_and_can_be_pruned_again(chang
             assert not arrays[f"{name}s_kept"][layer][~present].any()
 
 
-def test_without_pairs_to_align_only_uniformity_scores(tiny_encoder, small_data, options, tmp_path):
-    header, *lines = (small_data / "sts-train.csv").read_text(encoding="utf-8").splitlines()
+def test_without_pairs_to_align_only_uniformity_scores(run, data, tmp_path):
+    header, *lines = (data / "sts-train.csv").read_text(encoding="utf-8").splitlines()
     number = header.split("\t").index("similarity")
     different = [line for line in lines if float(line.split("\t")[number]) < 4]
     (tmp_path / "sts-train.csv").write_text("\n".join([header, *different]) + "\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"sts-train.csv: no scored pair has a similarity of 4 or more"):
-        prune(str(tiny_encoder), tmp_path, HALF, options)
-    prune(str(tiny_encoder), tmp_path, replace(HALF, uniformity_weight=1.0), options)
+        run(data=tmp_path)
+    run(replace(HALF, uniformity_weight=1.0), data=tmp_path)
 
 
 # Other stages.
 
 
-def test_other_stages_start_from_it(run, small_data, options):
+def test_other_stages_start_from_it(run, run_stage):
     pruned = run()
     sizes = encoder(pruned).config.layer_sizes
-    trained = finetune(str(pruned.folder), small_data, TUNED, options)
-    viewed = pretrain(
-        str(pruned.folder),
-        small_data,
-        PretrainConfig(sources=("similarity",), train_limit=32, optimizer=OptimizerConfig(learning_rate=1e-3)),
-        options,
-    )
+    views = PretrainConfig(sources=("similarity",), train_limit=32, optimizer=TUNED.optimizer)
+    trained, viewed = (run_stage(*stage, start=pruned.folder) for stage in ((finetune, TUNED), (pretrain, views)))
     for after in (trained, viewed):
         assert encoder(after).config.layer_sizes == sizes
         assert not equal_weights(encoder(after), encoder(pruned))
@@ -161,13 +141,13 @@ def test_sentiment_scores_need_a_head_for_it(run, tuned):
     assert any(not torch.equal(a, b) for a, b in zip(by_task.tensors, by_geometry.tensors, strict=True))
 
 
-def test_what_it_was_scored_on_counts_as_training_data(run, tiny_encoder, small_data, options, tmp_path):
-    scored = load_rows(load_tasks(small_data)["similarity"], "train")
+def test_what_it_was_scored_on_counts_as_training_data(run, data, tmp_path):
+    scored = load_rows(load_tasks(data)["similarity"], "train")
     limited = TrainedOn.read(run(replace(HALF, train_limit=20)).folder)
     seen = limited.pairs_seen(*scored.sentences)
     assert np.flatnonzero(seen).tolist() == drawn_rows(len(scored), 20).tolist()
     for score in ("magnitude", "random"):  # need no data
-        pruned = prune(str(tiny_encoder), tmp_path / "nothing", replace(HALF, score=score), options)
+        pruned = run(replace(HALF, score=score), data=tmp_path / "nothing")
         assert not TrainedOn.read(pruned.folder).pairs_seen(*scored.sentences).any()
 
 
@@ -185,11 +165,11 @@ def test_rewinding_takes_the_same_units_of_earlier_weights(run, tuned, tiny_enco
     assert not (rewound.model_folder() / "multitask.json").exists()
 
 
-def test_a_state_early_in_a_training_is_a_shorter_run(tiny_encoder, small_data, options, monkeypatch):
+def test_a_state_early_in_a_training_is_a_shorter_run(run_stage, monkeypatch):
     config = PretrainConfig(sources=("similarity",), select="last", optimizer=OptimizerConfig(learning_rate=1e-3))
-    shorter = pretrain(str(tiny_encoder), small_data, config, options)
+    shorter = run_stage(pretrain, config)
     monkeypatch.setattr(RunState, "drop_leftovers", lambda self: None)
-    longer = pretrain(str(tiny_encoder), small_data, replace(config, epochs=2), options)
+    longer = run_stage(pretrain, replace(config, epochs=2), folder="all-states")
     early, late = sorted((longer.folder / "checkpoints").iterdir())
     assert equal_weights(encoder(shorter), encoder(early))
     assert not equal_weights(encoder(shorter), encoder(late))
