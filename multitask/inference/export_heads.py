@@ -32,7 +32,7 @@ from multitask.inference.export import (
     write_onnx,
 )
 from multitask.inference.shown_outputs import shown_outputs
-from multitask.models.multitask_model import MultitaskModel, estimate_rows
+from multitask.models.multitask_model import MultitaskModel, estimate_columns
 from multitask.runtime.device import start
 from multitask.tasks.kinds import Labelled, MultiLabel, PairClassification, Regression
 from multitask.tasks.task import Task
@@ -204,7 +204,7 @@ def _compare(model: MultitaskModel, folder: Path, rows: Mapping[str, Columns]) -
     """The largest difference. Raises RuntimeError if it is too large."""
     exported, worst = ExportedModel(folder), 0.0
     for name, columns in rows.items():
-        ours = estimate_rows(model, list(zip(*columns, strict=True)), [name], start("cpu", "fp32"))[name]
+        ours = estimate_columns(model, columns, [name], start("cpu", "fp32"))[name]
         theirs = _estimates(model.tasks[name], exported.outputs(name, columns))
         found = float(np.abs(ours - theirs).max())
         if not found <= ONNX_TOLERANCE:

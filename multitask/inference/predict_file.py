@@ -15,8 +15,8 @@ from multitask.data.read_tables import open_table
 from multitask.data.tables import Dialect, Row, Source, Table
 from multitask.data.text_lines import suffixes
 from multitask.data.write_tables import check_output, table_writer
-from multitask.models.multitask_model import MultitaskModel, predict_rows, tasks_for
-from multitask.models.predictions import added_columns, added_values, text_of
+from multitask.models.multitask_model import MultitaskModel, predict_columns, tasks_for
+from multitask.models.predictions import added_columns, added_values, columns_of, text_of
 from multitask.runtime.device import Runtime
 from multitask.tasks.kinds import Labelled, MultiLabel
 from multitask.tasks.task import Task
@@ -74,7 +74,7 @@ def predict_file(
             for columns, together in groups.items():
                 texts = [_texts(table, number, row, columns) for number, row in block]
                 empty |= {n for (n, _), row in zip(block, texts, strict=True) if not all(map(str.strip, row))}
-                for name, answers in predict_rows(model, texts, together, runtime).items():
+                for name, answers in predict_columns(model, columns_of(texts), together, runtime).items():
                     for row, answer in zip(rows, answers, strict=True):
                         values = added_values(model.tasks[name], answer, probabilities)
                         row.update(zip(added[name], values, strict=True))

@@ -48,6 +48,8 @@ logger = logging.getLogger("multitask")
 
 Table: TypeAlias = "Sequence[Sentence] | pandas.Series[Any] | pandas.DataFrame"
 """Rows to predict."""
+Columns: TypeAlias = Sequence[Sequence[str]]
+"""Rows to predict as one column of texts, or two."""
 Sequences: TypeAlias = Callable[[Rows], tuple[list[Ids], list[Ids]]]
 """Token ids and types of some rows: of all first sentences, then of all second ones unless encoded jointly."""
 
@@ -120,8 +122,9 @@ class MultitaskModel(nn.Module):
         """
         if not isinstance(rows, pandas.DataFrame):
             rows = list(rows) if isinstance(rows, pandas.Series) else rows
-            warn_of_empty_texts(rows)
-            return predict_rows(self, rows, tasks)
+            columns = columns_of(rows)
+            warn_of_empty_texts(columns)
+            return predict_columns(self, columns, tasks)
         table, groups = table_of(rows), dict[tuple[str, ...], list[str]]()
         named = tasks_for(self, None, tasks)
         for name in named:
@@ -248,27 +251,28 @@ def load_model(folder: Path, pairs: Mapping[str, Task]) -> MultitaskModel:
     return MultitaskModel(encoder, tokenizer, scored, pooling, HeadsConfig(sharing="none")).eval()
 
 
-def predict_rows(
-    model: MultitaskModel, rows: Sequence[Sentence], tasks: Sequence[str] | None = None, runtime: Runtime | None = None
+def predict_columns(
+    model: MultitaskModel, columns: Columns, tasks: Sequence[str] | None = None, runtime: Runtime | None = None
 ) -> dict[str, list[Prediction]]:
-    """`MultitaskModel.predict_all` of sentences or pairs, with another device or precision if `runtime` is given."""
-    estimates = estimate_rows(model, rows, tasks, runtime)
+    """`MultitaskModel.predict_all` of one or two columns of texts, as `columns_of` gives them.
+
+    With another device or precision if `runtime` is given.
+    """
+    estimates = estimate_columns(model, columns, tasks, runtime)
     return {name: interpret(model.tasks[name], values) for name, values in estimates.items()}
 
 
-def estimate_rows(
-    model: MultitaskModel, rows: Sequence[Sentence], tasks: Sequence[str] | None = None, runtime: Runtime | None = None
+def estimate_columns(
+    model: MultitaskModel, columns: Columns, tasks: Sequence[str] | None = None, runtime: Runtime | None = None
 ) -> dict[str, NDArray[np.float64]]:
-    """Estimates (see `Task.estimate`) of several tasks for the same rows; the arguments are those of `predict_rows`.
+    """Estimates (see `Task.estimate`) of several tasks for the same rows, as `predict_columns` predicts them.
 
     Tasks that encode their sentences separately share one pass of the encoder; tasks that read pairs jointly another.
     """
-    columns = columns_of(rows)
     # Nothing tells whether an empty list is one of pairs, so all tasks take it.
-    width = len(columns) if rows else None
-    names = tasks_for(model, width, tasks)
+    names = tasks_for(model, len(columns) if columns[0] else None, tasks)
     runtime = runtime or model.runtime
-    if not rows:
+    if not columns[0]:
         return {name: np.empty((0, *([model.tasks[name].outputs] * (model.tasks[name].outputs > 1)))) for name in names}
     found: dict[str, NDArray[np.float64]] = {}
     for joint in (False, True):
@@ -300,7 +304,7 @@ def _warn_once(message: str) -> None:
     logger.warning(message)
 
 
-def _tokenised(model: MultitaskModel, columns: list[list[str]], joint: bool) -> tuple[NDArray[np.int64], Sequences]:
+def _tokenised(model: MultitaskModel, columns: Columns, joint: bool) -> tuple[NDArray[np.int64], Sequences]:
     """The number of tokens of each row, [rows], and the rows' sequences. Warns once of texts that are cut."""
     inputs: list[list[Any]] = [list(zip(*columns, strict=True))] if joint else list(columns)
     encoded = [model.tokenizer.encode_and_count_cut(column, model.max_length) for column in inputs]

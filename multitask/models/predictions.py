@@ -76,9 +76,8 @@ def added_values(task: Task, prediction: Prediction, probabilities: bool = False
     return [task.shown_names[prediction.label], prediction.probability, *each]
 
 
-def warn_of_empty_texts(rows: Sequence[Sentence]) -> None:
+def warn_of_empty_texts(columns: Sequence[Sequence[str]]) -> None:
     """Log one warning that counts rows with an empty text: a model predicts these with confidence, too."""
-    columns = columns_of(rows)
     if empty := [number for number, row in enumerate(zip(*columns, strict=True)) if not all(row)]:
         unit = "row" if len(empty) == 1 else "rows"
         shown = listed(empty, most=5)

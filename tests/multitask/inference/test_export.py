@@ -26,7 +26,7 @@ from multitask.inference import export_heads
 from multitask.inference.export import export_onnx, export_sentence_transformers, export_transformers
 from multitask.inference.export_heads import export_onnx_with_heads
 from multitask.models.config import HeadsConfig
-from multitask.models.multitask_model import MultitaskModel, predict_rows
+from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import load_encoder
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
@@ -270,7 +270,7 @@ def run_onnx(folder: Path, tasks: Sequence[str], rows: Sequence[str | tuple[str,
 
 
 def expected_of(model: MultitaskModel, task: str, rows: Sequence[str | tuple[str, str]]) -> np.ndarray:
-    found = predict_rows(model, rows, [task], start("cpu", "fp32"))[task]
+    found = model.predict(task, rows)
     return np.array([[*p.probabilities.values()] if p.value is None else p.value for p in found])
 
 

@@ -172,7 +172,7 @@ def test_labels_that_begin_after_the_first_block_are_written_to_parquet(model, t
     write(tmp_path / "i.csv", ROWS)
     found = [Prediction(labels=labels) for labels in ((), (), ("a",), ("a", "b"), ())]
     answers = iter([{"tags": found[:2]}, {"tags": found[2:4]}, {"tags": found[4:]}])
-    monkeypatch.setattr(module, "predict_rows", lambda *_: next(answers))
+    monkeypatch.setattr(module, "predict_columns", lambda *_: next(answers))
     predict_file(model, ["tags"], tmp_path / "i.csv", tmp_path / "o.parquet", CPU)
     assert [row["tags"] for row in read(tmp_path / "o.parquet")] == [[], [], ["a"], ["a", "b"], []]
 

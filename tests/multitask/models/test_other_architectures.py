@@ -106,6 +106,9 @@ def test_further_modules_are_computed(tiny_encoder, tmp_path):
     with torch.no_grad():
         expected = dense.linear(pooled).tanh()
     np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)
+    encoder.model.pop(1)
+    encoder.model.save(str(tmp_path / "without"))
+    assert refusal(tmp_path / "without", pooling="cls").startswith(f"{tmp_path / 'without'}: the model has no pooling")
 
 
 @pytest.mark.parametrize(("mode", "further"), [("mean", [Normalize()]), ("cls", [])], ids=["mean", "cls"])
