@@ -122,9 +122,9 @@ class MultitaskModel(nn.Module):
         """
         if not isinstance(rows, pandas.DataFrame):
             rows = list(rows) if isinstance(rows, pandas.Series) else rows
-            columns = columns_of(rows)
-            warn_of_empty_texts(columns)
-            return predict_columns(self, columns, tasks)
+            texts = columns_of(rows)
+            warn_of_empty_texts(texts)
+            return predict_columns(self, texts, tasks)
         table, groups = table_of(rows), dict[tuple[str, ...], list[str]]()
         named = tasks_for(self, None, tasks)
         for name in named:
@@ -306,7 +306,7 @@ def _warn_once(message: str) -> None:
 
 def _tokenised(model: MultitaskModel, columns: Columns, joint: bool) -> tuple[NDArray[np.int64], Sequences]:
     """The number of tokens of each row, [rows], and the rows' sequences. Warns once of texts that are cut."""
-    inputs: list[list[Any]] = [list(zip(*columns, strict=True))] if joint else list(columns)
+    inputs: Sequence[Sequence[Any]] = [list(zip(*columns, strict=True))] if joint else columns
     encoded = [model.tokenizer.encode_and_count_cut(column, model.max_length) for column in inputs]
     if any(cut for *_, cut in encoded):
         _warn_once(f"texts of more than {model.max_length or model.tokenizer.max_length} tokens are cut")

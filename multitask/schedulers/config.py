@@ -1,10 +1,12 @@
 """Options of schedulers."""
 
-from typing import Annotated, Literal, Protocol
+from dataclasses import field
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from minbert.settings import AtLeastZero, Share, settings
+from minbert.settings import AtLeastZero, Count, Share, settings
+from multitask.training.config import SentencesConfig
 
 
 @settings
@@ -26,22 +28,22 @@ class SchedulerConfig:
     """For stch: how smooth the maximum is. Small values train on the task with the largest loss."""
 
 
-class ScheduledTraining(Protocol):
-    """The part of a training's configuration that schedulers read; `FinetuneConfig` has it and explains it."""
+@settings
+class ScheduledTraining(SentencesConfig):
+    """Which tasks are trained together, and how they share the training steps."""
 
-    @property
-    def scheduler(self) -> str: ...
-    @property
-    def scheduling(self) -> SchedulerConfig: ...
-    @property
-    def tasks(self) -> tuple[str, ...]: ...
-    @property
-    def task_weights(self) -> tuple[float, ...] | None: ...
-    @property
-    def epochs(self) -> int: ...
-    @property
-    def epoch_size(self) -> int | None: ...
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def seed(self) -> int: ...
+    tasks: tuple[str, ...] = ()
+    """Tasks to train together. Name one for single-task training. None named: all of the tasks file; of the course's
+    tasks (sentiment, paraphrase, similarity, reviews) the first three."""
+    epochs: Count = 3
+    """Number of epochs."""
+    batch_size: Count = 16
+    """Examples of each task in a step."""
+    epoch_size: Count | None = None
+    """Examples of each task in an epoch. Default: the size of the smallest task's training set."""
+    scheduler: str = "average"
+    """How the tasks share training steps: average, batch_round_robin, epoch_round_robin, single, proportional,
+    annealed, uncertainty, or a gradient aggregator such as pcgrad. A wrong name lists them all."""
+    task_weights: tuple[Annotated[float, Field(gt=0)], ...] | None = None
+    """Weight of each task's loss, in the order of the tasks. Default: the weights in the tasks' declarations (1)."""
+    scheduling: SchedulerConfig = field(default_factory=SchedulerConfig)

@@ -8,37 +8,23 @@ from pydantic import Field
 from minbert.errors import InputError
 from minbert.settings import Count, settings
 from multitask.models.config import HeadsConfig
-from multitask.schedulers.config import SchedulerConfig
+from multitask.schedulers.config import ScheduledTraining
 from multitask.stages.registry import Stage, register
-from multitask.training.config import OptimizerConfig, RegularisationConfig, SentencesConfig
+from multitask.training.config import OptimizerConfig, RegularisationConfig
 
 
 @settings
-class FinetuneConfig(SentencesConfig):
+class FinetuneConfig(ScheduledTraining):
     """Multi-task or single-task fine-tuning (report, section 4.2).
 
     The defaults are the best recipe known for all-MiniLM-L6-v2 (docs/studies/multitask-report.md); `REPORT` has the
     report's settings.
     """
 
-    tasks: tuple[str, ...] = ()
-    """Tasks to train together. Name one for single-task training. None named: all of the tasks file; of the course's
-    tasks (sentiment, paraphrase, similarity, reviews) the first three."""
     untrained: tuple[str, ...] = ()
     """Further tasks to score without training them. Meant for `sharing = none`, where pairs need no trained head."""
-    epochs: Count = 3
-    """Number of epochs."""
-    batch_size: Count = 16
-    """Examples of each task in a step."""
-    epoch_size: Count | None = None
-    """Examples of each task in an epoch. Default: the size of the smallest task's training set."""
     train_limit: Count | None = None
     """Use only this many training rows of each task. The same rows are drawn every time."""
-    scheduler: str = "average"
-    """How the tasks share training steps: average, batch_round_robin, epoch_round_robin, single, proportional,
-    annealed, uncertainty, or a gradient aggregator such as pcgrad. A wrong name lists them all."""
-    task_weights: tuple[Annotated[float, Field(gt=0)], ...] | None = None
-    """Weight of each task's loss, in the order of the tasks. Default: the weights in the tasks' declarations (1)."""
     encoder_dropout: Annotated[float, Field(ge=0, le=0.99)] | None = 0.0
     """Dropout within the encoder; `none` takes the checkpoint's. Dropout moves the two embeddings of a pair apart in
     training only, so heads that compare embeddings may rate pairs as more similar in evaluation."""
@@ -53,7 +39,6 @@ class FinetuneConfig(SentencesConfig):
     """Record the cosines and norms of the tasks' gradients every so many steps. Does not change the training."""
     heads: HeadsConfig = HeadsConfig("separate", pairs="features", similarity_pairs="embeddings", residual=True)
     optimizer: OptimizerConfig = OptimizerConfig(7e-5, head_learning_rate=1e-3, schedule="linear", warmup=0.1)
-    scheduling: SchedulerConfig = field(default_factory=SchedulerConfig)
     regularisation: RegularisationConfig = field(default_factory=RegularisationConfig)
 
     def __post_init__(self) -> None:

@@ -28,7 +28,6 @@ from multitask.inference.export_heads import export_onnx_with_heads
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
 from multitask.models.sentence_encoder import load_encoder
-from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
 from multitask.stages.finetune import finetune
 from multitask.stages.settings.finetune import FinetuneConfig
