@@ -79,13 +79,26 @@ class ContrastiveSource(Source):
         """The loss on projected embeddings [columns, own rows, dim] of a batch's rows, and values to monitor."""
         anchors, positives, *more = distributed.gather(views, len(rows), dim=1).unbind()
         hard = more[0] if more else None
+        with torch.no_grad(), torch.autocast(views.device.type, enabled=False):
+            u, v = unit(anchors), unit(positives)
+            cosines = u @ v.T
         duplicates, hard_duplicates = self._duplicates(rows, views.device)
-        excluded = excluded_negatives(anchors, positives, rows, duplicates, self.config.sampling)
+        excluded = excluded_negatives(cosines, rows, duplicates, self.config.sampling)
         labels = None if self.labels is None else labels_to_tensor(self.labels[rows], views.device)
         loss = self.objective(anchors, positives, hard, labels, excluded, hard_duplicates)
         anchors, positives = anchors.detach(), positives.detach()
         self.compared = anchors, positives, None if hard is None else hard.detach(), excluded, hard_duplicates
-        return loss, self._watched(anchors, positives, duplicates, excluded)
+        with torch.no_grad(), torch.autocast(views.device.type, enabled=False):
+            count = len(u)
+            watched = {
+                "alignment": alignment(u, v),
+                "uniformity": uniformity(u),
+                "positive cosine": cosines.diagonal().mean(),
+                "negative cosine": (cosines.sum() - cosines.trace()) / max(count * (count - 1), 1),
+                "duplicates": cosines.new_zeros(()) if duplicates is None else duplicates.any(dim=1).float().mean(),
+            }
+        gate = self.objective.gate_rate(anchors, positives, excluded)
+        return loss, watched if gate is None else {**watched, "gate rate": gate}
 
     def _duplicates(self, rows: Rows, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
         """Masks [rows, rows] of false negatives among positives and among hard negatives; None for an empty mask.
@@ -105,48 +118,26 @@ class ContrastiveSource(Source):
 
         return mask(among_positives), mask(among_hard)
 
-    @torch.no_grad()
-    def _watched(
-        self, anchors: Tensor, positives: Tensor, duplicates: Tensor | None, excluded: Tensor | None
-    ) -> dict[str, Tensor]:
-        u, v = unit(anchors), unit(positives)
-        with torch.autocast(u.device.type, enabled=False):
-            similarity = u @ v.T
-            spread = uniformity(u)
-        count = len(u)
-        watched = {
-            "alignment": alignment(u, v),
-            "uniformity": spread,
-            "positive cosine": similarity.diagonal().mean(),
-            "negative cosine": (similarity.sum() - similarity.trace()) / max(count * (count - 1), 1),
-            "duplicates": similarity.new_zeros(()) if duplicates is None else duplicates.any(dim=1).float().mean(),
-        }
-        gate = self.objective.gate_rate(anchors, positives, excluded)
-        return watched if gate is None else {**watched, "gate rate": gate}
 
-
-def excluded_negatives(
-    anchors: Tensor, positives: Tensor, rows: Rows, excluded: Tensor | None, config: NegativesConfig
-) -> Tensor | None:
+def excluded_negatives(cosines: Tensor, rows: Rows, excluded: Tensor | None, config: NegativesConfig) -> Tensor | None:
     """Which positives j are no negatives of row i, besides those that are excluded already: [rows, rows] bool, or None.
 
-    `rows` are the numbers of the batch's rows, which decide what is random, on every rank alike.
+    `cosines` are of anchors i and positives j. `rows` are the numbers of the batch's rows, which decide what is random,
+    on every rank alike.
     """
     if config.negatives == "all":
         return excluded
-    diagonal = diagonal_mask(anchors)
+    diagonal = diagonal_mask(cosines)
     known = diagonal if excluded is None else diagonal | excluded
-    with torch.no_grad(), torch.autocast(anchors.device.type, enabled=False):
-        cosines = unit(anchors.detach().float()) @ unit(positives.detach().float()).T
-        if config.negatives == "unlike":  # may be a false negative (DCLR, arXiv 2205.00656, section 3.2)
-            return (known | (cosines >= config.false_negative_cosine)) & ~diagonal
-        ranked = cosines  # the hardest are the most similar to the anchor now (Robinson et al. 2021, arXiv 2010.04592)
-        if config.negatives == "random":
-            draws = torch.Generator().manual_seed(torch_seed(0, "random negatives", *map(int, rows)))
-            ranked = torch.rand(cosines.shape, generator=draws).to(cosines.device)
-        count = min(config.negatives_kept, len(ranked) - 1)
-        kept = only_negatives(ranked, known).topk(count, dim=1).indices
-        return (known | torch.ones_like(known).scatter(1, kept, value=False)) & ~diagonal
+    if config.negatives == "unlike":  # may be a false negative (DCLR, arXiv 2205.00656, section 3.2)
+        return (known | (cosines >= config.false_negative_cosine)) & ~diagonal
+    ranked = cosines  # the hardest are the most similar to the anchor now (Robinson et al. 2021, arXiv 2010.04592)
+    if config.negatives == "random":
+        draws = torch.Generator().manual_seed(torch_seed(0, "random negatives", *map(int, rows)))
+        ranked = torch.rand(cosines.shape, generator=draws).to(cosines.device)
+    count = min(config.negatives_kept, len(ranked) - 1)
+    kept = only_negatives(ranked, known).topk(count, dim=1).indices
+    return (known | torch.ones_like(known).scatter(1, kept, value=False)) & ~diagonal
 
 
 def load_contrastive(

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,6 +18,12 @@ class Optimizer:
     """AdamW with a learning-rate schedule, gradient clipping and, if the configuration asks for it, averaged weights.
 
     It trains the module's parameters that require a gradient. The schedule ends after `total_steps`.
+
+    The average is Σ_t d^(T−t) w_t / Σ_t d^(T−t), where d is `ema_decay` and w_t are the weights after step t = 1..T.
+    The start weights do not count. The sums are in float64: a step adds so little that much of it would be lost in
+    fp32. Source: Polyak & Juditsky 1992, "Acceleration of Stochastic Approximation by Averaging"; with weights that
+    decay exponentially as in Tarvainen & Valpola 2017, arXiv 1703.01780; and without a bias towards the start, as in
+    Adam (Kingma & Ba 2015, arXiv 1412.6980, section 3).
     """
 
     def __init__(self, module: nn.Module, config: OptimizerConfig, total_steps: int) -> None:
@@ -26,7 +32,8 @@ class Optimizer:
         self.parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         self.adamw = build_adamw(module, config)
         self.peak_rates = [group["lr"] for group in self.adamw.param_groups]
-        self.average = None if config.ema_decay is None else MovingAverage(self.parameters, config.ema_decay)
+        averaged = [] if config.ema_decay is None else self.parameters
+        self.averages = [torch.zeros_like(weights, dtype=widest_dtype(weights.device)) for weights in averaged]
 
     @property
     def gradients(self) -> list[Tensor]:
@@ -47,23 +54,32 @@ class Optimizer:
             group["lr"] = peak * factor
         self.adamw.step()
         self.adamw.zero_grad()
-        if self.average:
-            self.average.update(number + 1)
+        if (decay := self.config.ema_decay) is not None:
+            share = (1 - decay) / (1 - decay ** (number + 1))
+            torch._foreach_mul_(self.averages, 1 - share)
+            torch._foreach_add_(self.averages, [parameter.detach() for parameter in self.parameters], alpha=share)
 
-    def averaged(self) -> AbstractContextManager[None]:
-        """Within this context the trained weights are their average, if there is one."""
-        return self.average.in_place() if self.average else nullcontext()
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Within this context the weights are their average, if there is one; afterwards what they were, to the bit."""
+        trained = [parameter.data for parameter in self.parameters]
+        for parameter, average in zip(self.parameters, self.averages, strict=False):
+            parameter.data = average.to(parameter.dtype)
+        try:
+            yield
+        finally:
+            for parameter, weights in zip(self.parameters, trained, strict=True):
+                parameter.data = weights
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that later steps depend on, as torch saves it."""
-        return self.adamw.state_dict() | ({"average": self.average.averages} if self.average else {})
+        return self.adamw.state_dict() | {"average": self.averages}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a saved state."""
         self.adamw.load_state_dict({name: state[name] for name in ("state", "param_groups")})
-        if self.average:
-            for own, saved in zip(self.average.averages, state["average"], strict=True):
-                own.copy_(saved)
+        for own, saved in zip(self.averages, state["average"], strict=True):
+            own.copy_(saved)
 
 
 def norm_of(gradients: Sequence[Tensor]) -> Tensor:
@@ -116,37 +132,3 @@ def layer_rates(names: Collection[str], decay: float) -> dict[str, float]:
     below = {name: top - layer for name, layer in layers.items()}
     below |= {name: top + 1 for name in names if name.startswith("encoder.embeddings.")}
     return {name: decay ** below.get(name, 0) for name in names}
-
-
-class MovingAverage:
-    """Σ_t d^(T−t) w_t / Σ_t d^(T−t), where w_t are the weights after step t = 1..T. The start weights do not count.
-
-    The sums are in float64: a step adds so little that much of it would be lost in fp32.
-
-    Source: Polyak & Juditsky 1992, "Acceleration of Stochastic Approximation by Averaging"; with weights that decay
-    exponentially as in Tarvainen & Valpola 2017, arXiv 1703.01780; and without a bias towards the start, as in Adam
-    (Kingma & Ba 2015, arXiv 1412.6980, section 3).
-    """
-
-    def __init__(self, parameters: Sequence[nn.Parameter], decay: float) -> None:
-        self.parameters = parameters
-        self.decay = decay
-        self.averages = [torch.zeros_like(weights, dtype=widest_dtype(weights.device)) for weights in parameters]
-
-    def update(self, step: int) -> None:
-        """Add the weights after a step, counted from 1."""
-        share = (1 - self.decay) / (1 - self.decay**step)
-        torch._foreach_mul_(self.averages, 1 - share)
-        torch._foreach_add_(self.averages, [parameter.detach() for parameter in self.parameters], alpha=share)
-
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Within this context the parameters are the averages; afterwards they are what they were, to the bit."""
-        trained = [parameter.data for parameter in self.parameters]
-        for parameter, average in zip(self.parameters, self.averages, strict=True):
-            parameter.data = average.to(parameter.dtype)
-        try:
-            yield
-        finally:
-            for parameter, weights in zip(self.parameters, trained, strict=True):
-                parameter.data = weights

@@ -13,7 +13,7 @@ from minbert.config import BertConfig
 from minbert.model import BertModel
 from multitask.training.config import OptimizerConfig
 from multitask.training.loop import LoopConfig
-from multitask.training.optimizer import MovingAverage, Optimizer, build_adamw, learning_rate_factor
+from multitask.training.optimizer import Optimizer, build_adamw, learning_rate_factor
 from tests.multitask.training.toy import (
     EPOCHS,
     OPTIMIZER,
@@ -74,12 +74,13 @@ def test_steps_that_change_a_weight_little_are_not_lost() -> None:
     decay, steps = 0.999, 5000
     weights = 1 + np.float32(2**-23) * np.arange(1, steps + 1, dtype=np.float32)
     parameter = nn.Parameter(torch.ones(1))
-    average = MovingAverage([parameter], decay)
-    for step, weight in enumerate(weights, start=1):
+    still = OptimizerConfig(learning_rate=0, ema_decay=decay)
+    optimizer = Optimizer(nn.ParameterList([parameter]), still, steps)
+    for number, weight in enumerate(weights):
         parameter.data.fill_(float(weight))
-        average.update(step)
+        optimizer.step(number)  # there is no gradient, so the weight stays as it is
     shares = decay ** np.arange(steps - 1.0, -1, -1)
-    with average.in_place():  # rounds once, to fp32; steps in float64 round 2^29 times less
+    with optimizer.averaged():  # rounds once, to fp32; steps in float64 round 2^29 times less
         np.testing.assert_allclose(parameter.detach(), shares @ weights / shares.sum(), rtol=1.001 * 2**-24)
 
 
