@@ -321,17 +321,8 @@ def test_stopped_and_killed_ranks_end_as_if_undisturbed(
     assert result(tmp_path) == result(undisturbed)
 
 
-def test_ranks_find_it_done(launch: Launch, undisturbed: Path, tiny_encoder: Path, data: Path) -> None:
+def test_torchrun_starts_such_ranks_and_they_find_it_done(undisturbed: Path, tiny_encoder: Path, data: Path) -> None:
     before = result(undisturbed)
-    ranks = launch(main, arguments(tiny_encoder, data, undisturbed))
-    assert ranks.join() == [0, 0], ranks.log(0) + ranks.log(1)
-    assert "already computed" in ranks.log(0)
-    assert result(undisturbed) == before
-    (folder,) = undisturbed.glob("finetune-*")
-    assert json.loads((folder / "inputs.json").read_text())["ranks"] == "2"  # its bits differ from those of one process
-
-
-def test_torchrun_starts_such_ranks(undisturbed: Path, tiny_encoder: Path, data: Path) -> None:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
     command = [*launcher, "multitask", *arguments(tiny_encoder, data, undisturbed)]
     settings = {"env": os.environ | {"OMP_NUM_THREADS": "1"}, "cwd": ROOT, "text": True, "capture_output": True}
@@ -340,6 +331,8 @@ def test_torchrun_starts_such_ranks(undisturbed: Path, tiny_encoder: Path, data:
     assert "already computed" in done.stderr
     (folder,) = undisturbed.glob("finetune-*")
     assert [line for line in done.stdout.splitlines() if "finetune" in line] == [str(folder)]
+    assert result(undisturbed) == before
+    assert json.loads((folder / "inputs.json").read_text())["ranks"] == "2"  # its bits differ from those of one process
 
 
 def test_a_single_process_reads_the_same_and_knows_of_no_ranks(
