@@ -9,7 +9,7 @@ from itertools import islice
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-import huggingface_hub
+import huggingface_hub.constants
 import pytest
 import torch
 from hypothesis import HealthCheck, settings

@@ -118,7 +118,7 @@ class TrainedOn:
                 return found
         if is_run(run):
             remedy = "run its command again, then the commands of runs that start from it"
-            return cls(unknown=(f"{run} records no sentences; {remedy}",))
+            return cls(unknown=(f"{run.name} records no sentences; {remedy}",))
         return cls(unknown=_known_of_checkpoint(folder, name))
 
     @classmethod
@@ -179,7 +179,8 @@ def _known_of_checkpoint(folder: Path, name: str) -> tuple[str, ...]:
     weights = folder / "model.safetensors"
     digest = sha256_of_file(weights) if weights.is_file() else ""
     called = "" if Path(name).is_dir() else name.lower()
+    shown = name if called else Path(name).resolve().name  # records of exports are published
     for checkpoint in _published():
         if digest in checkpoint["sha256"] or called in checkpoint["names"]:
-            return tuple(f"{name}: {line}; its sentences are not known" for line in checkpoint["trained_on"])
-    return (f"the training data of {name} is not recorded",)
+            return tuple(f"{shown}: {line}; its sentences are not known" for line in checkpoint["trained_on"])
+    return (f"the training data of {shown} is not recorded",)

@@ -37,13 +37,16 @@ CHECKED = ["One.", "Two dogs run over a field.", "A cat sleeps.", "Nobody wakes 
 def export_folder(folder: Path, trained_on: TrainedOn) -> Iterator[Path]:
     """Write an export atomically: into a new or empty folder, or over an earlier export. Raises InputError for others.
 
-    The folder keeps what the model was trained on, for evaluations, without the names of local folders: exports may be
-    published.
+    The folder keeps what the model was trained on, for evaluations. It names no local folders, neither in this record
+    nor in the tokenizer's settings, where other libraries write them: exports may be published.
     """
     check_output(folder)
     with atomic_folder(folder) as temporary:
         yield temporary
         replace(trained_on, unknown=tuple(map(without_folders, trained_on.unknown))).keep(temporary)
+        if (path := temporary / "tokenizer_config.json").is_file():
+            said = read_json(path, dict).items()
+            write_json(path, {n: v for n, v in said if n != "name_or_path" and not str(n).endswith("_file")})
         by = f"minbert-multitask {version('minbert-multitask')}"
         write_json(temporary / MARK, {"exported_by": by, "files": _files(temporary)})
 

@@ -23,10 +23,13 @@ RANDOM = "random weights"
 SUB_SAMPLING = ("train_limit", "epoch_size")  # options with which a stage uses only a part of its data
 
 
-def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normalize: bool) -> str:
+def model_card(
+    name: str, revision: str | None, encoder: SentenceEncoder, normalize: bool, repository: str | None = None
+) -> str:
     """The card as Markdown with YAML front matter, the format of the Hugging Face hub.
 
-    `name` and `revision` are those of the exported model: a run, a model folder, or a checkpoint.
+    `name` and `revision` are those of the exported model: a run, a model folder, or a checkpoint. The card's example
+    loads the `repository` of the hub, or a folder. Of local folders, the card has only the last part of a model's name.
     """
     folder = locate_model(name, revision)
     stages, roots = _chain(Path(name).resolve())
@@ -53,7 +56,8 @@ def model_card(name: str, revision: str | None, encoder: SentenceEncoder, normal
         front,
         template_path=str(Path(__file__).with_name("model_card.md.jinja")),
         title=title,
-        roots=[without_folders(root) for root in roots],
+        place=repository or "path/to/this/folder",
+        roots=list(map(_public, roots)),
         stages=stages,
         scores=scores,
         limits=list(_limits(stages, trained_on)),
@@ -97,11 +101,11 @@ def _chain(name: Path) -> tuple[list[dict[str, Any]], list[str]]:
         stages[run.name] = {
             "artefact": run.name,
             "stage": run.name.partition("-")[0],
-            "start": RANDOM if random else without_folders(labels.get("start") or labels.get("members", "")),
+            "start": " ".join(map(_public, parents[:1] or labels.get("members", "").split())),
             "start_sha256": next(iter(known), ""),
             "config": config,
             "data": [
-                (use, name, Path(labels["data"]).name, fingerprint)
+                (use, name, fingerprint)
                 for use in ("training", "views", "dev")
                 for name, fingerprint in inputs.get(use, {}).items()
                 if fingerprint is not None
@@ -149,7 +153,7 @@ def _limits(stages: list[dict[str, Any]], trained_on: TrainedOn) -> Iterator[str
         yield f"Its training data is not fully known and may contain test data: {'; '.join(lines)}."
     for stage in stages:
         limits = [f"{key} {stage['config'][key]:,}" for key in SUB_SAMPLING if stage["config"].get(key) is not None]
-        if stage["config"].get("quora_share", 1) < 1 and any(name == "quora" for _, name, *_ in stage["data"]):
+        if stage["config"].get("quora_share", 1) < 1 and any(name == "quora" for _, name, _ in stage["data"]):
             limits.append(f"quora_share {stage['config']['quora_share']}")
         if limits:
             yield f"{stage['artefact']} was trained on a part of its data: {', '.join(limits)}."
@@ -160,10 +164,15 @@ def _limits(stages: list[dict[str, Any]], trained_on: TrainedOn) -> Iterator[str
         )
 
 
+def _public(name: str) -> str:
+    """A hub id; of a folder only the last part, because where files lay is nobody else's business."""
+    return name if _hub_id(name) else Path(name).name
+
+
 def _hub_id(root: str) -> str | None:
     """The hub id of start weights; None for a folder, even if it no longer exists."""
     if root.lower() == BUNDLED:
         return HUB_ID_OF_BUNDLED
     name = root.partition("@")[0]
     local = Path(name).exists() or re.search("-[0-9a-f]{16}$", name)
-    return name if re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) and not local else None
+    return name if re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) and not local else None

@@ -233,7 +233,7 @@ def test_only_rows_that_come_up_count(tiny_encoder, data, options, monkeypatch):
     assert set(np.flatnonzero(seen).tolist()) == asked["sentiment"]
     assert len(asked["sentiment"]) == 24
     assert not known_of(run.model_folder()).sentences_seen(task_sentences(data, "sentiment", "dev")[0]).any()
-    assert known_of(str(run.folder)).unknown == (f"the training data of {tiny_encoder} is not recorded",)
+    assert known_of(str(run.folder)).unknown == (f"the training data of {tiny_encoder.name} is not recorded",)
     stopped = replace(tuned, epochs=99, patience=1, optimizer=OptimizerConfig(learning_rate=0.0))
     run = finetune(str(tiny_encoder), data, stopped, options)  # ends after its second epoch
     assert known_of(run.folder).sentences_seen(task_sentences(data, "sentiment")[0]).tolist() == seen.tolist()

@@ -63,7 +63,7 @@ def test_data_and_recipe_are_those_of_the_whole_chain(runs, tiny_encoder, small_
     chain = only(runs, "pretrain"), only(runs, "finetune")
     card = card_of(chain[1])
     expected = [
-        [run.name, use, name, small_data.name, fingerprint[:16]]
+        [run.name, use, name, fingerprint[:16]]
         for run in chain
         for use in ("training", "dev")
         for name, fingerprint in read_json(run / "inputs.json")[use].items()
