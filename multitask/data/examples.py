@@ -27,6 +27,7 @@ class Examples:
         source: the file or data set.
         dropped: number of rows left out because their label or a sentence is empty.
         numbers: of each row in its file: its first line in text files, otherwise counted from 1; None if it has none.
+        weights: of each row in the loss, fp32 [rows]; None: all equal.
     """
 
     sentences: tuple[list[str], ...]
@@ -36,6 +37,7 @@ class Examples:
     source: str
     dropped: int = 0
     numbers: Rows | None = None
+    weights: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.sentences[0])
@@ -54,6 +56,7 @@ class Examples:
             labels=None if self.labels is None else self.labels[rows],
             ids=None if self.ids is None else texts_of(self.ids, rows),
             numbers=None if self.numbers is None else self.numbers[rows],
+            weights=None if self.weights is None else self.weights[rows],
         )
 
 

@@ -118,6 +118,17 @@ def _label_precision(weights: Values, gold: NDArray[np.bool_], scores: NDArray[A
     return _ratio((gains * _ratio(hits, found)).sum(axis=1), hits[:, -1])
 
 
+def _absolute_error(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
+    return weights @ np.abs(predictions.astype(np.float64) - labels).T
+
+
+def _kappa(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
+    x, y = _centred(labels), predictions - labels.mean(dtype=np.float64)
+    by_chance = (weights @ x**2)[:, None] + weights @ (y**2).T - 2 * (weights @ x)[:, None] * (weights @ y.T)
+    error = weights @ ((predictions.astype(np.float64) - labels) ** 2).T
+    return np.where(by_chance > ROUNDING, 1 - error / np.where(by_chance > ROUNDING, by_chance, 1.0), 0.0)
+
+
 def _root_of_squared_error(weights: Values, labels: NDArray[Any], predictions: NDArray[Any]) -> Values:
     return np.sqrt(weights @ ((predictions.astype(np.float64) - labels) ** 2).T)
 
@@ -179,6 +190,8 @@ SCORES: dict[tuple[Metric, int], Score] = {
     ("accuracy", 1): _accuracy,
     ("macro_f1", 1): _class_f1,
     ("matthews", 1): _matthews,
+    ("mae", 1): _absolute_error,
+    ("kappa", 1): _kappa,
     ("pearson", 1): _correlation,
     ("spearman", 1): _rank_correlation,
     ("rmse", 1): _root_of_squared_error,

@@ -9,6 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from minbert.errors import InputError
 from multitask.data.contamination import Hashes, hash_sentences
 from multitask.data.examples import LabelledData
 from multitask.data.shuffle_and_batch import batches_of_similar_length, drawn_rows, rows_from
@@ -25,7 +26,7 @@ from multitask.stages.run_stage import HERE, OpenRun, run_stage
 from multitask.stages.settings.finetune import STAGE, FinetuneConfig
 from multitask.stages.training_run import Start, train_run
 from multitask.tasks.declarations import chosen_tasks, default_tasks
-from multitask.tasks.kinds import Cosine
+from multitask.tasks.kinds import Classification, Cosine
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.training.regularisation import Compute, build_regularisers
 from multitask.training.source import SourceTraining, TaskSource
@@ -90,10 +91,16 @@ class Finetuning(SourceTraining):
         names = tuple(name for name in tasks if name not in config.untrained)
         if config.encoder_dropout is not None:
             begin.encoder.set_dropout(config.encoder_dropout)
+        for name in config.ordinal:
+            task = tasks.get(name)
+            if not isinstance(task, Classification):
+                found = f"is a {task.kind}" if task else f"is no task of this training ({', '.join(tasks)})"
+                raise InputError(f"ordinal: {name} {found}; expected classifications")
+            tasks[name] = replace(task, ordinal=True)
         rows = {}
         for name in names:
             tasks[name], rows[name] = load_training_rows(tasks[name])
-        weights = config.task_weights or tuple(tasks[name].weight for name in names)
+        weights = config.task_weights or tuple(tasks[name].loss_weight for name in names)
         config = replace(config, tasks=names, task_weights=weights)
         model = MultitaskModel(begin.encoder, begin.tokenizer, tasks, begin.pooling, config.heads, config.max_length)
         model = model.to(runtime.device)

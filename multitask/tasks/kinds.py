@@ -9,12 +9,13 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from pydantic import Field
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
@@ -22,14 +23,17 @@ from minbert.errors import InputError
 from multitask.data.examples import Examples
 from multitask.data.problems import listed, plain, quote
 from multitask.data.tables import Row
-from multitask.tasks.labels import canonical, class_order, number, parts
+from multitask.tasks.labels import NUMBER, canonical, class_order, number, parts
+from multitask.tasks.losses import distance_loss, focus, weighted_mean
 from multitask.tasks.metrics import (
+    ORDINAL,
     best_threshold,
     classification_metrics,
     multilabel_metrics,
+    ordinal_metrics,
     regression_metrics,
 )
-from multitask.tasks.task import Finite, Positive, Task
+from multitask.tasks.task import AtLeastZero, Finite, Positive, Task
 
 # Pairs with at least this gold similarity (0 to 5) count as having the same meaning: they are the positive pairs of
 # alignment. SimCSE takes the pairs above it (arXiv 2104.08821, section 3).
@@ -50,6 +54,7 @@ class Labelled(Task):
     Args:
         labels: the names in the order of the classes; empty until they are learned from the training rows.
         class_weights: weight of each class in the loss; `balanced` weighs a class by the inverse of its frequency.
+        focal: γ of focal loss, which lowers the loss of rows that are nearly right; 0 is cross-entropy.
         temperature: divides the outputs before they become probabilities.
         aliases: other names that files have for labels, such as a misspelt one, and the labels that they mean.
     """
@@ -57,6 +62,7 @@ class Labelled(Task):
     labels: tuple[str | int | float | bool, ...] = ()
     aliases: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     class_weights: ClassWeights = None
+    focal: AtLeastZero = 0.0
     temperature: Positive = 1.0
 
     def __post_init__(self) -> None:
@@ -128,12 +134,16 @@ class Labelled(Task):
 
     def calibrated(self, outputs: NDArray[np.float32], labels: NDArray[np.float32]) -> Self:
         """Temperature scaling: Guo et al. 2017, arXiv 1706.04599, section 4.2."""
-        unweighted = replace(self, class_weights=None)
+        plain = self.with_cross_entropy()
         values, gold = torch.from_numpy(outputs).double(), torch.from_numpy(labels).double()
         found = minimize_scalar(
-            lambda log: float(unweighted.loss(values / math.exp(log), gold)), bounds=LOG_TEMPERATURES, method="bounded"
+            lambda log: float(plain.loss(values / math.exp(log), gold)), bounds=LOG_TEMPERATURES, method="bounded"
         )
         return replace(self, temperature=math.exp(found.x))
+
+    def with_cross_entropy(self) -> Self:
+        """The task with plain cross-entropy as its loss."""
+        return replace(self, class_weights=None, focal=0.0)
 
     def _label_of(self, name: str) -> str:
         name = str(self.aliases.get(name, name))
@@ -151,11 +161,34 @@ def rows_by_label(labels: NDArray[np.float32], classes: int) -> NDArray[np.int64
 
 @dataclass(frozen=True, kw_only=True)
 class Classification(Labelled):
-    """A sentence belongs to one of several classes: cross-entropy loss. Two classes of pairs share one logit."""
+    """A sentence belongs to one of several classes: cross-entropy loss. Two classes of pairs share one logit.
+
+    Args:
+        ordinal: whether the order of the labels means something, as of stars: predictions far from the label cost more.
+        ordinal_weight: factor of what the distance costs, which is added to the cross-entropy; 0: only scores differ.
+        ordinal_alpha: the power of the distance.
+    """
 
     kind: ClassVar[str] = "classification"
 
-    metric: Literal["accuracy", "macro_f1", "matthews"] = "accuracy"
+    metric: Literal["accuracy", "macro_f1", "matthews", "mae", "kappa"] = "accuracy"
+    ordinal: bool = False
+    ordinal_weight: AtLeastZero = 1.0
+    ordinal_alpha: Annotated[float, Field(gt=0, le=4)] = 1.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.metric in ORDINAL and not self.ordinal:
+            raise InputError(f"metric is {self.metric}, which needs ordinal = true")
+
+    def learned(self, training: Examples) -> Self:
+        if self.ordinal and not self.labels and not all(map(NUMBER.fullmatch, training.classes)):
+            shown = listed(map(plain, training.classes[:5]))
+            raise self.problem(f"ordinal classes that are no numbers ({shown}) need labels, which say their order")
+        return super().learned(training)
+
+    def with_cross_entropy(self) -> Self:
+        return replace(super().with_cross_entropy(), ordinal_weight=0.0)
 
     def labels_from(self, row: Row) -> str | None:
         name = canonical(row.get(self.label_columns[0]))
@@ -166,14 +199,27 @@ class Classification(Labelled):
         numbers = {name: index for index, name in enumerate(names)}
         return np.array([numbers[name] for name in labels], np.float32), names
 
-    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        weight = None if self.class_weights is None else outputs.new_tensor(self.class_weights)
+    def loss(self, outputs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+        gold, of_class = labels.long(), None if self.class_weights is None else outputs.new_tensor(self.class_weights)
+        if self.focal or (self.ordinal and self.ordinal_weight) or weights is not None:
+            if of_class is not None:
+                weights = of_class[gold] if weights is None else weights * of_class[gold]
+            return weighted_mean(self._losses(outputs, gold), weights)
         if not self.log_odds:
-            return F.cross_entropy(outputs, labels.long(), weight)
-        if weight is None:
+            return F.cross_entropy(outputs, gold, of_class)
+        if of_class is None:
             return F.binary_cross_entropy_with_logits(outputs, labels)
-        weight = weight[labels.long()]
-        return F.binary_cross_entropy_with_logits(outputs, labels, weight, reduction="sum") / weight.sum()
+        weights = of_class[gold]
+        return F.binary_cross_entropy_with_logits(outputs, labels, weights, reduction="sum") / weights.sum()
+
+    def _losses(self, outputs: Tensor, gold: Tensor) -> Tensor:
+        """The loss of every row, [rows], of outputs [rows, classes] or [rows] and the numbers of gold classes."""
+        log_p = F.logsigmoid(torch.stack([-outputs, outputs], dim=1)) if self.log_odds else outputs.log_softmax(dim=1)
+        found = log_p.gather(1, gold[:, None]).squeeze(1)
+        losses = -focus(found, self.focal) * found
+        if self.ordinal:
+            losses = losses + self.ordinal_weight * distance_loss(log_p, gold, self.ordinal_alpha)
+        return losses
 
     def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
         return (estimates > 0.5).astype(int) if self.log_odds else estimates.argmax(axis=1)
@@ -183,7 +229,9 @@ class Classification(Labelled):
         return np.stack([1 - estimates, estimates], axis=1) if self.log_odds else estimates
 
     def metrics(self, estimates: NDArray[np.float64], labels: NDArray[np.float32]) -> dict[str, Any]:
-        return classification_metrics(self.decide(estimates), labels.astype(int), len(self.labels))
+        predictions, gold = self.decide(estimates), labels.astype(int)
+        found = classification_metrics(predictions, gold, len(self.labels))
+        return {**found, **ordinal_metrics(predictions, gold)} if self.ordinal else found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,9 +283,13 @@ class MultiLabel(Labelled):
         names = self.names or class_order({name for row in labels for name in row})
         return np.array([[name in row for name in names] for row in labels], np.float32), names
 
-    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        weight = None if self.class_weights is None else outputs.new_tensor(self.class_weights)
-        return F.binary_cross_entropy_with_logits(outputs, labels, pos_weight=weight)
+    def loss(self, outputs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+        positives = None if self.class_weights is None else outputs.new_tensor(self.class_weights)
+        if weights is None and not self.focal:
+            return F.binary_cross_entropy_with_logits(outputs, labels, pos_weight=positives)
+        losses = F.binary_cross_entropy_with_logits(outputs, labels, pos_weight=positives, reduction="none")
+        found = F.logsigmoid((2 * labels - 1) * outputs)  # [rows, labels] log probability of what is right
+        return weighted_mean((focus(found, self.focal) * losses).mean(dim=1), weights)
 
     def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
         return (estimates > np.array(self.thresholds or (0.5,) * len(self.labels))).astype(np.float32)
@@ -301,9 +353,10 @@ class Regression(Task):
         """Lowest and highest label, declared or learned."""
         return self.range or self.learned_range or (0.0, 1.0)
 
-    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+    def loss(self, outputs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
         low, high = self.bounds
-        return F.mse_loss(outputs, (labels - low) / (high - low))
+        shares = (labels - low) / (high - low)
+        return F.mse_loss(outputs, shares) if weights is None else weighted_mean((outputs - shares) ** 2, weights)
 
     def divergence(self, first: Tensor, second: Tensor) -> Tensor:
         return F.mse_loss(first, second)

@@ -6,8 +6,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Metric = Literal["accuracy", "macro_f1", "matthews", "average_precision", "pearson", "spearman", "rmse", "ndcg"]
-LOWER_IS_BETTER = ("rmse",)
+Metric = Literal[
+    "accuracy", "macro_f1", "matthews", "mae", "kappa", "average_precision", "pearson", "spearman", "rmse", "ndcg"
+]
+ORDINAL = ("mae", "kappa")
+"""Of classes whose order means something."""
+LOWER_IS_BETTER = ("rmse", "mae")
 """Reported only: models are never selected on these, and "overall" leaves them out."""
 
 
@@ -21,6 +25,17 @@ def classification_metrics(predictions: NDArray[Any], labels: NDArray[Any], clas
         "matthews": matthews(confusion),
         "confusion": confusion.tolist(),
     }
+
+
+def ordinal_metrics(predictions: NDArray[Any], labels: NDArray[Any]) -> dict[str, float]:
+    """Mean absolute error in classes, and Cohen's kappa with quadratic weights: NaN if all are one class.
+
+    Source of kappa: Cohen 1968, "Weighted kappa". By chance, a prediction is independent of its label.
+    """
+    found, gold = predictions.astype(np.float64), labels.astype(np.float64)
+    by_chance = found.var() + gold.var() + (found.mean() - gold.mean()) ** 2
+    kappa = float(1 - np.mean((found - gold) ** 2) / by_chance) if by_chance else math.nan
+    return {"mae": float(np.mean(np.abs(found - gold))), "kappa": kappa}
 
 
 def class_f1(confusion: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ from multitask.data.problems import OnProblem, quote, refuse
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Dialect, Row, Source, Table
 from multitask.tasks.kinds import Labelled, Regression, rows_by_label
+from multitask.tasks.labels import number
 from multitask.tasks.task import Split, Task
 
 logger = logging.getLogger("multitask")
@@ -134,35 +135,50 @@ def read_examples(task: Task, source: Source, labelled: bool, on_problem: OnProb
             `on_problem` also: a malformed row, an empty or repeated id, text that is not text, or a label that is not
             legal.
     """
-    return examples_of(task, open_table(source, task.dialect, on_problem), str(source), labelled, on_problem)
+    weight = task.weight if labelled and source == task.train and isinstance(task.weight, str) else None
+    return examples_of(task, open_table(source, task.dialect, on_problem), str(source), labelled, on_problem, weight)
 
 
-def examples_of(task: Task, table: Table, source: str, labelled: bool, on_problem: OnProblem = refuse) -> Examples:
-    """The rows of an open table as rows of a task; see `read_examples`."""
-    table.require((*([task.id] if task.id else []), *task.text, *(task.label_columns if labelled else ())))
+def examples_of(
+    task: Task,
+    table: Table,
+    source: str,
+    labelled: bool,
+    on_problem: OnProblem = refuse,
+    weight: str | None = None,
+) -> Examples:
+    """The rows of an open table as rows of a task; see `read_examples`. `weight` is the column of their weights."""
+    needed = [column for column in (task.id, weight) if column is not None]
+    table.require((*needed, *task.text, *(task.label_columns if labelled else ())))
     rows: list[list[str]] = []
     numbers: list[int] = []
     labels: list[Any] = []
+    weights: list[float] = []
     incomplete: list[int] = []
     number_of_id: dict[str, int] = {}
-    for number, row in table.rows:
+    for row_number, row in table.rows:
         try:
             texts = [_text(column, table.dialect.field(row.get(column))) for column in task.text]
             identifier = _id(row.get(task.id), number_of_id, table) if task.id else ""
             label = _label(task, row, table.dialect) if labelled else None
+            usable = all(texts) and not (labelled and label is None)
+            if weight is not None and usable:
+                weights.append(_weight(weight, row, table.dialect))
         except ValueError as error:
-            on_problem(f"{table.place(number)}: {error}")
+            on_problem(f"{table.place(row_number)}: {error}")
             continue
-        if not all(texts) or (labelled and label is None):
-            incomplete.append(number)
+        if not usable:
+            incomplete.append(row_number)
             if labelled:
                 continue
-        number_of_id[identifier] = number
+        number_of_id[identifier] = row_number
         labels.append(label)
         rows.append(texts)
-        numbers.append(number)
+        numbers.append(row_number)
     if not rows:
         raise InputError(f"{table.name}: no usable row; expected at least one with a text{' and a label' * labelled}")
+    if weight is not None and not any(weights):
+        raise InputError(f"{table.name}: {weight} is 0 in every row; expected some weights above 0")
     action = ("left out", "without a label or a sentence") if labelled else ("kept", "with an empty sentence")
     table.warn(*action, incomplete)
     values, classes = task.encode_labels(labels) if labelled else (None, ())
@@ -174,6 +190,7 @@ def examples_of(task: Task, table: Table, source: str, labelled: bool, on_proble
         source=source,
         dropped=len(incomplete) if labelled else 0,
         numbers=np.array(numbers),
+        weights=None if weight is None else np.array(weights, np.float32),
     )
 
 
@@ -195,6 +212,13 @@ def _id(value: Any, number_of_id: dict[str, int], table: Table) -> str:
     if not identifier.isprintable() or "," in identifier:
         raise ValueError(f"id {quote(identifier)} has a comma or a control character; prediction files cannot hold it")
     return identifier
+
+
+def _weight(column: str, row: Row, dialect: Dialect) -> float:
+    found = number(dialect.label_field(row.get(column)))
+    if found is None or not found >= 0:
+        raise ValueError(f"{column} is {quote(row.get(column))}; expected the row's weight, a number of at least 0")
+    return found
 
 
 def _label(task: Task, row: Row, dialect: Dialect) -> Any:

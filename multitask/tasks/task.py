@@ -21,7 +21,9 @@ Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Column = Annotated[str, Field(min_length=1)]
 
 WRITTEN = tuple(field.name for field in fields(Dialect))
 WHERE = ("name", "train", "dev", "test", "weight", *WRITTEN)
@@ -43,7 +45,7 @@ class Task(Dialect, ABC):
         test: its test rows, which need no labels.
         dev_share: the share of the training rows that is held out if there is no `dev`.
         metric: the score that selects models and enters "overall".
-        weight: factor of its loss.
+        weight: factor of its loss; or the column that weighs each training row's loss.
         id: column of the rows' ids, if they have any.
         prediction_file: the course's name for its prediction files: `{prediction_file}-{dev,test}-output.csv`.
         prediction_column: title of the second column of these files, with the course's spelling.
@@ -59,7 +61,7 @@ class Task(Dialect, ABC):
     test: Source | None = None
     dev_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
     metric: Metric
-    weight: Positive = 1.0
+    weight: Positive | Column = 1.0
     id: str | None = None
     prediction_file: str | None = None
     prediction_column: str | None = None
@@ -100,6 +102,11 @@ class Task(Dialect, ABC):
         if self.train is None:
             return self.dialect
         return (self.train.dialect or self.dialect).of_form(self.train.form)
+
+    @property
+    def loss_weight(self) -> float:
+        """The factor of its loss."""
+        return 1.0 if isinstance(self.weight, str) else self.weight
 
     @property
     def label_columns(self) -> tuple[str, ...]:
@@ -145,8 +152,11 @@ class Task(Dialect, ABC):
         """The task with everything that its training rows decide. Raises InputError if they do not suffice."""
 
     @abstractmethod
-    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Mean loss, scalar. Outputs [rows, outputs], or [rows] for one number per row; labels as in `Examples`."""
+    def loss(self, outputs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Mean loss, scalar; with weights of the rows [rows], Σ w l / Σ w.
+
+        Outputs [rows, outputs], or [rows] for one number per row; labels as in `Examples`.
+        """
 
     @abstractmethod
     def divergence(self, first: Tensor, second: Tensor) -> Tensor:

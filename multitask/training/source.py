@@ -71,7 +71,7 @@ class TaskSource(Source):
         self.model = model
         self.task = task
         self.data = data
-        self.labels = data.examples.gold
+        self.labels, self.weights = data.examples.gold, data.examples.weights
         self.lengths = data.lengths
 
     def inputs(self, rows: Rows) -> Inputs:
@@ -81,7 +81,8 @@ class TaskSource(Source):
     def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
         outputs = distributed.gather(self.model.head(self.task, embeddings), len(rows))
         labels = labels_to_tensor(self.labels[rows], outputs.device)
-        return BatchLoss(self.model.tasks[self.task].loss(outputs, labels), outputs=outputs)
+        weights = None if self.weights is None else labels_to_tensor(self.weights[rows], outputs.device)
+        return BatchLoss(self.model.tasks[self.task].loss(outputs, labels, weights), outputs=outputs)
 
 
 def losses_of(

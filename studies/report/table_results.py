@@ -31,6 +31,8 @@ MEASURES: dict[str, str] = {
     "accuracy": "accuracy",
     "macro_f1": "macro F1",
     "matthews": "Matthews correlation",
+    "mae": "mean absolute error (lower is better)",
+    "kappa": "quadratic kappa",
     "average_precision": "average precision",
     "pearson": "Pearson correlation",
     "spearman": "Spearman correlation",

@@ -25,6 +25,9 @@ class FinetuneConfig(ScheduledTraining):
     """Further tasks to score without training them. Meant for `sharing = none`, where pairs need no trained head."""
     train_limit: Count | None = None
     """Use only this many training rows of each task. The same rows are drawn every time."""
+    ordinal: tuple[str, ...] = ()
+    """Classifications whose classes have an order, as `ordinal = true` declares in a tasks file: wrong classes cost
+    more the farther they are from the label. Of the course's tasks meant for sentiment."""
     encoder_dropout: Annotated[float, Field(ge=0, le=0.99)] | None = 0.0
     """Dropout within the encoder; `none` takes the checkpoint's. Dropout moves the two embeddings of a pair apart in
     training only, so heads that compare embeddings may rate pairs as more similar in evaluation."""

@@ -16,7 +16,7 @@ from multitask.tasks.metrics import Metric
 
 Numbers = NDArray[Any]
 CLASSES, EXAMPLES, MODELS = 5, 23, 4
-SINGLE: tuple[Metric, ...] = ("accuracy", "macro_f1", "matthews", "pearson", "spearman", "rmse")
+SINGLE: tuple[Metric, ...] = ("accuracy", "macro_f1", "matthews", "mae", "kappa", "pearson", "spearman", "rmse")
 SEVERAL: tuple[Metric, ...] = ("accuracy", "macro_f1", "average_precision")
 
 
@@ -27,7 +27,7 @@ def outputs(metric: Metric, several: bool) -> tuple[Numbers, Numbers]:
         labels = (generator.random((EXAMPLES, 3)) < [0.5, 0.3, 0.06]).astype(np.float32)
         scores = np.clip(0.4 * labels + 0.6 * generator.random((MODELS, EXAMPLES, 3)), 0, 1).round(1)  # with ties
         predictions = scores if metric == "average_precision" else (scores > 0.5).astype(np.float32)
-    elif metric in ("accuracy", "macro_f1", "matthews"):
+    elif metric in ("accuracy", "macro_f1", "matthews", "mae", "kappa"):
         labels = generator.integers(CLASSES - 1, size=EXAMPLES).astype(np.float32)  # the last class does not occur
         wrong = generator.random((MODELS, EXAMPLES)) < 0.4
         predictions = np.where(wrong, generator.integers(CLASSES - 1, size=(MODELS, EXAMPLES)), labels)
@@ -53,6 +53,8 @@ ORACLES: dict[tuple[Metric, bool], Callable[[Numbers, Numbers], float]] = {
         gold, found, labels=range(CLASSES), average="macro", zero_division=0
     ),
     ("matthews", False): sklearn.matthews_corrcoef,
+    ("mae", False): sklearn.mean_absolute_error,
+    ("kappa", False): lambda gold, found: sklearn.cohen_kappa_score(gold, found, weights="quadratic"),
     ("pearson", False): correlation(stats.pearsonr),
     ("spearman", False): correlation(stats.spearmanr),
     ("rmse", False): sklearn.root_mean_squared_error,

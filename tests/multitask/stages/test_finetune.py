@@ -14,20 +14,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from minbert.files import sha256_of_file
 from multitask.cli.main import main
 from multitask.evaluation.task_predictions import load_split, raw_outputs
 from multitask.models.config import HeadsConfig
 from multitask.models.multitask_model import MultitaskModel
-from multitask.runs.artefact import Artefact, locate_model
+from multitask.runs.artefact import Artefact, Weights, locate_model
 from multitask.runs.machine import processor
 from multitask.runtime.device import start
 from multitask.stages import training_run as stage
-from multitask.stages.finetune import finetune
+from multitask.stages.finetune import Finetuning, finetune
 from multitask.stages.settings.finetune import FinetuneConfig
 from multitask.tasks.declarations import MAIN_TASKS
 from multitask.training.config import OptimizerConfig
+from multitask.training.trainable import Batch
 from tests.multitask.stages.conftest import history, weights
 
 CONFIG = FinetuneConfig(epochs=2, batch_size=12, optimizer=OptimizerConfig(learning_rate=1e-3))
@@ -261,3 +263,22 @@ def test_encoder_dropout_replaces_the_checkpoints(run):
     assert weights(without) != weights(with_it)
     config = json.loads((without.model_folder() / "config.json").read_text())
     assert config["hidden_dropout_prob"] == 0.1  # what the checkpoint says stays
+
+
+def test_losses_take_the_weights_of_their_rows_and_classes_their_order(tiny_encoder, tmp_path):
+    rows = [{"q": f"Who is number {i}?", "c": i % 3, "w": i % 5} for i in range(60)]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    declared = '[tasks.topic]\nkind = "classification"\ntext = "q"\nlabel = "c"\nweight = "w"\ntrain = "x.jsonl"\n'
+    (tmp_path / "tasks.toml").write_text(declared)
+    begin = stage.Start.load(Weights(str(tiny_encoder)), "mean", 0)
+    config = replace(CONFIG, train_limit=20, batch_size=8)
+    problem = Finetuning.load(begin, tmp_path / "tasks.toml", config, start("cpu", "fp32"))
+    [*_, [batch]] = problem.plan(0)
+    found = problem.losses((Batch("topic", batch.rows),))
+    texts = problem.training["topic"].examples.sentences[0]
+    numbers = np.array([int(texts[row].removeprefix("Who is number ").removesuffix("?")) for row in batch.rows])
+    losses = F.cross_entropy(found.outputs["topic"], torch.from_numpy(numbers % 3), reduction="none").detach().numpy()
+    assert found.terms["topic"].item() == pytest.approx(np.average(losses, weights=numbers % 5), rel=1e-5)
+    ordered = replace(config, ordinal=("topic",))
+    trained = Finetuning.load(begin, tmp_path / "tasks.toml", ordered, start("cpu", "fp32")).model.tasks["topic"]
+    assert trained.declaration() == {**problem.model.tasks["topic"].declaration(), "ordinal": True}

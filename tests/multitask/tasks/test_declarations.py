@@ -120,11 +120,11 @@ def test_sources(tmp_path):
 @pytest.mark.parametrize(
     "field",
     [
-        *('name = "other"', "weight = true", "weight = nan", "weight = inf", "id = 3", "quotes = 1"),
+        *('name = "other"', "weight = true", "weight = nan", "weight = inf", 'weight = ""', "id = 3", "quotes = 1"),
         *("labels = [[1], [2]]", 'labels = ["a", " "]', "labels = [1, nan]", 'class_weights = "balance"'),
         *("temperature = 0.0", 'metric = ["accuracy"]', 'separator = ""', "separator = '\"'", "dev = 3"),
         *('encoding = "latin9000"', 'decimal = ";"', 'aliases = { a = " " }'),
-        *('dev.splits = "b"', "dev.file = 1", 'dev = "a\\u0000b"', "weight = 2024-01-01", "dev_share = 1.0"),
+        *('dev.splits = "b"', "dev.file = 1", 'dev = "a\\u0000b"', "dev_share = 2024-01-01", "dev_share = 1.0"),
     ],
 )
 def test_a_wrong_field_is_named(tmp_path, field):
@@ -169,7 +169,10 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), st.lists, max_leaves=4
 )
 FIELDS = st.sampled_from(
-    ["kind", "text", "label", "labels", "metric", "weight", "range", "class_weights", "thresholds", "separator", "x"]
+    [
+        *("kind", "text", "label", "labels", "metric", "weight", "range", "class_weights", "thresholds", "separator"),
+        *("focal", "ordinal", "ordinal_weight", "ordinal_alpha", "x"),
+    ]
 )
 
 

@@ -202,6 +202,8 @@ def test_a_range_is_learned_and_predictions_may_leave_it():
     assert declared("regression", range=[0, 20]).learned(examples([2, 4])).bounds == (0, 20)
     assert task.selects
     assert not declared("regression", metric="rmse").selects  # never on an error
+    assert not declared("classification", ordinal=True, metric="mae").selects
+    assert declared("classification", ordinal=True, metric="kappa").selects
 
 
 def test_a_task_may_have_the_name_of_an_attribute_of_modules():

@@ -11,13 +11,21 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import (
     accuracy_score,
     average_precision_score,
+    cohen_kappa_score,
     confusion_matrix,
     f1_score,
     matthews_corrcoef,
+    mean_absolute_error,
     mean_squared_error,
 )
 
-from multitask.tasks.metrics import best_threshold, classification_metrics, multilabel_metrics, regression_metrics
+from multitask.tasks.metrics import (
+    best_threshold,
+    classification_metrics,
+    multilabel_metrics,
+    ordinal_metrics,
+    regression_metrics,
+)
 
 CLASSES = 4
 ROWS = st.lists(st.tuples(st.integers(0, CLASSES - 1), st.integers(0, CLASSES - 1)), min_size=1, max_size=50)
@@ -37,6 +45,18 @@ def test_classification_metrics_equal_sklearns(rows):
         assert math.isnan(metrics["matthews"])
     else:
         assert metrics["matthews"] == pytest.approx(matthews_corrcoef(labels, predictions), abs=1e-12)
+
+
+@given(ROWS)
+def test_ordinal_metrics_equal_sklearns(rows):
+    predictions, labels = map(np.array, zip(*rows, strict=True))
+    metrics = ordinal_metrics(predictions, labels)
+    assert metrics["mae"] == pytest.approx(mean_absolute_error(labels, predictions), abs=1e-12)
+    if len({*predictions, *labels}) == 1:
+        assert math.isnan(metrics["kappa"])
+        return
+    expected = cohen_kappa_score(labels, predictions, weights="quadratic", labels=range(CLASSES))
+    assert metrics["kappa"] == pytest.approx(expected, abs=1e-12)
 
 
 @given(

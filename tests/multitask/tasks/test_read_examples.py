@@ -246,3 +246,19 @@ def test_decimal_commas_missing_values_and_aliases(tmp_path):
     examples = read_examples(kind, kind.source("train"), labelled=True)
     assert (examples.classes, examples.labels.tolist()) == (("review",), [0, 0, 0])
     assert task_of("kind", kind.declaration()).aliases == kind.aliases  # a model reads other files the same way
+
+
+def test_weights_stay_with_their_rows(tmp_path):
+    rows = [f"q{i};{'ab'[i % 2]};{i / 8:g}".replace(".", ",") for i in range(40)]
+    rows[3], rows[5] = "q3;;", ";b;1"  # a row that is left out needs no weight
+    (tmp_path / "x.csv").write_text("\n".join(["q;c;trust", *rows]) + "\n")
+    (tmp_path / "dev.csv").write_text("q;c\nq1;a\n")
+    source = Source(str(tmp_path / "x.csv"))
+    task = replace(topic(separator=";", decimal=",", weight="trust"), train=source)
+    _, training = load_training_rows(task)
+    assert len(training) == 34
+    for examples in (training, training.take(np.array([7, 2])), load_rows(task, "dev")):
+        expected = [int(text.removeprefix("q")) / 8 for text in examples.sentences[0]]
+        np.testing.assert_array_equal(examples.weights, np.array(expected, np.float32))
+    unweighted = load_rows(replace(task, dev=Source(str(tmp_path / "dev.csv"))), "dev")
+    assert (unweighted.weights, task.loss_weight) == (None, 1.0)
