@@ -36,6 +36,10 @@ def run_tables(options: RunTables) -> int:
     for path in write_best_predictions(preset, record, running, predictions):
         print(path)
     print(f"report: {page.resolve()}")
+    if best := record.best_model(options.runs, record.tasks):
+        print(f"try its best model: multitask explore --model {options.runs / best}")
+    if preset.name == "sample":
+        print("on real data: multitask data fetch, then multitask experiments run small")
     for (label, seed), failed in {(label, failed.seed): failed for label, failed in record.failures}.items():
         print(f"error: {label}, seed {seed}: {failed.error} ({options.runs / (failed.log or '')})", file=sys.stderr)
     return 1 if record.failures else 0

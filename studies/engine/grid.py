@@ -3,7 +3,6 @@
 The key of a stage's run is known before anything is computed, and is the same as that of the command line.
 """
 
-import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,10 +18,9 @@ from multitask.stages.registry import stage_named
 from multitask.stages.run_stage import Identity, identity_of, key_of, runtime_of
 from studies.engine.engines import Engine, Failed, Job
 from studies.engine.experiments import Experiment
+from studies.engine.progress import GridProgress
 from studies.engine.recipes import Node
 from studies.engine.table import Row
-
-logger = logging.getLogger("multitask")
 
 LOGS = "logs"
 GRIDS = "experiments"  # a lock that everyone shares who computes a grid
@@ -93,6 +91,11 @@ class Grid:
                 needed.add(node)
         return [node for node in self.stages if node in needed]
 
+    def name(self, node: Node) -> str:
+        """For readers: `finetune of NLI, seed 0`, with the first row that needs the stage."""
+        seed = getattr(node.config, "seed", None)
+        return f"{node.stage} of {self.stages[node].label}" + ("" if seed is None else f", seed {seed}")
+
     def log(self, node: Node, label: str) -> Path:
         """Where a stage's log goes. Raises InputError if there is a link, which would be written through."""
         path = self.options.runs / LOGS / f"{node.stage}-{label}-{self.key(node).digest()}.log"
@@ -121,36 +124,33 @@ def compute_grid(grid: Grid, engine: Engine, report: Callable[[Outcomes], object
     """
     outcomes: dict[Node, Artefact | Failed] = {**grid.found()}
     waiting = grid.missing(outcomes)
-    total, running = len(waiting), 0
-    while waiting or running:
-        for node in list(waiting):
-            parents = [outcomes.get(parent) for parent in node.needs]
-            if failed := next((parent for parent in parents if isinstance(parent, Failed)), None):
-                outcomes[node] = failed
-            elif run := grid.find(node):  # another grid was faster
-                outcomes[node] = run
-            elif running < engine.slots and None not in parents:
-                engine.submit(grid.job(node, outcomes))
-                running += 1
-            else:
-                continue
-            waiting.remove(node)
-        if running:
-            job, outcome = engine.wait()
-            running -= 1
-            if isinstance(outcome, Failed) and outcome.disk is not None:
-                raise outcome.disk
-            outcomes[job.node] = outcome
-            _say(job.node, grid.stages[job.node], total - len(waiting) - running, total, outcome)
-        report(outcomes)
+    running = 0
+    with GridProgress(waiting, grid.name, live=engine.slots > 1) as progress:
+        while waiting or running:
+            for node in list(waiting):
+                parents = [outcomes.get(parent) for parent in node.needs]
+                if failed := next((parent for parent in parents if isinstance(parent, Failed)), None):
+                    outcomes[node] = failed
+                    progress.left_out(node)
+                elif run := grid.find(node):  # another grid was faster
+                    outcomes[node] = run
+                    progress.left_out(node)
+                elif running < engine.slots and None not in parents:
+                    engine.submit(grid.job(node, outcomes))
+                    progress.began_stage(node)
+                    running += 1
+                else:
+                    continue
+                waiting.remove(node)
+            if running:
+                job, outcome = engine.wait()
+                running -= 1
+                if isinstance(outcome, Failed) and outcome.disk is not None:
+                    raise outcome.disk
+                outcomes[job.node] = outcome
+                progress.ended_stage(job.node, outcome.error if isinstance(outcome, Failed) else None)
+            report(outcomes)
     return outcomes
-
-
-def _say(node: Node, row: Row, number: int, total: int, outcome: Artefact | Failed) -> None:
-    seed = getattr(node.config, "seed", None)
-    what = f"{node.stage} of {row.label}" + ("" if seed is None else f", seed {seed}")
-    result = f"failed: {outcome.error}" if isinstance(outcome, Failed) else f"{outcome.seconds:.0f} s"
-    logger.info("[%d/%d] %s: %s", number, total, what, result)
 
 
 def plan(grid: Grid) -> list[list[str]]:

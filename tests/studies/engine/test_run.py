@@ -337,7 +337,10 @@ def test_command_line_runs_plans_reports_and_says_what_failed(
     assert main(arguments) == 1
     output = capsys.readouterr()
     page = tmp_path / "report" / "index.html"
-    assert output.out.splitlines()[-1] == f"report: {page}"
+    said, best, real = output.out.splitlines()[-3:]
+    assert said == f"report: {page}"
+    assert (tmp_path / "runs" / best.rpartition("/")[2] / "best.json").is_file()
+    assert "data fetch" in real
     assert str(tmp_path / "report" / "predictions" / mine.name) in output.out.splitlines()
     assert [path.read_text() for path in mine.parent.iterdir()] == ["what `predict` wrote"]
     assert "error: Reviews, seed 0:" in output.err
