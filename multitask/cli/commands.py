@@ -11,14 +11,15 @@ from pydantic import Field
 
 from minbert.errors import InputError
 from minbert.settings import Count, Seed, settings
-from multitask.cli.command import DATA, Command, Group
+from multitask.cli.command import DATA, TRAIN, USE, Command, Group
 from multitask.cli.options import POSITIONAL
 from multitask.inference.serve.limits import Limits
 from multitask.models.config import Pooling
 from multitask.objectives.config import ObjectiveConfig
-from multitask.runtime.options import Computing, EmbeddingComputing
+from multitask.runtime.options import Computing, EmbeddingComputing, RunOptions
 
 Port = Annotated[int, Field(ge=0, le=65535)]
+Positive = Annotated[float, Field(gt=0)]
 
 
 @settings
@@ -235,6 +236,43 @@ class Export(_Pooling, _Model):
 
 
 @settings
+class Tune:
+    """Search for settings of finetune, and train the best ones with several seeds.
+
+    Trials are scored on training rows that are held out; dev sets are read for the winner only. Trials below the median
+    of others after as many epochs are stopped. Every trial is a run, so nothing is computed twice. The same command
+    continues a search that was stopped, and extends one if it has a larger --budget or --trials.
+    """
+
+    space: Path = field(kw_only=True, metadata=POSITIONAL)
+    """TOML file with settings of finetune by their names: a list of choices, a range such as { low = 1e-5, high = 1e-4,
+    log = true }, or a fixed value. A setting that is a list itself takes a list of lists as choices."""
+    budget: Positive | None = None
+    """Minutes to search. Training of the winner comes on top."""
+    trials: Count | None = None
+    """Trials to search, with those of earlier calls."""
+    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """Share of each task's training rows to hold out and score on. It is the same rows for all trials."""
+    seeds: Count = 3
+    """Seeds to train the winner with: --seed and the next ones."""
+    seed: Seed = 0
+    """Seed of the search and of all trials."""
+    start: str = "all-minilm-l6-v2"
+    """Start weights: all-minilm-l6-v2, a folder, a run, or a hub id such as bert-base-uncased."""
+    revision: str | None = None
+    """Revision of a hub id: a branch, tag or commit."""
+    data: Path = Path("data/sample")
+    """Folder with the course's files."""
+    tasks_file: Path | None = None
+    """Tasks file, which declares tasks of your own."""
+    options: RunOptions = field(default_factory=RunOptions)
+
+    def __post_init__(self) -> None:
+        if self.budget is None and self.trials is None:
+            raise InputError("expected --budget MINUTES or --trials N")
+
+
+@settings
 class Serve(Computing):
     """Answer requests for predictions, embeddings and similarities over HTTP, until SIGTERM or Ctrl-C.
 
@@ -327,15 +365,17 @@ class Sample:
     """Folder to write. Commands look for the sample in data/sample."""
 
 
-def _command(name: str, options: type, *common: str, of: str = "", extra: str = "") -> Command:
-    return Command(name, options, f"multitask.cli.{of or name}:{name}", common=common, extra=extra)
+def _command(name: str, options: type, *common: str, of: str = "", extra: str = "", section: str = USE) -> Command:
+    return Command(name, options, f"multitask.cli.{of or name}:{name}", section, common, extra)
 
 
 _TASKS = ("model", "data", "tasks_file", "device")
+_TUNING = ("space", "budget", "trials", "held_out", "seeds", "seed", "start", "data", "tasks_file", "runs", "device")
 COMMANDS: tuple[Command | Group, ...] = (
     _command(
         "evaluate", Evaluate, *_TASKS, "suite", "split", "input", "task", "details", "best_on", "pooling", "output"
     ),
+    _command("tune", Tune, *_TUNING, extra="tune", section=TRAIN),
     _command("predict", Predict),
     _command("embed", Embed),
     _command("probe", Probe),

@@ -7,7 +7,7 @@ function that carries it out is imported when the options have been read.
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING
 from importlib.metadata import entry_points, version
 from pathlib import Path
@@ -18,7 +18,7 @@ from minbert.errors import InputError
 from multitask.cli.arguments import parse, parser_of
 from multitask.cli.command import Command, Group
 from multitask.cli.commands import COMMANDS
-from multitask.cli.options import Option, build, did_you_mean
+from multitask.cli.options import build, did_you_mean, named_as_given
 from multitask.cli.settings_file import read_settings, settings_of, write_settings
 from multitask.cli.stage_commands import stage_commands
 from multitask.data.problems import plain
@@ -154,17 +154,6 @@ def _without_last(model: Any, runs: Path) -> Any:
         return model
     logger.info("--model %s: %s", LAST, found := last_run(runs))
     return str(found)
-
-
-def named_as_given(error: str, options: Sequence[Option], labels: Mapping[str, str]) -> str:
-    """An error that begins with an option, or with the fields that lead to it, with the option's label instead."""
-    begin, space, rest = error.partition(" ")
-    for option in options:
-        path = ".".join(option.path)
-        if begin.rstrip(":") in (path, option.name) or begin.startswith(f"{path}."):
-            found = begin.removeprefix(path).removeprefix(option.name)
-            return f"{labels.get(option.name, option.name)}{found}{space}{rest}"
-    return error
 
 
 def _overview(prog: str, group: Group) -> str:

@@ -101,3 +101,14 @@ def build(kind: type[Any], options: Sequence[Option], values: Mapping[str, Any])
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The known name that is most alike, as the end of an error; empty if none is alike."""
     return f"; did you mean {close[0]}?" if (close := get_close_matches(name, known, 1)) else ""
+
+
+def named_as_given(error: str, options: Sequence[Option], labels: Mapping[str, str]) -> str:
+    """An error that begins with an option, or with the fields that lead to it, with the option's label instead."""
+    begin, space, rest = error.partition(" ")
+    for option in options:
+        path = ".".join(option.path)
+        if begin.rstrip(":") in (path, option.name) or begin.startswith(f"{path}."):
+            found = begin.removeprefix(path).removeprefix(option.name)
+            return f"{labels.get(option.name, option.name)}{found}{space}{rest}"
+    return error

@@ -5,6 +5,10 @@ class TrainingError(Exception):
     """Training cannot continue, e.g. because the loss is not finite. One line of message; the exit code is 1."""
 
 
+class Stopped(Exception):  # noqa: N818 - a request from outside, not an error
+    """`on_evaluation` asked a training to stop. Its state is saved, and the same run goes on from it."""
+
+
 class Interrupted(Exception):  # noqa: N818 - a request from outside, not an error
     """A signal asked the run to stop. Its state is saved, and the same command resumes it.
 

@@ -28,7 +28,7 @@ from multitask.stages.settings.finetune import STAGE, FinetuneConfig
 from multitask.stages.training_run import Start, train_run
 from multitask.tasks.declarations import chosen_tasks, default_tasks
 from multitask.tasks.kinds import Classification, Cosine
-from multitask.tasks.read_examples import load_rows, load_training_rows
+from multitask.tasks.read_examples import held_out_sentences, load_rows, load_training_rows
 from multitask.training.regularisation import Compute, build_regularisers
 from multitask.training.source import SourceTraining, TaskSource
 from multitask.training.trainable import Batch, Evaluation, Losses, Update
@@ -102,12 +102,18 @@ class Finetuning(SourceTraining):
         rows = {}
         for name in names:
             tasks[name], rows[name] = load_training_rows(tasks[name])
+        if config.held_out is None:
+            dev_rows = {name: load_rows(task, "dev") for name, task in tasks.items()}
+        else:
+            parts = held_out_sentences(rows, config.held_out)
+            dev_rows = {name: rows[name].take(dev) for name, (_, dev) in parts.items()}
+            rows = {name: rows[name].take(training) for name, (training, _) in parts.items()}
         weights = config.task_weights or tuple(tasks[name].loss_weight for name in names)
         config = replace(config, tasks=names, task_weights=weights)
         model = MultitaskModel(begin.encoder, begin.tokenizer, tasks, begin.pooling, config.heads, config.max_length)
         model = model.to(runtime.device)
         training = {name: tokenised(model, name, examples) for name, examples in rows.items()}
-        dev = {name: tokenised(model, name, load_rows(task, "dev")) for name, task in tasks.items()}
+        dev = {name: tokenised(model, name, examples) for name, examples in dev_rows.items()}
         return cls(model, training, dev, config, runtime)
 
     @property

@@ -58,13 +58,13 @@ def changed_file(inputs: Mapping[str, Any], data: Path, uses: Iterable[str] = SP
 
 
 def of_finetune(config: Any, data: Path) -> dict[str, Any]:
-    """Training and dev rows of the tasks."""
+    """Training and dev rows of the tasks; without dev rows where training rows are held out."""
     tasks = chosen_tasks(data, (*(config.tasks or default_tasks(data)), *config.untrained))
     trained = [task for name, task in tasks.items() if name not in config.untrained]
     return {
         "tasks": declared(tasks.values()),
         "training": rows_of(trained, "train"),
-        "dev": rows_of(tasks.values(), "dev"),
+        "dev": rows_of(tasks.values(), "dev") if config.held_out is None else {},
     }
 
 

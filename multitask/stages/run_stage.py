@@ -19,6 +19,7 @@ from multitask.runtime import distributed
 from multitask.runtime.device import Runtime, make_deterministic, start, use_threads
 from multitask.runtime.options import RunOptions
 from multitask.stages.registry import Stage
+from multitask.training.loop import OnEvaluation
 
 logger = logging.getLogger("multitask")
 
@@ -35,6 +36,7 @@ class OpenRun:
     artefact: Artefact
     runtime: Runtime
     options: RunOptions
+    on_evaluation: OnEvaluation = lambda step, record: None  # of a training
 
     @property
     def folder(self) -> Path:
@@ -43,7 +45,12 @@ class OpenRun:
 
 
 def run_stage(
-    stage: Stage, models: Model | Sequence[Model], data: Any, config: Any = None, options: RunOptions = HERE
+    stage: Stage,
+    models: Model | Sequence[Model],
+    data: Any,
+    config: Any = None,
+    options: RunOptions = HERE,
+    on_evaluation: OnEvaluation = lambda step, record: None,
 ) -> Artefact:
     """Compute a run, or find it computed.
 
@@ -54,11 +61,13 @@ def run_stage(
         data: a tasks file, or the folder of the data.
         config: of the stage; None: its defaults.
         options: device, precision, and where to write.
+        on_evaluation: called at each evaluation of a training that is not computed yet.
 
     Raises:
         InputError: a bad checkpoint, file or setting. A run that was refused before it began leaves no folder.
         TrainingError: training diverged.
         Interrupted: a signal stopped the run; the same call resumes it.
+        Stopped: `on_evaluation` stopped the training; the same call resumes it.
     """
     if not isinstance(data, str | Path):
         raise InputError(f"data is a {type(data).__name__}; expected the path of a tasks file or data folder")
@@ -75,7 +84,7 @@ def run_stage(
             logger.info("already computed")
             return artefact
         started = time.monotonic()
-        resolve_name(stage.compute)(weights, data, config, OpenRun(artefact, runtime, options))
+        resolve_name(stage.compute)(weights, data, config, OpenRun(artefact, runtime, options, on_evaluation))
         distributed.from_first(lambda: artefact.finish(time.monotonic() - started))
     return artefact
 

@@ -125,7 +125,12 @@ def train_run(run: OpenRun, begin: Start, problem: Trainable, config: Any, watch
     patience, evaluate_every = (getattr(config, name, None) for name in ("patience", "evaluate_every"))
     loop = LoopConfig(config.epochs, config.optimizer, patience, evaluate_every, watch_every)
     events = run.folder if run.options.tensorboard and distributed.is_first() else None
-    with tensorboard_log(events) as on_evaluation:
+    with tensorboard_log(events) as log:
+
+        def on_evaluation(step: int, record: dict[str, Any]) -> bool | None:
+            log(step, record)
+            return run.on_evaluation(step, record)
+
         train(problem, loop, run.folder, run.runtime, run.options.save_every, on_evaluation)
 
     def keep() -> None:

@@ -6,12 +6,15 @@ with a warning, because every row needs a prediction. Anything else that is wron
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from minbert.errors import InputError
 from multitask.data.contamination import hash_sentences
@@ -19,6 +22,7 @@ from multitask.data.examples import Examples, Rows
 from multitask.data.problems import OnProblem, quote, refuse
 from multitask.data.read_tables import open_table
 from multitask.data.tables import Dialect, Row, Source, Table
+from multitask.runtime.random_streams import generator
 from multitask.tasks.kinds import Labelled, Regression, rows_by_label
 from multitask.tasks.labels import number
 from multitask.tasks.task import Split, Task
@@ -104,6 +108,37 @@ def held_out(examples: Examples, share: float) -> tuple[Rows, Rows]:
         )
     is_dev = np.isin(group.reshape(-1), candidates[:count])
     return np.flatnonzero(~is_dev), np.flatnonzero(is_dev)
+
+
+def held_out_sentences(tasks: Mapping[str, Examples], share: float) -> dict[str, tuple[Rows, Rows]]:
+    """Training rows of each task, and a share of them that is held out, with no sentence in rows of both parts.
+
+    Rows that share a sentence, whatever their tasks, are a group, and so are rows that others link. The groups are
+    drawn at random, always in the same order. One with more rows of a task than are still to be held out is skipped.
+    """
+    columns = [hash_sentences(column) for examples in tasks.values() for column in examples.sentences]
+    numbers = np.unique(np.concatenate(columns), return_inverse=True)[1]
+    sentences = iter(np.split(numbers, np.cumsum([len(column) for column in columns])[:-1]))
+    rows = {name: [next(sentences) for _ in examples.sentences] for name, examples in tasks.items()}
+    links = [np.stack([first, other]) for first, *others in rows.values() for other in (first, *others)]
+    size, ends = numbers.max() + 1, np.concatenate(links, axis=1)
+    graph = coo_array((np.ones(ends.shape[1]), tuple(ends)), (size, size))
+    count, group_of = connected_components(graph, directed=False)
+    groups = {name: group_of[first] for name, (first, *_) in rows.items()}
+    sizes = np.stack([np.bincount(group, minlength=count) for group in groups.values()], axis=1)  # [groups, tasks]
+    left = np.round(share * sizes.sum(axis=0))
+    held = np.zeros(count, bool)
+    for group in generator(0, "held-out groups of rows").permutation(count):
+        if (sizes[group] <= left).all():
+            held[group] = True
+            left -= sizes[group]
+    parts = {name: (np.flatnonzero(~held[group]), np.flatnonzero(held[group])) for name, group in groups.items()}
+    for name, (training, dev) in parts.items():
+        if not len(training) or not len(dev):
+            rows_of = f"{tasks[name].source}: {len(tasks[name])} rows"
+            raise InputError(f"{rows_of}, too few different ones to hold out a share of {share:g}")
+        logger.info("%s: %d of %d training rows are held out", name, len(dev), len(tasks[name]))
+    return parts
 
 
 def _strata(labels: NDArray[np.float32], numbers: bool) -> Rows:

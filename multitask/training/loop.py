@@ -20,7 +20,7 @@ import torch
 from minbert.errors import InputError
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
-from multitask.runtime.errors import Interrupted
+from multitask.runtime.errors import Interrupted, Stopped
 from multitask.runtime.signals import stop_signals
 from multitask.training.checkpoints_and_resume import Progress, RunState
 from multitask.training.config import OptimizerConfig
@@ -30,6 +30,9 @@ from multitask.training.progress_report import ProgressReport
 from multitask.training.trainable import Trainable, Update
 
 logger = logging.getLogger("multitask")
+
+OnEvaluation = Callable[[int, dict[str, Any]], bool | None]
+"""Called with the step and its new line of metrics.jsonl. Returns True to stop the training there."""
 
 MOST_SCHEDULED_EPOCHS = 10_000
 
@@ -75,16 +78,16 @@ def train(
     folder: Path,
     runtime: Runtime,
     save_every: float,
-    on_evaluation: Callable[[int, dict[str, Any]], None] = lambda step, record: None,
+    on_evaluation: OnEvaluation = lambda step, record: None,
 ) -> dict[str, str]:
     """Train from the beginning, or from the saved state if there is one. Returns what best.json says.
 
-    `folder` gets metrics.jsonl, checkpoints/, best.json and, every `save_every` seconds, state/. `on_evaluation` is
-    called with the step and its new line of metrics.jsonl.
+    `folder` gets metrics.jsonl, checkpoints/, best.json and, every `save_every` seconds, state/.
 
     Raises:
         TrainingError: a loss, a gradient or a weight is not finite.
         Interrupted: any rank got SIGTERM or SIGINT; the state is saved.
+        Stopped: `on_evaluation` asked for it; the state is saved.
     """
     planned = range(config.epochs) if config.optimizer.needs_total_steps else ()
     total = sum(len(trainable.plan(epoch)) for epoch in planned)
@@ -119,19 +122,23 @@ def train(
             progress.seconds += time.monotonic() - began
             report.step(losses.mean_loss())
 
+            enough = False
             if config.evaluates(progress.step, epoch, ends_epoch):
                 with optimizer.averaged():
-                    on_evaluation(progress.step, _evaluate(trainable, state, losses, epoch + 1, report))
+                    line = _evaluate(trainable, state, losses, epoch + 1, report)
+                    enough = bool(on_evaluation(progress.step, line))
 
-            # Any rank's signal stops all ranks; any rank's clock makes all ranks save.
-            wishes = distributed.all_of((stop[0] if stop else 0, time.monotonic() - saved > save_every))
-            stopped_by, save = map(max, zip(*wishes, strict=True))
-            if stopped_by or save:
+            # Any rank's signal or wish stops all ranks; any rank's clock makes all ranks save.
+            wishes = distributed.all_of((stop[0] if stop else 0, enough, time.monotonic() - saved > save_every))
+            stopped_by, enough, save = map(max, zip(*wishes, strict=True))
+            if stopped_by or enough or save:
                 losses.read()
                 state.save()
                 saved = time.monotonic()
             if stopped_by:
                 raise Interrupted(stopped_by)
+            if enough:
+                raise Stopped
     losses.read()
     report.end()
     return state.finish()

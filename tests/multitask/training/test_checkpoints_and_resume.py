@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from benchmarks.reliability.faulty_files import Fault, FaultyFiles
-from multitask.runtime.errors import Interrupted, TrainingError
+from multitask.runtime.errors import Interrupted, Stopped, TrainingError
 from multitask.training import checkpoints_and_resume
 from multitask.training.config import OptimizerConfig
 from multitask.training.loop import LoopConfig, train
@@ -103,6 +103,14 @@ def test_resumed_after_a_step(tmp_path, whole, at):
     with pytest.raises(Cut):
         run(tmp_path, step=cut_before(at), save_every=-1)
     assert step_of_state(tmp_path) == at
+    assert_resumed_like(whole, tmp_path)
+
+
+def test_resumed_after_a_stop_at_an_evaluation(tmp_path, whole):
+    with pytest.raises(Stopped):
+        run(tmp_path, on_evaluation=lambda step, line: step == 7)
+    assert [line["step"] for line in history(tmp_path)] == [3, 7]
+    assert step_of_state(tmp_path) == 7
     assert_resumed_like(whole, tmp_path)
 
 

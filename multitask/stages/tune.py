@@ -1,0 +1,246 @@
+"""Search for settings of fine-tuning with Optuna. Every trial is a run of the store, so nothing is computed twice.
+
+Trials are scored on training rows that are held out. Dev sets are read for the winner only.
+
+    runs/tune-<name>-<key>/journal.log    Optuna's record of all trials, from which a search goes on that was stopped
+"""
+
+import logging
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pandas
+from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from minbert.errors import InputError
+from multitask.runs.artefact import Artefact, Weights, lock_file
+from multitask.runs.locks import exclusive
+from multitask.runs.run_hash import RunKey
+from multitask.runtime.errors import Stopped, TrainingError
+from multitask.runtime.options import RunOptions
+from multitask.runtime.random_streams import generator
+from multitask.stages.run_stage import identity_of, key_of, prepare_process, run_stage
+from multitask.stages.search_space import Chosen, Space
+from multitask.stages.settings.finetune import STAGE, FinetuneConfig
+
+logger = logging.getLogger("multitask")
+
+STARTUP = 5
+"""Trials with random settings before the sampler learns from scores, and complete trials before one is pruned."""
+REPEATS = 10
+"""The search ends if so many trials in a row repeat earlier settings."""
+FEWEST = 4
+"""Complete trials that importances need."""
+ENDED = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned"}
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is searched.
+
+    Args:
+        space: what each option is chosen from.
+        settings: start weights and configuration from a choice; raises InputError if its values exclude one another.
+        defaults: the first trial's values of the options whose defaults are in the space.
+        data: a tasks file, or the folder of the data.
+        held_out: share of the training rows that trials are scored on.
+        seed: of the sampler.
+        options: where and how trials run.
+    """
+
+    space: Space
+    settings: Callable[[Chosen], tuple[Weights, FinetuneConfig]]
+    defaults: Chosen
+    data: Path
+    held_out: float
+    seed: int
+    options: RunOptions
+
+    def trial_of(self, chosen: Chosen) -> tuple[Weights, FinetuneConfig, RunKey]:
+        """Start weights, configuration and key of a trial's run."""
+        start, config = self.settings(chosen)
+        config = replace(config, held_out=self.held_out, keep_task_bests=False)
+        runtime = prepare_process(STAGE, self.options)
+        return start, config, key_of(STAGE, [identity_of(start)], self.data, config, runtime)
+
+    @contextmanager
+    def study(self, name: str) -> Iterator[tuple[Path, "optuna.Study"]]:
+        """The study and its folder, alone. A new folder is removed again if the first trial is refused.
+
+        The folder's name has a hash of the space, the data and the fixed settings.
+        """
+        first = self.trial_of({option: values.values[0] for option, values in self.space.items()})[2]
+        space = {option: asdict(values) for option, values in self.space.items()}
+        key = replace(first, stage="tune", inputs={**first.inputs, "space": space, "sampler": self.seed})
+        folder = self.options.runs / f"tune-{name}-{key.digest()}"
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        with exclusive(lock_file(folder.parent, folder.name), f"{folder}: another process searches; waiting for it"):
+            folder.mkdir(exist_ok=True)
+            storage = JournalStorage(JournalFileBackend(str(folder / "journal.log")))
+            pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTUP)
+            study = optuna.create_study(
+                study_name="tune", storage=storage, direction="maximize", pruner=pruner, load_if_exists=True
+            )
+            if not study.trials:
+                study.enqueue_trial({name: self.space[name].stored(value) for name, value in self.defaults.items()})
+            try:
+                yield folder, study
+            except InputError:
+                if not _ended(study):
+                    shutil.rmtree(folder)
+                raise
+
+    def run(self, study: "optuna.Study", trials: int | None, seconds: float | None) -> None:
+        """Try settings until so many trials have ended, or all have taken so long. A stopped trial goes on first."""
+        while not _repeats(study) and (trials is None or len(_ended(study)) < trials):
+            left = math.inf if seconds is None else seconds - sum(map(_seconds, study.trials))
+            if left <= 0 or not self._try(study, self._next(study), time.monotonic() + left):
+                break
+
+    def _next(self, study: "optuna.Study") -> Trial:
+        """The trial that was stopped, or a new one, which depends on the seed and the earlier trials alone."""
+        seed = int(generator(self.seed, "settings of a trial", len(_ended(study))).integers(2**32))
+        study.sampler = optuna.samplers.TPESampler(n_startup_trials=STARTUP, seed=seed)
+        stopped = study.get_trials(states=(TrialState.RUNNING,))
+        return Trial(study, stopped[0]._trial_id) if stopped else study.ask()
+
+    def _try(self, study: "optuna.Study", trial: Trial, deadline: float) -> bool:
+        """Compute a trial; returns False if the time is up before its end."""
+        chosen = {name: values.suggest(trial, name) for name, values in self.space.items()}
+        logger.info("trial %d: %s", trial.number, ", ".join(f"{name} {value}" for name, value in chosen.items()))
+        began, before = time.monotonic(), trial.user_attrs.get("seconds", 0.0)
+        score = None
+        try:
+            score = self._score(trial, chosen, deadline)
+        except Stopped:
+            if not trial.should_prune():
+                return False
+        except (InputError, TrainingError) as error:
+            if isinstance(error, InputError) and not _ended(study):
+                raise  # data or start weights are at fault, not what was chosen
+            logger.warning("trial %d: %s", trial.number, error)
+            trial.set_user_attr("failed", str(error))  # told as pruned, as the sampler learns nothing from failed ones
+        finally:
+            trial.set_user_attr("seconds", before + time.monotonic() - began)
+        study.tell(trial, score, TrialState.PRUNED if score is None else TrialState.COMPLETE)
+        return True
+
+    def _score(self, trial: Trial, chosen: Chosen, deadline: float) -> float:
+        """The best held-out score of a trial's run. Raises TrainingError if it is undefined."""
+        start, config, key = self.trial_of(chosen)
+        trial.set_user_attr("planned", config.epochs)
+
+        def enough(_step: int, line: dict[str, Any]) -> bool:
+            _report(trial, line)
+            return line["epoch"] < config.epochs and (trial.should_prune() or time.monotonic() > deadline)
+
+        run = Artefact.find(self.options.runs, key)
+        if run is not None and not run.done and (run.folder / "metrics.jsonl").is_file():
+            for line in run.history():  # of a trial that was stopped, or of one with the same settings
+                if enough(line["step"], line):
+                    raise Stopped
+        run = run_stage(STAGE, start, self.data, config, replace(self.options, keep=False), enough)
+        for line in run.history():
+            _report(trial, line)
+        if not (scores := [score for line in run.history() if not math.isnan(score := _score(line))]):
+            raise TrainingError("all held-out scores are undefined")
+        return max(scores)
+
+    def best(self, study: "optuna.Study") -> Chosen:
+        """The choice of the best complete trial. Raises InputError if there is none."""
+        complete = study.get_trials(states=(TrialState.COMPLETE,))
+        if not complete:
+            raise InputError("no trial is complete; the same command with a larger --budget goes on from here")
+        return self.choice(max(complete, key=lambda trial: (trial.value, -trial.number)))
+
+    def choice(self, trial: FrozenTrial) -> Chosen:
+        """The values that a trial has tried."""
+        return {
+            name: values.suggest(optuna.trial.FixedTrial(trial.params), name) for name, values in self.space.items()
+        }
+
+    def train(self, chosen: Chosen, seeds: int) -> dict[int, Artefact]:
+        """Train a choice on all training rows; the runs by seed."""
+        start, config = self.settings(chosen)
+        configs = [replace(config, seed=config.seed + number) for number in range(seeds)]
+        return {config.seed: run_stage(STAGE, start, self.data, config, self.options) for config in configs}
+
+    def table(self, study: "optuna.Study") -> pandas.DataFrame:
+        """All trials with their settings; the score of a pruned one is its last."""
+        return pandas.DataFrame(
+            {
+                "trial": trial.number,
+                **self.choice(trial),
+                "held-out score": trial.value,
+                "epochs run": len(trial.intermediate_values),
+                "of": trial.user_attrs.get("planned"),
+                "state": "failed" if "failed" in trial.user_attrs else ENDED.get(trial.state, "unfinished"),
+                "seconds": round(_seconds(trial), 1),
+            }
+            for trial in study.trials
+            if trial.params.keys() >= self.space.keys()  # otherwise it was stopped before it began
+        )
+
+    def importances(self, study: "optuna.Study") -> pandas.DataFrame:
+        """The share of the scores' variance that each option explains (fANOVA, Hutter et al. 2014), if it is known."""
+        scores = [trial.value for trial in study.get_trials(states=(TrialState.COMPLETE,))]
+        found: dict[str, float] = {}
+        if len(scores) >= FEWEST and len(set(scores)) > 1:
+            with suppress(RuntimeError):  # no tree of the forest has any variance
+                found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
+        return pandas.DataFrame({"setting": list(found), "importance": list(found.values())})
+
+    def saved(self, study: "optuna.Study") -> pandas.DataFrame:
+        """What trials took, and what pruning saved if the epochs that did not run take as long as those that did."""
+        pruned = [t for t in study.get_trials(states=(TrialState.PRUNED,)) if "failed" not in t.user_attrs]
+        left = [trial.user_attrs["planned"] / len(trial.intermediate_values) - 1 for trial in pruned]
+        saved = sum(share * _seconds(trial) for share, trial in zip(left, pruned, strict=True))
+        took = sum(map(_seconds, study.trials))
+        columns = ("trials", "pruned", "minutes", "minutes saved by pruning")
+        return pandas.DataFrame([(len(study.trials), len(pruned), took / 60, saved / 60)], columns=columns)
+
+    def dev_scores(self, runs: Mapping[int, Artefact]) -> pandas.DataFrame:
+        """Dev scores of the winner's leading models by seed, their means and standard deviations."""
+        found = []
+        for run in runs.values():
+            leading = next(iter(run.kept_models().values())).name
+            found.append(next(line["scores"] for line in run.history() if leading == f"step-{line['step']:07d}"))
+        scores = pandas.DataFrame(found, index=[*runs])
+        return pandas.concat([scores, scores.agg(["mean", "std"])]).rename_axis("dev, seed").reset_index()
+
+
+def _ended(study: "optuna.Study") -> list[FrozenTrial]:
+    return study.get_trials(deepcopy=False, states=tuple(ENDED))
+
+
+def _repeats(study: "optuna.Study") -> bool:
+    """Whether the last trials have repeated earlier settings only."""
+    tried = [trial.params for trial in _ended(study)]
+    new = [number for number, params in enumerate(tried) if params not in tried[:number]]
+    return len(tried) - (new[-1] if new else 0) > REPEATS
+
+
+def _seconds(trial: FrozenTrial) -> float:
+    return float(trial.user_attrs.get("seconds", 0.0))
+
+
+def _report(trial: Trial, line: dict[str, Any]) -> None:
+    """Report an evaluation's score, unless it was reported before the search was stopped."""
+    known = trial.study.trials[trial.number].intermediate_values
+    if line["epoch"] not in known:
+        trial.report(_score(line), line["epoch"])
+
+
+def _score(line: Mapping[str, Any]) -> float:
+    """The score of an evaluation that models are selected on, from its line of metrics.jsonl."""
+    return float(next(iter(line["scores"].values()), math.nan))

@@ -1,0 +1,207 @@
+"""Searches: trials on held-out rows, the same ones by seed however often they are stopped, pruned ones resumable."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("optuna", reason="needs the extra tune")
+
+from multitask.cli.main import main
+from multitask.data.contamination import TrainedOn
+from multitask.runs.artefact import Artefact, Weights
+from multitask.runtime.options import RunOptions
+from multitask.stages import tune
+from multitask.stages.finetune import Finetuning, finetune
+from multitask.stages.search_space import Choices, Range
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.stages.tune import Search
+from multitask.tasks.declarations import chosen_tasks
+from multitask.tasks.read_examples import held_out_sentences, load_training_rows
+from multitask.training.config import OptimizerConfig
+from multitask.training.trainable import Evaluation
+from tests.multitask.stages.conftest import weights
+
+CONFIG = FinetuneConfig(("sentiment", "similarity"), batch_size=32, optimizer=OptimizerConfig(1e-3), max_length=40)
+SPACE = {"learning_rate": Range(1e-4, 1e-2, True), "epochs": Choices((1, 2))}
+RATES = {"learning_rate": Choices((2e-4, 1e-4, 5e-5))}
+
+
+@pytest.fixture
+def search(one_layer: Path, data: Path, tmp_path: Path) -> Callable[..., Search]:
+    """A search on the small data, in a folder of this name."""
+
+    def settings(chosen: Any) -> tuple[Weights, FinetuneConfig]:
+        optimizer = replace(CONFIG.optimizer, learning_rate=chosen["learning_rate"])
+        return Weights(str(one_layer)), replace(CONFIG, optimizer=optimizer, epochs=chosen.get("epochs", 2))
+
+    def make(folder: str, space: Any = SPACE, seed: int = 0, **defaults: Any) -> Search:
+        options = RunOptions(device="cpu", precision="fp32", runs=tmp_path / folder)
+        return Search(space, settings, defaults, data, 0.25, seed, options)
+
+    return make
+
+
+def table(search: Search, *calls: tuple[int | None, float | None]) -> list[dict[str, Any]]:
+    """All trials, without their times, after calls of `run`, each with so many trials in all or so much more time."""
+    for trials, seconds in calls:
+        with search.study("test") as (_, study):
+            took = sum(trial.user_attrs.get("seconds", 0.0) for trial in study.trials)
+            search.run(study, trials, None if seconds is None else took + seconds)
+    return search.table(study).drop(columns="seconds").to_dict("records")
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores equal the learning rate, and a trial is pruned from the second on."""
+    monkeypatch.setattr(
+        Finetuning, "evaluate", lambda self: Evaluation({}, {"overall": self.config.optimizer.learning_rate})
+    )
+    monkeypatch.setattr(Finetuning, "metrics_of_start", lambda self: {})
+    monkeypatch.setattr(tune, "STARTUP", 1)
+
+
+def test_trials_follow_from_the_seed_even_if_stopped(search):
+    whole = table(search("whole"), (4, None))
+    assert [trial["state"] for trial in whole] == ["complete"] * 4
+    assert len({trial["learning_rate"] for trial in whole}) == 4
+    # Without time, the first trial of two epochs stops after one; the next call finishes it.
+    assert table(search("parts"), (1, None), (None, 0.01), (3, None), (4, None)) == whole
+    assert table(search("other", seed=1), (1, None)) != whole[:1]
+
+
+def test_a_trial_without_time_stops_at_an_evaluation_and_goes_on(search, monkeypatch):
+    space = {"learning_rate": Choices((1e-3,))}
+    expected = table(search("whole", space), (1, None))
+    cut = search("cut", space)
+    assert [(t["epochs run"], t["state"]) for t in table(cut, (None, 0.01))] == [(1, "unfinished")]
+    steps = []
+    backward = Finetuning.backward
+    monkeypatch.setattr(Finetuning, "backward", lambda *args: steps.append(args) or backward(*args))
+    assert table(cut, (1, None)) == expected
+    assert len(steps) == 2  # of four
+    first, second = (
+        next(Artefact(f.parent) for f in s.options.runs.glob("finetune-*/DONE")) for s in (search("whole"), cut)
+    )
+    assert weights(first) == weights(second)
+
+
+def test_pruned_trials_can_be_resumed_and_collected(search, scripted, one_layer, data):
+    found = search("runs", RATES, learning_rate=2e-4)
+    trials = table(found, (8, None))
+    best = max(RATES["learning_rate"].values)
+    seen: list[float] = []
+    for trial in trials:  # the median rule of trials with the same constant scores
+        pruned = bool(seen) and trial["learning_rate"] < np.median(seen)
+        assert trial["state"] == ("pruned" if pruned else "complete")
+        assert trial["held-out score"] == trial["learning_rate"]
+        seen += [] if pruned else [trial["learning_rate"]]
+    assert {trial["state"] for trial in trials} == {"pruned", "complete"}
+    folders = list(found.options.runs.glob("finetune-*"))
+    assert len(folders) == len({trial["learning_rate"] for trial in trials})  # nothing is computed twice
+    left = [folder for folder in folders if not (folder / "DONE").is_file()]
+    assert left
+    assert not any((folder / "KEEP").exists() for folder in folders)
+    for folder in left:
+        assert (folder / "state" / "state.pt").is_file()
+    start, config, key = found.trial_of(
+        {"learning_rate": next(t for t in trials if t["state"] == "pruned")["learning_rate"]}
+    )
+    resumed = finetune(start, data, config, found.options)
+    assert resumed.folder in left
+    assert resumed.digest == key.digest()
+    assert weights(resumed) == weights(
+        finetune(start, data, config, replace(found.options, runs=found.options.runs / "new"))
+    )
+    with found.study("test") as (_, study):
+        assert found.best(study) == {"learning_rate": best}
+        assert found.saved(study).iloc[0]["pruned"] == sum(trial["state"] == "pruned" for trial in trials)
+
+
+def test_a_search_ends_when_only_settings_are_repeated(search, scripted):
+    found = search("runs", {"learning_rate": Choices((1e-3, 2e-3))})
+    trials = table(found, (None, None))
+    assert len(trials) <= 2 * tune.REPEATS + 2
+    assert len(list(found.options.runs.glob("finetune-*"))) == 2
+
+
+def test_dev_sets_are_not_read_by_trials(run_stage, data, tmp_path):
+    """A run with held-out rows does without dev sets, and trains on no sentence that it is scored on."""
+    without = tmp_path / "data"
+    without.mkdir()
+    for path in data.glob("*-train.csv"):
+        (without / path.name).write_bytes(path.read_bytes())
+    config = replace(CONFIG, epochs=1, held_out=0.25)
+    ours = run_stage(finetune, config, folder="without", data=without)
+    both = run_stage(finetune, config, folder="with", data=data)
+    assert ours.digest == both.digest
+    assert weights(ours) == weights(both)
+    rows = {name: load_training_rows(task)[1] for name, task in chosen_tasks(data, CONFIG.tasks).items()}
+    record = TrainedOn.of_folder(ours.folder, "")
+    for name, parts in held_out_sentences(rows, 0.25).items():
+        for seen, part in zip((True, False), parts, strict=True):
+            assert (record.sentences_seen(rows[name].take(part).sentences[0]) == seen).all()
+
+
+SPACE_FILE = """
+learning_rate = { low = 1e-4, high = 1e-2, log = true }
+epochs = [1, 2]
+tasks = ["sentiment", "similarity"]
+[heads]
+dropout = [0.1, 0.3]
+"""
+
+
+def test_the_command(one_layer, data, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("space.toml").write_text(SPACE_FILE)
+    command = ["tune", "space.toml", "--trials", "4", "--seeds", "2", "--start", str(one_layer), "--data", str(data)]
+    assert main([*command, "--device", "cpu"]) == 0
+    *_, report, best, winner = capsys.readouterr().out.splitlines()
+    assert Path(report).read_text().count("| complete |") == 4
+    assert (Path(winner) / "KEEP").is_file()
+    capsys.readouterr()
+    # The file has the winner's settings: finetune finds its run.
+    assert main(["finetune", "--config", best, "--device", "cpu"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == winner
+    assert main(["finetune", "--config", best, "--device", "cpu", "--seed", "1"]) == 0
+    assert len(list(Path("runs").glob("finetune-*/KEEP"))) == 2
+
+
+@pytest.mark.slow
+def test_a_killed_search_goes_on(one_layer, data, tmp_path):
+    Path(tmp_path, "space.toml").write_text(SPACE_FILE.replace("[1, 2]", "[10, 20]"))
+    command = [sys.executable, "-m", "multitask", "tune", "space.toml", "--trials", "3", "--seeds", "1"]
+    command += ["--start", str(one_layer), "--data", str(data), "--device", "cpu", "--save-every", "0"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def start(runs: str) -> "subprocess.Popen[str]":
+        where = [*command, "--runs", runs]
+        return subprocess.Popen(where, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+
+    def trials(runs: str) -> list[list[str]]:
+        [file] = tmp_path.glob(f"{runs}/tune-*/trials.csv")
+        return [line.split(",")[:-1] for line in file.read_text().splitlines()]
+
+    assert start("whole").wait() == 0
+    for after in (1, 2):  # runs begun, the last of them with a state
+        process = start("killed")
+        while len(list(tmp_path.glob("killed/finetune-*/metrics.jsonl"))) < after:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert start("killed").wait() == 0
+    assert trials("killed") == trials("whole")
+    both = (
+        {p.parent.name: weights(Artefact(p.parent)) for p in tmp_path.glob(f"{r}/*/DONE")} for r in ("whole", "killed")
+    )
+    assert next(both) == next(both)
