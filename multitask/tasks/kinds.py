@@ -400,10 +400,3 @@ KINDS: dict[str, type[Task]] = {
     kind.kind: kind for kind in (Classification, PairClassification, MultiLabel, Regression, PairRegression, Cosine)
 }
 """All kinds by name."""
-
-
-def labels_to_tensor(labels: NDArray[np.float32], device: torch.device) -> Tensor:
-    """Labels as an fp32 tensor on the device; the host does not wait for the copy."""
-    tensor = torch.from_numpy(labels)
-    pinned = tensor.pin_memory() if device.type == "cuda" else tensor
-    return pinned.to(device, non_blocking=True)

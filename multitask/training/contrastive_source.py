@@ -19,10 +19,9 @@ from multitask.objectives.labelled_pairs import LabelledPairs
 from multitask.objectives.negatives import diagonal_mask, only_negatives
 from multitask.runtime import distributed
 from multitask.runtime.random_streams import torch_seed
-from multitask.tasks.kinds import labels_to_tensor
 from multitask.tasks.sources import read_paired_sentences
 from multitask.training.config import ContrastiveConfig, NegativesConfig
-from multitask.training.source import BatchLoss, Inputs, Source
+from multitask.training.source import BatchLoss, Inputs, Source, labels_to_tensor
 
 Compared = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
 """What an objective compares: anchors, positives, hard negatives, and the masks of their false negatives."""

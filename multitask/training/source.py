@@ -21,7 +21,6 @@ from multitask.models.multitask_model import MultitaskModel
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.runtime import distributed
 from multitask.runtime.device import Runtime
-from multitask.tasks.kinds import labels_to_tensor
 from multitask.training.trainable import Losses, Trainable, Update
 
 
@@ -62,6 +61,13 @@ class Source(ABC):
         `rows` are all rows of the batch. The other arguments are of this rank's rows, those of `distributed.own`: the
         states [tokens, hidden] of all sequences end to end, their embeddings [sequences, hidden] fp32, and the targets.
         """
+
+
+def labels_to_tensor(labels: NDArray[np.float32], device: torch.device) -> Tensor:
+    """Labels as an fp32 tensor on the device; the host does not wait for the copy."""
+    tensor = torch.from_numpy(labels)
+    pinned = tensor.pin_memory() if device.type == "cuda" else tensor
+    return pinned.to(device, non_blocking=True)
 
 
 class TaskSource(Source):
