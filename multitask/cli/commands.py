@@ -13,6 +13,7 @@ from minbert.errors import InputError
 from minbert.settings import Count, Seed, settings
 from multitask.cli.command import DATA, TRAIN, USE, Command, Group
 from multitask.cli.options import POSITIONAL
+from multitask.inference.hard_negatives import HardNegatives
 from multitask.inference.serve.limits import Limits
 from multitask.models.config import Pooling
 from multitask.objectives.config import ObjectiveConfig
@@ -137,9 +138,9 @@ class Predict(Computing, _BestOn, Data):
 
 @settings
 class Embed(EmbeddingComputing, _Pooling, _Model):
-    """Write the embeddings of a file's sentences as a NumPy array of shape [sentences, hidden], in fp32.
+    """Write the embeddings of a file's sentences as a NumPy array of shape [sentences, hidden].
 
-    The file may be larger than memory.
+    The file may be larger than memory. OUTPUT.json next to it says which model and text they are of.
     """
 
     text: Path = field(kw_only=True, metadata=POSITIONAL)
@@ -151,10 +152,70 @@ class Embed(EmbeddingComputing, _Pooling, _Model):
     """Column of the sentences of a table."""
     normalize: bool = False
     """Scale every embedding to length 1."""
+    dtype: Literal["float32", "float16", "int8"] = "float32"
+    """How numbers are stored. `int8` stores embeddings of length 1, with a scale for each dimension in OUTPUT.json."""
 
     def __post_init__(self) -> None:
         if self.output.suffix != ".npy":
             raise InputError(f"{self.output}: expected a name that ends in .npy")
+
+
+@settings
+class Search(EmbeddingComputing, _Pooling, _Model):
+    """Print the sentences of an index that are nearest to queries by cosine, as JSON lines.
+
+    A line has query, rank (from 1), score, row (from 0) and text. Rows with equal scores come in their order.
+    """
+
+    index: Path = field(kw_only=True, metadata=POSITIONAL)
+    """The .npy file that `multitask embed` wrote; its text file must still be there."""
+    queries: Path = field(kw_only=True, metadata=POSITIONAL)
+    """Text file with one query a line; or a table (csv, tsv, jsonl, parquet) with --column."""
+    model: str = field(default="all-minilm-l6-v2", kw_only=True)
+    """The model that wrote the index: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub id."""
+    column: str | None = None
+    """Column of the sentences of a table. Of queries."""
+    top: Count = 10
+    """Sentences to print for each query."""
+    rescore: Count = 4
+    """Of an int8 index: so many times --top are found with the query in 8 bits, too, and then ordered by their cosine
+    with the query in fp32."""
+    output: Path = Path("-")
+    """File to write: jsonl, csv, tsv or parquet. Default: standard output."""
+
+
+@settings
+class Mine(HardNegatives, EmbeddingComputing, _Pooling, _Model):
+    """Find hard negatives for pairs of sentences: near texts that are not known to mean the same.
+
+    The anchor itself, all sentences that it has a pair with, and their copies (but for case, space and marks) are never
+    its negatives.
+    """
+
+    pairs: str = field(kw_only=True, metadata=POSITIONAL)
+    """Table of pairs (csv, tsv, jsonl, parquet), or a source of `pretrain` in --data: quora, nli or pairs."""
+    output: Path = field(kw_only=True, metadata=POSITIONAL)
+    """File to write: csv, tsv, jsonl or parquet."""
+    corpus: Path | None = None
+    """Where negatives come from: a text file with one sentence a line, a table with --column, or the .npy file that
+    `multitask embed` wrote. Default: all sentences of the pairs."""
+    model: str = field(default="all-minilm-l6-v2", kw_only=True)
+    """The model that decides what is near: a run (`last`: the latest one), a model folder, all-minilm-l6-v2 or a hub
+    id."""
+    text: tuple[str, ...] = ()
+    """Column of the sentences, or the two columns of pairs. Default: sent0 and sent1, or sentence1 and sentence2."""
+    column: str | None = None
+    """Column of the sentences of a table. Of --corpus."""
+    data: Path = Path("data/sample")
+    """Folder with the tasks' files, or tasks file: where the sources are."""
+    format: Literal["triplets", "pairs"] = "triplets"
+    """`triplets`: sent0, sent1, hard_neg, which `pretrain --sources nli` reads as nli_triplets.csv. `pairs`: sentence1,
+    sentence2 and label (1 or 0), for a task."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.text) not in (0, 2):
+            raise InputError(f"--text names {len(self.text)} columns; expected those of anchors and of positives")
 
 
 @settings
@@ -378,6 +439,12 @@ COMMANDS: tuple[Command | Group, ...] = (
     _command("tune", Tune, *_TUNING, extra="tune", section=TRAIN),
     _command("predict", Predict),
     _command("embed", Embed),
+    _command("search", Search),
+    _command(
+        *("mine", Mine, "pairs", "output", "model", "corpus", "text", "column", "data", "format", "ranks", "margin"),
+        *("relative_margin", "negatives", "sampling", "approximate"),
+        extra="search",
+    ),
     _command("probe", Probe),
     _command("export", Export),
     _command("serve", Serve, extra="serve"),

@@ -1,78 +1,202 @@
-"""Embeddings of a file, computed and written in blocks, so that the file may be larger than memory."""
+"""Embeddings of a file on disk: computed and written in blocks, and opened to search them, without reading them whole.
 
+Next to FILE.npy, FILE.npy.json says which model and text they are of (`Record`).
+"""
+
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from minbert.errors import InputError
-from minbert.files import atomic_file
-from multitask.data.problems import LOGGER, quote
+from minbert.files import atomic_file, read_text, sha256_of_file, write_json
+from minbert.settings import read_as, settings
+from multitask.data.problems import LOGGER, checked, quote, reason
 from multitask.data.read_tables import open_table
-from multitask.data.tables import Row, Source, Table
+from multitask.data.tables import Source
 from multitask.data.text_lines import suffixes
+from multitask.inference.search import LEVELS, Neighbours, Rows, search, search_codes
 from multitask.models.sentence_encoder import Embedder
 
 SENTENCES_PER_BLOCK = 16384
 ADVICE = r"(; |, or | \(or )set \w+( = \w+)? in the tasks file \(--tasks-file\)\)?"
+STORED = {"float32": "<f4", "float16": "<f2", "int8": "|i1"}
+
+Dtype = Literal["float32", "float16", "int8"]
 
 
-def embed_file(encoder: Embedder, source: Path, output: Path, column: str | None, normalize: bool) -> tuple[int, int]:
-    """Write the embeddings of a file's sentences as a NumPy array [sentences, hidden] fp32; returns its shape.
+@settings
+class Record:
+    """What the JSON file next to an array of embeddings says of them."""
+
+    model: str
+    """The encoder's identity."""
+    model_name: str
+    """What the model was called."""
+    text: str | None
+    """The file of the sentences, from the array's folder; None of standard input."""
+    text_sha256: str | None
+    column: str | None
+    """The sentences' column; None of a text file, whose blank lines are left out."""
+    dtype: Dtype
+    normalized: bool
+    """Whether they were scaled to length 1."""
+    scales: tuple[float, ...] = ()
+    """Of int8: an embedding is about the integers times these, one for each dimension."""
+
+
+def embed_file(
+    encoder: Embedder, source: Path, output: Path, column: str | None, normalize: bool, dtype: Dtype = "float32"
+) -> tuple[int, int]:
+    """Write the embeddings of a file's sentences as a NumPy array [sentences, hidden]; returns its shape.
 
     The file has a sentence a line, and blank lines are skipped; or it is a table with this `column` of sentences.
-    `normalize` scales every embedding to length 1. Raises InputError for no sentence, a missing column, or no text.
+    `normalize` scales every embedding to length 1, which is always done for int8. Its scales are those of the largest
+    values of the first block; larger values later are cut off. Raises InputError for no sentence, a missing column, or
+    no text.
     """
-    sentences = _sentences(source, column)
+    normalize |= dtype == "int8"
+    texts = sentences(source, column)
+    place = record_of(output)
+    scales = None
     with atomic_file(output) as temporary, temporary.open("wb") as file, tqdm(unit="sentence", disable=None) as bar:
         count = width = 0
-        while block := list(islice(sentences, SENTENCES_PER_BLOCK)):
+        while block := list(islice(texts, SENTENCES_PER_BLOCK)):
             embeddings = encoder.encode(block, normalize=normalize)
             if not count:
                 width = embeddings.shape[1]
-                _write_header(file, 0, width)
-            file.write(embeddings.tobytes())
+                _write_header(file, 0, width, dtype)
+                scales = np.maximum(abs(embeddings).max(axis=0), 1e-12) / LEVELS if dtype == "int8" else None
+            if scales is not None:
+                embeddings = (embeddings / scales).round().clip(-LEVELS, LEVELS)
+            file.write(embeddings.astype(STORED[dtype]).tobytes())
             count += len(block)
             bar.update(len(block))
         if not count:
             raise InputError(f"{source}: no sentence; expected one sentence per line")
         file.seek(0)
-        _write_header(file, count, width)  # which is as long as before: NumPy leaves room for the number of rows
+        _write_header(file, count, width, dtype)  # which is as long as before: NumPy leaves room for the rows' number
+        place.unlink(missing_ok=True)  # a kill must not leave the record of other embeddings
+    text = os.path.relpath(source.resolve(), output.resolve().parent) if source.is_file() else None
+    digest = sha256_of_file(source) if text else None
+    stored = () if scales is None else tuple(scales.tolist())
+    record = Record(encoder.identity, encoder.name, text, digest, column, dtype, normalize, stored)
+    write_json(place, asdict(record))  # type: ignore[call-overload]
     return count, width
 
 
-def _write_header(file: BinaryIO, count: int, width: int) -> None:
-    header = {"descr": "<f4", "fortran_order": False, "shape": (count, width)}
+def record_of(path: Path) -> Path:
+    """The file that says what the embeddings of an .npy file are of."""
+    return path.with_name(f"{path.name}.json")
+
+
+class Index(NamedTuple):
+    """Embeddings of a text file on disk."""
+
+    vectors: NDArray[np.generic]  # [sentences, hidden], memory-mapped
+    record: Record
+    text: Path | None
+
+    @classmethod
+    def open(cls, path: Path, encoder: Embedder) -> "Index":
+        """Open what `embed_file` wrote.
+
+        Raises:
+            InputError: a file is missing or damaged, the text has changed, or another model wrote the embeddings.
+        """
+        place = record_of(path)
+        again = f"write it with: multitask embed TEXT {path}"
+        if path.is_file() and not place.is_file():
+            raise InputError(f"{path}: no {place.name} says which model it is of; {again}")
+        vectors = checked(path, _mapped)
+        record = read_as(Record, read_text(place), place)
+        fits = vectors.ndim == 2 and vectors.dtype.str == STORED[record.dtype]
+        if not fits or len(record.scales) != (vectors.shape[1] if record.dtype == "int8" else 0):
+            raise InputError(f"{path}: not the array that {place.name} describes; {again}")
+        if record.model != encoder.identity:
+            wrote = f"pass the --model (then {record.model_name}) and --pooling that wrote it"
+            raise InputError(f"{path}: embeddings of other weights, tokens or pooling than {encoder.name}; {wrote}")
+        text = None if record.text is None else path.resolve().parent / record.text
+        if text is not None and sha256_of_file(text) != record.text_sha256:
+            raise InputError(f"{text}: has changed since its embeddings {path} were written; {again}")
+        return cls(vectors, record, text)
+
+    def search(
+        self, queries: NDArray[np.float32], top_k: int, rescore: int = 4, among: Rows | None = None
+    ) -> Neighbours:
+        """The nearest rows, as `search` finds them; of int8 as `search_codes` does."""
+        if self.record.dtype == "int8":
+            return search_codes(queries, self.vectors, self._scales, top_k, rescore, among)  # type: ignore[arg-type]
+        return search(queries, self.vectors, top_k, among=among)  # type: ignore[arg-type]
+
+    def floats(self, rows: Rows) -> NDArray[np.float32]:
+        """Embeddings of some rows, [rows, hidden] fp32."""
+        found = self.vectors[rows].astype(np.float32)
+        return found * self._scales if self.record.dtype == "int8" else found
+
+    @property
+    def _scales(self) -> NDArray[np.float32]:
+        return np.array(self.record.scales, np.float32)
+
+    def texts(self) -> Iterator[str]:
+        """The sentences of all rows. Raises InputError if they were read from standard input."""
+        if self.text is None:
+            raise InputError("the embeddings are of standard input, which is gone; embed a file")
+        return sentences(self.text, self.record.column, again=True)
+
+    def texts_of(self, rows: Collection[int]) -> dict[int, str]:
+        """The sentences of some rows."""
+        wanted = frozenset(rows)
+        return {row: text for row, text in enumerate(self.texts()) if row in wanted}
+
+
+def _mapped(path: Path) -> NDArray[np.generic]:
+    try:
+        return np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, EOFError, TypeError) as error:  # a damaged header, fewer bytes than it says
+        raise InputError(f"{path}: not an array of NumPy, or damaged ({reason(error)})") from None
+
+
+def _write_header(file: BinaryIO, count: int, width: int, dtype: Dtype) -> None:
+    header = {"descr": STORED[dtype], "fortran_order": False, "shape": (count, width)}
     np.lib.format.write_array_header_1_0(file, header)
 
 
-def _sentences(source: Path, column: str | None) -> Iterator[str]:
-    """The sentences of a file; logs how many blank lines of a text file were skipped."""
-    if column is None and suffixes(source)[0] not in ("", ".txt"):
+def sentences(source: Path, column: str | None, again: bool = False) -> Iterator[str]:
+    """The sentences of a file; logs how many blank lines of a text file were skipped unless it is read `again`."""
+    if column is not None:
+        for (text,) in text_columns(source, [column]):
+            yield text
+        return
+    if suffixes(source)[0] not in ("", ".txt"):
         raise InputError(f"{source}: a table; name the column of its sentences with --column")
     blank = 0
-    for table, number, row in _rows(source, column):
-        text = row.get(column or "text")
-        if not isinstance(text, str):
-            raise InputError(f"{table.place(number)}: {column} is {quote(text)}; expected text")
-        if text or column is not None:
+    for (text,) in text_columns(source, ["text"], form=".txt"):
+        if text:
             yield text
         else:
             blank += 1
-    if blank:
+    if blank and not again:
         LOGGER.warning("%s: skipped %d blank lines, so rows of the array are not line numbers", source, blank)
 
 
-def _rows(source: Path, column: str | None) -> Iterator[tuple[Table, int, Row]]:
-    """The table, and number and values of each row. Errors do not advise a tasks file, which has no part here."""
+def text_columns(source: Path, columns: Sequence[str], form: str = "") -> Iterator[tuple[str, ...]]:
+    """The texts of some columns of each row. Errors do not advise a tasks file, which has no part here."""
     try:
-        table = open_table(Source(str(source)), form=".txt" if column is None else "")
-        table.require([column or "text"])
+        table = open_table(Source(str(source)), form=form)
+        table.require(columns)
         for number, row in table.rows:
-            yield table, number, row
+            texts = tuple(row.get(column) for column in columns)
+            for column, text in zip(columns, texts, strict=True):
+                if not isinstance(text, str):
+                    raise InputError(f"{table.place(number)}: {column} is {quote(text)}; expected text")
+            yield texts
     except InputError as error:
         raise InputError(re.sub(ADVICE, "", str(error))) from None

@@ -2,10 +2,10 @@
 
 Embeddings are numpy arrays or torch tensors [rows, hidden]. Vectors may have any length, and one vector [hidden] is
 one row. Only `similarity` computes a whole matrix. The other functions compute it in chunks, so a memory-mapped array
-is never read whole. Every function computes on the device of its first argument.
+is never read whole. Every function computes on the device of its first argument, `search_codes` on the processor.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,10 +15,16 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from minbert.errors import InputError
+from minbert.int8 import products_are_exact
 
 Embeddings = NDArray[np.floating[Any]] | Tensor
 
+Codes = NDArray[np.int8]
+Rows = NDArray[np.int64]
+
 CHUNK = 1024  # rows and columns of a part of the matrix, which is then a few MiB
+SEARCHED = 4096  # queries and rows of the corpus that are compared at a time: 64 MiB of cosines
+LEVELS = 127  # of int8 on either side of zero
 
 
 class Neighbours(NamedTuple):
@@ -47,26 +53,103 @@ def similarity(first: Embeddings, second: Embeddings) -> NDArray[np.float32]:
     return (rows @ _unit(second).T.to(rows.device)).cpu().numpy()
 
 
-def search(queries: Embeddings, corpus: Embeddings, top_k: int = 10, chunk: int = CHUNK) -> Neighbours:
+def search(
+    queries: Embeddings, corpus: Embeddings, top_k: int = 10, chunk: int = SEARCHED, among: Rows | None = None
+) -> Neighbours:
     """The `top_k` rows of the corpus with the highest cosine to each query, or all rows if the corpus has fewer.
 
-    `chunk` queries are compared with as many rows of the corpus at a time. Raises InputError for embeddings of
-    different sizes, or a `top_k` below 1.
+    Rows with equal cosines come in their order. `chunk` queries are compared with as many rows of the corpus at a time.
+    `among` are the rows to search, in order; None: all. Raises InputError for embeddings of different sizes, or a
+    `top_k` below 1.
     """
     queries, corpus = _rows(queries), _rows(corpus)
     _check_sizes(queries, corpus)
-    k = min(_at_least_one("top_k", top_k), len(corpus))
-    parts = [(np.empty((0, k), np.float32), np.empty((0, k), np.int64))]
-    for start in range(0, len(queries), chunk):
-        asked = _unit(queries[start : start + chunk])
-        scores, indices = asked.new_empty(len(asked), 0), asked.new_empty((len(asked), 0), dtype=torch.int64)
-        for offset, part in _chunks(corpus, chunk):
-            found = (asked @ part.T.to(asked.device)).topk(min(k, len(part)))  # [queries, k]
-            scores, indices = torch.cat([scores, found.values], 1), torch.cat([indices, found.indices + offset], 1)
-            scores, best = scores.topk(min(k, scores.shape[1]))
-            indices = indices.gather(1, best)
-        parts.append((scores.cpu().numpy(), indices.cpu().numpy()))
-    return Neighbours(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+    def find(asked: Tensor, _: slice) -> Neighbours:
+        return _nearest(asked, corpus, top_k, chunk, among, lambda part: asked @ _unit(part).T.to(asked.device))
+
+    return _in_parts(queries, chunk, find)
+
+
+def search_codes(
+    queries: Embeddings, codes: Codes, scales: Embeddings, top_k: int = 10, rescore: int = 4, among: Rows | None = None
+) -> Neighbours:
+    """`search` in a corpus of 8-bit integers, `codes * scales` of which are about of length 1.
+
+    Queries are rounded to 8 bits too, so the scan multiplies integers. Then the `top_k * rescore` rows with the highest
+    products are ordered by their cosine, which is that of the query in fp32 with `codes * scales`.
+    """
+    queries, scale = _rows(queries), torch.as_tensor(scales)
+    _check_sizes(queries, codes)
+    exact = products_are_exact()
+
+    def find(asked: Tensor, _: slice) -> Neighbours:
+        weighted = asked.cpu() * scale
+        levels = (weighted * (LEVELS / weighted.abs().amax(dim=1, keepdim=True).clamp_min(1e-12))).round()
+
+        def products(part: Tensor) -> Tensor:
+            if exact:
+                return torch._int_mm(levels.to(torch.int8), part.T)
+            return levels @ part.float().T  # the same integers: fp32 holds them up to 2^24, in 1,040 dimensions
+
+        found = _nearest(levels, codes, _at_least_one("top_k", top_k) * rescore, SEARCHED, among, products)
+        return rescored(asked, found.indices, lambda rows: torch.from_numpy(codes[rows]) * scale, top_k)
+
+    return _in_parts(queries, SEARCHED, find)
+
+
+def rescored(
+    queries: Embeddings, candidates: Rows, vectors: Callable[[Rows], Embeddings], top_k: int, size: int = 256
+) -> Neighbours:
+    """The `top_k` of each query's candidates, rows [queries, candidates], with the highest cosine to it, nearest first.
+
+    `vectors` has the embeddings of rows. `size` queries are compared at a time.
+    """
+
+    def find(asked: Tensor, part: slice) -> Neighbours:
+        rows = np.sort(candidates[part], axis=1)
+        near = _unit(vectors(rows.ravel())).view(*rows.shape, asked.shape[1]).to(asked.device)
+        scores, order = _highest((near @ asked[:, :, None]).squeeze(-1), top_k)
+        return Neighbours(scores.cpu().numpy(), np.take_along_axis(rows, order.cpu().numpy(), axis=1))
+
+    return _in_parts(queries, size, find)
+
+
+def _in_parts(queries: Embeddings, size: int, find: Callable[[Tensor, slice], Neighbours]) -> Neighbours:
+    """What is found for `size` queries at a time, of length 1, and the rows that they are."""
+    parts = [slice(start, start + size) for start in range(0, max(len(queries), 1), size)]
+    found = [find(_unit(queries[part]), part) for part in parts]
+    return Neighbours(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+
+
+def _nearest(
+    queries: Tensor, corpus: Any, k: int, chunk: int, among: Rows | None, score: Callable[[Any], Tensor]
+) -> Neighbours:
+    """The k rows of the corpus with the highest scores [queries, rows] for each query, found chunk by chunk."""
+    count = len(corpus) if among is None else len(among)
+    k = min(_at_least_one("top_k", k), count)
+    best = queries.new_empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
+    for start in range(0, count, chunk):
+        part = corpus[start : start + chunk] if among is None else corpus[among[start : start + chunk]]
+        scores, columns = _highest(score(_tensor(part)), k)
+        joined = torch.cat([best[0].to(scores), scores], 1), torch.cat([best[1], columns + start], 1)
+        scores, columns = _highest(joined[0], k)  # of equal scores, the earlier chunk's
+        best = scores, joined[1].gather(1, columns)
+    rows = best[1].cpu().numpy()
+    return Neighbours(best[0].float().cpu().numpy(), rows if among is None else among[rows])
+
+
+def _highest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k highest scores of each row and their columns, highest first; equal ones in the order of columns."""
+    k = min(k, scores.shape[1])
+    values, columns = scores.topk(min(k + 1, scores.shape[1]))
+    if 0 < k < values.shape[1]:
+        tied = values[:, k - 1] == values[:, k]  # of equal scores, topk takes any
+        columns = columns[:, :k]
+        columns[tied] = scores[tied].sort(dim=1, descending=True, stable=True).indices[:, :k]
+    columns = columns.sort(dim=1).values
+    values, order = scores.gather(1, columns).sort(dim=1, descending=True, stable=True)
+    return values, columns.gather(1, order)
 
 
 def paraphrase_mining(embeddings: Embeddings, max_pairs: int = 10_000, chunk: int = CHUNK) -> list[SentencePair]:
@@ -118,5 +201,8 @@ def _chunks(embeddings: Embeddings, size: int, first: int = 0) -> Iterator[tuple
 
 def _unit(embeddings: Embeddings) -> Tensor:
     """Rows scaled to length 1, fp32, on the same device."""
-    rows = embeddings if isinstance(embeddings, Tensor) else torch.tensor(embeddings)
-    return normalize(rows.float())
+    return normalize(_tensor(embeddings).float())
+
+
+def _tensor(embeddings: Any) -> Tensor:
+    return embeddings if isinstance(embeddings, Tensor) else torch.tensor(embeddings)

@@ -108,12 +108,8 @@ class SentenceTransformersEncoder:
         files = {path for pattern in FILES for path in folder.rglob(pattern)} - {*folder.glob("evaluation-*.json")}
         hashes = [(str(path.relative_to(folder)), sha256_of_file(path)) for path in sorted(files)]
         self.model: Any = model.float()
-        self.fingerprint = sha256(repr((hashes, pooling)).encode()).hexdigest()
-
-    @property
-    def identity(self) -> str:
-        """Hash of everything that changes an embedding (the model's files, pooling, precision), 64 hex digits."""
-        return sha256(repr((self.fingerprint, self.runtime.describe())).encode()).hexdigest()
+        self.identity = sha256(repr((hashes, pooling)).encode()).hexdigest()
+        """Hash of what decides an embedding but for rounding: the model's files and the pooling; 64 hex digits."""
 
     def encode(
         self, sentences: str | Sequence[str], *, normalize: bool = False, show_progress: bool = False

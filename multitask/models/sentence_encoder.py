@@ -24,7 +24,7 @@ from multitask.data.examples import Rows
 from multitask.data.problems import quote
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import Pooling
-from multitask.models.model_folder import resolve_pooling, stored_max_length
+from multitask.models.model_folder import file_hashes, resolve_pooling, stored_max_length
 from multitask.models.other_architectures import SentenceTransformersEncoder, why_not_minbert
 from multitask.models.pooling import PoolingMethod, pool
 from multitask.runs.artefact import is_run, locate_model
@@ -97,22 +97,8 @@ class SentenceEncoder:
 
     @property
     def identity(self) -> str:
-        """Hash of everything that changes an embedding (weights, tokenizer, pooling, length, precision), 64 hex digits.
-
-        Reads all weights on every call.
-        """
-        weights = sha256()
-        for name, tensor in self.model.state_dict().items():
-            weights.update(name.encode())
-            weights.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-        decisive = (
-            weights.hexdigest(),
-            self.model.config,
-            self.tokenizer.fingerprint(),
-            self.pooling,
-            self.max_length,
-            self.runtime.describe(),
-        )
+        """Hash of what decides an embedding but for rounding: the folder's files, pooling and length; 64 hex digits."""
+        decisive = (file_hashes(Path(self.name)), self.pooling, self.max_length)
         return sha256(repr(decisive).encode()).hexdigest()
 
     @overload

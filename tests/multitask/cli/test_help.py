@@ -25,12 +25,23 @@ COMMANDS: dict[str, Command] = {
 }
 PROMISED = {
     *("finetune", "pretrain", "mlm", "fuse", "prune", "evaluate", "predict", "ensemble", "embed", "probe", "export"),
-    *("serve", "explore", "simulate", "report", "data check", "data sample", "data fetch", "data domains"),
+    *(
+        "search",
+        "mine",
+        "serve",
+        "explore",
+        "simulate",
+        "report",
+        "data check",
+        "data sample",
+        "data fetch",
+        "data domains",
+    ),
     *(f"experiments {name}" for name in ("run", "plan", "list", "show", "verify", "gc")),
 }
 
 # Flags that are explained in other words where they do the same to other things: a batch of pairs or of sentences, the
-# seed of dropout or of folds.
+# seed of dropout or of folds, negatives within a batch or for an anchor.
 EXPLAINED_BY_EACH = {
     "--batch-size",
     "--batches",
@@ -38,6 +49,7 @@ EXPLAINED_BY_EACH = {
     "--input",
     "--max-length",
     "--model",
+    "--negatives",
     "--output",
     "--rounds",
     "--seed",

@@ -1,13 +1,14 @@
 """Embeddings of a file equal those of the encoder on all sentences, whatever the blocks."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 
 from minbert.errors import InputError
 from multitask.inference import embed_file as module
-from multitask.inference.embed_file import embed_file
+from multitask.inference.embed_file import Index, embed_file
 from multitask.models.sentence_encoder import SentenceEncoder
 
 SENTENCES = [f"It is {word}." for word in ("time", "short", "a film", "what was promised", "over")]
@@ -51,3 +52,45 @@ def test_what_cannot_be_embedded_is_named_and_leaves_nothing(encoder, tmp_path, 
     with pytest.raises(InputError, match=message):
         embed_file(encoder, tmp_path / name, tmp_path / "e.npy", column, False)
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-6), ("float16", 1e-3), ("int8", 1e-2)])
+def test_an_index_has_the_embeddings_and_their_texts(encoder, tmp_path, dtype, error):
+    (tmp_path / "t.txt").write_text("\n\n".join(SENTENCES))
+    embed_file(encoder, tmp_path / "t.txt", tmp_path / "of" / "e.npy", None, True, dtype)
+    moved = shutil.copytree(tmp_path, tmp_path.parent / f"{tmp_path.name}-{dtype}")
+    index = Index.open(moved / "of" / "e.npy", encoder)
+    expected = encoder.encode(SENTENCES, normalize=True)
+    assert index.vectors.dtype == dtype
+    np.testing.assert_allclose(index.floats(np.array([3, 0])), expected[[3, 0]], atol=error)
+    assert index.texts_of([4, 1]) == {1: SENTENCES[1], 4: SENTENCES[4]}
+    found = index.search(expected[2:4], 3)
+    np.testing.assert_array_equal(found.indices[:, 0], [2, 3])
+    np.testing.assert_allclose(
+        found.scores, np.take_along_axis(expected[2:4] @ expected.T, found.indices, 1), atol=error
+    )
+
+
+def other_model(folder):
+    (folder / "e.npy.json").write_text((folder / "e.npy.json").read_text().replace('"model": "', '"model": "0'))
+
+
+CHANGES = {
+    "embeddings of other weights": other_model,
+    "has changed since": lambda folder: (folder / "t.txt").write_text("another"),
+    "t.txt: no such file": lambda folder: (folder / "t.txt").unlink(),
+    "no e.npy.json says": lambda folder: (folder / "e.npy.json").unlink(),
+    "e.npy: no such file": lambda folder: (folder / "e.npy").unlink(),
+    "or damaged": lambda folder: (folder / "e.npy").write_bytes((folder / "e.npy").read_bytes()[:-1]),
+    "not the array that": lambda folder: np.save(folder / "e.npy", np.zeros((5, 32))),
+    "model is missing": lambda folder: (folder / "e.npy.json").write_text("{}"),
+}
+
+
+@pytest.mark.parametrize("message", CHANGES)
+def test_an_index_that_does_not_fit_is_refused(encoder, tmp_path, message):
+    (tmp_path / "t.txt").write_text("\n".join(SENTENCES))
+    embed_file(encoder, tmp_path / "t.txt", tmp_path / "e.npy", None, False)
+    CHANGES[message](tmp_path)
+    with pytest.raises(InputError, match=message):
+        Index.open(tmp_path / "e.npy", encoder)

@@ -1,18 +1,15 @@
 """SentenceEncoder against sentence-transformers on the bundled weights."""
 
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from tokenizers import Tokenizer as RustTokenizer
 from torch import nn
 
 from minbert.download_checkpoint import BUNDLED, resolve
@@ -21,7 +18,6 @@ from minbert.files import write_json
 from minbert.inference_layer import Bf16Linear, processor_has_bf16
 from minbert.int8 import products_are_exact
 from minbert.model import BertModel
-from minbert.tokenizer import Tokenizer
 from multitask import SentenceEncoder
 from multitask.models import sentence_encoder
 from multitask.runtime import device
@@ -111,43 +107,13 @@ def test_no_sentence_and_kinds_of_sequences(tiny):
         np.testing.assert_array_equal(tensor.numpy(), tiny.encode(sequence))
 
 
-def set_field(**changes):
-    def change(encoder):
-        for name, value in changes.items():
-            setattr(encoder, name, value)
-
-    return change
-
-
-def move_a_weight(encoder):
-    with torch.no_grad():
-        encoder.model.layers[1].output.bias[3] += 1e-6
-
-
-def swap_tokens(encoder):
-    backend = json.loads(encoder.tokenizer.backend.to_str())
-    ids = backend["model"]["vocab"]
-    ids["a"], ids["b"] = ids["b"], ids["a"]
-    encoder.tokenizer = Tokenizer(RustTokenizer.from_str(json.dumps(backend)), encoder.tokenizer.max_length, {})
-
-
-CHANGES = {
-    "a weight": move_a_weight,
-    "tokens": swap_tokens,
-    "pooling": set_field(pooling="mean"),
-    "length": set_field(max_length=32),
-    "precision": set_field(runtime=start("cpu", "bf16")),
-    "shape": lambda encoder: setattr(encoder.model, "config", replace(encoder.model.config, layer_norm_eps=1e-6)),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_identity_is_of_what_decides_an_embedding(tiny, tiny_encoder, tmp_path, change):
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_identity_is_of_what_decides_an_embedding(tiny, tiny_encoder, tmp_path, name):
     copied = shutil.copytree(tiny_encoder, tmp_path / "elsewhere")
-    other = SentenceEncoder.load(copied, device="cpu", precision="fp32")
-    other.encode(SENTENCES, max_length=8)
+    other = SentenceEncoder.load(copied, device="cpu", precision="bf16")
     assert (other.name, other.identity) == (str(copied), tiny.identity)
-    CHANGES[change](other)
+    assert SentenceEncoder.load(copied, pooling="mean", device="cpu").identity != tiny.identity
+    (copied / name).write_bytes((copied / name).read_bytes()[:-1] + b"?")
     assert other.identity != tiny.identity
 
 
@@ -204,8 +170,7 @@ def test_int8_is_close_and_always_the_same(tiny, tiny_encoder, int8):
     assert 1e-5 < (1 - cosines).max() < 0.01
     np.testing.assert_array_equal(coarse, again.encode(SENTENCES, normalize=True))
     assert encoder.runtime.describe() == {"device": "cpu", "precision": f"int8 and {start('cpu', 'auto').precision}"}
-    bf16 = SentenceEncoder.load(tiny_encoder, device="cpu", precision="bf16")
-    assert encoder.identity == again.identity not in (bf16.identity, tiny.identity)
+    assert encoder.identity == tiny.identity
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,31 @@
+"""`multitask mine`: hard negatives for pairs of sentences."""
+
+from itertools import islice
+
+import numpy as np
+
+from minbert.errors import InputError
+from multitask.cli.commands import Mine
+from multitask.data.write_tables import check_output, table_writer
+from multitask.inference.mine import COLUMNS, index_of, mined_rows, negatives_of, read_pairs
+from multitask.models.sentence_encoder import load_encoder
+
+ROWS_PER_BLOCK = 8192
+
+
+def mine(options: Mine) -> None:
+    """Find negatives and write; print what was written."""
+    check_output(options.output)
+    pairs = read_pairs(options.pairs, options.text, options.data)
+    encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
+    columns, count = COLUMNS[options.format], 0
+    with index_of(encoder, pairs, options.corpus, options.column, options.output) as corpus:
+        anchors, negatives = negatives_of(encoder, pairs, corpus, options)
+        if not len(anchors):
+            raise InputError("no text may be a negative; widen --ranks, or change --margin and --relative-margin")
+        rows = mined_rows(pairs, anchors, negatives, corpus, options.format)
+        with table_writer(options.output, columns) as write:
+            while block := list(islice(rows, ROWS_PER_BLOCK)):
+                write([dict(zip(columns, row, strict=True)) for row in block])
+                count += len(block)
+    print(f"{options.output}: {count} rows; {len(np.unique(anchors))} of {len(pairs.firsts)} anchors have negatives")

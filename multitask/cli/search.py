@@ -1,0 +1,25 @@
+"""`multitask search`: the sentences of an index that are nearest to queries."""
+
+from multitask.cli.commands import Search
+from multitask.data.write_tables import STANDARD_OUTPUT, check_output, table_writer
+from multitask.inference.embed_file import Index, sentences
+from multitask.models.sentence_encoder import load_encoder
+
+COLUMNS = ("query", "rank", "score", "row", "text")
+
+
+def search(options: Search) -> None:
+    """Search and write; print the file written."""
+    check_output(options.output)
+    queries = list(sentences(options.queries, options.column))
+    encoder = load_encoder(options.model, options.revision, options.pooling, options.device, options.precision)
+    index = Index.open(options.index, encoder)
+    found = index.search(encoder.encode(queries), options.top, options.rescore)
+    texts = index.texts_of(set(found.indices.ravel().tolist()))
+    with table_writer(options.output, COLUMNS, form=".jsonl") as write:
+        for query, scores, rows in zip(queries, found.scores.tolist(), found.indices.tolist(), strict=True):
+            near = enumerate(zip(scores, rows, strict=True), start=1)
+            values = ((query, rank, round(score, 6), row, texts[row]) for rank, (score, row) in near)
+            write([dict(zip(COLUMNS, value, strict=True)) for value in values])
+    if options.output != STANDARD_OUTPUT:
+        print(options.output)

@@ -1,0 +1,38 @@
+"""Which texts of a corpus are hard negatives. Imports nothing heavy, because `--help` imports it."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from minbert.errors import InputError
+from minbert.settings import AtLeastZero, Count, Seed, settings
+
+AtMostOne = Annotated[float, Field(gt=0, le=1)]
+
+
+@settings
+class HardNegatives:
+    """Which of the texts near an anchor are its negatives."""
+
+    ranks: tuple[int, ...] = (0, 50)
+    """Choose among the texts nearest to the anchor, without known positives: skip the first so many, and stop after
+    this many."""
+    margin: AtLeastZero | None = None
+    """A negative's cosine with the anchor is at least this much below that of the anchor's positives."""
+    relative_margin: AtMostOne | None = 0.95
+    """A negative's cosine is at most this share of that of the anchor's positives; `none`: any cosine."""
+    negatives: Count = 1
+    """Most negatives of an anchor."""
+    sampling: Literal["first", "random"] = "first"
+    """Take the nearest of them, or draw at random."""
+    seed: Seed = 0
+    """Seed of the random draw."""
+    approximate: bool = False
+    """Search with a graph (usearch, extra `search`) in place of all vectors: faster for many anchors, needs memory for
+    the corpus in fp16, and misses some texts."""
+
+    def __post_init__(self) -> None:
+        if len(self.ranks) != 2 or not 0 <= self.ranks[0] < self.ranks[1]:
+            raise InputError(f"ranks are {self.ranks}; expected two numbers, the second larger, such as 10 50")
+        if self.negatives > (most := self.ranks[1] - self.ranks[0]):
+            raise InputError(f"negatives is {self.negatives}; expected at most {most}, as there are ranks")
