@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +88,7 @@ def embed_file(
     digest = sha256_of_file(source) if text else None
     stored = () if scales is None else tuple(scales.tolist())
     record = Record(encoder.identity, encoder.name, text, digest, column, dtype, normalize, stored)
-    write_json(place, asdict(record))  # type: ignore[call-overload]
+    write_json(place, asdict(record))
     return count, width
 
 
@@ -193,7 +193,7 @@ def text_columns(source: Path, columns: Sequence[str], form: str = "") -> Iterat
         table = open_table(Source(str(source)), form=form)
         table.require(columns)
         for number, row in table.rows:
-            texts = tuple(row.get(column) for column in columns)
+            texts: tuple[Any, ...] = tuple(row.get(column) for column in columns)
             for column, text in zip(columns, texts, strict=True):
                 if not isinstance(text, str):
                     raise InputError(f"{table.place(number)}: {column} is {quote(text)}; expected text")

@@ -180,7 +180,7 @@ def _rows(embeddings: Embeddings) -> Embeddings:
     return embeddings[None] if embeddings.ndim == 1 else embeddings
 
 
-def _check_sizes(first: Embeddings, second: Embeddings) -> None:
+def _check_sizes(first: Embeddings, second: Embeddings | Codes) -> None:
     if first.shape[1] != second.shape[1]:
         raise InputError(
             f"embeddings of size {first.shape[1]} and {second.shape[1]} cannot be compared; use one encoder for both"
