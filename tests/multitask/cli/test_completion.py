@@ -26,7 +26,7 @@ def script() -> str:
     ("words", "expected"),
     [
         ('"fi"', "finetune"),
-        ('"s"', "serve simulate"),
+        ('"s"', "search serve simulate"),
         ('data ""', "check sample fetch domains"),
         ('data "f"', "fetch"),
         ('experiments "l"', "list"),

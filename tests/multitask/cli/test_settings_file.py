@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given
 from hypothesis import settings as of_hypothesis
 from hypothesis import strategies as st
 
@@ -47,7 +47,7 @@ def values_like(option: Option) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.declared()])
-@of_hypothesis(max_examples=10)  # of each command
+@of_hypothesis(max_examples=10, suppress_health_check=[HealthCheck.filter_too_much])  # commands refuse many settings
 @given(data=st.data())
 def test_what_is_saved_is_loaded(name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     command, path = COMMANDS[name], tmp_path_factory.getbasetemp() / "settings.toml"
