@@ -37,7 +37,9 @@ BLOCK = re.compile(
 MARK = re.compile(
     r"(?P<kind>run|not run|file)(?: with (?P<options>[^,]+))?(?:, show: (?P<show>.+))?(?:: (?P<value>.+))?"
 )
-TRAINS = re.compile(r"(?<=multitask )((?:finetune|pretrain|mlm|fuse|ensemble)\b[^#|]*?)(\s*(?:[#|].*)?)$", re.DOTALL)
+TRAINS = re.compile(
+    r"(?<=multitask )((?:finetune|distil|pretrain|mlm|fuse|ensemble)\b[^#|]*?)(\s*(?:[#|].*)?)$", re.DOTALL
+)
 """A command that trains or combines, up to a comment or a pipe."""
 RUN_PRINTED = re.compile(r"^runs/(?!ensemble-)[^/\s]+$", re.MULTILINE)
 HOME = "/home/ada"

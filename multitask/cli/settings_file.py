@@ -4,6 +4,7 @@ Keys are the options' names. The settings of a nested class may be at the top le
 """
 
 import json
+import shlex
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from minbert.files import read_json, read_toml, write_text
 from minbert.settings import read_as
 from multitask.cli.options import Option, did_you_mean
 from multitask.data.problems import plain
-from multitask.runs.artefact import is_run
+from multitask.runs.artefact import Weights, is_run
 from multitask.stages.registry import Stage
 
 
@@ -88,9 +89,12 @@ def _read_run(folder: Path, prog: str, stage: Stage | None) -> dict[str, Any]:
     settings = read_json(folder / "config.json", dict)
     labels = read_as(dict[str, str], json.dumps(inputs.get("labels")), folder / "inputs.json")
     for model in stage.inputs:
-        if label := labels.get(model.option):
-            name, _, revision = (label, "", "") if Path(label).exists() else label.partition("@")
-            settings |= {model.option: name} | ({model.revision: revision} if revision else {})
+        label = labels.get(model.option)
+        if label and model.several:
+            settings[model.option] = shlex.split(label)
+        elif label:
+            start = Weights.parse(label)
+            settings |= {model.option: start.name} | ({model.revision: start.revision} if start.revision else {})
     if data := labels.get("data"):
         settings |= {"tasks_file" if data.endswith(".toml") else "data": data}
     return settings

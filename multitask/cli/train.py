@@ -12,8 +12,13 @@ from multitask.stages.run_stage import run_stage
 def train(options: Any) -> None:
     """Run the stage that the options belong to."""
     stage, data = options.stage, options.tasks_file or options.data
-    models = [(getattr(options, model.option), getattr(options, model.revision)) for model in stage.inputs]
-    weights = [Weights(name, revision) for name, revision in models if name is not None]
+    weights: list[Weights] = []
+    for model in stage.inputs:
+        named = getattr(options, model.option)
+        if model.several:
+            weights += map(Weights, named)
+        elif named is not None:
+            weights.append(Weights(named, getattr(options, model.revision)))
     if not stage.inputs:
         weights = [Weights(name) for name in options.model]
         data = data_for(next(iter(options.model), ""), data).path

@@ -63,6 +63,12 @@ class Weights:
         """The same; a plain name has no revision."""
         return name if isinstance(name, Weights) else cls(str(name))
 
+    @classmethod
+    def parse(cls, text: str) -> "Weights":
+        """The model that `str` gave this text of."""
+        name, _, revision = (text, "", "") if Path(text).exists() else text.partition("@")
+        return cls(name, revision or None)
+
     def __str__(self) -> str:
         return self.name if self.revision is None else f"{self.name}@{self.revision}"
 

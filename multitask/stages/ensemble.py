@@ -3,7 +3,6 @@
 Votes and weights are chosen on dev sets only; this code never reads test labels.
 """
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from minbert.errors import InputError
 from minbert.files import read_json, write_json
+from minbert.model import BertModel
 from multitask.data.contamination import TrainedOn
 from multitask.data.examples import Examples, LabelledData
 from multitask.evaluation.kept_estimates import kept_or_computed
@@ -27,15 +27,15 @@ from multitask.evaluation.text_tables import ensemble_table
 from multitask.models.multitask_model import MultitaskModel
 from multitask.runs.artefact import Artefact, Weights, locate_model
 from multitask.runtime.device import Runtime
-from multitask.stages.run_stage import OpenRun, run_stage
-from multitask.stages.settings.ensemble import STAGE, EnsembleConfig
+from multitask.stages.registry import START, stages
+from multitask.stages.run_stage import Identity, OpenRun, identity_of, run_stage
+from multitask.stages.settings.ensemble import SOUPS, STAGE, EnsembleConfig
 from multitask.tasks.declarations import load_tasks
 from multitask.tasks.read_examples import load_rows
 from multitask.tasks.task import Split, Task
 
 logger = logging.getLogger("multitask")
 
-SOUPS = ("soup", "greedy_soup")
 SELECTED_ON_DEV = ("best_per_task", "greedy", "greedy_soup")
 
 Votes = dict[str, dict[str, int]]  # votes of each task's members, by the members' labels
@@ -50,7 +50,7 @@ class Member:
     folder: Path
     tasks: dict[str, Task]  # that it has a head for
     shape: dict[str, Any]  # what models must share before their weights can be averaged, as JSON types
-    start: str | None  # what its run started from, its key or hashes of its files; None for a model outside a run
+    start: Identity | None  # what its run started from; None for a model outside a run
     seed: int | None  # its run's
 
     @classmethod
@@ -68,8 +68,9 @@ class Member:
         run = folder.resolve().parent.parent
         start, seed = None, None
         if folder.resolve().parent.name == "checkpoints" and (run / "inputs.json").is_file():
-            parents = read_json(run / "inputs.json").get("parents", [])
-            start = json.dumps(parents) if len(parents) == 1 else None
+            inputs = read_json(run / "inputs.json", dict)
+            stage = stages().get(inputs.get("stage", ""))
+            start = inputs["parents"][0] if stage and START in stage.inputs else None
             seed = read_json(run / "config.json").get("seed")
         return cls(folder, model.tasks, shape, start, seed)
 
@@ -214,13 +215,17 @@ def _soup(
     def tuned(model: MultitaskModel) -> Estimates:
         return tune(model.to(runtime.device), _tokenised(model, dev), calibrate, runtime)
 
-    def dev_score(model: MultitaskModel) -> float:
+    kept = start_weights(members[0]) if config.keep_start else None
+    mixed = partial(soup, start=kept, share=config.keep_start)
+
+    def dev_score(folders: Sequence[Path]) -> float:
+        model = mixed(folders)
         return score(model.tasks, tuned(model), dev).overall
 
     chosen = list(members)
     if config.method == "greedy_soup":
         chosen = select_soup(sorted(members, key=lambda member: -rank(scores[member.label].overall)), dev_score)
-    model = soup([member.folder for member in chosen])
+    model = mixed([member.folder for member in chosen])
     on_dev = tuned(model)
     model.save(folder / "checkpoints" / "soup")
     write_json(folder / "best.json", {"overall": "soup"})
@@ -311,30 +316,51 @@ def check_soup(members: Sequence[Member]) -> None:
             raise InputError(f"{member.label}: no soup with {first.label}, which differs in {what}; leave one out")
 
 
-def soup(folders: Sequence[Path]) -> MultitaskModel:
+def soup(folders: Sequence[Path], start: Path | None = None, share: float = 0.0) -> MultitaskModel:
     """The model whose weights are the mean of the models' weights, summed in fp64; see `check_soup`.
 
     Source: Wortsman et al. 2022, "Model soups", arXiv 2203.05482, section 2 (uniform soup).
+
+    With start weights, its encoder is share · start + (1 - share) · mean: Xiao et al. 2023, "LM-Cocktail", arXiv
+    2311.13534, section 3.2, with the base model and one tuned model.
     """
     total: dict[str, Tensor] = {}
     for folder in folders:  # one in memory at a time
         state = MultitaskModel.load(folder).state_dict()
         total = {name: total[name] + tensor if total else tensor.double() for name, tensor in state.items()}
+    mean = {name: tensor / len(folders) for name, tensor in total.items()}
+    before = BertModel.from_pretrained(str(start)).state_dict() if start else {}
+    for name, tensor in before.items():
+        after = mean[f"encoder.{name}"]
+        if after.shape != tensor.shape:
+            raise InputError(f"{start}: an encoder of another shape than the soup's; leave out --keep-start")
+        mean[f"encoder.{name}"] = share * tensor.double() + (1 - share) * after
     model = MultitaskModel.load(folders[0])
-    model.load_state_dict({name: tensor / len(folders) for name, tensor in total.items()})
+    model.load_state_dict(mean)
     return model
 
 
-def select_soup(ranked: Sequence[Member], score: Callable[[MultitaskModel], float]) -> list[Member]:
+def start_weights(member: Member) -> Path:
+    """The checkpoint that the member's run started from. Raises InputError if it has gone or changed."""
+    inputs = read_json(member.folder.resolve().parent.parent / "inputs.json", dict)
+    weights = Weights.parse(inputs["labels"]["start"])
+    if identity_of(weights) != member.start:
+        raise InputError(
+            f"{weights}: not the start weights of {member.label} any more; restore them, or train it again"
+        )
+    return locate_model(weights.name, weights.revision)
+
+
+def select_soup(ranked: Sequence[Member], score: Callable[[Sequence[Path]], float]) -> list[Member]:
     """The members of the greedy soup: add one member after another, and keep it unless it lowers the soup's score.
 
     Source: Wortsman et al. 2022, "Model soups", arXiv 2203.05482, Recipe 1 (greedy soup).
 
-    The members are ranked, best dev score first; `score` is of the dev sets.
+    The members are ranked, best dev score first; `score` is of the dev sets, given the folders of a soup's members.
     """
-    chosen, best = [ranked[0]], rank(score(soup([ranked[0].folder])))
+    chosen, best = [ranked[0]], rank(score([ranked[0].folder]))
     for member in ranked[1:]:
-        value = rank(score(soup([kept.folder for kept in (*chosen, member)])))
+        value = rank(score([kept.folder for kept in (*chosen, member)]))
         if value >= best:
             chosen, best = [*chosen, member], value
     return chosen

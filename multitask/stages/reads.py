@@ -12,7 +12,7 @@ from multitask.data.tables import Source
 from multitask.evaluation.suite_sets import SETS
 from multitask.runs.run_hash import hash_of_file
 from multitask.tasks.declarations import chosen_tasks, default_tasks, files_folder, load_tasks
-from multitask.tasks.sources import PAIRED, text_file
+from multitask.tasks.sources import paired_file, text_file
 from multitask.tasks.task import Split, Task
 
 SPLITS_BY_USE: dict[str, Split] = {"training": "train", "dev": "dev", "test": "test"}
@@ -68,6 +68,11 @@ def of_finetune(config: Any, data: Path) -> dict[str, Any]:
     }
 
 
+def of_distil(config: Any, data: Path) -> dict[str, Any]:
+    """What fine-tuning reads, and the sentences and pairs without labels."""
+    return {**of_finetune(config, data), "unlabelled": sources(config.teaching.unlabelled, data)}
+
+
 def of_fuse(config: Any, data: Path) -> dict[str, Any]:
     """What fine-tuning reads, and the sources that are trained contrastively."""
     config = config.of_declared(load_tasks(data))
@@ -119,7 +124,8 @@ def sources(names: Sequence[str], data: Path) -> dict[str, Any]:
     read: dict[str, Task] = {}
     hashes: dict[str, str | None] = {}
     for name in names:
-        path = folder / PAIRED[name].file if name in PAIRED else text_file(name, folder)
+        layout = paired_file(name)
+        path = folder / layout.file if layout else text_file(name, folder)
         task = "paraphrase" if name == "quora" else name
         if path is not None:
             hashes[name] = checked(path, hash_of_file) if path.is_file() else None

@@ -27,6 +27,7 @@ class ModelInput:
     revision: str  # the option for its revision, if it is a hub id
     help: str
     default: str | None = None  # a model's name; None: the stage can do without this model
+    several: bool = False  # any number of runs or model folders, at least one; the last input alone may be several
 
 
 START = ModelInput(

@@ -1,6 +1,7 @@
 """Run a stage: its key is known before anything is loaded, and a run with this key is computed once."""
 
 import logging
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -130,8 +131,10 @@ def key_of(stage: Stage, parents: Sequence[Identity], data: Path, config: Any, r
 
 def _labels(stage: Stage, models: Sequence[Weights], data: Path) -> dict[str, str]:
     """Readable names of the inputs. Results round differently under other torch versions, which are not hashed."""
-    names = [model.option for model in stage.inputs]
-    named = dict(zip(names, map(str, models), strict=False)) if names else {"members": " ".join(map(str, models))}
+    names = [model.option for model in stage.inputs] or ["members"]
+    named = dict(zip(names, map(str, models), strict=False))
+    if not stage.inputs or stage.inputs[-1].several:
+        named[names[-1]] = shlex.join(map(str, models[len(names) - 1 :]))
     return {**named, "data": str(data), "torch": torch.__version__}
 
 

@@ -128,6 +128,10 @@ class Labelled(Task):
         p, q = first.log_softmax(dim=1), second.log_softmax(dim=1)
         return ((p.exp() - q.exp()) * (p - q)).sum(dim=1).mean()
 
+    def soft_loss(self, outputs: Tensor, estimates: Tensor, temperature: float) -> Tensor:
+        compare = F.binary_cross_entropy_with_logits if self.log_odds else F.cross_entropy
+        return temperature**2 * compare(outputs / temperature, estimates)
+
     def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
         scaled = torch.from_numpy(outputs).double() / self.temperature
         return (scaled.sigmoid() if self.log_odds else scaled.softmax(dim=1)).numpy()
@@ -360,6 +364,9 @@ class Regression(Task):
 
     def divergence(self, first: Tensor, second: Tensor) -> Tensor:
         return F.mse_loss(first, second)
+
+    def soft_loss(self, outputs: Tensor, estimates: Tensor, temperature: float) -> Tensor:
+        return F.mse_loss(outputs, estimates)
 
     def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
         return (np.clip(outputs, 0, 1) if self.range else outputs).astype(np.float64)

@@ -86,6 +86,12 @@ def training_sentences(name: str, data: Path, limit: int | None = None) -> list[
     return [text for column in load_rows(tasks[name], "train").sentences for text in column]
 
 
+def paired_file(name: str) -> Layout | None:
+    """How a source of triplets or pairs is written, a csv or tsv file of pairs too; None for any other source."""
+    named = Path(name).suffix in (".csv", ".tsv") and Path(name).name == name
+    return Layout(name, PAIRS.columns) if named else PAIRED.get(name)
+
+
 def text_file(name: str, folder: Path) -> Path | None:
     """The file of a source of plain text, one sentence per line; None for any other source."""
     if name == "unlabelled":
@@ -122,8 +128,8 @@ def read_paired_sentences(
         if "paraphrase" not in tasks:
             raise InputError(f"{data}: the source quora needs the task paraphrase, which is not declared")
         found = _quora(tasks["paraphrase"], negative_pairs)
-    elif name in PAIRED:
-        found = read_texts(folder / PAIRED[name].file, PAIRED[name])
+    elif layout := paired_file(name):
+        found = read_texts(folder / layout.file, layout)
     elif name in tasks or text_file(name, folder):
         found = Examples((training_sentences(name, data, train_limit),), None, (), None, name)
     else:

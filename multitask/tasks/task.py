@@ -167,6 +167,14 @@ class Task(Dialect, ABC):
         """
 
     @abstractmethod
+    def soft_loss(self, outputs: Tensor, estimates: Tensor, temperature: float) -> Tensor:
+        """Mean loss, scalar, against estimates in place of labels; both are [rows, outputs] or [rows].
+
+        T² · H(p, softmax(outputs / T)) of probabilities p that were computed with the temperature T (Hinton et al.
+        2015, arXiv 1503.02531, section 2), the mean over several labels; and the squared difference of numbers.
+        """
+
+    @abstractmethod
     def estimate(self, outputs: NDArray[np.float32]) -> NDArray[np.float64]:
         """Outputs as values that can be averaged over models: probabilities, or shares of the range. Same shape."""
 

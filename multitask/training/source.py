@@ -86,9 +86,13 @@ class TaskSource(Source):
 
     def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
         outputs = distributed.gather(self.model.head(self.task, embeddings), len(rows))
+        return BatchLoss(self.loss_of(outputs, rows), outputs=outputs)
+
+    def loss_of(self, outputs: Tensor, rows: Rows) -> Tensor:
+        """The loss of these rows, given the head's outputs for them."""
         labels = labels_to_tensor(self.labels[rows], outputs.device)
         weights = None if self.weights is None else labels_to_tensor(self.weights[rows], outputs.device)
-        return BatchLoss(self.model.tasks[self.task].loss(outputs, labels, weights), outputs=outputs)
+        return self.model.tasks[self.task].loss(outputs, labels, weights)
 
 
 def losses_of(

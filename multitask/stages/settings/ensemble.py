@@ -2,8 +2,11 @@
 
 from typing import Literal
 
-from minbert.settings import Count, settings
+from minbert.errors import InputError
+from minbert.settings import Count, Share, settings
 from multitask.stages.registry import SCORING, Stage, register
+
+SOUPS = ("soup", "greedy_soup")
 
 
 @settings
@@ -17,9 +20,15 @@ class EnsembleConfig:
     lower its dev score."""
     rounds: Count = 20
     """How many members the greedy selection takes, with repetition. It keeps the best of its rounds."""
-
     kept: Literal["leading", "all"] = "leading"
     """Take each run's `leading` model, or `all` that it keeps (best overall and best on each task)."""
+    keep_start: Share = 0.0
+    """For soups: mix this share of the start weights into the encoder (LM-Cocktail, arXiv 2311.13534), so that it keeps
+    more of what it could do before, e.g. 0.3. The heads stay those of the soup. A soup may have one member."""
+
+    def __post_init__(self) -> None:
+        if self.keep_start and self.method not in SOUPS:
+            raise InputError(f"keep_start goes with the methods {' and '.join(SOUPS)}, not {self.method}")
 
 
 STAGE = register(
@@ -34,7 +43,7 @@ STAGE = register(
         inputs=(),
         computing=SCORING,
         summary="multitask.stages.ensemble:summary",
-        common=("method", "rounds", "kept"),
+        common=("method", "rounds", "kept", "keep_start"),
         scores=True,
         gpu_share=0.5,
     )

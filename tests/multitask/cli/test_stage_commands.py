@@ -97,5 +97,8 @@ def test_a_registered_stage_is_a_command(
 def test_a_stage_that_is_not_distributed_refuses_torchrun(monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "any")
     assert main(["stir", "--runs", str(tmp_path)]) == 2
-    assert "torchrun is for finetune, fuse, mlm and pretrain; run other commands without it" in capsys.readouterr().err
+    assert (
+        "torchrun is for distil, finetune, fuse, mlm and pretrain; run other commands without it"
+        in capsys.readouterr().err
+    )
     assert not list(tmp_path.iterdir())

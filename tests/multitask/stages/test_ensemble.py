@@ -27,7 +27,7 @@ from multitask.runs.artefact import Artefact
 from multitask.runs.run_hash import RunKey
 from multitask.runtime.device import start
 from multitask.runtime.options import RunOptions
-from multitask.stages.ensemble import Member, blend, ensemble, find_members, select_greedily, select_soup
+from multitask.stages.ensemble import Member, blend, ensemble, find_members, select_greedily, select_soup, soup
 from multitask.stages.settings.ensemble import EnsembleConfig
 from multitask.stages.settings.finetune import FinetuneConfig
 from tests.conftest import COURSE_TASKS, SMALL_ROWS, sample_vocabulary, task_file, word_piece
@@ -221,7 +221,7 @@ def test_an_undefined_score_counts_as_the_worst(write_model):
         assert select_greedily(COURSE_TASKS["similarity"], given, labels, rounds=1).tolist() == expected
     ranked = find_members([write_model(seed) for seed in (1, 2, 3)])
     values = iter([float("nan"), 0.1, float("nan")])
-    assert select_soup(ranked, lambda model: next(values)) == ranked[:2]
+    assert select_soup(ranked, lambda folders: next(values)) == ranked[:2]
 
 
 def test_the_average_of_unlike_models(members, small_data, tmp_path):
@@ -281,13 +281,37 @@ def test_a_soup_has_the_mean_weights(write_run, small_data, tmp_path):
     assert evaluation(artefact)["weights"]["paraphrase"] == pytest.approx({str(f): 1 / 3 for f in folders})
 
 
+@pytest.mark.parametrize("method", ["soup", "greedy_soup"])
+def test_a_soup_may_keep_a_share_of_its_start(method, run_stage, tuned, tiny_encoder, small_data, tmp_path):
+    mixed = tensors(build([tuned.folder], small_data, tmp_path, method, keep_start=0.3).model_folder())
+    before, after = BertModel.from_pretrained(str(tiny_encoder)).state_dict(), tensors(tuned.model_folder())
+    for name, tensor in mixed.items():
+        expected = after[name]
+        if name.startswith("encoder."):
+            start = before[name.removeprefix("encoder.")].double()
+            expected = (0.3 * start + 0.7 * expected.double()).float()
+        torch.testing.assert_close(tensor, expected, rtol=0, atol=0)
+    assert any(not torch.equal(after[name], tensor) for name, tensor in mixed.items())
+
+
+def test_start_weights_that_have_changed_are_not_mixed_in(tuned, tiny_encoder, small_data, tmp_path):
+    run = shutil.copytree(tuned.folder, tmp_path / tuned.folder.name)
+    other = shutil.copytree(tiny_encoder, tmp_path / "other")
+    BertModel(BertConfig.from_file(other / "config.json")).save(other)
+    inputs = read_json(run / "inputs.json")
+    write_json(run / "inputs.json", {**inputs, "labels": {**inputs["labels"], "start": str(other)}})
+    (run / "DONE").write_text(json.dumps({**read_json(run / "DONE"), "files": {}}))
+    with pytest.raises(InputError, match="other: not the start weights of "):
+        build([run], small_data, tmp_path / "runs", "soup", keep_start=0.3)
+
+
 def test_greedy_soup_equals_its_recipe(write_model):
     ranked = find_members([write_model(seed) for seed in range(1, 7)])
     values = iter([0.5, 0.4, 0.5, 0.6, 0.55, 0.7])  # of the first alone, then with each of the others
     tried: list[dict[str, torch.Tensor]] = []
 
-    def score(model: MultitaskModel) -> float:
-        tried.append(model.state_dict())
+    def score(folders: list[Path]) -> float:
+        tried.append(soup(folders).state_dict())
         return next(values)
 
     assert select_soup(ranked, score) == [ranked[0], ranked[2], ranked[3], ranked[5]]

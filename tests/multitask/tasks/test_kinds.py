@@ -72,6 +72,26 @@ def test_divergence_is_symmetric_and_that_of_scipy(kind, classes, generator):
     assert task.divergence(a, a) == 0
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_soft_loss_is_the_cross_entropy_of_tempered_probabilities(kind, classes, generator):
+    """In numbers the squared difference. Estimates of logits at the same temperature have no gradient."""
+    is_number, temperature = issubclass(KINDS[kind], Regression), 2.5
+    task = declared(kind, **({} if is_number else {"labels": ["a", "b", "c"][:classes]}))
+    outputs, theirs = generator.normal(size=(2, ROWS, task.outputs) if task.outputs > 1 else (2, ROWS))
+    if is_number:
+        estimates, expected = theirs, np.mean((outputs - theirs) ** 2)
+    else:
+        p, q = probabilities(task, theirs / temperature), probabilities(task, outputs / temperature)
+        expected = temperature**2 * np.mean(-(p * np.log(q)).sum(axis=-1))
+        estimates = p if p.ndim == 2 and task.outputs > 1 else p[..., 0]
+    loss = task.soft_loss(torch.from_numpy(outputs), torch.from_numpy(estimates), temperature)
+    assert loss.item() == pytest.approx(expected, rel=1e-12)
+    same = torch.from_numpy(theirs).requires_grad_()
+    task.soft_loss(same, torch.from_numpy(estimates), temperature).backward()
+    assert same.grad.abs().max() < 1e-12
+
+
 def predicted(task, outputs):
     return TASKS[task].decide(TASKS[task].estimate(np.array(outputs, np.float32)))
 

@@ -1,0 +1,195 @@
+"""Distillation: teachers label a student's training rows and unlabelled ones, and the student is fine-tuned on both."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial, reduce
+from itertools import chain
+from operator import or_
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from minbert.errors import InputError
+from minbert.packing import PackedBatch
+from multitask.data.contamination import TrainedOn
+from multitask.data.examples import Examples, LabelledData, Rows
+from multitask.evaluation.task_predictions import located, raw_outputs, tokenised
+from multitask.models.compute_in_batches import compute_in_batches
+from multitask.models.multitask_model import MultitaskModel
+from multitask.runs.artefact import Weights, locate_model
+from multitask.runtime import distributed
+from multitask.runtime.device import Runtime
+from multitask.stages.finetune import Finetuning
+from multitask.stages.run_stage import OpenRun, run_stage
+from multitask.stages.settings.distil import STAGE, DistilConfig, TeachingConfig
+from multitask.stages.training_run import Start, train_run
+from multitask.tasks.kinds import Labelled, Regression
+from multitask.tasks.sources import read_paired_sentences
+from multitask.training.source import BatchLoss, TaskSource, labels_to_tensor
+
+logger = logging.getLogger("multitask")
+
+CHUNK = 256  # sentences whose cosines with all others are in memory
+
+distil = partial(run_stage, STAGE)
+"""Train a student on its teachers' estimates; the models are the student's start weights and then the teachers."""
+
+
+def train_student(models: Sequence[Weights], data: Path, config: DistilConfig, run: OpenRun) -> None:
+    """Distil into a run's folder."""
+    first, *teachers = models
+    if not teachers:
+        raise InputError("distillation without a teacher; name one or more fine-tuned runs with --teacher")
+    begin = Start.load(first, config.pooling, config.seed)
+    known = [TrainedOn.of_folder(locate_model(teacher.name), teacher.name) for teacher in teachers]
+    begin = replace(begin, trained_on=reduce(or_, known, begin.trained_on))
+    problem = Distilling.load(begin, data, config, run.runtime)
+    problem.learn_from(teachers, data, config.teaching)
+    train_run(run, begin, problem, config, config.conflicts_every)
+
+
+class SoftSource(TaskSource):
+    """g · gold loss + (1 - g) · soft loss + w · distance of the embeddings.
+
+    The soft loss is that of `Task.soft_loss`. The gold loss is the task's own, times the share of a batch's rows that
+    have a gold label: a row without one, whose label is NaN, counts as a loss of 0. g is `gold_share`, and w is
+    `embedding_weight`.
+    """
+
+    estimates: NDArray[np.float32]  # of the teachers at the temperature of `config`, [rows, outputs] or [rows]
+    embeddings: NDArray[np.float16] | None = None  # of a teacher, [rows, sequences, width]
+    projection: nn.Module  # maps the student's embeddings to this width
+
+    def __init__(self, model: MultitaskModel, task: str, data: LabelledData, config: TeachingConfig) -> None:
+        super().__init__(model, task, data)
+        self.config = config
+
+    def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
+        found = super().loss(hidden, embeddings, targets, rows)
+        if self.embeddings is None:
+            return found
+        theirs = self.embeddings[rows].astype(np.float32)
+        views = self.projection(embeddings).float().unflatten(0, (theirs.shape[1], -1))
+        own = distributed.gather(views, len(rows), dim=1)  # [sequences, rows, width]
+        target = labels_to_tensor(theirs, own.device).transpose(0, 1)
+        by_cosine = self.config.embedding_loss == "cosine"
+        apart = (1 - F.cosine_similarity(own, target, dim=2)).mean() if by_cosine else F.mse_loss(own, target)
+        return replace(found, loss=found.loss + self.config.embedding_weight * apart)
+
+    def loss_of(self, outputs: Tensor, rows: Rows) -> Tensor:
+        share, estimates = self.config.gold_share, labels_to_tensor(self.estimates[rows], outputs.device)
+        loss = (1 - share) * self.model.tasks[self.task].soft_loss(outputs, estimates, self.config.temperature)
+        known = np.flatnonzero(~np.isnan(self.labels[rows].reshape(len(rows), -1)).any(axis=1))
+        if len(known):
+            loss = loss + share * len(known) / len(rows) * super().loss_of(outputs[known.tolist()], rows[known])
+        return loss
+
+
+class Distilling(Finetuning):
+    """Fine-tuning of a student on gold and soft labels, as the loop's `Trainable`."""
+
+    def learn_from(self, teachers: Sequence[Weights], data: Path, config: TeachingConfig) -> None:
+        """Put unlabelled rows and the teachers' estimates of all rows into the tasks' sources."""
+        sources = self._with_further_rows(data, config)
+        said: dict[str, list[NDArray[np.float64]]] = {name: [] for name in sources}
+        for number, teacher in enumerate(teachers):  # one of them in memory at a time
+            logger.info("predictions of %s", teacher)
+            model = MultitaskModel.load(locate_model(teacher.name)).to(self.runtime.device)
+            for name in [name for name in sources if name in model.tasks]:
+                task, rows = model.tasks[name], tokenised(model, name, self.training[name].examples)
+                check_same_task(teacher.name, task, self.model.tasks[name])
+                raw = raw_outputs(model, name, rows, self.runtime)
+                said[name].append(task.estimate(raw / config.temperature if isinstance(task, Labelled) else raw))
+                alike = model.reads_jointly(name) == self.model.reads_jointly(name)
+                if number == 0 and alike and config.embedding_loss != "none":
+                    sources[name].embeddings = embeddings_of(model, rows, self.runtime).astype(np.float16)
+        if missing := [name for name, answers in said.items() if not answers]:
+            raise InputError(f"no teacher has the task {missing[0]}; leave it out with --tasks, or add a teacher")
+        widths = {source.embeddings.shape[2] for source in sources.values() if source.embeddings is not None}
+        if config.embedding_loss != "none" and not widths:
+            raise InputError("embedding_loss: the first teacher reads no task of the student as the student does")
+        projection: nn.Module = nn.Identity()
+        if others := widths - {self.encoder.config.hidden_size}:
+            projection = nn.Linear(self.encoder.config.hidden_size, others.pop(), device=self.runtime.device)
+        self.module = nn.ModuleDict({**dict(self.module.named_children()), "projection": projection})
+        for name, source in sources.items():
+            source.estimates, source.projection = np.mean(said[name], axis=0).astype(np.float32), projection
+        self.sources |= sources
+
+    def _with_further_rows(self, data: Path, config: TeachingConfig) -> dict[str, SoftSource]:
+        """The tasks' sources, with unlabelled rows, in which nothing is of the teachers yet."""
+        unlabelled: list[tuple[list[str], ...]] = []
+        read = {len(split.examples.sentences) for split in self.training.values()}
+        if config.mine_pairs is not None and 2 not in read:
+            raise InputError("mine_pairs: no trained task reads pairs")
+        for name in config.unlabelled:
+            columns = read_paired_sentences(name, data, config.unlabelled_limit, None, True)[0].sentences[:2]
+            if len(columns) not in read:
+                what = "pairs" if len(columns) == 2 else "sentences"
+                raise InputError(f"unlabelled: {name} has {what}, but no trained task reads {what}")
+            unlabelled.append(columns)
+        sources = {}
+        for name, split in self.training.items():
+            examples = split.examples.take(self.rows[name])
+            further = [columns for columns in unlabelled if len(columns) == len(examples.sentences)]
+            if config.mine_pairs is not None and len(examples.sentences) == 2:
+                further.append(mined_pairs(self.model.eval(), examples, config.mine_pairs, self.runtime))
+            self.training[name] = tokenised(self.model, name, extended(examples, further))
+            self.rows[name] = np.arange(len(self.training[name]))
+            sources[name] = SoftSource(self.model, name, self.training[name], config)
+        return sources
+
+
+def check_same_task(teacher: str, task: Any, own: Any) -> None:
+    """Raise InputError if a teacher's task has other outputs than the student's task of this name."""
+    try:
+        located(task, own)
+    except InputError as error:
+        raise InputError(f"{teacher}: {error}") from None
+    if isinstance(task, Regression) and task.bounds != own.bounds:
+        raise InputError(f"{teacher}: {task.name} has the range {list(task.bounds)}; expected {list(own.bounds)}")
+
+
+def embeddings_of(model: MultitaskModel, data: LabelledData, runtime: Runtime) -> NDArray[np.float32]:
+    """Embeddings of the sequences of each row, [rows, sequences, hidden]."""
+
+    def compute(rows: Rows) -> Tensor:
+        embeddings = model.embed(PackedBatch.from_sequences(*data.sequences(rows)).to(runtime.device))
+        return embeddings.unflatten(0, (-1, len(rows))).transpose(0, 1)
+
+    return compute_in_batches(data.lengths, compute, runtime)
+
+
+def extended(examples: Examples, parts: Sequence[tuple[list[str], ...]]) -> Examples:
+    """Labelled rows and then unlabelled ones, whose labels are NaN."""
+    columns = tuple([*chain(*column)] for column in zip(examples.sentences, *parts, strict=True))
+    missing, weights = len(columns[0]) - len(examples), examples.weights
+    labels = np.concatenate([examples.gold, np.full((missing, *examples.gold.shape[1:]), np.nan, np.float32)])
+    if weights is not None:
+        weights = np.concatenate([weights, np.zeros(missing, np.float32)])
+    return replace(examples, sentences=columns, labels=labels, weights=weights, ids=None, numbers=None)
+
+
+def mined_pairs(
+    model: MultitaskModel, examples: Examples, neighbours: int, runtime: Runtime
+) -> tuple[list[str], list[str]]:
+    """Each different sentence of pairs with its nearest others by cosine, without pairs of the examples; each once."""
+    texts = [*dict.fromkeys(chain(*examples.sentences))]
+    single = Examples((texts,), None, (), None, examples.source)
+    data = LabelledData.tokenised(single, model.tokenizer, model.max_length, joint=False)
+    units = F.normalize(torch.from_numpy(embeddings_of(model, data, runtime)[:, 0]).to(runtime.device))
+    nearest: list[list[int]] = []
+    for start in range(0, len(texts), CHUNK):
+        cosines = units[start : start + CHUNK] @ units.T  # [CHUNK, texts]
+        cosines.diagonal(start).fill_(-torch.inf)
+        nearest += cosines.topk(min(neighbours, len(texts) - 1)).indices.tolist()
+    gold = {frozenset(pair) for pair in zip(*examples.sentences, strict=True)}
+    pairs = dict.fromkeys((min(row, other), max(row, other)) for row, near in enumerate(nearest) for other in near)
+    found = [pair for pair in pairs if frozenset((texts[pair[0]], texts[pair[1]])) not in gold]
+    return [texts[first] for first, _ in found], [texts[second] for _, second in found]

@@ -1,0 +1,185 @@
+"""Distillation: what teachers say of which rows, the loss against slow loops, and what a student learns from it."""
+
+import shutil
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit, log_softmax, softmax
+
+from minbert.config import BertConfig
+from minbert.errors import InputError
+from minbert.model import BertModel
+from multitask.data.contamination import TrainedOn
+from multitask.data.shuffle_and_batch import drawn_rows
+from multitask.evaluation.task_predictions import load_split, raw_outputs
+from multitask.models.config import HeadsConfig
+from multitask.models.multitask_model import MultitaskModel
+from multitask.runs.artefact import Artefact
+from multitask.runtime.device import start
+from multitask.runtime.options import RunOptions
+from multitask.stages.distil import distil, mined_pairs
+from multitask.stages.finetune import finetune
+from multitask.stages.settings.distil import DistilConfig, TeachingConfig
+from multitask.stages.settings.finetune import FinetuneConfig
+from multitask.training.config import OptimizerConfig
+from multitask.training.trainable import Batch
+from tests.multitask.stages.conftest import weights
+
+CPU = start("cpu", "fp32")
+TASKS = ("sentiment", "paraphrase", "similarity")
+FAST = OptimizerConfig(learning_rate=1e-3)
+PLAIN = HeadsConfig("separate", pairs="features", similarity_pairs="embeddings", dropout=0.0)
+CONFIG = DistilConfig(("sentiment", "similarity"), epochs=1, pooling="mean", heads=PLAIN, optimizer=FAST)
+
+
+@pytest.fixture(scope="module")
+def joint(data: Path, tiny_encoder: Path, shared_runs: Path) -> Artefact:
+    """A teacher of three tasks that reads pairs jointly."""
+    config = FinetuneConfig(TASKS, epochs=1, heads=HeadsConfig("separate", pairs="joint"), optimizer=FAST, seed=3)
+    return finetune(str(tiny_encoder), data, config, RunOptions(device="cpu", precision="fp32", runs=shared_runs))
+
+
+@pytest.fixture
+def distilling(problem, tiny_encoder):
+    """What the stage hands to the training loop, with these teachers."""
+    return lambda config, *teachers: problem(distil, config, start=[tiny_encoder, *(run.folder for run in teachers)])
+
+
+def said(run: Artefact, data: Path, task: str, split: str = "train") -> np.ndarray:
+    """A model's raw outputs for the rows of a file, [rows, ...]."""
+    model = MultitaskModel.load(run.folder, "cpu")
+    return raw_outputs(model, task, load_split(model, data, split, [task], labelled=True)[task], CPU)
+
+
+# What is learned.
+
+
+def test_estimates_are_the_mean_of_the_tempered_probabilities_of_teachers_that_have_the_task(
+    distilling, tuned, joint, data
+):
+    config = replace(CONFIG, tasks=TASKS, train_limit=20, teaching=TeachingConfig(temperature=3.0))
+    found = distilling(config, tuned, joint)
+    rows = drawn_rows(64, 20)
+    both = {task: [said(run, data, task)[rows] for run in (tuned, joint)] for task in ("sentiment", "similarity")}
+    expected = {
+        "sentiment": np.mean([softmax(raw / 3, axis=1) for raw in both["sentiment"]], axis=0),
+        "similarity": np.mean(np.clip(both["similarity"], 0, 1), axis=0),
+        "paraphrase": expit(said(joint, data, "paraphrase")[rows] / 3),  # the other teacher lacks this task
+    }
+    for task in TASKS:
+        np.testing.assert_allclose(found.sources[task].estimates, expected[task], atol=1e-6)
+
+
+def test_unlabelled_rows_go_to_the_tasks_that_read_such_rows(distilling, joint, data):
+    config = replace(CONFIG, tasks=TASKS, train_limit=10)
+    config = replace(config, teaching=TeachingConfig(unlabelled=("unlabelled", "pairs"), unlabelled_limit=7))
+    found = distilling(config, joint)
+    lines = (data / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    examples = {name: split.examples for name, split in found.training.items()}
+    assert examples["sentiment"].sentences[0][10:] == lines[:7]
+    pairs = [line.split("\t") for line in (data / "positive_pairs.tsv").read_text(encoding="utf-8").splitlines()[1:]]
+    pairs = [tuple(pairs[row]) for row in drawn_rows(len(pairs), 7)]
+    for name in ("paraphrase", "similarity"):
+        assert [*zip(*examples[name].sentences, strict=True)][10:] == pairs
+    for name in TASKS:
+        assert np.isnan(examples[name].gold).tolist() == [False] * 10 + [True] * 7
+        rows = chain.from_iterable(batch.rows for update in found.plan(0) for batch in update if batch.source == name)
+        assert sorted(rows) == list(range(17))
+
+
+def test_mined_pairs_are_nearest_neighbours_without_gold_pairs(tuned, data):
+    model = MultitaskModel.load(tuned.folder, "cpu")
+    examples = load_split(model, data, "dev", ["similarity"])["similarity"].examples
+    texts = list(dict.fromkeys(chain(*examples.sentences)))
+    with torch.no_grad():
+        embedded = torch.cat([model.embed(model.tokenizer.pack([text], model.max_length)) for text in texts])
+    cosines = torch.nn.functional.cosine_similarity(embedded[:, None], embedded[None], dim=2)
+    expected, gold = set(), {frozenset(pair) for pair in zip(*examples.sentences, strict=True)}
+    for row, values in enumerate(cosines):
+        nearest = [place for place in values.argsort(descending=True).tolist() if place != row][:2]
+        expected |= {frozenset((texts[row], texts[place])) for place in nearest} - gold
+    found = [frozenset(pair) for pair in zip(*mined_pairs(model, examples, 2, CPU), strict=True)]
+    assert len(found) == len(set(found)) > 30
+    assert set(found) == expected
+
+
+# The loss.
+
+
+@pytest.mark.parametrize("kind", ["cosine", "mse"])
+def test_the_loss_is_that_of_a_slow_loop(kind, distilling, tuned):
+    soft = TeachingConfig(("unlabelled",), gold_share=0.3, embedding_loss=kind, embedding_weight=0.7)
+    found = distilling(replace(CONFIG, tasks=("sentiment",), teaching=soft), tuned)
+    rows = np.array([3, 70, 11, 64])  # two of the 64 rows with gold labels, two without
+    losses = found.losses((Batch("sentiment", rows),))
+    teacher = MultitaskModel.load(tuned.folder, "cpu")
+    texts, labels = found.training["sentiment"].examples.sentences[0], found.training["sentiment"].examples.gold
+    gold, softened, apart = 0.0, 0.0, 0.0
+    for row in rows:
+        with torch.no_grad():
+            mine = found.model.embed(found.model.tokenizer.pack([texts[row]]))
+            own = found.model.head("sentiment", mine)[0].double().numpy()
+            theirs = teacher.embed(teacher.tokenizer.pack([texts[row]], 40))
+            logits = teacher.head("sentiment", theirs)[0].double().numpy()
+        softened += -4 * float(softmax(logits / 2) @ log_softmax(own / 2))
+        gold += 0.0 if np.isnan(labels[row]) else -log_softmax(own)[int(labels[row])]
+        difference = torch.nn.functional.mse_loss(mine, theirs)
+        apart += float(difference if kind == "mse" else 1 - torch.nn.functional.cosine_similarity(mine, theirs))
+    expected = (0.3 * gold + 0.7 * softened + 0.7 * apart) / 4
+    assert losses.terms["sentiment"].item() == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_linear_layer_translates_between_widths(problem, one_layer, tmp_path, tuned):
+    narrow = shutil.copytree(one_layer, tmp_path / "narrow")
+    config = replace(BertConfig.from_file(narrow / "config.json"), hidden_size=16)
+    BertModel(config).save(narrow)
+    soft = TeachingConfig(embedding_loss="cosine")
+    found = problem(distil, replace(CONFIG, teaching=soft), start=[narrow, tuned.folder])
+    assert (found.module["projection"].in_features, found.module["projection"].out_features) == (16, 32)
+    found.backward(found.plan(0)[0])
+    assert found.module["projection"].weight.grad.abs().sum() > 0
+
+
+def test_gold_labels_alone_are_fine_tuning(run_stage, tuned, tiny_encoder):
+    student = run_stage(
+        distil, replace(CONFIG, teaching=TeachingConfig(gold_share=1.0)), start=[tiny_encoder, tuned.folder]
+    )
+    fields = {name: getattr(CONFIG, name) for name in ("tasks", "epochs", "pooling", "heads", "optimizer")}
+    alone = run_stage(finetune, FinetuneConfig(**fields))
+    assert weights(student) == weights(alone)
+
+
+# The run.
+
+
+def test_a_student_comes_nearer_to_its_joint_teacher_than_by_gold_labels(run_stage, joint, tiny_encoder, data):
+    """The student reads pairs as features of two embeddings."""
+    config = replace(CONFIG, tasks=("paraphrase",), epochs=8)
+    config = replace(config, teaching=TeachingConfig(mine_pairs=1, gold_share=0.0))
+    student = run_stage(distil, config, start=[tiny_encoder, joint.folder])
+    fields = {name: getattr(config, name) for name in ("tasks", "epochs", "pooling", "heads", "optimizer")}
+    alone = run_stage(finetune, FinetuneConfig(**fields))
+
+    def apart(run: Artefact) -> float:
+        p, q = (expit(said(model, data, "paraphrase", "dev").astype(float)) for model in (joint, run))
+        return float(np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))))
+
+    assert apart(student) < apart(alone) / 2
+    seen, taught = TrainedOn.of_folder(student.folder, ""), TrainedOn.of_folder(joint.folder, "")
+    assert np.isin(taught.sentences, seen.sentences).all()  # also those of tasks that the student does not learn
+    assert len(taught.sentences) < len(seen.sentences) or np.isin(taught.pairs, seen.pairs).all()
+
+
+def test_teachers_that_do_not_fit(run_stage, tuned, joint, tiny_encoder):
+    def refused(message: str, config: DistilConfig = CONFIG, *teachers: Artefact) -> None:
+        with pytest.raises(InputError, match=message):
+            run_stage(distil, config, start=[tiny_encoder, *(run.folder for run in teachers)], folder="refused")
+
+    refused("distillation without a teacher")
+    refused("no teacher has the task paraphrase", replace(CONFIG, tasks=TASKS), tuned)
+    joint_only = replace(CONFIG, tasks=("paraphrase",), teaching=TeachingConfig(embedding_loss="mse"))
+    refused("embedding_loss: the first teacher reads no task", joint_only, joint)
