@@ -6,6 +6,7 @@ import functools
 import hashlib
 import importlib.util
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -144,13 +145,8 @@ def _download(name: str, file: str, revision: str | None) -> Path | None:
     cached = huggingface_hub.try_to_load_from_cache(name, file, revision=revision)
     if cached is huggingface_hub._CACHED_NO_EXIST:  # an earlier request found no such file
         return None
-    if cached is None:
-        size = None
-        with contextlib.suppress(Exception):  # the download below fails with the same reason, and says it
-            url = huggingface_hub.hf_hub_url(name, file, revision=revision)
-            size = huggingface_hub.get_hf_file_metadata(url).size
-        if size is not None and size > LARGEST_DOWNLOAD:
-            raise InputError(f"{name}: {file} has {size:,} bytes; expected at most {LARGEST_DOWNLOAD:,}")
+    if cached is None and (size := _size(name, file, revision)) > LARGEST_DOWNLOAD:
+        raise InputError(f"{name}: {file} has {size:,} bytes; expected at most {LARGEST_DOWNLOAD:,}")
     try:
         path = Path(huggingface_hub.hf_hub_download(name, file, revision=revision))
     except huggingface_hub.errors.LocalEntryNotFoundError:
@@ -161,6 +157,25 @@ def _download(name: str, file: str, revision: str | None) -> Path | None:
         blob.unlink()  # a later call would take it from the cache
         raise InputError(f"{name}: {file} was damaged on its way from the hub; run the same command again")
     return path
+
+
+def _size(name: str, file: str, revision: str | None) -> int:
+    """Bytes of a file of a hub repository; 0 if the hub does not say.
+
+    Raises LocalEntryNotFoundError if the hub cannot be reached in two attempts; the download would make six.
+    """
+    url = huggingface_hub.hf_hub_url(name, file, revision=revision)
+    for attempt in range(2):
+        time.sleep(attempt)
+        try:
+            return huggingface_hub.get_hf_file_metadata(url).size or 0
+        except huggingface_hub.errors.HfHubHTTPError:
+            return 0  # the download fails with the same reason, and says it
+        except huggingface_hub.errors.OfflineModeIsEnabled:
+            break
+        except Exception:  # of httpx or requests, as the version of huggingface_hub has it
+            continue
+    raise huggingface_hub.errors.LocalEntryNotFoundError(f"{url} cannot be reached")
 
 
 def _as_named(blob: Path) -> bool:

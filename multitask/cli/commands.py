@@ -117,7 +117,7 @@ class Predict(Computing, _BestOn, Data):
     them). `-` reads standard input."""
     output: Path | None = None
     """File to write, in the format of its name. `-` writes to standard output. Default: standard output; without
-    --input, the folder predictions."""
+    --input, a folder in predictions/ with the model's name."""
     text: tuple[str, ...] = ()
     """Column of the sentences, or the two columns of pairs. Default: the columns that the task's declaration names."""
     probabilities: bool = False

@@ -22,7 +22,7 @@ from multitask.cli.options import build, did_you_mean, named_as_given
 from multitask.cli.settings_file import read_settings, settings_of, write_settings
 from multitask.cli.stage_commands import stage_commands
 from multitask.data.problems import plain
-from multitask.runs.artefact import last_run
+from multitask.runs.artefact import last_run, refuse_file_of_run
 from multitask.runtime.errors import Interrupted, TrainingError
 
 logger = logging.getLogger("multitask")
@@ -132,6 +132,8 @@ def _run_with(prog: str, command: Command, given: dict[str, Any]) -> int:
     defaults = {option.name: option.default for option in options if option.default is not MISSING}
     try:
         built = build(command.options, options, defaults | changed)
+        if changed.get("output"):
+            refuse_file_of_run(Path(changed["output"]))
         if save_to and os.environ.get("RANK", "0") == "0":  # torchrun starts one process a rank
             write_settings(Path(save_to), prog, changed, defaults)
         run = resolve_name(command.run) if isinstance(command.run, str) else command.run

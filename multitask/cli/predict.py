@@ -5,7 +5,7 @@ from pathlib import Path
 
 from multitask.cli.commands import Predict
 from multitask.data.text_lines import suffixes
-from multitask.inference.data_of_run import data_for, replaced_files_named
+from multitask.inference.data_of_run import data_for, replaced_files_named, run_of
 from multitask.inference.predict_file import Reading, common_format, predict_file
 from multitask.inference.prediction_files import write_prediction_files
 from multitask.models.multitask_model import MultitaskModel, tasks_for
@@ -37,7 +37,8 @@ def _predict_input(options: Predict, source: Path) -> None:
 def _predict_sets(options: Predict) -> None:
     locate_model(options.model, best_on=options.best_on)  # says what is wrong with the model before the data's path
     data = data_for(options.model, options.tasks_file or options.data).path
-    output = options.output or Path("predictions")
+    of = (run_of(options.model.resolve()).name, options.model.resolve().name, options.best_on)
+    output = options.output or Path("predictions", "-".join(dict.fromkeys(filter(None, of))))
     with replaced_files_named(output):
         paths = write_prediction_files(options.model, data, output, options.best_on, options.device, options.precision)
     for path in paths:

@@ -13,7 +13,8 @@ from multitask.tasks.sources import training_sentences
 def probe(options: Probe) -> None:
     """Probe; print a table of the means over the batches."""
     similar = options.source == "similar_pairs"
-    texts = similar_pairs(options.data) if similar else [training_sentences(options.source, options.data)]
+    sentences = [] if similar else training_sentences(options.source, options.data, option="--source")
+    texts = similar_pairs(options.data) if similar else [sentences]
     objective = options.objective.build()
     encoder = SentenceEncoder.load(
         options.model,

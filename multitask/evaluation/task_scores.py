@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,10 @@ def evaluate(
     """
     if isinstance(rows, pandas.DataFrame):
         named = {name: model.tasks[name] for name in tasks_for(model, None, tasks)}
-        read = {name: examples_of(task, table_of(rows), FRAME, labelled=True) for name, task in named.items()}
+        of_task = {
+            n: replace(table_of(rows), dialect=task.file_format.of_form(".parquet")) for n, task in named.items()
+        }
+        read = {name: examples_of(task, of_task[name], FRAME, labelled=True) for name, task in named.items()}
         rows = {name: tokenised(model, name, found) for name, found in read.items()}
     examples = {name: data.examples for name, data in rows.items()}
     return TaskEvaluation.of(model.tasks, estimate(model, rows, runtime or model.runtime), examples, trained_on)

@@ -54,7 +54,8 @@ def probe_table(batches: Sequence[Mapping[str, float]]) -> str:
     for name in batches[0]:
         values = [summary[name] for summary in batches if isfinite(summary[name])]
         rows.append([name, f"{fmean(values):.4f}", f"{pstdev(values):.4f}"] if values else [name, "-", "-"])
-    return aligned(rows)
+    why = "-: a mean over anchors that are not dissipated, of which there are none with a value"
+    return aligned(rows) + (f"\n{why}" if any(row[1] == "-" for row in rows) else "")
 
 
 def ensemble_table(evaluation: Mapping[str, Any]) -> str:

@@ -73,7 +73,7 @@ def read_pairs(name: str, columns: Sequence[str], data: Path) -> Pairs:
     The default columns are those of triplets or of pairs. Raises InputError if there is no pair.
     """
     if name in SOURCES:
-        examples, _ = read_paired_sentences(name, data, None, None, negative_pairs=False)
+        examples, _ = read_paired_sentences(name, data, None, None, negative_pairs=False, option="pairs")
         return Pairs.of(*examples.sentences[:2])
     if not columns:
         there = open_table(Source(name)).columns

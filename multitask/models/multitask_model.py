@@ -23,6 +23,7 @@ from minbert.tokenizer import Ids, Tokenizer, load_tokenizer
 from multitask.data.examples import Rows
 from multitask.data.problems import listed
 from multitask.data.read_tables import FRAME, table_of
+from multitask.data.tables import Dialect
 from multitask.models.compute_in_batches import compute_in_batches
 from multitask.models.config import HeadsConfig
 from multitask.models.model_folder import DESCRIPTION, HEADS, Description, read_description, resolve_pooling
@@ -125,18 +126,20 @@ class MultitaskModel(nn.Module):
             texts = columns_of(rows)
             warn_of_empty_texts(texts)
             return predict_columns(self, texts, tasks)
-        table, groups = table_of(rows), dict[tuple[str, ...], list[str]]()
+        table, groups = table_of(rows), dict[tuple[tuple[str, ...], Dialect], list[str]]()
         named = tasks_for(self, None, tasks)
         for name in named:
             if tasks is not None or set(self.tasks[name].text) <= set(table.columns):
                 table.require(self.tasks[name].text)
-                groups.setdefault(self.tasks[name].text, []).append(name)
+                written = Dialect(missing=self.tasks[name].file_format.missing)
+                groups.setdefault((self.tasks[name].text, written), []).append(name)
         if not groups:
             looked_for = " or ".join(dict.fromkeys(listed(self.tasks[name].text) for name in named))
             raise InputError(f"{FRAME}: no column {looked_for}; the columns are {listed(table.columns)}")
         found: dict[str, list[Prediction]] = {}
-        for columns, names in groups.items():
-            found |= self.predict_all([*zip(*(rows[column] for column in columns), strict=True)], names)
+        for (columns, written), names in groups.items():
+            texts = [list(map(written.field, rows[column])) for column in columns]
+            found |= self.predict_all([*zip(*texts, strict=True)], names)
         return found
 
     def predict_frame(

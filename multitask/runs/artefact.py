@@ -133,10 +133,10 @@ class Artefact:
     def _prepare(self, key: RunKey, labels: Mapping[str, str], keep: bool) -> None:
         if self.done:
             self.check()
-            shutil.rmtree(self.folder / "state", ignore_errors=True)  # left by a kill right after DONE
+            _remove_folder(self.folder / "state")  # left by a kill right after DONE
         else:
             for leftover in list(self.folder.rglob(".*.tmp")):  # of a kill
-                shutil.rmtree(leftover, ignore_errors=True)
+                _remove_folder(leftover)
             versions = {"format": FORMAT_VERSION, "stage": key.stage, "version": key.version, "key": key.digest()}
             write_json(self.folder / "config.json", asdict(key.config))
             named = {"labels": dict(labels), "machine": machine_name(str(key.inputs.get("device")))}
@@ -190,7 +190,7 @@ class Artefact:
             FileNotFoundError: a file was removed meanwhile. The same run begins anew, from no saved state.
         """
         if missing := self._missing():
-            shutil.rmtree(self.folder / "state", ignore_errors=True)
+            _remove_folder(self.folder / "state")
             lost = "removed while the run was computed; run the same command again"
             raise FileNotFoundError(errno.ENOENT, lost, str(missing))
         vouched = {}
@@ -201,7 +201,7 @@ class Artefact:
                 stat = path.stat()
                 vouched[name] = Vouched(sha256_of_file(path), stat.st_size, stat.st_mtime_ns)
         write_json(self.folder / DONE, asdict(Completed(round(max(seconds, trained), 3), vouched)))
-        shutil.rmtree(self.folder / "state", ignore_errors=True)
+        _remove_folder(self.folder / "state")
 
     def _missing(self) -> Path | None:
         """A file that every run of its kind has, or a model that is kept, if it is not there."""
@@ -275,6 +275,21 @@ class Artefact:
         if strange := [name for name in best.values() if not re.fullmatch(r"[\w-]+", name)]:
             raise InputError(f"{path}: {strange[0]!r:.60} is no name of a checkpoint, such as step-0000016")
         return {score: self.folder / "checkpoints" / checkpoint for score, checkpoint in best.items()}
+
+
+def _remove_folder(path: Path) -> None:
+    if path.is_dir():  # `rmtree` would wait forever to open a pipe
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def refuse_file_of_run(output: Path) -> None:
+    """Raise InputError if an output would replace what makes a run, or a file that the run's DONE vouches for."""
+    path = output.resolve()
+    if run := next(filter(is_run, path.parents), None):
+        artefact, name = Artefact(run), path.relative_to(run).as_posix()
+        own = name in artefact._completed().files if artefact.done else path.is_file()
+        if own or name in ("config.json", "inputs.json", DONE, KEEP):
+            raise InputError(f"--output {output}: a file of the run {run}; expected another name")
 
 
 def lock_file(runs: Path, name: str) -> Path:

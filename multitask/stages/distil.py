@@ -129,7 +129,8 @@ class Distilling(Finetuning):
         if config.mine_pairs is not None and 2 not in read:
             raise InputError("mine_pairs: no trained task reads pairs")
         for name in config.unlabelled:
-            columns = read_paired_sentences(name, data, config.unlabelled_limit, None, True)[0].sentences[:2]
+            found, _ = read_paired_sentences(name, data, config.unlabelled_limit, None, True, "--unlabelled")
+            columns = found.sentences[:2]
             if len(columns) not in read:
                 what = "pairs" if len(columns) == 2 else "sentences"
                 raise InputError(f"unlabelled: {name} has {what}, but no trained task reads {what}")

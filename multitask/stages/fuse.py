@@ -61,7 +61,14 @@ class Fusing(Finetuning):
             # Load all rows of a trained task: `_sentences` finds a batch's sentences by their index in the full set.
             limit = None if name in config.tasks else config.train_limit
             self.views[_views(name)] = load_contrastive(
-                name, data, fusion.contrastive, begin.tokenizer, projection, limit, config.max_length
+                name,
+                data,
+                fusion.contrastive,
+                begin.tokenizer,
+                projection,
+                limit,
+                config.max_length,
+                option="--unlabelled",
             )
 
     @property

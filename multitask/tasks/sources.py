@@ -67,21 +67,22 @@ def read_texts(path: Path, layout: Layout, limit: int | None = None, on_problem:
     return Examples(tuple(map(list, zip(*rows, strict=True))), None, (), None, str(path), len(incomplete))
 
 
-def training_sentences(name: str, data: Path, limit: int | None = None) -> list[str]:
+def training_sentences(name: str, data: Path, limit: int | None = None, option: str = "--sources") -> list[str]:
     """The sentences of a text file, at most `limit`, or of a task (of pairs: all first ones, then all second ones).
 
-    Raises InputError if the name is unknown, or the file is missing or malformed.
+    Raises InputError if the name is unknown, or the file is missing or malformed; errors name the `option`.
     """
     if path := text_file(name, files_folder(data)):
         if name in (CAPTIONS_FILE, NEWS_FILE) and not path.is_file():
             raise InputError(f"{path}: no such file; `multitask data domains` makes it from the similarity set")
         if not path.exists():
-            raise InputError(f"{path}: no such file; there are the sources {', '.join(_sources_in(data))}")
+            raise InputError(f"{path}: no such file; {option} can name {', '.join(_sources_in(data))}")
         return read_texts(path, SENTENCES, limit).sentences[0]
     tasks = load_tasks(data)
     if name not in tasks:
         raise InputError(
-            f'unknown source "{name}"; expected unlabelled, a text file\'s name (.txt) or one of {", ".join(tasks)}'
+            f'{option}: unknown source "{name}"; expected unlabelled, a text file\'s name (.txt) or one of '
+            f"{', '.join(tasks)}"
         )
     return [text for column in load_rows(tasks[name], "train").sentences for text in column]
 
@@ -106,12 +107,13 @@ def _sources_in(data: Path) -> list[str]:
 
 
 def read_paired_sentences(
-    name: str, data: Path, train_limit: int | None, partners: int | None, negative_pairs: bool
+    name: str, data: Path, train_limit: int | None, partners: int | None, negative_pairs: bool, option: str
 ) -> tuple[Examples, Rows | None]:
     """Rows of a contrastive source: columns of anchors, positives and hard negatives; one column pairs with itself.
 
     With `partners`, a task's sentences are paired with so many others of the same label instead of with themselves.
-    With `negative_pairs`, `quora` has its pairs of label 0, too, and labels; otherwise all rows are positives.
+    With `negative_pairs`, `quora` has its pairs of label 0, too, and labels; otherwise all rows are positives. Errors
+    name the `option`.
 
     Returns the rows, at most `train_limit`, and the group of each: rows of one group are no negatives of each other
     (None: rows with equal texts are not).
@@ -131,10 +133,10 @@ def read_paired_sentences(
     elif layout := paired_file(name):
         found = read_texts(folder / layout.file, layout)
     elif name in tasks or text_file(name, folder):
-        found = Examples((training_sentences(name, data, train_limit),), None, (), None, name)
+        found = Examples((training_sentences(name, data, train_limit, option),), None, (), None, name)
     else:
         known = ", ".join(("unlabelled", *PAIRED, "quora", *tasks))
-        raise InputError(f'unknown source "{name}"; expected a text file\'s name (.txt) or one of {known}')
+        raise InputError(f'{option}: unknown source "{name}"; expected a text file\'s name (.txt) or one of {known}')
     return found.take(drawn_rows(len(found), train_limit)), None
 
 

@@ -148,13 +148,15 @@ def load_contrastive(
     train_limit: int | None,
     max_length: int | None,
     partners: int | None = None,
+    option: str = "--sources",
 ) -> ContrastiveSource:
     """A contrastive source by name; the arguments are those of `read_paired_sentences` and `ContrastiveSource`.
 
     Raises:
         InputError: a file is missing or malformed, or the objective cannot use the source.
     """
-    paired, groups = read_paired_sentences(name, data, train_limit, partners, config.negative_pairs != "left_out")
+    with_negatives = config.negative_pairs != "left_out"
+    paired, groups = read_paired_sentences(name, data, train_limit, partners, with_negatives, option)
     objective = config.objective.build()
     if name == "quora" and config.negative_pairs != "left_out":
         if type(objective) is not InfoNCE:

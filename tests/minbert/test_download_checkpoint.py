@@ -1,6 +1,7 @@
 """Names of checkpoints lead to local folders: a folder itself, the bundled package, or a download from the hub."""
 
 import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -168,6 +169,16 @@ def test_offline_and_not_cached_is_one_line_that_says_what_to_do(hub, monkeypatc
         "folder (`hf download someone/tiny --local-dir FOLDER` on a connected machine), or use all-minilm-l6-v2"
     )
     assert capfd.readouterr().err == ""
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_twice(monkeypatch):
+    slept = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(
+        huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", "http://127.0.0.1:9/{repo_id}/{revision}/{filename}"
+    )
+    assert load_error("rums/x").startswith("rums/x: not a local folder, not in the cache, and the hub cannot be reach")
+    assert sum(slept) <= 1  # seconds
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors"])

@@ -105,6 +105,18 @@ def test_predict_writes_the_courses_six_files_for_the_runs_own_data(run, data, t
             assert len(values) > 1 or stem != "sts"  # so short a training may know one class only
 
 
+def test_two_models_do_not_replace_each_others_prediction_files(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = Artefact(run).model_folder()
+    for named, folder in (
+        ([run], run.name),
+        ([run, "--best-on", "sentiment"], f"{run.name}-sentiment"),
+        ([model], f"{run.name}-{model.name}"),
+    ):
+        assert call("predict", "--model", *named, *CPU) == 0
+        assert {Path(line).parent for line in capsys.readouterr().out.splitlines()} == {Path("predictions", folder)}
+
+
 def test_evaluate_agrees_with_the_prediction_files_and_the_run(run, data, tmp_path, capsys, caplog):
     caplog.set_level("INFO")
     assert call("evaluate", "--model", run, *CPU) == 0

@@ -42,10 +42,13 @@ def refused(tiny_encoder: Path, small_data: Path, tmp_path: Path, monkeypatch: p
             (tmp_path / name).write_bytes(content(name, found))
         command = next((name for name in models if argv.startswith(f"{name} -")), "")
         model = models.get(command, []) + ["--device", "cpu"] * (command == "finetune")
-        words = argv.removeprefix(command).replace("DATA", str(small_data)).replace("ENCODER", str(tiny_encoder))
-        assert main([*command.split(), *model, *words.split()]) == 2
+        rest, line = (
+            text.replace("DATA", str(small_data)).replace("ENCODER", str(tiny_encoder))
+            for text in (argv.removeprefix(command), line)
+        )
+        assert main([*command.split(), *model, *rest.split()]) == 2
         printed = capsys.readouterr()
-        beginning, *more = line.replace("ENCODER", str(tiny_encoder)).split("...")
+        beginning, *more = line.split("...")
         assert printed.err[: 7 + len(beginning)] == f"error: {beginning}"
         assert printed.err.count("\n") == 1
         assert more or printed.err == f"error: {beginning}\n"

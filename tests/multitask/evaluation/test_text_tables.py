@@ -3,7 +3,7 @@
 import math
 
 from multitask.data.problems import aligned
-from multitask.evaluation.text_tables import ensemble_table, scores_table
+from multitask.evaluation.text_tables import ensemble_table, probe_table, scores_table
 
 
 def test_the_best_defined_score_of_a_column_is_marked():
@@ -30,6 +30,14 @@ def test_an_undefined_score_of_an_ensemble_is_shown_as_undefined():
     assert [line.split() for line in lines[1:3]] == [
         [name, "undefined", "undefined", "0.5000"] for name in ("m", "average")
     ]
+
+
+def test_dashes_of_a_probe_say_why():
+    batches = [{"dissipation": 0.0, "ratio": math.nan}] * 2
+    *rows, why = probe_table(batches).splitlines()
+    assert [row.split() for row in rows[1:]] == [["dissipation", "0.0000", "0.0000"], ["ratio", "-", "-"]]
+    assert why.startswith("-: ")
+    assert len(probe_table([{"ratio": 1.0}]).splitlines()) == 2
 
 
 def test_cells_give_a_terminal_no_orders():

@@ -1,5 +1,7 @@
 """Predictions of any rows equal those of the padded encoder with the heads, for every kind of task."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas
 import pytest
@@ -121,6 +123,16 @@ def test_evaluate_takes_a_frame(tiny_encoder):
         finetune("all-minilm-l6-v2", FRAME)
     with pytest.raises(InputError, match='type is "MOON"; expected one of ABBR'):
         evaluate(model, FRAME.assign(type="MOON"), tasks=["topic"])
+
+
+def test_missing_values_of_a_frame_are_what_the_task_declares(tiny_encoder):
+    model = model_of_every_kind(tiny_encoder)
+    model.tasks["topic"] = replace(model.tasks["topic"], missing=("n/a",))
+    frame = FRAME.assign(question=["n/a", *FRAME["question"][1:]], type=["ABBR", "DESC", " n/a ", "DESC"])
+    blank = frame.replace({"n/a": "", " n/a ": None})
+    assert model.predict("topic", frame) == model.predict("topic", blank)
+    assert model.predict("tags", frame) != model.predict("tags", blank)  # which declares none
+    assert evaluate(model, frame, tasks=["topic"]).examples["topic"].sentences[0] == list(FRAME["question"][[3, 1]])
 
 
 def test_texts_are_read_without_the_white_space_around_them_as_in_training():

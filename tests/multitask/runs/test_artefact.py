@@ -13,9 +13,10 @@ import pytest
 
 from minbert.errors import InputError
 from minbert.files import write_json
+from multitask.cli.main import main
 from multitask.objectives.config import ObjectiveConfig
 from multitask.runs import artefact as artefacts
-from multitask.runs.artefact import KEEP, LOCKS, Artefact, last_run
+from multitask.runs.artefact import KEEP, LOCKS, Artefact, last_run, refuse_file_of_run
 from multitask.runs.run_hash import RunKey
 from multitask.stages.settings.pretrain import PretrainConfig
 
@@ -153,6 +154,32 @@ def test_the_lock_is_held_by_one_at_a_time(tmp_path):
         thread.join()
     assert seen == [1] * 80
     assert len(list(tmp_path.glob("finetune-*"))) == 1  # whatever each of them calls it
+
+
+@pytest.mark.parametrize("name", ["state", ".left.tmp"])
+def test_a_pipe_in_place_of_a_folder_does_not_hold_up_a_run(tmp_path, name):
+    os.mkfifo(place(tmp_path).folder / name)
+    run = threading.Thread(target=lambda: place(tmp_path).finish(), daemon=True)
+    run.start()
+    run.join(timeout=20)
+    assert not run.is_alive()
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_outputs_do_not_replace_files_of_a_run(tmp_path, monkeypatch, capsys, complete):
+    artefact = place(tmp_path)
+    run = artefact.folder
+    (run / "result.txt").touch()
+    (run / "checkpoints").mkdir()
+    if complete:
+        artefact.finish()
+    monkeypatch.chdir(run / "checkpoints")
+    for name in ("config.json", "inputs.json", "KEEP", "DONE", "result.txt"):
+        before = (run / name).read_bytes() if (run / name).exists() else None
+        assert main(["probe", "--model", "nothing", "--output", f"../{name}"]) == 2
+        assert capsys.readouterr().err == f"error: --output ../{name}: a file of the run {run}; expected another name\n"
+        assert ((run / name).read_bytes() if (run / name).exists() else None) == before
+    refuse_file_of_run(run / "checkpoints" / "evaluation-dev.json")
 
 
 def test_a_state_that_a_kill_left_behind_a_done_run_is_removed(tmp_path):
