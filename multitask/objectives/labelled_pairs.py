@@ -25,6 +25,31 @@ class CosineRegression(Objective):
         return (pairs.positive - pairs.labels).square().mean()
 
 
+@register("cosent")
+class CoSENT(Objective):
+    """log(1 + Σ_{y_i < y_j} e^{scale·(s_ii − s_jj)}), where y_i in [0, 1] is the gold similarity of pair i.
+
+    Only the order of the gold similarities counts. Pairs with equal ones are not compared; if all are equal, the loss
+    is 0. It compares the pairs of a batch with each other, so larger batches give it more to learn from.
+
+    Source: Su 2022, "CoSENT" (https://kexue.fm/archives/8847); CoSENTLoss of sentence-transformers.
+    """
+
+    scale: Annotated[float, Field(gt=0)] = 20.0
+    """Factor of the cosines, 1/τ."""
+    takes_labels: ClassVar = "similarity from 0 to 1"
+
+    def loss(self, pairs: Pairs) -> Tensor:
+        assert pairs.labels is not None
+        return self.of_cosines(pairs.positive, pairs.labels)
+
+    def of_cosines(self, cosines: Tensor, labels: Tensor) -> Tensor:
+        """The formula on cosines [pairs] and gold similarities [pairs] of any range: a scalar."""
+        logits = self.scale * (cosines[:, None] - cosines)
+        not_below = labels[:, None] >= labels
+        return softplus(only_negatives(logits, not_below).logsumexp((0, 1)))
+
+
 @register("quora_pairs")
 class LabelledPairs(Objective):
     """The mean of a contrastive loss over pairs with label 1 (duplicates) and label 0 (not duplicates).

@@ -1,7 +1,7 @@
 """The scheduler `average`, which is the base class of all others, and their registry by name."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -44,6 +44,9 @@ class Scheduler(nn.Module):
     Raises InputError if it does not fit the configured tasks.
     """
 
+    accumulates: ClassVar[bool] = True
+    """Whether it may get an update in parts. If not, it needs the losses of whole batches before any gradient."""
+
     def __init__(self, config: ScheduledTraining) -> None:
         super().__init__()
         self.config = config
@@ -63,9 +66,13 @@ class Scheduler(nn.Module):
 
     def backward(self, trainable: Trainable, update: Update) -> Losses:
         """Put the update's gradient into the parameters; return the losses, detached."""
-        losses = trainable.losses(update)
-        torch.stack([self.weights[name] * term for name, term in losses.terms.items()]).mean().backward()
-        return losses.detached()
+        found = Losses({}, 0)
+        for part in trainable.parts(update):
+            losses = trainable.losses(part)
+            weighted = torch.stack([self.weights[name] * term for name, term in losses.terms.items()])
+            (weighted.sum() / len(update)).backward()
+            found = found.plus(losses.detached(), 1.0)
+        return found
 
     def conflicts(self, trainable: Trainable, update: Update) -> dict[str, Tensor]:
         """How much the tasks' gradients conflict on one batch of every task; see `TaskGradients.conflicts`.
@@ -91,4 +98,10 @@ def build_scheduler(config: ScheduledTraining, device: torch.device) -> Schedule
         raise InputError("fusion is not a scheduler but a stage; run `multitask fuse` instead of `multitask finetune`")
     if config.scheduler not in SCHEDULERS:
         raise InputError(f'unknown scheduler "{config.scheduler}"; expected one of: {", ".join(sorted(SCHEDULERS))}')
-    return SCHEDULERS[config.scheduler](config, device)
+    scheduler = SCHEDULERS[config.scheduler](config, device)
+    if config.accumulate > 1 and not scheduler.accumulates:
+        raise InputError(
+            f"accumulate is {config.accumulate}; expected 1 with the scheduler {config.scheduler}, which weighs the "
+            "losses of whole batches"
+        )
+    return scheduler

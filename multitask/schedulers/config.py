@@ -39,6 +39,9 @@ class ScheduledTraining(SentencesConfig):
     """Number of epochs."""
     batch_size: Count = 16
     """Examples of each task in a step."""
+    accumulate: Count = 1
+    """Gradient accumulation: a step takes this many batches of each task, one after the other, and has the gradient of
+    one batch of so many times the size. For losses that are means over rows."""
     epoch_size: Count | None = None
     """Examples of each task in an epoch. Default: the size of the smallest task's training set."""
     scheduler: str = "average"
@@ -47,3 +50,8 @@ class ScheduledTraining(SentencesConfig):
     task_weights: tuple[Annotated[float, Field(gt=0)], ...] | None = None
     """Weight of each task's loss, in the order of the tasks. Default: the weights in the tasks' declarations (1)."""
     scheduling: SchedulerConfig = field(default_factory=SchedulerConfig)
+
+    @property
+    def step_size(self) -> int:
+        """Examples of each task in a step."""
+        return self.batch_size * self.accumulate

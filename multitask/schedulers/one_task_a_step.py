@@ -61,10 +61,10 @@ class ProportionalSampling(Scheduler):
         config = self.config
         chances = np.array(list(sizes.values()), float) ** self.exponent(epoch)
         balanced = sum(super().epoch_sizes(sizes, epoch).values())
-        steps = -(-balanced // config.batch_size)
+        steps = -(-balanced // config.step_size)
         # Drawing each task's number of steps here and their order later equals drawing the tasks one by one.
         draws = generator(config.seed, "task of each step", epoch).multinomial(steps, chances / chances.sum())
-        return {name: int(count) * config.batch_size for name, count in zip(sizes, draws, strict=True)}
+        return {name: int(count) * config.step_size for name, count in zip(sizes, draws, strict=True)}
 
     def arrange(self, batches: Mapping[str, Sequence[Rows]], order: np.random.Generator) -> list[Update]:
         updates = [(Batch(name, rows),) for name, parts in batches.items() for rows in parts]

@@ -28,6 +28,8 @@ class Scalarization(Scheduler):
     The factor `scale` of the combined loss gives gradients the scale that they have with `average`, for clipping.
     """
 
+    accumulates = False
+
     def __init__(self, config: ScheduledTraining, scalarizer: "Scalarizer", scale: float) -> None:
         super().__init__(config)
         self.scalarizer: Any = scalarizer

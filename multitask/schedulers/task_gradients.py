@@ -1,7 +1,7 @@
 """Each task's own gradient of the parameters that several tasks train, and how much these gradients conflict."""
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, zip_longest
 
 import torch
 from torch import Tensor, nn
@@ -40,10 +40,13 @@ class TaskGradients:
         latter are those of this rank's rows, because the loop averages the gradients in parameters over ranks.
         """
         name = batch.source
-        losses = trainable.losses((batch,))
-        loss = self.weights[name] * losses.terms[name]
+        found, gradients = Losses({}, 0), list[Tensor | None]()
         parameters = [*self.shared, *self.own[name]]
-        gradients: Sequence[Tensor | None] = torch.autograd.grad(loss, parameters, allow_unused=True)
+        for part in trainable.parts((batch,)):
+            losses = trainable.losses(part)
+            more = torch.autograd.grad(self.weights[name] * losses.terms[name], parameters, allow_unused=True)
+            gradients = [a if b is None else b if a is None else a + b for a, b in zip_longest(gradients, more)]
+            found = found.plus(losses.detached(), 1.0)
         for index, part in enumerate(self.rows[name]):
             if (gradient := gradients[index]) is None:
                 part.zero_()
@@ -51,7 +54,7 @@ class TaskGradients:
                 part.copy_(gradient)
                 self.used[index] = True
         distributed.average(self.rows[name])
-        return losses.detached(), list(gradients[len(self.shared) :])
+        return found, gradients[len(self.shared) :]
 
     def conflicts(self) -> dict[str, Tensor]:
         """Norms and cosines of the tasks' gradients. A cosine below 0 is a conflict (arXiv 2001.06782, definition 1).

@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -110,6 +112,11 @@ class Finetuning(SourceTraining):
             rows = {name: rows[name].take(training) for name, (training, _) in parts.items()}
         weights = config.task_weights or tuple(tasks[name].loss_weight for name in names)
         config = replace(config, tasks=names, task_weights=weights)
+        if config.accumulate > 1 and (comparing := [name for name in names if tasks[name].compares_rows]):
+            raise InputError(
+                f"accumulate is {config.accumulate}; expected 1 with the task {comparing[0]}, whose loss compares the "
+                "rows of a batch"
+            )
         model = MultitaskModel(begin.encoder, begin.tokenizer, tasks, begin.pooling, config.heads, config.max_length)
         model = model.to(runtime.device)
         training = {name: tokenised(model, name, examples) for name, examples in rows.items()}
@@ -128,13 +135,25 @@ class Finetuning(SourceTraining):
             rows = rows_from(size, sum(taken[name] for taken in before), takes[name], config.seed, name)
             rows = self.rows[name][rows]
             order = generator(config.seed, "batch order", name, epoch)
-            batches[name] = batches_of_similar_length(rows, self.training[name].lengths, config.batch_size, order)
+            batches[name] = batches_of_similar_length(rows, self.training[name].lengths, config.step_size, order)
         return self.scheduler.arrange(batches, generator(config.seed, "update order", epoch))
 
     @property
     def sizes(self) -> dict[str, int]:
         """Number of training rows of each task."""
         return {name: len(rows) for name, rows in self.rows.items()}
+
+    def parts(self, update: Update) -> Sequence[Update]:
+        """The update as parts of at most `batch_size` rows of each task, if gradients are accumulated."""
+        if self.config.accumulate == 1:
+            return [update]
+        return [tuple(filter(None, part)) for part in zip_longest(*map(self._cut, update))]
+
+    def _cut(self, batch: Batch) -> list[Batch]:
+        divisor, size = self.sources[batch.source].divisor, self.config.batch_size
+        whole = divisor(batch.rows) or 1.0  # rows that all have weight 0
+        parts = np.split(batch.rows, range(size, len(batch.rows), size))
+        return [Batch(batch.source, rows, batch.share * divisor(rows) / whole) for rows in parts]
 
     def losses(self, update: Update) -> Losses:
         compute: Compute = partial(super().losses, update)
@@ -150,7 +169,7 @@ class Finetuning(SourceTraining):
         if {batch.source for batch in update} != set(self.sizes):
             draws = generator(self.config.seed, "watched rows", step)
             update = tuple(
-                Batch(name, draws.choice(rows, min(len(rows), self.config.batch_size), replace=False))
+                Batch(name, draws.choice(rows, min(len(rows), self.config.step_size), replace=False))
                 for name, rows in self.rows.items()
             )
         return self.scheduler.conflicts(self, update)

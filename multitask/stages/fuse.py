@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from minbert.errors import InputError
 from multitask.data.contamination import Hashes
 from multitask.data.examples import Rows
 from multitask.data.shuffle_and_batch import drawn_rows
@@ -53,6 +54,8 @@ class Fusing(Finetuning):
     def add_views(self, begin: Start, data: Path, fusion: FuseConfig) -> None:
         """Add the contrastive sources and their projection, which is discarded after training."""
         self.fusion, config = fusion, self.config
+        if (objective := fusion.contrastive.objective).build().takes_labels != "none":
+            raise InputError(f"{objective.name} learns from labels, which views of sentences do not have")
         projection = build_projection(fusion.contrastive.projection, begin.encoder.config.hidden_size)
         projection.to(self.runtime.device)
         self.module = nn.ModuleDict({**dict(self.module.named_children()), "projection": projection})

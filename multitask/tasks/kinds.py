@@ -23,6 +23,7 @@ from minbert.errors import InputError
 from multitask.data.examples import Examples
 from multitask.data.problems import listed, plain, quote
 from multitask.data.tables import Row
+from multitask.objectives.labelled_pairs import CoSENT
 from multitask.tasks.labels import NUMBER, canonical, class_order, number, parts
 from multitask.tasks.losses import distance_loss, focus, weighted_mean
 from multitask.tasks.metrics import (
@@ -225,6 +226,12 @@ class Classification(Labelled):
             losses = losses + self.ordinal_weight * distance_loss(log_p, gold, self.ordinal_alpha)
         return losses
 
+    def divisor(self, labels: NDArray[np.float32], weights: NDArray[Any] | None = None) -> float:
+        if self.class_weights is not None:
+            of_class = np.array(self.class_weights)[labels.astype(int)]
+            weights = of_class if weights is None else weights * of_class
+        return super().divisor(labels, weights)
+
     def decide(self, estimates: NDArray[np.float64]) -> NDArray[Any]:
         return (estimates > 0.5).astype(int) if self.log_odds else estimates.argmax(axis=1)
 
@@ -391,11 +398,27 @@ class Cosine(Regression):
     """A pair's similarity: the cosine of its embeddings is its share of the range; squared error loss.
 
     Source of the loss: Reimers & Gurevych 2019 (Sentence-BERT), section 3, regression objective.
+
+    Args:
+        objective: `cosent` only learns the order of the pairs, so predictions need not be on the labels' scale.
     """
 
     kind: ClassVar[str] = "cosine"
 
     range: tuple[Finite, Finite] | None = (0.0, 1.0)
+    objective: Literal["cosine", "cosent"] = "cosine"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.compares_rows and isinstance(self.weight, str):
+            raise InputError(f"weight is the column {self.weight}; objective cosent compares rows and weighs none")
+
+    @property
+    def compares_rows(self) -> bool:
+        return self.objective == "cosent"
+
+    def loss(self, outputs: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+        return CoSENT().of_cosines(outputs, labels) if self.compares_rows else super().loss(outputs, labels, weights)
 
     @property
     def has_positives(self) -> bool:

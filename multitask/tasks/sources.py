@@ -18,6 +18,7 @@ from multitask.data.shuffle_and_batch import drawn_rows
 from multitask.data.tables import Source
 from multitask.runtime.random_streams import generator
 from multitask.tasks.declarations import files_folder, load_tasks
+from multitask.tasks.kinds import Regression
 from multitask.tasks.read_examples import load_rows, load_training_rows
 from multitask.tasks.task import Task
 
@@ -107,13 +108,19 @@ def _sources_in(data: Path) -> list[str]:
 
 
 def read_paired_sentences(
-    name: str, data: Path, train_limit: int | None, partners: int | None, negative_pairs: bool, option: str
+    name: str,
+    data: Path,
+    train_limit: int | None,
+    partners: int | None,
+    negative_pairs: bool,
+    option: str,
+    scored: bool = False,
 ) -> tuple[Examples, Rows | None]:
     """Rows of a contrastive source: columns of anchors, positives and hard negatives; one column pairs with itself.
 
     With `partners`, a task's sentences are paired with so many others of the same label instead of with themselves.
-    With `negative_pairs`, `quora` has its pairs of label 0, too, and labels; otherwise all rows are positives. Errors
-    name the `option`.
+    With `negative_pairs`, `quora` has its pairs of label 0, too, and labels; otherwise all rows are positives. With
+    `scored`, a task stands for its pairs with their scores, instead of for its sentences. Errors name the `option`.
 
     Returns the rows, at most `train_limit`, and the group of each: rows of one group are no negatives of each other
     (None: rows with equal texts are not).
@@ -132,6 +139,8 @@ def read_paired_sentences(
         found = _quora(tasks["paraphrase"], negative_pairs)
     elif layout := paired_file(name):
         found = read_texts(folder / layout.file, layout)
+    elif scored and name in tasks:
+        found = scored_pairs(tasks[name])
     elif name in tasks or text_file(name, folder):
         found = Examples((training_sentences(name, data, train_limit, option),), None, (), None, name)
     else:
@@ -148,6 +157,23 @@ def _quora(task: Task, negative_pairs: bool) -> Examples:
     if not len(kept):
         raise InputError(f"{examples.source}: no pair has label 1; nothing to learn from without negative pairs")
     return replace(examples.take(kept), labels=None)
+
+
+def scored_pairs(task: Task) -> Examples:
+    """The training pairs of a task with numbers; their labels are shares of the range, 0 to 1.
+
+    Raises InputError if the task has other rows.
+    """
+    if not (task.pair and isinstance(task, Regression)):
+        raise InputError(
+            f'task "{task.name}": a {task.kind} has no pairs with scores; objectives that learn from scores need a '
+            "cosine or pair_regression"
+        )
+    learned, examples = load_training_rows(task)
+    assert isinstance(learned, Regression)
+    low, high = learned.bounds
+    shares = (examples.gold - low) / (high - low)
+    return replace(examples, labels=shares.clip(0, 1))  # fp32 may round a score of the range's end beyond it
 
 
 def pairs_of_labels(task: Task, partners: int, train_limit: int | None) -> tuple[Examples, Rows]:

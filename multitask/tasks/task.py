@@ -87,6 +87,11 @@ class Task(Dialect, ABC):
         return self.metric not in LOWER_IS_BETTER
 
     @property
+    def compares_rows(self) -> bool:
+        """Whether its loss compares the rows of a batch with each other, and is no mean over rows."""
+        return False
+
+    @property
     def dialect(self) -> Dialect:
         """How its files are written, alone."""
         return Dialect(**{name: getattr(self, name) for name in WRITTEN})
@@ -157,6 +162,10 @@ class Task(Dialect, ABC):
 
         Outputs [rows, outputs], or [rows] for one number per row; labels as in `Examples`.
         """
+
+    def divisor(self, labels: NDArray[np.float32], weights: NDArray[Any] | None = None) -> float:
+        """What `loss` divides the sum of the rows' losses by, so that losses of parts of a batch can be added up."""
+        return float(len(labels) if weights is None else weights.sum(dtype=np.float64))
 
     @abstractmethod
     def divergence(self, first: Tensor, second: Tensor) -> Tensor:

@@ -155,16 +155,17 @@ def load_contrastive(
     Raises:
         InputError: a file is missing or malformed, or the objective cannot use the source.
     """
-    with_negatives = config.negative_pairs != "left_out"
-    paired, groups = read_paired_sentences(name, data, train_limit, partners, with_negatives, option)
     objective = config.objective.build()
-    if name == "quora" and config.negative_pairs != "left_out":
+    scored = objective.takes_labels == "similarity from 0 to 1"
+    negative_pairs = config.negative_pairs != "left_out"
+    paired, groups = read_paired_sentences(name, data, train_limit, partners, negative_pairs, option, scored)
+    if name == "quora" and config.negative_pairs != "left_out" and objective.takes_labels == "none":
         if type(objective) is not InfoNCE:
             raise InputError(
                 f"quora's negative pairs go with infonce, not {objective.name}; try --negative-pairs left_out"
             )
         objective = LabelledPairs(objective.temperature, config.negative_pairs)
-    if (paired.labels is None) != (objective.takes_labels == "none"):
+    if paired.labels is None and objective.takes_labels != "none":
         raise InputError(f"{objective.name} learns from labels, which {name} does not have; choose another objective")
     if len(paired.sentences) > 2 and not objective.takes_hard_negatives:
         raise InputError(f"{objective.name} cannot use the hard negatives of {name}; choose infonce, mnrl or arccon")

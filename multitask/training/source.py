@@ -54,6 +54,10 @@ class Source(ABC):
     def inputs(self, rows: Rows) -> Inputs:
         """Token sequences of the rows."""
 
+    def divisor(self, rows: Rows) -> float:
+        """What the loss of these rows divides the sum over them by. For losses that do not compare rows."""
+        return float(len(rows))
+
     @abstractmethod
     def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
         """A batch's loss, the same on every rank. Called under autocast.
@@ -84,6 +88,10 @@ class TaskSource(Source):
         ids, types = self.data.sequences(rows)
         return Inputs(ids, types, None)
 
+    def divisor(self, rows: Rows) -> float:
+        weights = None if self.weights is None else self.weights[rows]
+        return self.model.tasks[self.task].divisor(self.labels[rows], weights)
+
     def loss(self, hidden: Tensor, embeddings: Tensor, targets: Any, rows: Rows) -> BatchLoss:
         outputs = distributed.gather(self.model.head(self.task, embeddings), len(rows))
         return BatchLoss(self.loss_of(outputs, rows), outputs=outputs)
@@ -110,7 +118,7 @@ def losses_of(
         for item, part, states, pooled in zip(update, parts, tokens, embeddings, strict=True):
             found[item.source] = sources[item.source].loss(states, pooled, part.targets, item.rows)
     return Losses(
-        terms={name: batch.loss for name, batch in found.items()},
+        terms={item.source: item.share * found[item.source].loss for item in update},
         tokens=sum(int(sources[item.source].lengths[item.rows].sum()) for item in update),
         watched={f"{name} {key}": value for name, of in found.items() for key, value in of.watched.items()},
         outputs={name: of.outputs for name, of in found.items() if of.outputs is not None},

@@ -18,6 +18,7 @@ class Batch:
 
     source: str
     rows: Rows
+    share: float = 1.0  # factor of the loss; of a part of a batch below 1
 
 
 Update = tuple[Batch, ...]
@@ -86,6 +87,10 @@ class Trainable(ABC):
     @abstractmethod
     def plan(self, epoch: int) -> Sequence[Update]:
         """The epoch's updates; a pure function of the configuration and the epoch."""
+
+    def parts(self, update: Update) -> Sequence[Update]:
+        """Parts of an update that are computed one after the other; their losses add up to its own."""
+        return [update]
 
     @abstractmethod
     def losses(self, update: Update) -> Losses:

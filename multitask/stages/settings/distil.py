@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from minbert.errors import InputError
 from minbert.settings import AtLeastZero, Count, Share, settings
 from multitask.stages.registry import START, ModelInput, Stage, register
 from multitask.stages.settings.finetune import FinetuneConfig
@@ -44,6 +45,11 @@ class DistilConfig(FinetuneConfig):
     """
 
     teaching: TeachingConfig = field(default_factory=TeachingConfig)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.accumulate > 1:
+            raise InputError(f"accumulate is {self.accumulate}; expected 1, because only finetune adds up its batches")
 
 
 TEACHERS = "Fine-tuned runs or model folders. A task learns from the mean estimates of the teachers that have it."

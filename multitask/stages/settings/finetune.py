@@ -51,6 +51,9 @@ class FinetuneConfig(ScheduledTraining):
         weights, count = self.task_weights, len(self.tasks)
         if weights is not None and count not in (0, len(weights)):
             raise InputError(f"task_weights are {weights}; expected {count} numbers, one for each task")
+        regularisation = self.regularisation
+        if self.accumulate > 1 and (regularisation.smart_weight or regularisation.r_drop_weight):
+            raise InputError(f"accumulate is {self.accumulate}; expected 1 with smart_weight or r_drop_weight")
         named = (*self.tasks, *self.untrained)
         if len(set(named)) < len(named):
             raise InputError(f"tasks are {', '.join(named)}; expected each named once")

@@ -40,6 +40,11 @@ class FuseConfig:
     def __post_init__(self) -> None:
         if self.finetune.held_out is not None:
             raise InputError("held_out is for finetune; contrastive training would read these rows, too")
+        if self.finetune.accumulate > 1:
+            raise InputError(
+                f"accumulate is {self.finetune.accumulate}; expected 1, because contrastive losses compare the rows "
+                "of a batch"
+            )
 
     def of_declared(self, tasks: Collection[str]) -> "FuseConfig":
         """With the report's tasks, where they stand by default, as far as they are declared; without sentiment, all."""

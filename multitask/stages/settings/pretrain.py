@@ -22,7 +22,8 @@ class PretrainConfig(ContrastiveConfig, SentencesConfig):
     """What to train on, one source after the other within each epoch: dropout views of `unlabelled` sentences, of
     another text file (its name, ending in .txt) or of a task's sentences; supervised `quora` pairs; `nli` triplets;
     `pairs` of paraphrases, or a csv or tsv file of such pairs. The report's "3 given" is: quora sentiment
-    similarity."""
+    similarity. With an objective that learns from scores (cosent, cosine), a task of pairs with numbers stands for its
+    scored pairs."""
     partners: Count | None = None
     """Pair each sentence of a task with this many others of its label instead of with itself, which suits few rows
     (SetFit, arXiv 2209.11055). Sentences of equal labels are then no negatives of each other. Needs tasks that classify

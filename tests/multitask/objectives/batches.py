@@ -92,6 +92,7 @@ def _forms() -> list[Objective]:
         build_objective("gradient", dissipation=None, ratio=1.5),
         build_objective("gradient", power=0, dissipation=0.8),
         build_objective("gradient", power=3, ratio=0),
+        build_objective("cosent", scale=3),
         build_objective("quora_pairs", form="literal"),
         *(
             build_objective("mixed", dissipation_of=dissipation, weight_of=weight, ratio_of=ratio)

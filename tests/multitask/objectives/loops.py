@@ -131,6 +131,12 @@ def cosine(o: Objective, u: Rows, v: Rows, labels: list[float], false: Mask) -> 
     return mean([(dot(u[i], v[i]) - labels[i]) ** 2 for i in range(len(u))])
 
 
+def cosent(o: Objective, u: Rows, v: Rows, labels: list[float], false: Mask) -> Tensor:
+    cosines, n = [dot(x, y) for x, y in zip(u, v, strict=True)], range(len(u))
+    compared = [o.scale * (cosines[i] - cosines[j]) for i in n for j in n if labels[i] < labels[j]]
+    return log_sum_exp([ZERO, *compared])
+
+
 def quora_pairs(o: Objective, u: Rows, v: Rows, labels: list[float], false: Mask) -> Tensor:
     losses = []
     for i in range(len(u)):
@@ -316,5 +322,6 @@ LOOPS: dict[str, Callable[[Objective, Rows, Rows, Mask], Tensor]] = {
 }
 LABELLED: dict[str, Callable[[Objective, Rows, Rows, list[float], Mask], Tensor]] = {
     "cosine": cosine,
+    "cosent": cosent,
     "quora_pairs": quora_pairs,
 }

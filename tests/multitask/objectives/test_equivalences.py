@@ -5,11 +5,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from multitask.objectives import Objective, build_objective, uniformity, unit
 from multitask.objectives.alignment_uniformity import arccos
+from multitask.objectives.labelled_pairs import CoSENT
 
 from .batches import Batch, random_batch, value_and_gradient
 
@@ -33,6 +36,26 @@ def test_special_cases_of_infonce(one: Objective, arguments: dict[str, Tensor], 
     batch = random_batch(1)
     infonce = value_and_gradient(build_objective("infonce"), batch, hard_negatives=arguments.get("hard_negatives"))
     torch.testing.assert_close(value_and_gradient(one, batch, **arguments), tuple(factor * x for x in infonce))
+
+
+GRADED = st.lists(st.tuples(st.floats(-1, 1), st.sampled_from([0, 0.25, 0.5, 1])), min_size=1, max_size=12)
+
+
+@given(GRADED, st.sampled_from([1.0, 20.0, 200.0]))
+def test_cosent_is_that_of_sentence_transformers_and_knows_only_the_order_of_labels(
+    rows: list[tuple[float, float]], scale: float
+) -> None:
+    losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
+    cosines, labels = torch.tensor(rows, dtype=torch.float64).unbind(1)
+    cosines.requires_grad_()
+    cosent = CoSENT(scale)
+    loss, other = cosent.of_cosines(cosines, labels), cosent.of_cosines(cosines, labels.exp() - 7)
+    theirs = losses.CoSENTLoss(None, scale, lambda first, _: first).compute_loss_from_embeddings
+    torch.testing.assert_close(loss, theirs([cosines, cosines], labels), rtol=1e-9, atol=1e-8)
+    assert loss == other
+    assert torch.autograd.gradcheck(lambda x: cosent.of_cosines(x, labels), cosines, atol=1e-5, rtol=1e-4)
+    if len(set(labels.tolist())) == 1:
+        assert loss == 0
 
 
 def original_barlow_twins(anchors: Tensor, positives: Tensor) -> Tensor:

@@ -78,7 +78,8 @@ class Cut(Exception):  # noqa: N818
 
 @pytest.mark.parametrize("name", ["uncertainty", "famo", "dwa", "gradvac", "graddrop", "nash_mtl", "annealed"])
 def test_a_run_that_was_cut_ends_as_if_it_had_not_been(run, name, monkeypatch):
-    config = config_of(name, conflicts_every=2 if name == "annealed" else None)
+    changes = {"annealed": {"conflicts_every": 2}, "gradvac": {"batch_size": 2, "accumulate": 3}}
+    config = config_of(name, **changes.get(name, {}))
     whole = run(config, "whole")
     original = Optimizer.step
 

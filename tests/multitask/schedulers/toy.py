@@ -48,12 +48,15 @@ class Toy:
         self.graphs: list[weakref.ref[Tensor]] = []
         self.most_alive = 0  # graphs at once
 
+    def parts(self, update: Update) -> list[Update]:
+        return [update]
+
     def losses(self, update: Update) -> Losses:
         terms = {}
         for batch in update:
             hidden = torch.tanh(self.encoder["frozen"](self.dropout(self.encoder["layer"](self.inputs[batch.rows]))))
             errors = self.heads[batch.source](hidden)[:, 0] - self.targets[batch.rows, TASKS.index(batch.source)]
-            terms[batch.source] = errors.square().mean()
+            terms[batch.source] = batch.share * errors.square().mean()
         self.graphs += [weakref.ref(term) for term in terms.values()]
         self.most_alive = max(self.most_alive, sum(graph() is not None for graph in self.graphs))
         return Losses(terms, tokens=10 * len(update), watched={f"{name} size": torch.tensor(4.0) for name in terms})

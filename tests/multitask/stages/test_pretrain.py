@@ -1,5 +1,6 @@
 """Contrastive pre-training: which sentences meet under which loss, and a stage that resumes to the same bits."""
 
+import json
 import math
 from dataclasses import replace
 from itertools import combinations
@@ -81,6 +82,34 @@ def test_sources_hold_the_rows_of_their_files(load, data):
     labelled = load("quora", replace(CONFIG, negative_pairs="literal"))
     assert (labelled.objective.name, labelled.objective.form) == ("quora_pairs", "literal")
     assert labelled.labels.tolist() == quora.labels.tolist()
+    scored = load("quora", replace(CONFIG, objective=ObjectiveConfig("cosent")))
+    assert (scored.objective.name, scored.labels.tolist()) == ("cosent", quora.labels.tolist())
+
+
+@pytest.mark.parametrize("kind", ["course", "cosine", "pair_regression"])
+@pytest.mark.parametrize("name", ["cosine", "cosent"])
+def test_scored_pairs_are_trained_on_shares_of_their_range(name, kind, data, load, tmp_path):
+    config, task = replace(CONFIG, objective=ObjectiveConfig(name)), "similarity"
+    rows = load_rows(load_tasks(data)["similarity"], "train")
+    low, high = 0, 5
+    if kind != "course":
+        low, high = (1, 9) if kind == "cosine" else (rows.gold.min() + 1, rows.gold.max() + 1)
+        bounds = "range = [1, 9]" if kind == "cosine" else ""
+        (tmp_path / "tasks.toml").write_text(
+            f'[tasks.scores]\nkind = "{kind}"\ntext = ["a", "b"]\nlabel = "score"\n{bounds}\n'
+            'train = "scores.jsonl"\ndev = "scores.jsonl"\n'
+        )
+        scores = (rows.gold + 1).tolist()
+        lines = [json.dumps({"a": a, "b": b, "score": s}) for a, b, s in zip(*rows.sentences, scores, strict=True)]
+        (tmp_path / "scores.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        data, task = tmp_path / "tasks.toml", "scores"
+    source = load(task, config, data)
+    shares = (rows.gold + (kind != "course") - low) / (high - low)
+    np.testing.assert_allclose(source.labels, shares, rtol=1e-6)
+    assert [len(column) for column in source.columns] == [64, 64]
+    views, batch = torch.randn(2, 8, 5), np.arange(20, 28)
+    expected = build_objective(name)(*views, labels=torch.from_numpy(source.labels[batch]))
+    assert source.loss_of_views(views, batch)[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -89,6 +118,8 @@ def test_sources_hold_the_rows_of_their_files(load, data):
         ("quora", "vicreg", "negative pairs go with infonce"),
         ("nli", "mpt", "hard negatives of nli"),
         ("unlabelled", "cosine", "learns from labels"),
+        ("pairs", "cosent", "learns from labels"),
+        ("sentiment", "cosent", "no pairs with scores"),
         ("mood", "infonce", "unknown source"),
     ],
 )

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.special import expit, softmax
 from scipy.stats import entropy, pearsonr
 from torch import nn
@@ -211,6 +213,38 @@ def test_regressions_learn_shares_of_their_range(kind, generator):
     assert task.decide(task.estimate(outputs)).dtype == np.float32
     assert loss.item() == pytest.approx(np.mean((outputs - (labels + 1) / 4) ** 2), rel=1e-5)
     np.testing.assert_allclose(task.decide(task.estimate(outputs)), np.clip(outputs * 4 - 1, -1, 3), rtol=1e-5)
+
+
+def test_cosent_of_a_cosine_task_compares_all_pairs_of_rows(generator):
+    task = declared("cosine", range=[0, 5], objective="cosent")
+    outputs, labels = generator.uniform(-1, 1, ROWS), generator.integers(0, 5, ROWS).astype(float)
+    terms = [20 * (outputs[i] - outputs[j]) for i in range(ROWS) for j in range(ROWS) if labels[i] < labels[j]]
+    loss = task.loss(torch.from_numpy(outputs), torch.from_numpy(labels))
+    assert loss.item() == pytest.approx(np.log(1 + np.exp(terms).sum()), rel=1e-9)
+    assert task_of("topic", task.declaration()) == task
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("row_weights", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@given(classes=st.integers(2, 3), cuts=st.sets(st.integers(1, ROWS - 1)).map(sorted), seed=st.integers(0, 99))
+def test_losses_of_parts_add_up_to_the_loss_of_the_batch(kind, weighted, row_weights, classes, cuts, seed):
+    names = {} if issubclass(KINDS[kind], Regression) else {"labels": ["a", "b", "c"][:classes]}
+    options = {"class_weights": [0.25, 2.0, 7.0][:classes], "focal": 2.0} if names and weighted else {}
+    if kind.endswith("classification") and weighted:
+        options["ordinal"] = True
+    task, generator = declared(kind, **names, **options), np.random.default_rng(seed)
+    several = kind == "multilabel"
+    labels = generator.integers(0, classes if names and not several else 2, (ROWS, classes) if several else ROWS)
+    outputs = torch.from_numpy(generator.normal(size=(ROWS, task.outputs) if task.outputs > 1 else ROWS))
+    weights = generator.uniform(0, 3, ROWS) * (generator.uniform(size=ROWS) > 0.3) if row_weights else None
+    whole, gold = task.divisor(labels, weights), torch.from_numpy(labels).double()
+    every, found = None if weights is None else torch.from_numpy(weights), 0.0
+    for rows in np.split(np.arange(ROWS), cuts):
+        own = None if every is None else every[rows]
+        share = task.divisor(labels[rows], None if weights is None else weights[rows]) / whole
+        found = found + share * task.loss(outputs[rows], gold[rows], own)
+    torch.testing.assert_close(found, task.loss(outputs, gold, every))
 
 
 def test_a_range_is_learned_and_predictions_may_leave_it():
