@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,43 +79,47 @@ def _chain(name: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """The runs that made a model, in their order, and the start weights of the first.
 
     A run that is no longer at its recorded place is looked for in the folder of the run that used it. If it is not
-    there either, its name is listed as start weights.
+    there either, its name is listed as start weights. Those of a teacher are not the model's.
     """
     stages: dict[str, dict[str, Any]] = {}
-    roots: dict[str, None] = {}
+    own: dict[str, None] = {}
 
-    def visit(run: Path) -> None:
+    def visit(run: Path, roots: dict[str, None]) -> None:
         inputs, config = read_json(run / "inputs.json"), read_json(run / "config.json")
         labels, random = inputs["labels"], config.get("from_scratch", False)
         parents = [labels[key] for key in ("start", "rewind_to") if key in labels]
         if random:
             parents = [RANDOM]  # the start only gives sizes and a tokenizer
-        for parent in dict.fromkeys([*parents, *labels.get("members", "").split()]):
+        members, teachers = (shlex.split(labels.get(key, "")) for key in ("members", "teacher"))
+        for parent in dict.fromkeys([*parents, *members, *teachers]):
+            its_roots = {} if parent in teachers else roots
             path = run_of(Path(parent))
             found = next((place for place in (path, run.parent / path.name) if is_run(place)), None)
             if found is None:
-                roots.setdefault(parent)
+                its_roots.setdefault(parent)
             elif found.name not in stages:
-                visit(found)
-        [hashes] = inputs["parents"] if len(inputs["parents"]) == 1 else [{}]  # a text for a run, which the chain has
+                visit(found, its_roots)
+        one = teachers or len(inputs["parents"]) == 1
+        hashes = inputs["parents"][0] if one else {}  # a text for a run, which the chain has
         known = [] if random or isinstance(hashes, str) else [hashes[name] for name in WEIGHT_FILES if name in hashes]
         stages[run.name] = {
             "artefact": run.name,
             "stage": run.name.partition("-")[0],
-            "start": " ".join(map(_public, parents[:1] or labels.get("members", "").split())),
+            "start": " ".join(map(_public, parents[:1] or members)),
+            "teachers": ", ".join(map(_public, teachers)),
             "start_sha256": next(iter(known), ""),
             "config": config,
             "data": [
                 (use, name, fingerprint)
-                for use in ("training", "views", "dev")
+                for use in ("training", "views", "unlabelled", "dev")
                 for name, fingerprint in inputs.get(use, {}).items()
                 if fingerprint is not None
             ],
         }
 
     if is_run(run := run_of(name)):
-        visit(run)
-    return list(stages.values()), list(roots)
+        visit(run, own)
+    return list(stages.values()), list(own)
 
 
 def _scores(folder: Path) -> list[dict[str, Any]]:

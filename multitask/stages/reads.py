@@ -70,7 +70,8 @@ def of_finetune(config: Any, data: Path) -> dict[str, Any]:
 
 def of_distil(config: Any, data: Path) -> dict[str, Any]:
     """What fine-tuning reads, and the sentences and pairs without labels."""
-    return {**of_finetune(config, data), "unlabelled": sources(config.teaching.unlabelled, data)}
+    found, further = of_finetune(config, data), sources(config.teaching.unlabelled, data)
+    return {**found, "unlabelled": further["training"], "tasks": [*found["tasks"], *further["tasks"]]}
 
 
 def of_fuse(config: Any, data: Path) -> dict[str, Any]:

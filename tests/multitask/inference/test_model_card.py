@@ -84,6 +84,20 @@ def test_data_and_recipe_are_those_of_the_whole_chain(runs, tiny_encoder, small_
         assert f"{run.name} was trained on a part of its data: {limit}." in limits
 
 
+def test_a_student_names_its_teachers_and_only_its_own_start_weights(runs, tiny_encoder, small_data, tmp_path):
+    teacher, start = only(runs, "finetune"), shutil.copytree(tiny_encoder, tmp_path / "start weights")
+    common = ("--data", str(small_data), "--runs", str(tmp_path), "--tasks", "similarity")
+    options = ("--teacher", str(teacher), "--unlabelled", "quora")
+    assert main(["distil", "--start", str(start), *common, *options, *SMALL]) == 0
+    student = only(tmp_path, "distil")
+    card = card_of(student)
+    weights = f" (weights `{sha256_of_file(start / 'model.safetensors')[:16]}`)"
+    assert f"3. `{student.name}`: distil from start weights{weights}, taught by {teacher.name}\n" in card
+    assert "Start weights: start weights." in card
+    uses = [row[1:3] for row in table(section(card, "Training data")) if row[0] == student.name]
+    assert uses == [["training", "similarity"], ["unlabelled", "quora"], ["dev", "similarity"]]
+
+
 def test_results_are_what_the_kept_state_scored(runs):
     for run, of in ((only(runs, "pretrain"), "the embeddings"), (only(runs, "finetune"), "a head that is not in this")):
         step = int(Artefact(run).model_folder().name.removeprefix("step-"))
