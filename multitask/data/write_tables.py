@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,7 +21,6 @@ from multitask.data.tables import SEPARATORS, Row
 from multitask.data.text_lines import suffixes
 
 STANDARD_OUTPUT = Path("-")
-JSON_LINES = (".jsonl", ".jsonlines")
 
 WriteRows = Callable[[Sequence[Row]], None]
 """Adds rows to a table. Raises InputError if its format cannot hold a row."""
@@ -43,7 +43,7 @@ def table_writer(
         InputError: the name has no known format, or the format cannot hold a row.
     """
     if path == STANDARD_OUTPUT:
-        yield _text_writer(sys.stdout, ".jsonl" if form == ".parquet" else form, columns)
+        yield TEXT_FORMATS.get(".jsonl" if form == ".parquet" else form, TEXT_FORMATS[".tsv"])(sys.stdout, columns)
         sys.stdout.flush()
         return
     check_output(path)
@@ -55,21 +55,23 @@ def table_writer(
             return
         opener: Any = gzip.open if compression else Path.open
         with io.TextIOWrapper(opener(temporary, "wb"), "utf-8", newline="") as file:
-            yield _text_writer(file, suffix, columns)
+            yield TEXT_FORMATS[suffix](file, columns)
 
 
 def check_output(path: Path) -> None:
     """Raise InputError unless a table can be written under this name."""
     suffix, compression = suffixes(path)
-    is_known = suffix in (*SEPARATORS, *JSON_LINES) or (suffix == ".parquet" and not compression)
+    is_known = suffix in TEXT_FORMATS or (suffix == ".parquet" and not compression)
     if path != STANDARD_OUTPUT and not is_known:
-        raise InputError(f"{path}: unknown format; expected a name that ends in .csv, .tsv, .jsonl or .parquet")
+        raise InputError(f"{path}: unknown format; expected a name that ends in {', '.join(TEXT_FORMATS)} or .parquet")
 
 
-def _text_writer(file: IO[str], form: str, columns: Sequence[str]) -> WriteRows:
-    if form in JSON_LINES:
-        return lambda rows: file.writelines(_json(row) + "\n" for row in rows)
-    writer = csv.DictWriter(file, columns, delimiter=SEPARATORS.get(form, "\t"), lineterminator="\n")
+def _json_writer(file: IO[str], _columns: Sequence[str]) -> WriteRows:
+    return lambda rows: file.writelines(_json(row) + "\n" for row in rows)
+
+
+def _delimited_writer(separator: str, file: IO[str], columns: Sequence[str]) -> WriteRows:
+    writer = csv.DictWriter(file, columns, delimiter=separator, lineterminator="\n")
     writer.writeheader()
 
     def write(rows: Sequence[Row]) -> None:
@@ -77,6 +79,14 @@ def _text_writer(file: IO[str], form: str, columns: Sequence[str]) -> WriteRows:
         writer.writerows({name: _cell(name, value) for name, value in row.items()} for row in rows)
 
     return write
+
+
+TEXT_FORMATS: dict[str, Callable[[IO[str], Sequence[str]], WriteRows]] = {
+    **{suffix: partial(_delimited_writer, separator) for suffix, separator in SEPARATORS.items()},
+    ".jsonl": _json_writer,
+    ".jsonlines": _json_writer,
+}
+"""Makes the writer of a file and its columns, by the file's suffix."""
 
 
 def _cell(column: str, value: Any) -> Any:
